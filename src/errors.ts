@@ -1,0 +1,72 @@
+/**
+ * Every code that a user, an operator or a log reader can meet. The set is closed: a fault without a code is a bug.
+ *
+ * retryable: the same call may succeed later without anybody changing anything.
+ * deadLetter: the request itself can't be served as it stands, so its record goes to the dead-letter topic.
+ */
+export const ERRORS = {
+  // the request
+  MALFORMED_REQUEST: { retryable: false, deadLetter: true },
+  UNKNOWN_SCHEMA: { retryable: false, deadLetter: true },
+  INVALID_COUNT: { retryable: false, deadLetter: true },
+  INVALID_CORRELATION_ID: { retryable: false, deadLetter: true },
+  INVALID_REPLY_TOPIC: { retryable: false, deadLetter: true },
+  REPLY_UNDELIVERABLE: { retryable: false, deadLetter: true },
+  CONFLICT: { retryable: false, deadLetter: false },
+  EXPIRED: { retryable: false, deadLetter: false },
+  FORGOTTEN: { retryable: false, deadLetter: false },
+  // identity
+  NAMESPACE_MISMATCH: { retryable: false, deadLetter: false },
+  NAMESPACE_DAMAGED: { retryable: false, deadLetter: false },
+  POOL_EXHAUSTED: { retryable: true, deadLetter: false },
+  ALL_CEILINGS_AHEAD: { retryable: true, deadLetter: false },
+  NO_IDENTITY: { retryable: true, deadLetter: false },
+  LEASE_SUSPENDED: { retryable: true, deadLetter: false },
+  LEASE_LOST: { retryable: true, deadLetter: false },
+  ETCD_UNAVAILABLE: { retryable: true, deadLetter: false },
+  // clock
+  CLOCK_BACKWARD: { retryable: true, deadLetter: false },
+  CLOCK_FORWARD: { retryable: true, deadLetter: false },
+  CLOCK_FROZEN: { retryable: true, deadLetter: false },
+  CLOCK_DRIFT: { retryable: true, deadLetter: false },
+  // allocation
+  RESERVATION_EXHAUSTED: { retryable: true, deadLetter: false },
+  LAYOUT_EXHAUSTED: { retryable: false, deadLetter: false },
+  // ledger
+  APPEND_UNANSWERED: { retryable: true, deadLetter: false },
+  LEDGER_TRUNCATED: { retryable: true, deadLetter: false },
+  LEDGER_UNREADABLE: { retryable: false, deadLetter: false },
+  LEDGER_WEAK: { retryable: false, deadLetter: false },
+  LEDGER_RETENTION: { retryable: false, deadLetter: false },
+  INDEX_RESTORING: { retryable: true, deadLetter: false },
+  INDEX_LOCKED: { retryable: false, deadLetter: false },
+  // process
+  CONFIG_INVALID: { retryable: false, deadLetter: false },
+  TOPIC_INVALID: { retryable: false, deadLetter: false },
+  KAFKA_UNAVAILABLE: { retryable: true, deadLetter: false },
+  NO_REPLY: { retryable: true, deadLetter: false },
+  STOPPING: { retryable: true, deadLetter: false },
+} as const satisfies Record<string, { retryable: boolean; deadLetter: boolean }>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** A fault with a code of the closed set; the message names the cause and, where there is one, the remedy. */
+export class IdallocError extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'IdallocError';
+    this.code = code;
+  }
+
+  get retryable(): boolean {
+    return ERRORS[this.code].retryable;
+  }
+}
+
+/** The text of anything thrown, with its code where it has one. */
+export function describeError(error: unknown): string {
+  if (error instanceof IdallocError) return `${error.code}: ${error.message}`;
+  return error instanceof Error ? error.message : String(error);
+}
