@@ -1,0 +1,123 @@
+import { fixedFields, joinHalves, type Layout, requireIdentity } from './layout.ts';
+import { type Random, type Ticks, ticks } from './units.ts';
+
+/** How far back ticks may still be used, so that a timer that wakes late does not waste what they hold. */
+export const BACKFILL_MS = 10;
+
+/** The IDs first, first + step, ... (count of them), all of one tick; `step` is the layout's. */
+export interface IdRange {
+  readonly first: bigint;
+  readonly count: number;
+}
+
+/**
+ * One worker's place in the ID space; immutable, `take` returns the next one.
+ *
+ * Everything before (nextTicks, nextSequence) is used up or given up. nextSequence is 0 exactly while nothing of
+ * nextTicks is used: only then is a sequence start drawn, so each tick gets one draw however it is cut into batches.
+ */
+export interface Generator {
+  readonly layout: Layout;
+  readonly datacenter: number;
+  readonly worker: number;
+  readonly nextTicks: Ticks;
+  readonly nextSequence: number;
+  /** The datacenter and worker fields at their places, summed once. */
+  readonly fixed: number;
+}
+
+/** The clock, and the reservation [from, to) that the worker holds. */
+export interface Window {
+  readonly nowTicks: Ticks;
+  readonly from: Ticks;
+  readonly to: Ticks;
+}
+
+export interface Take {
+  readonly generator: Generator;
+  readonly ranges: readonly IdRange[];
+  /** How many of the wanted IDs the window could not give. */
+  readonly missing: number;
+  /** With missing > 0: the tick to wait for before asking again. */
+  readonly waitUntilTicks?: Ticks;
+  /** With missing > 0: no wait helps, until the reservation is extended or, for the layout, ever. */
+  readonly exhausted?: 'reservation' | 'layout';
+}
+
+/**
+ * A generator whose first tick is `from`, the start of the worker's reservation.
+ * Throws RangeError when an ID or the tick is none of the layout's.
+ */
+export function startGenerator(layout: Layout, datacenter: number, worker: number, from: Ticks): Generator {
+  requireIdentity(layout, datacenter, worker);
+  if (!Number.isSafeInteger(from) || from < 0) throw new RangeError(`a generator can't start at tick ${from}`);
+  return {
+    layout,
+    datacenter,
+    worker,
+    nextTicks: from,
+    nextSequence: 0,
+    fixed: fixedFields(layout, datacenter, worker),
+  };
+}
+
+/**
+ * Up to `count` IDs, at once and without waiting; what is missing has to be asked for again, with a later clock.
+ *
+ * Holds for every window, whatever the clock did:
+ * - the IDs are above every ID this generator gave before, and rise;
+ * - no tick is after nowTicks, outside [from, to), or at the layout's end or beyond;
+ * - no unused tick older than the back-fill window is used (one tick at least: the current one);
+ * - taking a and then b in one window gives the IDs of taking a + b.
+ *
+ * The work is bounded by the window, 10 ticks at most. Throws RangeError when count or window are not whole numbers.
+ */
+export function take(generator: Generator, count: number, window: Window, random: Random): Take {
+  requireWhole(count, window);
+  const { layout, fixed } = generator;
+  const { sequencesPerTick, places } = layout;
+  const oldest = window.nowTicks - backfillTicks(layout) + 1;
+  const last = Math.min(window.nowTicks, window.to - 1, layout.endTicks - 1);
+  const ranges: IdRange[] = [];
+  let { nextTicks, nextSequence } = generator;
+  let missing = count;
+  for (let at = Math.max(nextTicks, oldest, window.from); at <= last && missing > 0; at += 1) {
+    const entered = at === nextTicks && nextSequence > 0;
+    const sequence = entered ? nextSequence : drawStart(layout, random);
+    const size = Math.min(missing, sequencesPerTick - sequence);
+    ranges.push({ first: joinHalves(layout, ticks(at), fixed + sequence * places.sequence.unit), count: size });
+    missing -= size;
+    const full = sequence + size === sequencesPerTick;
+    nextTicks = ticks(full ? at + 1 : at);
+    nextSequence = full ? 0 : sequence + size;
+  }
+  const next = ranges.length === 0 ? generator : { ...generator, nextTicks, nextSequence };
+  if (missing === 0) return { generator: next, ranges, missing };
+  return { generator: next, ranges, missing, ...whatHelps(next, window) };
+}
+
+/** After the window gave all it had: the first tick that could serve, or why none will. */
+function whatHelps({ layout, nextTicks }: Generator, window: Window): Pick<Take, 'waitUntilTicks' | 'exhausted'> {
+  const candidate = Math.max(nextTicks, window.from, window.nowTicks + 1);
+  if (candidate >= layout.endTicks) return { exhausted: 'layout' };
+  if (candidate >= window.to) return { exhausted: 'reservation' };
+  return { waitUntilTicks: ticks(candidate) };
+}
+
+/** How many ticks, the current one included, are surely younger than BACKFILL_MS. */
+function backfillTicks(layout: Layout): number {
+  return Math.max(1, Math.floor(BACKFILL_MS / layout.tickMs));
+}
+
+function drawStart({ sequenceStartBelow }: Layout, random: Random): number {
+  if (sequenceStartBelow === 1) return 0;
+  // Kept in range even if `random` breaks its promise to stay below 1.
+  return Math.min(Math.floor(random() * sequenceStartBelow), sequenceStartBelow - 1);
+}
+
+/** A reading that is no whole number compares false with everything; refusing it keeps that from passing for "later". */
+function requireWhole(count: number, { nowTicks, from, to }: Window): void {
+  if (!Number.isSafeInteger(count) || count < 1) throw new RangeError(`count must be at least 1, not ${count}`);
+  if (Number.isSafeInteger(nowTicks) && Number.isSafeInteger(from) && Number.isSafeInteger(to)) return;
+  throw new RangeError(`a window is made of whole ticks, not of now ${nowTicks}, from ${from}, to ${to}`);
+}

@@ -1,0 +1,229 @@
+import { IdallocError } from '../errors.ts';
+import { type Ticks, ticks, type WallMs, wallMs } from './units.ts';
+
+/** What a field holds: `worker` is the one that is leased, `datacenter` the one that configuration fixes. */
+export type FieldRole = 'timestamp' | 'datacenter' | 'worker' | 'sequence';
+
+export interface FieldSpec {
+  readonly role: FieldRole;
+  readonly bits: number;
+  /** The field's name in the scheme that the layout comes from, e.g. `shard`. */
+  readonly label: string;
+}
+
+export interface LayoutSpec {
+  readonly name: string;
+  /** From the highest bits to the lowest. */
+  readonly fields: readonly FieldSpec[];
+  readonly tickMs: number;
+  readonly epochMs: number;
+  /** Each tick's first sequence number is random in [0, sequenceStartBelow); 1 means always 0. */
+  readonly sequenceStartBelow: number;
+}
+
+/** Where a field lies: its lowest bit is bit `shift`, worth `unit` = 2^shift. A missing datacenter has no bits. */
+export interface Place {
+  readonly bits: number;
+  readonly shift: number;
+  readonly unit: number;
+}
+
+/** A validated, frozen layout with what follows from it; only `defineLayout` makes one. */
+export interface Layout extends LayoutSpec {
+  readonly places: Readonly<Record<FieldRole, Place>>;
+  /** places.timestamp.shift, ready for bigint arithmetic. */
+  readonly timestampShift: bigint;
+  /** False when the fields take all 64 bits. */
+  readonly signBit: boolean;
+  /** The difference between two IDs with neighbouring sequence numbers. */
+  readonly step: bigint;
+  readonly sequencesPerTick: number;
+  /** Largest valid worker ID. */
+  readonly maxWorker: number;
+  /** Largest valid datacenter ID; 0 when the layout has no such field. */
+  readonly maxDatacenter: number;
+  /** First tick that can't be used: the earlier of the field's end and the ID 2^63. */
+  readonly endTicks: Ticks;
+  /** Largest batch: 100,000 IDs or what one second surely yields, whichever is less. */
+  readonly maxCount: number;
+  /** 16 hex digits over the whole spec but its name. */
+  readonly fingerprint: string;
+}
+
+export interface IdParts {
+  readonly ticks: Ticks;
+  readonly datacenter: number;
+  readonly worker: number;
+  readonly sequence: number;
+}
+
+const MAX_BATCH = 100_000;
+const ID_BITS = 64;
+/** IDs travel as signed 64-bit integers, so 2^63 is out of reach even for a layout without a sign bit. */
+const USABLE_BITS = 63;
+/** Below 2^48 ticks, and above 2^48 of other bits, all arithmetic on either half of an ID is exact in a double. */
+const TIMESTAMP_BITS = { least: 16, most: 48 };
+const OTHER_BITS = { least: 1, most: 32 };
+const MAX_TICK_MS = 1000;
+/** The last instant that a Date can show. */
+const MAX_DATE_MS = 8_640_000_000_000_000;
+const LABEL = /^[a-z][a-z0-9_-]{0,31}$/;
+const NO_PLACE: Place = Object.freeze({ bits: 0, shift: 0, unit: 1 });
+
+/**
+ * Validates a layout as a whole and computes what follows from it.
+ * Throws CONFIG_INVALID naming every fault at once.
+ */
+export function defineLayout(spec: LayoutSpec): Layout {
+  const faults = layoutFaults(spec);
+  if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${spec.name}': ${faults.join('; ')}`);
+  const places = placeFields(spec.fields);
+  const sequencesPerTick = 2 ** places.sequence.bits;
+  const surePerTick = sequencesPerTick - (spec.sequenceStartBelow - 1);
+  return Object.freeze({
+    name: spec.name,
+    fields: Object.freeze(spec.fields.map(({ role, bits, label }) => Object.freeze({ role, bits, label }))),
+    tickMs: spec.tickMs,
+    epochMs: spec.epochMs,
+    sequenceStartBelow: spec.sequenceStartBelow,
+    places,
+    timestampShift: BigInt(places.timestamp.shift),
+    signBit: totalBits(spec.fields) < ID_BITS,
+    step: 1n << BigInt(places.sequence.shift),
+    sequencesPerTick,
+    maxWorker: 2 ** places.worker.bits - 1,
+    maxDatacenter: 2 ** places.datacenter.bits - 1,
+    endTicks: endOf(places.timestamp),
+    maxCount: Math.min(MAX_BATCH, Math.floor((1000 * surePerTick) / spec.tickMs)),
+    fingerprint: fingerprintOf(spec),
+  });
+}
+
+/** Every reason why `spec` is no layout; empty when it is one. */
+export function layoutFaults(spec: LayoutSpec): string[] {
+  const faults = [...fieldFaults(spec.fields)];
+  if (!LABEL.test(spec.name)) faults.push(`name '${spec.name}' must match ${LABEL.source}`);
+  if (!isWhole(spec.tickMs, 1, MAX_TICK_MS)) faults.push(`tickMs is ${spec.tickMs}, must be 1..${MAX_TICK_MS}`);
+  const places = placeFields(spec.fields);
+  const endMs = spec.epochMs + endOf(places.timestamp) * spec.tickMs;
+  if (!isWhole(spec.epochMs, 0, MAX_DATE_MS)) {
+    faults.push(`epochMs is ${spec.epochMs}, must be whole milliseconds since 1970 in 0..${MAX_DATE_MS}`);
+  } else if (endMs > MAX_DATE_MS) {
+    faults.push(`the last timestamp lies past the year 275760; use fewer timestamp bits or a shorter tick`);
+  }
+  const sequencesPerTick = 2 ** places.sequence.bits;
+  if (!isWhole(spec.sequenceStartBelow, 1, sequencesPerTick)) {
+    faults.push(`sequenceStartBelow is ${spec.sequenceStartBelow}, must be 1..${sequencesPerTick}`);
+  }
+  return faults;
+}
+
+function fieldFaults(fields: readonly FieldSpec[]): string[] {
+  const faults: string[] = [];
+  for (const { role, bits, label } of fields) {
+    const { least, most } = role === 'timestamp' ? TIMESTAMP_BITS : OTHER_BITS;
+    if (!isWhole(bits, least, most)) faults.push(`field '${label}' has ${bits} bits, must have ${least}..${most}`);
+    if (!LABEL.test(label)) faults.push(`label '${label}' must match ${LABEL.source}`);
+  }
+  for (const role of ['timestamp', 'worker', 'sequence', 'datacenter'] as const) {
+    const found = fields.filter((field) => field.role === role).length;
+    if (role === 'datacenter' && found > 1) faults.push(`has ${found} datacenter fields, may have one`);
+    if (role !== 'datacenter' && found !== 1) faults.push(`has ${found} ${role} fields, must have exactly one`);
+  }
+  // Only a timestamp above everything else makes the IDs of one worker rise with time.
+  if (fields[0]?.role !== 'timestamp') faults.push('the timestamp must be the top field');
+  const total = totalBits(fields);
+  if (total > ID_BITS) faults.push(`the fields take ${total} bits, more than ${ID_BITS}`);
+  return faults;
+}
+
+function placeFields(fields: readonly FieldSpec[]): Readonly<Record<FieldRole, Place>> {
+  const places = { timestamp: NO_PLACE, datacenter: NO_PLACE, worker: NO_PLACE, sequence: NO_PLACE };
+  let shift = 0;
+  for (const { role, bits } of fields.toReversed()) {
+    places[role] = Object.freeze({ bits, shift, unit: 2 ** shift });
+    shift += bits;
+  }
+  return Object.freeze(places);
+}
+
+function totalBits(fields: readonly FieldSpec[]): number {
+  return fields.reduce((sum, field) => sum + field.bits, 0);
+}
+
+function endOf(timestamp: Place): Ticks {
+  return ticks(2 ** Math.min(timestamp.bits, USABLE_BITS - timestamp.shift));
+}
+
+function isWhole(value: number, least: number, most: number): boolean {
+  return Number.isSafeInteger(value) && value >= least && value <= most;
+}
+
+/** FNV-1a, 64 bits, by Fowler, Noll and Vo, over an ASCII text (labels are checked to be ASCII without separators). */
+function fingerprintOf(spec: LayoutSpec): string {
+  const fields = spec.fields.map(({ role, bits, label }) => `${role}:${bits}:${label}`).join(',');
+  const text = `${fields};tick_ms=${spec.tickMs};epoch_ms=${spec.epochMs};start_below=${spec.sequenceStartBelow}`;
+  let hash = 0xcbf29ce484222325n;
+  for (let at = 0; at < text.length; at += 1) {
+    hash = BigInt.asUintN(64, (hash ^ BigInt(text.charCodeAt(at))) * 0x100000001b3n);
+  }
+  return formatHex(hash);
+}
+
+/** The ID made of `parts`. Throws RangeError when a field does not fit, or when the ID would reach 2^63. */
+export function compose(layout: Layout, parts: IdParts): bigint {
+  requireFit(layout, 'ticks', parts.ticks, layout.endTicks - 1);
+  requireFit(layout, 'datacenter', parts.datacenter, layout.maxDatacenter);
+  requireFit(layout, 'worker', parts.worker, layout.maxWorker);
+  requireFit(layout, 'sequence', parts.sequence, layout.sequencesPerTick - 1);
+  const { sequence } = layout.places;
+  const low = fixedFields(layout, parts.datacenter, parts.worker) + parts.sequence * sequence.unit;
+  return joinHalves(layout, parts.ticks, low);
+}
+
+/** The sum of the fields that never change while one worker reigns, each at its place. Checks nothing. */
+export function fixedFields(layout: Layout, datacenter: number, worker: number): number {
+  return datacenter * layout.places.datacenter.unit + worker * layout.places.worker.unit;
+}
+
+/** The ID of a tick and the sum of all fields below the timestamp; the generator's hot path. Checks nothing. */
+export function joinHalves(layout: Layout, idTicks: Ticks, low: number): bigint {
+  return (BigInt(idTicks) << layout.timestampShift) | BigInt(low);
+}
+
+/** The parts of an ID. Throws RangeError for an ID that this layout can't make: negative, too wide, or 2^63 and above. */
+export function decompose(layout: Layout, id: bigint): IdParts {
+  const idTicks = Number(id >> layout.timestampShift);
+  if (id < 0n || idTicks >= layout.endTicks) throw new RangeError(`${id} is no ID of layout '${layout.name}'`);
+  const low = Number(BigInt.asUintN(layout.places.timestamp.shift, id));
+  const read = ({ bits, unit }: Place): number => Math.floor(low / unit) % 2 ** bits;
+  const { datacenter, worker, sequence } = layout.places;
+  return { ticks: ticks(idTicks), datacenter: read(datacenter), worker: read(worker), sequence: read(sequence) };
+}
+
+/** The tick that a wall time lies in; negative before the layout's epoch. */
+export function toTicks(layout: Layout, wall: WallMs): Ticks {
+  return ticks(Math.floor((wall - layout.epochMs) / layout.tickMs));
+}
+
+/** The wall time at which a tick begins. */
+export function tickStartMs(layout: Layout, at: Ticks): WallMs {
+  return wallMs(layout.epochMs + at * layout.tickMs);
+}
+
+/** An ID as 16 lowercase hex digits. Throws RangeError outside [0, 2^64). */
+export function formatHex(id: bigint): string {
+  if (id < 0n || id >> 64n !== 0n) throw new RangeError(`${id} is no unsigned 64-bit integer`);
+  return id.toString(16).padStart(16, '0');
+}
+
+/** Throws RangeError when a datacenter or worker ID is not one of the layout's. */
+export function requireIdentity(layout: Layout, datacenter: number, worker: number): void {
+  requireFit(layout, 'datacenter', datacenter, layout.maxDatacenter);
+  requireFit(layout, 'worker', worker, layout.maxWorker);
+}
+
+function requireFit(layout: Layout, what: string, value: number, most: number): void {
+  if (isWhole(value, 0, most)) return;
+  throw new RangeError(`${what} ${value} is outside 0..${most} of layout '${layout.name}'`);
+}

@@ -1,0 +1,108 @@
+import { IdallocError } from '../errors.ts';
+import { defineLayout, type FieldRole, type FieldSpec, type Layout, layoutFaults } from './layout.ts';
+
+export type PresetName =
+  | 'default'
+  | 'twitter-2010'
+  | 'bwmarrin'
+  | 'sonyflake'
+  | 'instagram'
+  | 'discord'
+  | 'region'
+  | 'baidu';
+
+/** A published layout; `epochMs` is missing where the published one is of no use any more. */
+export interface Preset {
+  readonly fields: readonly FieldSpec[];
+  readonly tickMs: number;
+  readonly epochMs?: number;
+  readonly sequenceStartBelow: number;
+}
+
+export interface PresetOverrides {
+  /** Milliseconds since 1970; every preset takes one, and the namespace holds all workers to the same. */
+  readonly epochMs?: number | undefined;
+  /** bwmarrin only. */
+  readonly workerBits?: number | undefined;
+  /** bwmarrin only. */
+  readonly sequenceBits?: number | undefined;
+}
+
+const IDALLOC_EPOCH_MS = Date.UTC(2026, 0, 1);
+const TWITTER_EPOCH_MS = 1_288_834_974_657;
+const SONYFLAKE_EPOCH_MS = Date.UTC(2014, 8, 1);
+const INSTAGRAM_EPOCH_MS = 1_314_220_021_721;
+const DISCORD_EPOCH_MS = 1_420_070_400_000;
+
+const field = (role: FieldRole, bits: number, label: string = role): FieldSpec => ({ role, bits, label });
+const timestamp = (bits: number): FieldSpec => field('timestamp', bits);
+const sequence = (bits: number): FieldSpec => field('sequence', bits);
+
+/** All 64-bit layouts that idalloc knows by name, each under the field names of its source. */
+export const PRESETS: Readonly<Record<PresetName, Preset>> = Object.freeze({
+  default: preset(IDALLOC_EPOCH_MS, [timestamp(41), field('datacenter', 5), field('worker', 5), sequence(12)]),
+  'twitter-2010': preset(TWITTER_EPOCH_MS, [timestamp(41), field('datacenter', 5), field('worker', 5), sequence(12)]),
+  bwmarrin: preset(TWITTER_EPOCH_MS, bwmarrinFields(10, 12)),
+  // The machine lies below the sequence, so neighbouring IDs of one worker are 2^16 apart.
+  sonyflake: preset(SONYFLAKE_EPOCH_MS, [timestamp(39), sequence(8), field('worker', 16, 'machine')], { tickMs: 10 }),
+  instagram: preset(INSTAGRAM_EPOCH_MS, [timestamp(41), field('worker', 13, 'shard'), sequence(10)]),
+  // What Discord calls the worker is fixed for a host here; its process is what gets leased.
+  discord: preset(DISCORD_EPOCH_MS, [
+    timestamp(42),
+    field('datacenter', 5, 'worker'),
+    field('worker', 5, 'process'),
+    sequence(12),
+  ]),
+  // A random start spreads the last digit, for those who pick a shard by it.
+  region: preset(
+    TWITTER_EPOCH_MS,
+    [timestamp(41), field('datacenter', 3, 'region'), field('worker', 10), sequence(10)],
+    {
+      sequenceStartBelow: 10,
+    },
+  ),
+  // 28 bits of seconds last 8.5 years; the published epoch ran out in November 2024.
+  baidu: preset(undefined, [timestamp(28), field('worker', 22), sequence(13)], { tickMs: 1000 }),
+});
+
+/**
+ * A preset as a layout, with the caller's epoch or, for bwmarrin, bits in place of its own.
+ * Throws CONFIG_INVALID naming every fault at once; baidu without an epoch is one.
+ */
+export function presetLayout(name: PresetName, overrides: PresetOverrides = {}): Layout {
+  const { tickMs, sequenceStartBelow, fields: published, epochMs: publishedEpochMs } = PRESETS[name];
+  const faults: string[] = [];
+  const { workerBits, sequenceBits } = overrides;
+  let fields = published;
+  if (workerBits !== undefined || sequenceBits !== undefined) {
+    if (name === 'bwmarrin') {
+      fields = bwmarrinFields(workerBits ?? 10, sequenceBits ?? 12);
+      faults.push(...bwmarrinFaults(fields));
+    } else faults.push('its bits are fixed; only bwmarrin takes other ones');
+  }
+  const epochMs = overrides.epochMs ?? publishedEpochMs;
+  if (epochMs === undefined) faults.push('needs an epoch of your own, because the published one has run out');
+  const spec = { name, fields, tickMs, epochMs: epochMs ?? 0, sequenceStartBelow };
+  faults.push(...layoutFaults(spec));
+  if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${name}': ${faults.join('; ')}`);
+  return defineLayout(spec);
+}
+
+function preset(
+  epochMs: number | undefined,
+  fields: readonly FieldSpec[],
+  { tickMs = 1, sequenceStartBelow = 1 }: { tickMs?: number; sequenceStartBelow?: number } = {},
+): Preset {
+  return Object.freeze({ fields, tickMs, sequenceStartBelow, ...(epochMs === undefined ? {} : { epochMs }) });
+}
+
+/** bwmarrin's node and step share 22 bits; the time takes what they leave, which only moves its end. */
+function bwmarrinFields(workerBits: number, sequenceBits: number): readonly FieldSpec[] {
+  const timestampBits = Math.min(48, 63 - workerBits - sequenceBits);
+  return [timestamp(timestampBits), field('worker', workerBits, 'node'), field('sequence', sequenceBits, 'step')];
+}
+
+function bwmarrinFaults(fields: readonly FieldSpec[]): string[] {
+  const shared = fields.slice(1).reduce((sum, { bits }) => sum + bits, 0);
+  return shared > 22 ? [`node and step take ${shared} bits, more than the 22 that they share`] : [];
+}
