@@ -1,0 +1,145 @@
+import { readFileSync } from 'node:fs';
+import type { KafkaSettings } from './adapters/kafka/client.ts';
+import type { TopicSettings } from './adapters/kafka/topics.ts';
+import { checkHeaders, checkRetention, checkTopicNames, credentialsOf, saslOf } from './config/kafka-checks.ts';
+import { type Environment, Faults, misspelled, parseTable, type ReadText } from './config/parse.ts';
+import {
+  KAFKA_VARIABLES,
+  type KafkaValues,
+  type LogLevel,
+  VARIABLES,
+  WITNESS_TOPIC,
+  WORKER_VARIABLES,
+  type WorkerValues,
+} from './config/variables.ts';
+import { datacenterOf, layoutOf, maxCountOf, poolOf, timingOf } from './config/worker-checks.ts';
+import type { Layout } from './core/layout.ts';
+import type { LeaseTiming } from './core/reservation.ts';
+
+/** The part of the configuration that every command needs which talks to Kafka. */
+export interface KafkaConfig {
+  readonly kafka: KafkaSettings;
+  readonly groupId: string;
+  readonly topics: TopicSettings;
+  readonly headers: { readonly correlationId: string; readonly replyTopic: string; readonly replyPartition: string };
+  readonly logLevel: LogLevel;
+  /** What is likely a mistake, but does not stop the start. */
+  readonly warnings: readonly string[];
+}
+
+/** All that a worker is told. */
+export interface Config extends KafkaConfig {
+  readonly etcd: {
+    readonly endpoints: readonly string[];
+    readonly prefix: string;
+    readonly credentials?: { readonly username: string; readonly password: string };
+  };
+  readonly layout: Layout;
+  readonly datacenterId: number;
+  /** Take this worker ID and no other. */
+  readonly workerId?: number;
+  /** The address for the lease record; without it the worker looks for one. */
+  readonly workerIp?: string;
+  /** Worker IDs of the namespace, both ends included. */
+  readonly pool: { readonly first: number; readonly last: number };
+  readonly timing: LeaseTiming;
+  readonly indexDir: string;
+  /** Most IDs for one request. */
+  readonly maxCount: number;
+  readonly gateGraceMs: number;
+  readonly drainTimeoutMs: number;
+  readonly commitIntervalMs: number;
+  /** Where health and metrics listen; port 0 takes any free one. */
+  readonly ops: { readonly host: string; readonly port: number };
+}
+
+const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
+
+/**
+ * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set.
+ *
+ * @throws IdallocError CONFIG_INVALID whose message names every faulty variable, one a line.
+ */
+export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8): Config {
+  const faults = new Faults();
+  const kafka = kafkaConfig(parseTable(KAFKA_VARIABLES, env, readText, faults), env, faults);
+  const worker = workerConfig(parseTable(WORKER_VARIABLES, env, readText, faults), faults);
+  faults.throwIfAny();
+  return deepFreeze({ ...kafka, ...worker });
+}
+
+/** As loadWorkerConfig, for commands that talk to Kafka only: the variables of the worker may be missing or wrong. */
+export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8): KafkaConfig {
+  const faults = new Faults();
+  const config = kafkaConfig(parseTable(KAFKA_VARIABLES, env, readText, faults), env, faults);
+  faults.throwIfAny();
+  return deepFreeze(config);
+}
+
+function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): KafkaConfig {
+  checkTopicNames(values, faults);
+  checkRetention(values, faults);
+  checkHeaders(values, faults);
+  const sasl = saslOf(values, faults);
+  return {
+    kafka: {
+      brokers: values.KAFKA_BROKERS,
+      clientId: values.KAFKA_CLIENT_ID,
+      tls: values.KAFKA_TLS,
+      ...(sasl === undefined ? {} : { sasl }),
+    },
+    groupId: values.KAFKA_GROUP_ID,
+    topics: {
+      requests: values.REQUEST_TOPIC,
+      ledger: values.LEDGER_TOPIC,
+      deadLetters: values.DEAD_LETTER_TOPIC,
+      witness: WITNESS_TOPIC,
+      replyPrefix: values.REPLY_TOPIC_PREFIX,
+      requestPartitions: values.REQUEST_PARTITIONS,
+      replicationFactor: values.TOPIC_REPLICATION_FACTOR,
+      requestRetentionMs: values.REQUEST_RETENTION_MS,
+      ledgerRetentionMs: values.LEDGER_RETENTION_MS,
+      allowWeakLedger: values.ALLOW_WEAK_LEDGER,
+    },
+    headers: {
+      correlationId: values.CORRELATION_ID_HEADER,
+      replyTopic: values.REPLY_TOPIC_HEADER,
+      replyPartition: values.REPLY_PARTITION_HEADER,
+    },
+    logLevel: values.LOG_LEVEL,
+    warnings: misspelled(VARIABLES, env),
+  };
+}
+
+function workerConfig(values: WorkerValues, faults: Faults): Omit<Config, keyof KafkaConfig> {
+  const layout = layoutOf(values, faults);
+  const pool = poolOf(values, layout, faults);
+  const credentials = credentialsOf(values, faults);
+  return {
+    etcd: {
+      endpoints: values.ETCD_ENDPOINTS,
+      prefix: values.ETCD_PREFIX,
+      ...(credentials === undefined ? {} : { credentials }),
+    },
+    layout,
+    datacenterId: datacenterOf(values, layout, faults),
+    ...(values.WORKER_ID === undefined ? {} : { workerId: values.WORKER_ID }),
+    ...(values.WORKER_IP === undefined ? {} : { workerIp: values.WORKER_IP }),
+    pool,
+    timing: timingOf(values, faults),
+    indexDir: values.INDEX_DIR,
+    maxCount: maxCountOf(values, layout, faults),
+    gateGraceMs: values.GATE_GRACE_MS,
+    drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
+    commitIntervalMs: values.COMMIT_INTERVAL_MS,
+    ops: { host: values.OPS_HOST, port: values.OPS_PORT },
+  };
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const part of Object.values(value)) deepFreeze(part);
+  }
+  return value;
+}

@@ -1,0 +1,77 @@
+import type { KafkaSettings } from '../adapters/kafka/client.ts';
+import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topics.ts';
+import type { Faults } from './parse.ts';
+import { type KafkaValues, WITNESS_TOPIC, type WorkerValues } from './variables.ts';
+
+/** Replies go wherever a request asks under the prefix, so no topic of ours may lie there, nor be another's. */
+export function checkTopicNames(values: KafkaValues, faults: Faults): void {
+  const owners = new Map([
+    [WITNESS_TOPIC, 'the witness topic'],
+    [`${values.REQUEST_TOPIC}.reply`, 'a reply topic'],
+  ]);
+  for (const name of ['REQUEST_TOPIC', 'LEDGER_TOPIC', 'DEAD_LETTER_TOPIC'] as const) {
+    faults.across([name], () => {
+      const topic = values[name];
+      const owner = owners.get(topic);
+      if (owner !== undefined) faults.add(name, `'${topic}' is ${owner} already`);
+      owners.set(topic, name);
+    });
+    faults.across([name, 'REPLY_TOPIC_PREFIX'], () => {
+      const lies = values[name].startsWith(values.REPLY_TOPIC_PREFIX);
+      if (lies) faults.add(name, `must not start with REPLY_TOPIC_PREFIX '${values.REPLY_TOPIC_PREFIX}'`);
+    });
+  }
+  faults.across(['REPLY_TOPIC_PREFIX'], () => {
+    const lies = WITNESS_TOPIC.startsWith(values.REPLY_TOPIC_PREFIX);
+    if (lies) faults.add('REPLY_TOPIC_PREFIX', `must not be a beginning of '${WITNESS_TOPIC}'`);
+  });
+}
+
+export function checkRetention(values: KafkaValues, faults: Faults): void {
+  faults.across(['REQUEST_RETENTION_MS', 'LEDGER_RETENTION_MS'], () => {
+    const { REQUEST_RETENTION_MS: requests, LEDGER_RETENTION_MS: ledger } = values;
+    if (ledger === -1) return;
+    const least = requests === -1 ? -1 : requests + REQUEST_SEGMENT_MS + LEDGER_MARGIN_MS;
+    if (least !== -1 && ledger >= least) return;
+    faults.add('LEDGER_RETENTION_MS', `must be at least ${least}, for REQUEST_RETENTION_MS is ${requests}`);
+  });
+}
+
+export function checkHeaders(values: KafkaValues, faults: Faults): void {
+  const names = ['CORRELATION_ID_HEADER', 'REPLY_TOPIC_HEADER', 'REPLY_PARTITION_HEADER'] as const;
+  names.forEach((name, index) => {
+    const other = names.slice(0, index).find((earlier) => values[earlier] === values[name]);
+    if (other !== undefined) faults.add(name, `must differ from ${other}`);
+  });
+}
+
+export function saslOf(values: KafkaValues, faults: Faults): KafkaSettings['sasl'] {
+  const { KAFKA_SASL_MECHANISM: mechanism, KAFKA_SASL_USERNAME: username, KAFKA_SASL_PASSWORD: password } = values;
+  const names = ['KAFKA_SASL_MECHANISM', 'KAFKA_SASL_USERNAME', 'KAFKA_SASL_PASSWORD', 'KAFKA_SASL_PASSWORD_FILE'];
+  faults.across(names, () => {
+    if (mechanism === undefined && (username !== undefined || password !== undefined)) {
+      faults.add('KAFKA_SASL_MECHANISM', 'is required when a username or password is set');
+    }
+    if (mechanism === undefined) return;
+    if (username === undefined) faults.add('KAFKA_SASL_USERNAME', 'is required when KAFKA_SASL_MECHANISM is set');
+    if (password === undefined) faults.add('KAFKA_SASL_PASSWORD', 'is required when KAFKA_SASL_MECHANISM is set');
+  });
+  if (mechanism === undefined || username === undefined || password === undefined) return undefined;
+  return { mechanism, username, password };
+}
+
+export function credentialsOf(
+  values: WorkerValues,
+  faults: Faults,
+): { username: string; password: string } | undefined {
+  const { ETCD_USERNAME: username, ETCD_PASSWORD: password } = values;
+  faults.across(['ETCD_USERNAME', 'ETCD_PASSWORD', 'ETCD_PASSWORD_FILE'], () => {
+    if (username !== undefined && password === undefined) {
+      faults.add('ETCD_PASSWORD', 'is required when ETCD_USERNAME is set');
+    }
+    if (username === undefined && password !== undefined) {
+      faults.add('ETCD_USERNAME', 'is required when ETCD_PASSWORD is set');
+    }
+  });
+  return username === undefined || password === undefined ? undefined : { username, password };
+}

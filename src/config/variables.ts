@@ -1,0 +1,160 @@
+import { isIP } from 'node:net';
+import { z } from 'zod';
+import { PRESETS, type PresetName } from '../core/presets.ts';
+
+/** One row of the configuration: what it is for, what it takes, and how its text becomes a value. */
+export interface Variable<T> {
+  readonly schema: z.ZodType<T>;
+  readonly unit: string;
+  /** Text that is taken when the variable is not set; without it there is no value. */
+  readonly fallback?: string;
+  readonly required: boolean;
+  /** A secret can also be given as a file, by NAME_FILE, and is never printed. */
+  readonly secret: boolean;
+  readonly meaning: string;
+}
+
+const withDefault = <T>(schema: z.ZodType<T>, unit: string, fallback: string, meaning: string): Variable<T> => {
+  return { schema, unit, fallback, required: false, secret: false, meaning };
+};
+const required = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T> => {
+  return { schema, unit, required: true, secret: false, meaning };
+};
+const optional = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T | undefined> => {
+  return { schema, unit, required: false, secret: false, meaning };
+};
+const secret = (meaning: string): Variable<string | undefined> => {
+  return { schema: z.string().max(4_096, 'is longer than 4096'), unit: 'text', required: false, secret: true, meaning };
+};
+
+/** Not configurable: workers of one namespace must find each other's witnesses. */
+export const WITNESS_TOPIC = 'id.witness';
+
+const DAY_MS = 86_400_000;
+const SASL = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
+const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
+const PRESET_NAMES = Object.keys(PRESETS) as PresetName[];
+
+const oneOf = <const T extends readonly string[]>(values: T) =>
+  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+const flag = z.enum(['0', '1'], { error: 'must be 0 or 1' }).transform((text) => text === '1');
+const name = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
+const topic = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/, 'must be a topic name: letters, digits, . _ -');
+const port = /^[A-Za-z0-9._-]+:([0-9]{1,5})$/;
+
+const integer = (low: number, high: number) =>
+  z
+    .string()
+    .regex(/^-?(0|[1-9][0-9]{0,15})$/, 'must be a whole number in plain digits')
+    .transform(Number)
+    .refine((value) => value >= low && value <= high, `must be from ${low} to ${high}`);
+const retention = integer(-1, 10 * 365 * DAY_MS).refine(
+  (value) => value === -1 || value >= 60_000,
+  'must be at least 60000, or -1 for ever',
+);
+const list = (what: string, accepts: (item: string) => boolean) =>
+  z
+    .string()
+    .transform((text) => text.split(',').map((item) => item.trim()))
+    .refine((items) => items.length <= 100 && items.every(accepts), `must be ${what}, separated by commas`);
+
+function isBroker(item: string): boolean {
+  const digits = port.exec(item)?.[1];
+  return digits !== undefined && Number(digits) >= 1 && Number(digits) <= 65_535;
+}
+
+function isEndpoint(item: string): boolean {
+  if (!URL.canParse(item)) return false;
+  const url = new URL(item);
+  return /^https?:$/.test(url.protocol) && url.pathname === '/' && url.username === '' && url.search + url.hash === '';
+}
+
+/** What every command needs that talks to Kafka. */
+export const KAFKA_VARIABLES = {
+  KAFKA_BROKERS: required(list('host:port', isBroker), 'host:port,…', 'first brokers to ask'),
+  KAFKA_CLIENT_ID: withDefault(name, 'text', 'idalloc', "name in the brokers' logs and quotas"),
+  KAFKA_GROUP_ID: withDefault(name, 'text', 'idalloc', 'consumer group of the workers'),
+  KAFKA_TLS: withDefault(flag, '0 or 1', '0', 'TLS to the brokers'),
+  KAFKA_SASL_MECHANISM: optional(oneOf(SASL), SASL.join(' | '), 'log in to the brokers; unset: no login'),
+  KAFKA_SASL_USERNAME: optional(name, 'text', 'user of the login'),
+  KAFKA_SASL_PASSWORD: secret('password of the login'),
+  REQUEST_TOPIC: withDefault(topic, 'topic', 'id.requests', 'requests are read from here'),
+  LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'decisions are kept here'),
+  DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'requests that can not be served go here'),
+  REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies go only to topics that start so'),
+  REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; frozen'),
+  TOPIC_REPLICATION_FACTOR: withDefault(integer(1, 32), 'replicas', '3', 'of the topics that topics init makes'),
+  REQUEST_RETENTION_MS: withDefault(retention, 'ms', `${DAY_MS}`, 'how long requests are kept; -1: for ever'),
+  LEDGER_RETENTION_MS: withDefault(
+    retention,
+    'ms',
+    `${DAY_MS + 7_200_000}`,
+    'how long a replay is exact; -1: for ever',
+  ),
+  ALLOW_WEAK_LEDGER: withDefault(flag, '0 or 1', '0', 'accept a ledger on fewer than 3 brokers; development only'),
+  CORRELATION_ID_HEADER: withDefault(name, 'header', 'kafka_correlationId', 'header of the correlation ID'),
+  REPLY_TOPIC_HEADER: withDefault(name, 'header', 'kafka_replyTopic', 'header of the reply topic'),
+  REPLY_PARTITION_HEADER: withDefault(name, 'header', 'kafka_replyPartition', 'header of the reply partition'),
+  LOG_LEVEL: withDefault(oneOf(LEVELS), LEVELS.join(' | '), 'info', 'least level that is logged'),
+} as const;
+
+/** What only the worker needs. */
+export const WORKER_VARIABLES = {
+  ETCD_ENDPOINTS: required(list('http(s) URLs', isEndpoint), 'URL,…', 'members of the etcd cluster'),
+  ETCD_USERNAME: optional(name, 'text', 'user of the login; unset: no login'),
+  ETCD_PASSWORD: secret('password of the login'),
+  ETCD_PREFIX: withDefault(
+    z.string().regex(/^(\/[A-Za-z0-9._-]+)+$/, 'must look like /name or /name/name, without a / at its end'),
+    'key prefix',
+    '/keyspace',
+    'all keys of this namespace start so',
+  ),
+  DATACENTER_ID: optional(integer(0, 2 ** 32), 'number', 'differs for each etcd; required if the layout has the field'),
+  WORKER_ID: optional(integer(0, 2 ** 32), 'number', 'take this one only; unset: any free one of the pool'),
+  WORKER_IP: optional(
+    z.string().refine((text) => isIP(text) !== 0, 'must be an IPv4 or IPv6 address'),
+    'address',
+    'shown in the lease record; unset: first address of this machine that is not a loopback',
+  ),
+  LAYOUT: withDefault(oneOf(PRESET_NAMES), 'name', 'default', `layout of the IDs: ${PRESET_NAMES.join(', ')}`),
+  LAYOUT_EPOCH_MS: optional(integer(0, 2 ** 48), 'ms since 1970', "epoch in place of the layout's own"),
+  POOL_FIRST: optional(integer(0, 2 ** 32), 'number', 'lowest worker ID to lease; unset: 0'),
+  POOL_LAST: optional(integer(0, 2 ** 32), 'number', "highest worker ID to lease; unset: the layout's, up to 32 IDs"),
+  LEASE_TTL_SECONDS: withDefault(integer(2, 600), 's', '30', 'life of the lease without a heartbeat'),
+  LEASE_HEARTBEAT_MS: withDefault(integer(100, 600_000), 'ms', '10000', 'between two heartbeats'),
+  ETCD_REFUSE_AFTER_MS: withDefault(integer(100, 600_000), 'ms', '15000', 'without etcd, then allocation stops'),
+  RESERVATION_MS: withDefault(integer(100, 600_000), 'ms', '25000', 'how far ahead the ceiling is raised'),
+  INDEX_DIR: withDefault(
+    z.string().max(4_096),
+    'directory',
+    './.idalloc/index',
+    'index of the ledger; one worker each',
+  ),
+  MAX_COUNT: optional(integer(1, 100_000), 'IDs', "most for one request; unset: the layout's most, up to 100000"),
+  GATE_GRACE_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'paused longer: leave the consumer group'),
+  DRAIN_TIMEOUT_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'most for finishing what is in hand at the end'),
+  COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'between two commits of offsets'),
+  OPS_HOST: withDefault(name, 'address', '0.0.0.0', 'health and metrics listen here'),
+  OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'health and metrics listen here; 0: any free one'),
+} as const;
+
+/** Every variable that idalloc reads, in the order in which help shows them. */
+export const VARIABLES = { ...KAFKA_VARIABLES, ...WORKER_VARIABLES } as const;
+
+type Values<Table> = { readonly [Name in keyof Table]: Table[Name] extends Variable<infer Value> ? Value : never };
+
+export type KafkaValues = Values<typeof KAFKA_VARIABLES>;
+export type WorkerValues = Values<typeof WORKER_VARIABLES>;
+export type LogLevel = KafkaValues['LOG_LEVEL'];
+
+/** The table for a reader: name, unit, default, meaning; one line each. */
+export function describeVariables(table: Readonly<Record<string, Variable<unknown>>> = VARIABLES): string {
+  const rows = Object.entries(table).map(([key, row]) => {
+    const standard = row.required ? '(required)' : row.fallback === undefined ? '(unset)' : row.fallback;
+    return [row.secret ? `${key}[_FILE]` : key, standard, row.secret ? row.meaning : `${row.meaning} [${row.unit}]`];
+  });
+  const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0));
+  return rows
+    .map(([key = '', standard = '', meaning]) => `  ${key.padEnd(width(0))}  ${standard.padEnd(width(1))}  ${meaning}`)
+    .join('\n');
+}

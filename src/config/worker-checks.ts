@@ -1,0 +1,81 @@
+import type { Layout } from '../core/layout.ts';
+import { presetLayout } from '../core/presets.ts';
+import { checkTiming, DEFAULT_TIMING, type LeaseTiming } from '../core/reservation.ts';
+import { describeError } from '../errors.ts';
+import type { Faults } from './parse.ts';
+import type { WorkerValues } from './variables.ts';
+
+const MAX_POOL = 1_024;
+const DEFAULT_POOL = 32;
+
+/** The layout by its name, with the epoch of the configuration; after a fault the default stands in. */
+export function layoutOf(values: WorkerValues, faults: Faults): Layout {
+  const { LAYOUT: name, LAYOUT_EPOCH_MS: epochMs } = values;
+  try {
+    return presetLayout(name, epochMs === undefined ? {} : { epochMs });
+  } catch (error) {
+    faults.add(epochMs === undefined && name === 'baidu' ? 'LAYOUT_EPOCH_MS' : 'LAYOUT', describeError(error));
+    return presetLayout('default');
+  }
+}
+
+/**
+ * The datacenter has no default where the layout has room for one: two clusters that both forgot to set it would hand
+ * out the same IDs.
+ */
+export function datacenterOf(values: WorkerValues, layout: Layout, faults: Faults): number {
+  const datacenterId = values.DATACENTER_ID;
+  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'DATACENTER_ID'], () => {
+    const range = `from 0 to ${layout.maxDatacenter} in layout '${layout.name}'`;
+    if (datacenterId === undefined) {
+      if (layout.maxDatacenter > 0) faults.add('DATACENTER_ID', `is required, ${range}, and differs for each etcd`);
+    } else if (datacenterId > layout.maxDatacenter) {
+      faults.add('DATACENTER_ID', `must be ${range}, not ${datacenterId}`);
+    }
+  });
+  return datacenterId ?? 0;
+}
+
+/** The worker IDs to lease from: the given range, else the first 32 of the layout; WORKER_ID must be one of them. */
+export function poolOf(values: WorkerValues, layout: Layout, faults: Faults): { first: number; last: number } {
+  const first = values.POOL_FIRST ?? 0;
+  const last = values.POOL_LAST ?? Math.min(layout.maxWorker, first + DEFAULT_POOL - 1);
+  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'POOL_FIRST', 'POOL_LAST'], () => {
+    if (first > layout.maxWorker) faults.add('POOL_FIRST', `must be at most ${layout.maxWorker}, not ${first}`);
+    else if (last > layout.maxWorker) faults.add('POOL_LAST', `must be at most ${layout.maxWorker}, not ${last}`);
+    else if (last < first) faults.add('POOL_LAST', `must not be below POOL_FIRST ${first}, but is ${last}`);
+    else if (last - first >= MAX_POOL) faults.add('POOL_LAST', `makes more than ${MAX_POOL} worker IDs`);
+  });
+  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'POOL_FIRST', 'POOL_LAST', 'WORKER_ID'], () => {
+    const id = values.WORKER_ID;
+    if (id === undefined || (id >= first && id <= last)) return;
+    faults.add('WORKER_ID', `must be in the pool, from ${first} to ${last}, not ${id}`);
+  });
+  return { first, last };
+}
+
+/** The times of the lease; only together do they make sense, so a fault is told of all of them. */
+export function timingOf(values: WorkerValues, faults: Faults): LeaseTiming {
+  const timing: LeaseTiming = {
+    ...DEFAULT_TIMING,
+    ttlMs: values.LEASE_TTL_SECONDS * 1_000,
+    heartbeatMs: values.LEASE_HEARTBEAT_MS,
+    refuseAfterMs: values.ETCD_REFUSE_AFTER_MS,
+    reserveMs: values.RESERVATION_MS,
+  };
+  const names = ['LEASE_TTL_SECONDS', 'LEASE_HEARTBEAT_MS', 'ETCD_REFUSE_AFTER_MS', 'RESERVATION_MS'];
+  faults.across(names, () => {
+    for (const problem of checkTiming(timing)) faults.add(names.join(', '), problem);
+  });
+  return timing;
+}
+
+/** The most IDs for one request: never more than the layout makes in a second. */
+export function maxCountOf(values: WorkerValues, layout: Layout, faults: Faults): number {
+  const count = values.MAX_COUNT;
+  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'MAX_COUNT'], () => {
+    if (count === undefined || count <= layout.maxCount) return;
+    faults.add('MAX_COUNT', `must be at most ${layout.maxCount} in layout '${layout.name}', not ${count}`);
+  });
+  return Math.min(count ?? layout.maxCount, layout.maxCount);
+}
