@@ -1,0 +1,55 @@
+import { fastify } from 'fastify';
+
+/** What the listener tells of: it knows nothing of how the worker works. */
+export interface OpsOptions {
+  readonly host: string;
+  /** 0 takes any free port. */
+  readonly port: number;
+  /** Whether requests are served now, and if not, why. */
+  readonly ready: () => { readonly ready: boolean; readonly reason?: string };
+  readonly metrics: { render(): Promise<{ readonly contentType: string; readonly body: string }> };
+}
+
+export interface Ops extends AsyncDisposable {
+  readonly port: number;
+}
+
+const MAX_CONNECTIONS = 64;
+const MAX_BODY_BYTES = 1_024;
+const REQUEST_TIMEOUT_MS = 5_000;
+const KEEP_ALIVE_MS = 30_000;
+
+/**
+ * The listener for health checks and metrics: /healthz answers 200 while the process turns, /readyz 200 while requests
+ * are served and else 503 with the reason, /metrics the text format of Prometheus. It outlives a closed gate.
+ *
+ * Disposing it cuts open connections, so it ends at once. Rejects when the address can not be taken.
+ */
+export async function startOps({ host, port, ready, metrics }: OpsOptions): Promise<Ops> {
+  const server = fastify({
+    logger: false,
+    bodyLimit: MAX_BODY_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionTimeout: KEEP_ALIVE_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    forceCloseConnections: true,
+    exposeHeadRoutes: true,
+  });
+  server.server.maxConnections = MAX_CONNECTIONS;
+  server.addHook('onSend', async (_request, reply) => {
+    reply.header('cache-control', 'no-store');
+  });
+  server.get('/healthz', async () => ({ status: 'alive' }));
+  server.get('/readyz', async (_request, reply) => {
+    const { ready: open, reason = 'STARTING' } = ready();
+    return open ? { status: 'ready' } : reply.code(503).send({ status: 'not ready', reason });
+  });
+  server.get('/metrics', async (_request, reply) => {
+    const { contentType, body } = await metrics.render();
+    return reply.type(contentType).send(body);
+  });
+  await server.listen({ host, port });
+  const address = server.server.address();
+  if (address === null || typeof address === 'string') throw new TypeError('a TCP listener has an address');
+  return { port: address.port, [Symbol.asyncDispose]: () => server.close() };
+}

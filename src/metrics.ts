@@ -1,0 +1,96 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+
+/** What became of a request that was answered: new IDs, the same ones again, or an error. */
+export type RequestResult = 'issued' | 'replayed' | 'refused';
+
+/**
+ * Everything that the worker counts. Each call is cheap and never throws; label values come from closed sets or, for
+ * partitions, from the brokers, so the number of series is bounded.
+ */
+export interface Metrics {
+  /** IDs of settled batches that were handed out for the first time. */
+  addIds(count: number): void;
+  addRequests(result: RequestResult, count?: number): void;
+  /** Replies that the brokers acknowledged. */
+  addReplies(count: number): void;
+  addDeadLetters(count: number): void;
+  /** An error with a code of the closed set, told to a requester or met by the worker. */
+  addError(code: string, count?: number): void;
+  /** The gate's reason, or 'open'. */
+  setGate(reason: string): void;
+  /** Until the worker's own deadline; negative when past it. */
+  setLeaseMargin(milliseconds: number): void;
+  /** From now to the ceiling; negative when the clock is past it. */
+  setCeilingMargin(milliseconds: number): void;
+  /** The interval in which our clock's lead over the brokers' lies; undefined when none has answered. */
+  setClockDrift(interval: { readonly lowMs: number; readonly highMs: number } | undefined): void;
+  /** From a batch's delivery until its offsets could be resolved. */
+  observeBatch(milliseconds: number): void;
+  /** Records of a request partition that wait; undefined when the partition is another worker's now. */
+  setLag(partition: number, records: number | undefined): void;
+  /** In the text format of Prometheus. */
+  render(): Promise<{ readonly contentType: string; readonly body: string }>;
+}
+
+const BATCH_BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+/** Metrics in a registry of their own: two workers in one process do not mix. */
+export function createMetrics(): Metrics {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+  const counter = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
+    new Counter({ name: `idalloc_${name}_total`, help, labelNames, registers });
+  const gauge = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
+    new Gauge({ name: `idalloc_${name}`, help, labelNames, registers });
+
+  const ids = counter('ids', 'IDs handed out for the first time');
+  const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
+  const replays = counter('replays', 'Requests answered with the batch that they got before');
+  const replies = counter('replies', 'Replies acknowledged by the brokers');
+  const deadLetters = counter('dead_letters', 'Requests put on the dead-letter topic');
+  const errors = counter('errors', 'Errors by code', 'code');
+  const gate = gauge('gate', '1 for the state of the gate now: open, or the reason why it is closed', 'reason');
+  const lease = gauge('lease_margin_seconds', "Until the worker's own deadline for its lease; negative past it");
+  const ceiling = gauge('ceiling_margin_seconds', 'From the wall clock to the ceiling of the reservation');
+  const drift = gauge('clock_drift_seconds', "Lead of this clock over the brokers', lowest and highest", 'bound');
+  const lag = gauge('consumer_lag_records', 'Records of a request partition not yet resolved', 'partition');
+  const batch = new Histogram({
+    name: 'idalloc_batch_seconds',
+    help: 'From the delivery of a batch until its offsets could be resolved',
+    buckets: BATCH_BUCKETS_SECONDS,
+    registers,
+  });
+
+  let gateReason: string | undefined;
+  for (const result of ['issued', 'replayed', 'refused']) requests.inc({ result }, 0);
+
+  return {
+    addIds: (count) => ids.inc(count),
+    addRequests(result, count = 1) {
+      requests.inc({ result }, count);
+      if (result === 'replayed') replays.inc(count);
+    },
+    addReplies: (count) => replies.inc(count),
+    addDeadLetters: (count) => deadLetters.inc(count),
+    addError: (code, count = 1) => errors.inc({ code }, count),
+    setGate(reason) {
+      if (gateReason !== undefined && gateReason !== reason) gate.set({ reason: gateReason }, 0);
+      gateReason = reason;
+      gate.set({ reason }, 1);
+    },
+    setLeaseMargin: (milliseconds) => lease.set(milliseconds / 1_000),
+    setCeilingMargin: (milliseconds) => ceiling.set(milliseconds / 1_000),
+    setClockDrift(interval) {
+      if (interval === undefined) return drift.reset();
+      drift.set({ bound: 'low' }, interval.lowMs / 1_000);
+      drift.set({ bound: 'high' }, interval.highMs / 1_000);
+    },
+    observeBatch: (milliseconds) => batch.observe(milliseconds / 1_000),
+    setLag(partition, records) {
+      if (records === undefined) lag.remove({ partition: String(partition) });
+      else lag.set({ partition: String(partition) }, records);
+    },
+    render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
+  };
+}
