@@ -1,0 +1,181 @@
+import { type Reading, type WallMs, wallMs } from './units.ts';
+
+export type ClockFault = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | 'CLOCK_DRIFT';
+
+export type Verdict =
+  | { readonly kind: 'steady' }
+  /** A small step back: allocate nothing until the wall clock shows this again. */
+  | { readonly kind: 'wait'; readonly untilWall: WallMs }
+  /** Give the identity back; the clock can't be trusted. */
+  | { readonly kind: 'eject'; readonly reason: ClockFault; readonly detail: string };
+
+type Ejection = Extract<Verdict, { kind: 'eject' }>;
+
+/** A step back of this much or more ejects. */
+const STEP_BACK_MS = 10;
+/** More than this that the wall clock gained on the monotonic one since the anchor ejects. */
+const FORWARD_MS = 1000;
+/** A wall clock that has not moved while the monotonic one moved this much ejects. */
+const FROZEN_MS = 1000;
+/** A drift surely beyond this, against the median of the brokers, ejects. */
+const DRIFT_MS = 1000;
+
+/** Brokers remembered; the one heard from longest ago goes first. */
+const MAX_BROKERS = 64;
+
+/**
+ * What is known of the wall clock during one reign. Immutable; `observe` alone makes the next one.
+ *
+ *   steady  <-> waiting   wall below highWater by less than 10 ms; steady again once it is back at highWater
+ *   either   -> ejected   any fault; final: a new reign takes a new anchor, because the old one may be what is wrong
+ *
+ * anchor:    the reign's first reading; forward steps are judged against it, so that many small ones add up.
+ * last:      the reading before; a step back that hides behind the time passed since is judged against it.
+ * highWater: the highest wall time seen; a step back that shows is judged against it.
+ * moved:     the first reading that showed the present wall time; a frozen clock is judged against it.
+ */
+export interface ClockGuard {
+  readonly anchor: Reading;
+  readonly last: Reading;
+  readonly highWater: WallMs;
+  readonly moved: Reading;
+  readonly ejection?: Ejection;
+}
+
+const STEADY: Verdict = Object.freeze({ kind: 'steady' });
+
+/** A guard that trusts `reading` and judges everything after by it. */
+export function anchorGuard(reading: Reading): ClockGuard {
+  requireFinite(reading);
+  return { anchor: reading, last: reading, highWater: reading.wall, moved: reading };
+}
+
+/**
+ * Judges the next reading; every allocation and every ceiling passes here first.
+ * Throws RangeError for a reading that is not finite, since that would compare as steady.
+ */
+export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuard; verdict: Verdict } {
+  if (guard.ejection !== undefined) return { guard, verdict: guard.ejection };
+  requireFinite(reading);
+  const seen: ClockGuard = {
+    anchor: guard.anchor,
+    last: reading,
+    highWater: wallMs(Math.max(reading.wall, guard.highWater)),
+    moved: reading.wall === guard.moved.wall ? guard.moved : reading,
+  };
+  const ejection = ejectionFor(guard, seen);
+  if (ejection !== undefined) return { guard: { ...seen, ejection }, verdict: ejection };
+  if (reading.wall < seen.highWater) return { guard: seen, verdict: { kind: 'wait', untilWall: seen.highWater } };
+  return { guard: seen, verdict: STEADY };
+}
+
+/**
+ * The fault that a reading shows, if any.
+ *
+ * A hidden step back is one of which the wall clock still advanced, but by 10 ms or more less than the monotonic one.
+ * Wall readings are whole milliseconds and monotonic ones are not, so this difference is exact to 1 ms. The other noise,
+ * a pause between reading the one clock and the other, is kept out by the clock adapter: it reads again when the two
+ * were not read within 1 ms of each other. A step that shows (below highWater) is judged exactly.
+ *
+ * A wall clock that stands still also falls behind; it is called frozen once it stood still for a second.
+ */
+function ejectionFor(before: ClockGuard, seen: ClockGuard): Ejection | undefined {
+  const { last: now, anchor, highWater, moved } = seen;
+  const stoodMs = now.mono - moved.mono;
+  if (stoodMs >= FROZEN_MS) {
+    return eject('CLOCK_FROZEN', `the wall clock has stood still for ${shown(stoodMs)} ms`);
+  }
+  const backMs = highWater - now.wall;
+  if (backMs >= STEP_BACK_MS) return eject('CLOCK_BACKWARD', `the wall clock went back by ${shown(backMs)} ms`);
+  const wallMoved = now.wall - before.last.wall;
+  const monoMoved = now.mono - before.last.mono;
+  if (wallMoved - monoMoved <= -STEP_BACK_MS) {
+    const moves = `moved by ${shown(wallMoved)} ms while ${shown(monoMoved)} ms passed`;
+    return eject('CLOCK_BACKWARD', `the wall clock ${moves}, which hides a step back`);
+  }
+  const gainedMs = now.wall - anchor.wall - (now.mono - anchor.mono);
+  if (gainedMs > FORWARD_MS) {
+    return eject('CLOCK_FORWARD', `the wall clock gained ${shown(gainedMs)} ms since the identity was acquired`);
+  }
+  return undefined;
+}
+
+function eject(reason: ClockFault, detail: string): Ejection {
+  return { kind: 'eject', reason, detail };
+}
+
+function shown(ms: number): string {
+  return ms.toFixed(1).replace(/\.0$/, '');
+}
+
+function requireFinite({ wall, mono }: Reading): void {
+  if (Number.isFinite(wall) && Number.isFinite(mono)) return;
+  throw new RangeError(`a clock reading must be finite, not wall ${wall}, mono ${mono}`);
+}
+
+/**
+ * One produce answer: the broker stamped the record (`appended`, LogAppendTime) between our `sent` and `received`, so
+ * our clock is ahead of the broker's by something in [sent - appended, received - appended]; negative is behind.
+ */
+export interface DriftSample {
+  readonly broker: string;
+  readonly sent: WallMs;
+  readonly received: WallMs;
+  readonly appended: WallMs;
+}
+
+export interface DriftInterval {
+  readonly lowMs: number;
+  readonly highMs: number;
+}
+
+/** The last answer of each broker, in the order heard; start each reign with `noDrift`. */
+export interface BrokerDrift {
+  readonly brokers: ReadonlyMap<string, DriftInterval>;
+}
+
+export const noDrift: BrokerDrift = Object.freeze({ brokers: new Map<string, DriftInterval>() });
+
+/**
+ * The drift with one more answer. An answer that tells nothing is left out: without an append time (brokers send -1
+ * where the topic keeps the sender's time), or around a step of our own clock, which `observe` sees.
+ */
+export function recordDrift(state: BrokerDrift, sample: DriftSample): BrokerDrift {
+  const { broker, sent, received, appended } = sample;
+  const told = appended >= 0 && received >= sent && Number.isFinite(received - appended);
+  if (!told) return state;
+  const brokers = new Map(state.brokers);
+  brokers.delete(broker);
+  brokers.set(broker, { lowMs: sent - appended, highMs: received - appended });
+  for (const oldest of brokers.keys()) {
+    if (brokers.size <= MAX_BROKERS) break;
+    brokers.delete(oldest);
+  }
+  return { brokers };
+}
+
+/**
+ * The interval in which the median broker's drift lies; undefined before the first answer. With an even number of
+ * brokers it spans both middle ones, so that half of them alone can't condemn our clock.
+ */
+export function driftInterval(state: BrokerDrift): DriftInterval | undefined {
+  const intervals = [...state.brokers.values()];
+  const lows = intervals.map(({ lowMs }) => lowMs).sort((a, b) => a - b);
+  const highs = intervals.map(({ highMs }) => highMs).sort((a, b) => a - b);
+  const lowMs = lows[Math.floor((lows.length - 1) / 2)];
+  const highMs = highs[Math.floor(highs.length / 2)];
+  return lowMs === undefined || highMs === undefined ? undefined : { lowMs, highMs };
+}
+
+/** Ejects when the whole interval lies more than a second to one side. */
+export function driftVerdict(state: BrokerDrift): Verdict {
+  const interval = driftInterval(state);
+  if (interval === undefined) return STEADY;
+  if (interval.lowMs > DRIFT_MS) {
+    return eject('CLOCK_DRIFT', `the wall clock is at least ${interval.lowMs} ms ahead of the brokers' median`);
+  }
+  if (interval.highMs < -DRIFT_MS) {
+    return eject('CLOCK_DRIFT', `the wall clock is at least ${-interval.highMs} ms behind the brokers' median`);
+  }
+  return STEADY;
+}

@@ -1,0 +1,85 @@
+import type { ClockFault } from './clock-guard.ts';
+import type { MonoMs } from './units.ts';
+
+/** Who may hold the gate closed; each has one reason at a time. */
+export type GateSource = 'identity' | 'clock' | 'index' | 'process';
+
+export type GateReason =
+  | 'STARTING'
+  | 'NO_IDENTITY'
+  | 'POOL_EXHAUSTED'
+  | 'ALL_CEILINGS_AHEAD'
+  | 'LEASE_SUSPENDED'
+  | 'LEASE_LOST'
+  | ClockFault
+  | 'INDEX_RESTORING'
+  | 'LAYOUT_EXHAUSTED'
+  | 'STOPPING';
+
+/**
+ * Whether the worker serves. Immutable; every change goes through `withReasons`.
+ *
+ *   closed (process: STARTING) -> open -> closed -> open -> ... -> closed (process: STOPPING), for good
+ *
+ * open:   no source has a reason; closedSince is absent.
+ * closed: at least one has; closedSince is when the last open time ended (or the process began), and stays while
+ *         reasons come and go, so that the grace time counts from the first of them.
+ * STOPPING is final: a start-up or an identity that gets ready late must not open the gate again.
+ */
+export interface Gate {
+  readonly reasons: ReadonlyMap<GateSource, GateReason>;
+  readonly closedSince?: MonoMs;
+}
+
+/** Most fundamental first: what nobody can wait out, then causes before their effects; STARTING says least. */
+const PRECEDENCE: readonly GateReason[] = [
+  'STOPPING',
+  'LAYOUT_EXHAUSTED',
+  'CLOCK_BACKWARD',
+  'CLOCK_FORWARD',
+  'CLOCK_FROZEN',
+  'CLOCK_DRIFT',
+  'ALL_CEILINGS_AHEAD',
+  'POOL_EXHAUSTED',
+  'LEASE_LOST',
+  'LEASE_SUSPENDED',
+  'NO_IDENTITY',
+  'INDEX_RESTORING',
+  'STARTING',
+];
+
+/** The gate of a process that begins: closed until the source `process` is cleared. */
+export function closedGate(now: MonoMs): Gate {
+  return { reasons: new Map([['process', 'STARTING']]), closedSince: now };
+}
+
+/** The gate with `reason` as the one that `source` has, in place of any before it. */
+export function closeGate(gate: Gate, source: GateSource, reason: GateReason, now: MonoMs): Gate {
+  return withReasons(gate, source, reason, now);
+}
+
+/** The gate without the reason of `source`; open when no other source has one. */
+export function clearGate(gate: Gate, source: GateSource, now: MonoMs): Gate {
+  return withReasons(gate, source, undefined, now);
+}
+
+/** Why the gate is closed, the most fundamental reason where there are several; undefined when it is open. */
+export function gateReason(gate: Gate): GateReason | undefined {
+  const held = new Set(gate.reasons.values());
+  return PRECEDENCE.find((reason) => held.has(reason));
+}
+
+/** Whether the gate has been closed for `graceMs` or longer, so that the worker should leave its group. */
+export function graceOver(gate: Gate, now: MonoMs, graceMs: number): boolean {
+  return gate.closedSince !== undefined && now - gate.closedSince >= graceMs;
+}
+
+/** The one place that makes a changed gate; returns the same gate when nothing changes. */
+function withReasons(gate: Gate, source: GateSource, reason: GateReason | undefined, now: MonoMs): Gate {
+  const held = gate.reasons.get(source);
+  if (held === reason || held === 'STOPPING') return gate;
+  const reasons = new Map(gate.reasons);
+  if (reason === undefined) reasons.delete(source);
+  else reasons.set(source, reason);
+  return reasons.size === 0 ? { reasons } : { reasons, closedSince: gate.closedSince ?? now };
+}
