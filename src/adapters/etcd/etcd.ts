@@ -1,0 +1,175 @@
+import { NoopPolicy } from 'cockatiel';
+import {
+  Etcd3,
+  EtcdAuthenticationFailedError,
+  EtcdLeaseInvalidError,
+  EtcdPermissionDeniedError,
+  GRPCInvalidArgumentError,
+  type ICompare,
+  type IKeyValue,
+  type IOptions,
+  type IRequestOp,
+} from 'etcd3';
+import type { Compare, EtcdPort, KeyValue, Operation } from '../../identity/ports.ts';
+import { renewOnce } from './keep-alive.ts';
+import { type OnFault, Rotation, type RotationTiming } from './rotation.ts';
+
+export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
+
+/** The most keys or operations that etcd takes in one transaction. */
+const MAX_OPERATIONS = 128;
+
+export interface EtcdOptions {
+  /** host:port, with or without http:// in front. */
+  readonly endpoints: readonly string[];
+  readonly auth?: { readonly username: string; readonly password: string };
+  readonly timing?: RotationTiming;
+  /** Told of each endpoint that failed a call, also when another one served it. */
+  readonly onFault?: OnFault;
+}
+
+interface EtcdPeer {
+  readonly endpoint: string;
+  readonly client: Etcd3;
+}
+
+export interface ClosableEtcd extends EtcdPort {
+  /** Drops all connections; calls still open fail. */
+  close(): void;
+}
+
+/**
+ * EtcdPort over etcd3. Each endpoint has a client of its own without etcd3's retries and circuit breaker: those stop
+ * asking altogether when one of several nodes is frozen. Which endpoint is asked, and for how long, Rotation decides.
+ */
+export function connectEtcd(options: EtcdOptions): ClosableEtcd {
+  const timing = options.timing ?? DEFAULT_ETCD_TIMING;
+  const peers = options.endpoints.map((endpoint) => ({ endpoint, client: connect(endpoint, options, timing) }));
+  const rotation = new Rotation<EtcdPeer>(peers, timing, isFinal, options.onFault ?? (() => {}));
+  const limits = () => callLimits(timing);
+
+  return {
+    async range(prefix) {
+      const key = Buffer.from(prefix, 'utf8');
+      const request = { key, range_end: endOfPrefix(key) };
+      const answer = await rotation.run(`the range ${prefix}`, ({ client }) => client.kv.range(request, limits()));
+      return { revision: BigInt(answer.header.revision), kvs: answer.kvs.map(toKeyValue) };
+    },
+
+    async get(keys) {
+      checkSize(keys.length);
+      const request = { success: keys.map((key) => ({ request_range: { key: Buffer.from(key, 'utf8') } })) };
+      const answer = await rotation.run(`a read of ${keys.length} keys`, ({ client }) =>
+        client.kv.txn(request, limits()),
+      );
+      const found = answer.responses.flatMap((response) => response.response_range.kvs.map(toKeyValue));
+      return new Map(found.map((kv) => [kv.key, kv]));
+    },
+
+    async transact(compares, operations) {
+      checkSize(Math.max(compares.length, operations.length));
+      const request = { compare: compares.map(toCompare), success: operations.map(toOperation) };
+      const answer = await rotation.run('a transaction', ({ client }) => client.kv.txn(request, limits()));
+      return { succeeded: answer.succeeded, revision: BigInt(answer.header.revision) };
+    },
+
+    async grantLease(leaseId, ttlSeconds) {
+      const request = { ID: String(leaseId), TTL: ttlSeconds };
+      await rotation.run('a lease grant', ({ client }) =>
+        client.leaseClient.leaseGrant(request, limits()).catch((error: unknown) => {
+          // The ID is random and ours: a lease that exists under it is an earlier copy of this very grant.
+          if (!(error instanceof Error) || !error.message.includes('lease already exists')) throw error;
+        }),
+      );
+    },
+
+    keepAlive(leaseId) {
+      return rotation.run('a keep-alive', ({ client }, signal) =>
+        renewOnce(client.leaseClient, leaseId, limits(), signal),
+      );
+    },
+
+    async revokeLease(leaseId) {
+      await rotation.run('a lease revocation', ({ client }) =>
+        client.leaseClient.leaseRevoke({ ID: String(leaseId) }, limits()).catch((error: unknown) => {
+          if (!(error instanceof EtcdLeaseInvalidError)) throw error;
+        }),
+      );
+    },
+
+    close() {
+      for (const { client } of peers) client.close();
+    },
+  };
+}
+
+function connect(endpoint: string, options: EtcdOptions, timing: RotationTiming): Etcd3 {
+  const noop = new NoopPolicy();
+  const settings: IOptions = {
+    hosts: endpoint,
+    faultHandling: { host: () => noop, global: noop },
+    grpcOptions: {
+      'grpc.keepalive_time_ms': 10_000,
+      'grpc.keepalive_timeout_ms': timing.callMs,
+      'grpc.max_reconnect_backoff_ms': timing.hedgeMs,
+    },
+  };
+  if (options.auth) settings.auth = { ...options.auth, callOptions: () => callLimits(timing) };
+  return new Etcd3(settings);
+}
+
+/** gRPC's own deadline is by the wall clock: it only tidies up what Rotation's timers have given up long before. */
+function callLimits(timing: RotationTiming): { deadline: number } {
+  return { deadline: Date.now() + 3 * timing.callMs };
+}
+
+function isFinal(error: unknown): boolean {
+  return (
+    error instanceof EtcdLeaseInvalidError ||
+    error instanceof EtcdPermissionDeniedError ||
+    error instanceof EtcdAuthenticationFailedError ||
+    error instanceof GRPCInvalidArgumentError
+  );
+}
+
+function checkSize(operations: number): void {
+  if (operations > MAX_OPERATIONS) {
+    throw new RangeError(`etcd takes ${MAX_OPERATIONS} operations in one transaction, not ${operations}`);
+  }
+}
+
+function toKeyValue(kv: IKeyValue): KeyValue {
+  return {
+    key: kv.key.toString('utf8'),
+    value: kv.value,
+    createRevision: BigInt(kv.create_revision),
+    modRevision: BigInt(kv.mod_revision),
+    leaseId: BigInt(kv.lease),
+  };
+}
+
+function toCompare(compare: Compare): ICompare {
+  const key = Buffer.from(compare.key, 'utf8');
+  if ('createRevision' in compare) {
+    return { key, result: 'Equal', target: 'Create', create_revision: String(compare.createRevision) };
+  }
+  if ('modRevision' in compare) {
+    return { key, result: 'Equal', target: 'Mod', mod_revision: String(compare.modRevision) };
+  }
+  return { key, result: 'Equal', target: 'Value', value: compare.value };
+}
+
+function toOperation(operation: Operation): IRequestOp {
+  if ('delete' in operation) return { request_delete_range: { key: Buffer.from(operation.delete, 'utf8') } };
+  const put = { key: Buffer.from(operation.put, 'utf8'), value: operation.value };
+  return { request_put: operation.leaseId === undefined ? put : { ...put, lease: String(operation.leaseId) } };
+}
+
+/** The first key behind all keys with this prefix; for an empty prefix, or one of 0xff bytes only: all keys. */
+function endOfPrefix(prefix: Buffer): Buffer {
+  const last = prefix.findLastIndex((byte) => byte < 0xff);
+  if (last < 0) return Buffer.from([0]);
+  const end = Buffer.from(prefix.subarray(0, last + 1));
+  end.writeUInt8(end.readUInt8(last) + 1, last);
+  return end;
+}

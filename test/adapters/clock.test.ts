@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest';
+import { clockReader, sleep } from '../../src/adapters/clock.ts';
+
+/** A clock that hands out the given readings one after another. */
+const scripted = (values: readonly number[]) => {
+  const left = [...values];
+  return () => left.shift() ?? Number.NaN;
+};
+
+describe('reading both clocks', () => {
+  it('takes the first pair that was read within 1 ms', () => {
+    expect(clockReader(scripted([1_000]), scripted([5, 6]))()).toEqual({ wall: 1_000, mono: 5 });
+  });
+
+  it('reads again when the process was held up between the two clocks', () => {
+    const read = clockReader(scripted([1_000, 1_040]), scripted([5, 45, 45.1, 45.2]));
+    expect(read()).toEqual({ wall: 1_040, mono: 45.1 });
+  });
+
+  it('takes the closest of three pairs when it is held up each time', () => {
+    const read = clockReader(scripted([1_000, 1_040, 1_060]), scripted([5, 45, 45, 50, 60, 90]));
+    expect(read()).toEqual({ wall: 1_040, mono: 45 });
+  });
+});
+
+describe('sleeping', () => {
+  it('ends at once when the signal aborts', async () => {
+    const stop = new AbortController();
+    const slept = sleep(3_600_000, stop.signal);
+    stop.abort();
+    await slept;
+    await sleep(3_600_000, stop.signal);
+  });
+});

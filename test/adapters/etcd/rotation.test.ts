@@ -1,0 +1,123 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Rotation } from '../../../src/adapters/etcd/rotation.ts';
+
+const TIMING = { callMs: 4_000, hedgeMs: 1_000 };
+const PEERS = ['a', 'b', 'c'].map((endpoint) => ({ endpoint }));
+
+/** Peers that answer when told to; `asked` lists who was asked, in order. */
+function stage(isFinal: (error: unknown) => boolean = () => false) {
+  const asked: string[] = [];
+  const faults: string[] = [];
+  const waiting = new Map<string, PromiseWithResolvers<string>>();
+  const rotation = new Rotation(PEERS, TIMING, isFinal, (_what, endpoint) => faults.push(endpoint));
+  const signals: AbortSignal[] = [];
+  const run = () =>
+    rotation.run('a question', ({ endpoint }, signal) => {
+      asked.push(endpoint);
+      signals.push(signal);
+      const deferred = Promise.withResolvers<string>();
+      waiting.set(endpoint, deferred);
+      return deferred.promise;
+    });
+  const answer = (endpoint: string) => waiting.get(endpoint)?.resolve(endpoint);
+  const refuse = (endpoint: string, why = 'down') => waiting.get(endpoint)?.reject(new Error(why));
+  return { run, answer, refuse, asked, faults, signals };
+}
+
+describe('asking etcd endpoints in rotation', () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    expect(vi.getTimerCount()).toBe(0);
+    vi.useRealTimers();
+  });
+
+  it('asks one endpoint only while that one answers in time', async () => {
+    const { run, answer, asked } = stage();
+    const call = run();
+    await vi.advanceTimersByTimeAsync(999);
+    answer('a');
+    expect(await call).toBe('a');
+    expect(asked).toEqual(['a']);
+  });
+
+  it('asks the next endpoint too after each second of silence, and takes the first answer', async () => {
+    const { run, answer, asked } = stage();
+    const call = run();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asked).toEqual(['a', 'b']);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asked).toEqual(['a', 'b', 'c']);
+    answer('b');
+    expect(await call).toBe('b');
+  });
+
+  it('asks the next endpoint at once after a failure', async () => {
+    const { run, answer, refuse, asked, faults } = stage();
+    const call = run();
+    refuse('a');
+    await vi.advanceTimersByTimeAsync(0);
+    answer('b');
+    expect(await call).toBe('b');
+    expect([asked, faults]).toEqual([['a', 'b'], ['a']]);
+  });
+
+  it('prefers the endpoint that answered last', async () => {
+    const { run, answer, refuse, asked } = stage();
+    const first = run();
+    refuse('a');
+    await vi.advanceTimersByTimeAsync(0);
+    answer('b');
+    await first;
+    const second = run();
+    answer('b');
+    expect(await second).toBe('b');
+    expect(asked).toEqual(['a', 'b', 'b']);
+  });
+
+  it('gives up after 4 s and names every endpoint with what it said', async () => {
+    const { run, refuse } = stage();
+    const call = run();
+    refuse('a', 'connection refused');
+    const outcome = expect(call).rejects.toMatchObject({
+      code: 'ETCD_UNAVAILABLE',
+      message: expect.stringMatching(/a: connection refused; b: no answer; c: no answer/),
+    });
+    await vi.advanceTimersByTimeAsync(4_000);
+    await outcome;
+  });
+
+  it('fails at once when every endpoint has failed', async () => {
+    const { run, refuse } = stage();
+    const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE', cause: new Error('third') });
+    for (const [endpoint, why] of [
+      ['a', 'first'],
+      ['b', 'second'],
+      ['c', 'third'],
+    ] as const) {
+      refuse(endpoint, why);
+      await vi.advanceTimersByTimeAsync(0);
+    }
+    await outcome;
+  });
+
+  it("takes the cluster's own refusal from the first endpoint that tells it", async () => {
+    const { run, refuse, asked } = stage((error) => error instanceof Error && error.message === 'permission denied');
+    const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    refuse('a', 'permission denied');
+    await outcome;
+    expect(asked).toEqual(['a']);
+  });
+
+  it('ends every question still open when the call is over, and drops its late failure', async () => {
+    const { run, answer, refuse, signals } = stage();
+    const call = run();
+    await vi.advanceTimersByTimeAsync(1_000);
+    answer('b');
+    await call;
+    expect(signals.every((signal) => signal.aborted)).toBe(true);
+    refuse('a');
+    await vi.advanceTimersByTimeAsync(0);
+  });
+});

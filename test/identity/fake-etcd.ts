@@ -1,0 +1,206 @@
+import { IdallocError } from '../../src/errors.ts';
+import type { Compare, EtcdPort, KeyValue, Operation } from '../../src/identity/ports.ts';
+
+interface Lease {
+  readonly ttlMs: number;
+  expiresAtMs: number;
+}
+
+/**
+ * What the network does to one call:
+ *
+ * - pass:          the request arrives and the answer comes back
+ * - request lost:  the server never sees it
+ * - answer lost:   it takes effect, and the caller never learns
+ * - late:          the caller gives up; it takes effect whenever deliverLate is called
+ * - doubled:       it is served, and a second copy takes effect whenever deliverLate is called
+ * - asked twice:   two copies take effect at once, and the caller gets the second one's answer (as with hedged calls)
+ */
+export type Fault = 'pass' | 'request lost' | 'answer lost' | 'late' | 'doubled' | 'asked twice';
+
+export type CallName = keyof EtcdPort;
+
+/** Decides the fate of each call as it is sent, and may hold the request (until it resolves) and the answer (back). */
+export type Link = (name: CallName) => Promise<{ fault: Fault; back?: Promise<void> }>;
+
+export const goodLink: Link = async () => ({ fault: 'pass' });
+
+/**
+ * etcd in memory: one revision for each transaction that writes, create and mod revisions, leases that expire by the
+ * given clock and take their keys along. Every operation is atomic and synchronous; delay and loss are the link's.
+ */
+export class FakeEtcd {
+  readonly #nowMs: () => number;
+  readonly #kvs = new Map<string, KeyValue>();
+  readonly #leases = new Map<bigint, Lease>();
+  readonly #late: Array<() => unknown> = [];
+  #revision = 1n;
+  /** Called after each put, with what was there before. */
+  onPut: (now: KeyValue, before: KeyValue | undefined) => void = () => {};
+
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs;
+  }
+
+  get revision(): bigint {
+    return this.#revision;
+  }
+
+  get lateCount(): number {
+    return this.#late.length;
+  }
+
+  /** Lets the copy of a late or doubled request with this index take effect now. */
+  deliverLate(index = 0): void {
+    const [copy] = this.#late.splice(index, 1);
+    if (copy) ignoreErrors(copy);
+  }
+
+  peek(key: string): KeyValue | undefined {
+    this.#expire();
+    return this.#kvs.get(key);
+  }
+
+  /** Changes a key behind everybody's back, as a careless operator would. */
+  tamper(key: string, value: Buffer | undefined): void {
+    this.transact([], [value === undefined ? { delete: key } : { put: key, value }]);
+  }
+
+  range(prefix: string): { revision: bigint; kvs: readonly KeyValue[] } {
+    this.#expire();
+    const found = [...this.#kvs.values()].filter(({ key }) => key.startsWith(prefix));
+    return {
+      revision: this.#revision,
+      kvs: found.sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key))),
+    };
+  }
+
+  get(keys: readonly string[]): ReadonlyMap<string, KeyValue> {
+    this.#expire();
+    if (keys.length > 128) throw new RangeError('too many operations in txn request');
+    return new Map(keys.flatMap((key) => this.#kvs.get(key) ?? []).map((kv) => [kv.key, kv]));
+  }
+
+  transact(compares: readonly Compare[], operations: readonly Operation[]): { succeeded: boolean; revision: bigint } {
+    this.#expire();
+    if (Math.max(compares.length, operations.length) > 128) throw new RangeError('too many operations in txn request');
+    const keys = operations.map((operation) => ('put' in operation ? operation.put : operation.delete));
+    if (new Set(keys).size < keys.length) throw new RangeError('duplicate key given in txn request');
+    if (!compares.every((compare) => this.#holds(compare))) return { succeeded: false, revision: this.#revision };
+    for (const operation of operations) {
+      if ('put' in operation && operation.leaseId && !this.#leases.has(operation.leaseId)) {
+        throw new IdallocError('ETCD_UNAVAILABLE', 'requested lease not found');
+      }
+    }
+    const next = this.#revision + 1n;
+    const written = operations.map((operation) => this.#apply(operation, next));
+    if (written.includes(true)) this.#revision = next;
+    return { succeeded: true, revision: this.#revision };
+  }
+
+  grantLease(leaseId: bigint, ttlSeconds: number): void {
+    this.#expire();
+    if (this.#leases.has(leaseId)) return;
+    this.#leases.set(leaseId, { ttlMs: ttlSeconds * 1000, expiresAtMs: this.#nowMs() + ttlSeconds * 1000 });
+  }
+
+  keepAlive(leaseId: bigint): { ttlSeconds: number } {
+    this.#expire();
+    const lease = this.#leases.get(leaseId);
+    if (!lease) return { ttlSeconds: 0 };
+    lease.expiresAtMs = this.#nowMs() + lease.ttlMs;
+    return { ttlSeconds: lease.ttlMs / 1000 };
+  }
+
+  revokeLease(leaseId: bigint): void {
+    this.#expire();
+    this.#end(leaseId);
+  }
+
+  /** A client of this server behind a link of its own. */
+  port(link: Link = goodLink): EtcdPort {
+    const call = async <R>(name: CallName, effect: () => R): Promise<R> => {
+      const { fault, back } = await link(name);
+      const answer = this.#serve(fault, effect);
+      if (back) await back;
+      if (answer.lost) throw new IdallocError('ETCD_UNAVAILABLE', `no answer to ${name} (${fault})`);
+      return answer.value();
+    };
+    return {
+      range: (prefix) => call('range', () => this.range(prefix)),
+      get: (keys) => call('get', () => this.get(keys)),
+      transact: (compares, operations) => call('transact', () => this.transact(compares, operations)),
+      grantLease: (leaseId, ttlSeconds) => call('grantLease', () => this.grantLease(leaseId, ttlSeconds)),
+      keepAlive: (leaseId) => call('keepAlive', () => this.keepAlive(leaseId)),
+      revokeLease: (leaseId) => call('revokeLease', () => this.revokeLease(leaseId)),
+    };
+  }
+
+  #serve<R>(fault: Fault, effect: () => R): { lost: boolean; value: () => R } {
+    const lost = { lost: true, value: effect };
+    if (fault === 'request lost') return lost;
+    if (fault === 'late') {
+      this.#late.push(effect);
+      return lost;
+    }
+    if (fault === 'answer lost') {
+      ignoreErrors(effect);
+      return lost;
+    }
+    if (fault === 'doubled') this.#late.push(effect);
+    if (fault === 'asked twice') ignoreErrors(effect);
+    return { lost: false, value: outcomeOf(effect) };
+  }
+
+  #holds(compare: Compare): boolean {
+    const kv = this.#kvs.get(compare.key);
+    if ('createRevision' in compare) return (kv?.createRevision ?? 0n) === compare.createRevision;
+    if ('modRevision' in compare) return (kv?.modRevision ?? 0n) === compare.modRevision;
+    return kv?.value.equals(compare.value) ?? false;
+  }
+
+  #apply(operation: Operation, revision: bigint): boolean {
+    if ('delete' in operation) return this.#kvs.delete(operation.delete);
+    const before = this.#kvs.get(operation.put);
+    const now: KeyValue = {
+      key: operation.put,
+      value: Buffer.from(operation.value),
+      createRevision: before?.createRevision ?? revision,
+      modRevision: revision,
+      leaseId: operation.leaseId ?? 0n,
+    };
+    this.#kvs.set(now.key, now);
+    this.onPut(now, before);
+    return true;
+  }
+
+  #expire(): void {
+    for (const [leaseId, lease] of this.#leases) {
+      if (lease.expiresAtMs <= this.#nowMs()) this.#end(leaseId);
+    }
+  }
+
+  #end(leaseId: bigint): void {
+    if (!this.#leases.delete(leaseId)) return;
+    const keys = [...this.#kvs.values()].filter((kv) => kv.leaseId === leaseId).map(({ key }) => key);
+    for (const key of keys) this.#kvs.delete(key);
+    if (keys.length > 0) this.#revision += 1n;
+  }
+}
+
+/** The effect happens now; its value, or its error, is handed out later. */
+function outcomeOf<R>(effect: () => R): () => R {
+  try {
+    const value = effect();
+    return () => value;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
+}
+
+/** For a copy whose answer nobody hears. */
+function ignoreErrors(effect: () => unknown): void {
+  outcomeOf(effect);
+}
