@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { KafkaSettings } from './adapters/kafka/client.ts';
-import type { TopicSettings } from './adapters/kafka/topics.ts';
+import type { TopicSettings } from './adapters/kafka/topic-plan.ts';
 import { checkHeaders, checkRetention, checkTopicNames, credentialsOf, saslOf } from './config/kafka-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type ReadText } from './config/parse.ts';
 import {

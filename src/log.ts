@@ -61,15 +61,35 @@ function kafkaLevel(namespace: string, own: Level, message: string, error: strin
   return rule?.level ?? (own === 'info' ? 'debug' : own);
 }
 
-/** Routes the log of kafkajs into ours; an error is left only where an operator must act. */
-export function kafkaLogCreator(log: Log): LogCreator {
+/** While brokers are away the same few warnings come at each try; one of each kind in this time says it all. */
+const REPEAT_AFTER_MS = 10_000;
+const MAX_REMEMBERED = 100;
+
+/**
+ * Routes the log of kafkajs into ours: an error is left only where an operator must act, and a warning that came in the
+ * last 10 s goes to debug.
+ *
+ * @param nowMs a monotonic clock
+ */
+export function kafkaLogCreator(log: Log, nowMs: () => number = () => performance.now()): LogCreator {
   const child = log.child({ component: 'kafkajs' });
+  const told = new Map<string, number>();
+  const isRepeated = (text: string): boolean => {
+    const now = nowMs();
+    const last = told.get(text);
+    if (last !== undefined && now - last < REPEAT_AFTER_MS) return true;
+    if (told.size >= MAX_REMEMBERED) told.clear();
+    told.set(text, now);
+    return false;
+  };
   return () => (entry) => {
     // It logs an Error in place of a message when a connection fails for a cause that it does not know.
-    const { message: thrown, timestamp: _timestamp, logger: _logger, ...details } = entry.log;
+    const { message: thrown, timestamp: _timestamp, logger: _logger, stack, ...details } = entry.log;
     const message = describeError(thrown);
     const level = kafkaLevel(entry.namespace, KAFKA_LEVELS[entry.level] ?? 'debug', message, String(details.error));
-    child[level]({ ...details, namespace: entry.namespace }, message);
+    const shown = level === 'warn' && isRepeated(`${entry.namespace} ${message}`) ? 'debug' : level;
+    const trace = shown === 'error' ? { stack } : {};
+    child[shown]({ ...details, ...trace, namespace: entry.namespace }, message);
   };
 }
 

@@ -1,5 +1,5 @@
 import type { KafkaSettings } from '../adapters/kafka/client.ts';
-import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topics.ts';
+import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topic-plan.ts';
 import type { Faults } from './parse.ts';
 import { type KafkaValues, WITNESS_TOPIC, type WorkerValues } from './variables.ts';
 

@@ -1,24 +1,146 @@
-/** Names and promises of the topics. */
-export interface TopicSettings {
-  readonly requests: string;
-  readonly ledger: string;
-  readonly deadLetters: string;
-  readonly witness: string;
-  /** Replies go to topics whose names start with this. */
-  readonly replyPrefix: string;
-  /** Partitions of the request topic, and so of the ledger. Frozen once the topics exist. */
-  readonly requestPartitions: number;
-  readonly replicationFactor: number;
-  /** -1: for ever. */
-  readonly requestRetentionMs: number;
-  /** -1: for ever. */
-  readonly ledgerRetentionMs: number;
-  /** Go on, with a warning, though a single broker's loss can lose decisions. */
-  readonly allowWeakLedger: boolean;
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Admin, ConfigResourceTypes } from 'kafkajs';
+import { describeError, IdallocError } from '../../errors.ts';
+import {
+  differences,
+  type FoundTopic,
+  judgeTopics,
+  planTopics,
+  type TopicFault,
+  type TopicSettings,
+} from './topic-plan.ts';
+
+export interface TopicsMade {
+  /** Names of the topics that this call made. */
+  readonly created: readonly string[];
+  /** Where topics that were there already are not as planned. */
+  readonly differences: readonly string[];
 }
 
-/** A segment of the request topic stays at most this long open, so its records may outlive the retention by this. */
-export const REQUEST_SEGMENT_MS = 3_600_000;
+export interface TopicsReport {
+  /** Of request topic and ledger; 0 when the request topic is missing. */
+  readonly partitions: number;
+  readonly clusterId: string;
+  /** A worker must not start when there is one. */
+  readonly faults: readonly TopicFault[];
+  /** Faults that ALLOW_WEAK_LEDGER lets pass. */
+  readonly warnings: readonly TopicFault[];
+}
 
-/** What the ledger must outlive the requests by, beyond the request topic's own segment time. */
-export const LEDGER_MARGIN_MS = 3_600_000;
+const MAX_POLLS = 100;
+const POLL_MS = 100;
+
+/**
+ * Makes the topics that are missing. A topic that exists is never altered; where it differs from the plan is told. Two
+ * calls at a time, or one again after a crash, do no harm.
+ *
+ * @throws IdallocError TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE.
+ */
+export function initTopics(admin: Admin, settings: TopicSettings): Promise<TopicsMade> {
+  return withCode(async () => {
+    const planned = planTopics(settings);
+    const before = await describeTopics(admin, planned.map(nameOf));
+    const missing = planned.filter(({ name }) => !before.has(name));
+    if (missing.length > 0) await checkBrokers(admin, settings.replicationFactor);
+    const created: string[] = [];
+    for (const { name, partitions, configs } of missing) {
+      const made = await admin.createTopics({
+        waitForLeaders: false,
+        topics: [
+          {
+            topic: name,
+            numPartitions: partitions,
+            replicationFactor: settings.replicationFactor,
+            configEntries: Object.entries(configs).map(([key, value]) => ({ name: key, value })),
+          },
+        ],
+      });
+      if (made) created.push(name);
+    }
+    await waitForLeaders(admin, planned.map(nameOf));
+    const differing = planned.flatMap((plan) => {
+      const found = before.get(plan.name);
+      return found === undefined ? [] : differences(plan, found, settings.replicationFactor);
+    });
+    return { created, differences: differing };
+  });
+}
+
+/**
+ * Looks whether a worker can start on the topics as they are. ALLOW_WEAK_LEDGER turns too few replicas into warnings,
+ * nothing else.
+ *
+ * @throws IdallocError KAFKA_UNAVAILABLE
+ */
+export function checkTopics(admin: Admin, settings: TopicSettings): Promise<TopicsReport> {
+  return withCode(async () => {
+    const { clusterId } = await admin.describeCluster();
+    const found = await describeTopics(admin, planTopics(settings).map(nameOf));
+    const { faults, waivable } = judgeTopics(found, settings);
+    return {
+      partitions: found.get(settings.requests)?.partitions ?? 0,
+      clusterId,
+      faults: settings.allowWeakLedger ? faults : [...faults, ...waivable],
+      warnings: settings.allowWeakLedger ? waivable : [],
+    };
+  });
+}
+
+const nameOf = ({ name }: { readonly name: string }) => name;
+
+async function checkBrokers(admin: Admin, replicationFactor: number): Promise<void> {
+  const { brokers } = await admin.describeCluster();
+  if (brokers.length >= replicationFactor) return;
+  throw new IdallocError(
+    'TOPIC_INVALID',
+    `${replicationFactor} replicas need as many brokers, but there are ${brokers.length}: add brokers, or for ` +
+      'development set TOPIC_REPLICATION_FACTOR=1 and ALLOW_WEAK_LEDGER=1',
+  );
+}
+
+/** Those of the named topics that exist. */
+async function describeTopics(admin: Admin, names: readonly string[]): Promise<ReadonlyMap<string, FoundTopic>> {
+  const existing = new Set(await admin.listTopics());
+  const topics = names.filter((name) => existing.has(name));
+  if (topics.length === 0) return new Map();
+  const metadata = await admin.fetchTopicMetadata({ topics });
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: topics.map((name) => ({ type: ConfigResourceTypes.TOPIC, name })),
+  });
+  const configs = new Map(resources.map(({ resourceName, configEntries }) => [resourceName, configEntries]));
+  return new Map(
+    metadata.topics.map(({ name, partitions }) => {
+      const entries = (configs.get(name) ?? []).map(
+        ({ configName, configValue }) => [configName, configValue] as const,
+      );
+      const replicas = Math.min(...partitions.map((partition) => partition.replicas.length));
+      return [name, { name, partitions: partitions.length, replicas, configs: new Map(entries) }];
+    }),
+  );
+}
+
+/** A topic that was just made is not known at once to every broker, and its partitions have no leader yet. */
+async function waitForLeaders(admin: Admin, names: readonly string[]): Promise<void> {
+  for (let poll = 0; poll < MAX_POLLS; poll++) {
+    const existing = new Set(await admin.listTopics());
+    if (names.every((name) => existing.has(name))) {
+      const { topics } = await admin.fetchTopicMetadata({ topics: [...names] });
+      if (topics.every(({ partitions }) => partitions.length > 0 && partitions.every(({ leader }) => leader >= 0)))
+        return;
+    }
+    await sleep(POLL_MS);
+  }
+  throw new IdallocError('KAFKA_UNAVAILABLE', 'the new topics have no leaders: look at the log of the brokers');
+}
+
+async function withCode<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    if (error instanceof IdallocError) throw error;
+    throw new IdallocError('KAFKA_UNAVAILABLE', `the brokers refused or did not answer: ${describeError(error)}`, {
+      cause: error,
+    });
+  }
+}

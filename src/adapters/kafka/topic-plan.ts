@@ -1,0 +1,217 @@
+/** Names and promises of the topics. */
+export interface TopicSettings {
+  readonly requests: string;
+  readonly ledger: string;
+  readonly deadLetters: string;
+  readonly witness: string;
+  /** Replies go to topics whose names start with this. */
+  readonly replyPrefix: string;
+  /** Partitions of the request topic, and so of the ledger. Frozen once the topics exist. */
+  readonly requestPartitions: number;
+  readonly replicationFactor: number;
+  /** -1: for ever. */
+  readonly requestRetentionMs: number;
+  /** -1: for ever. */
+  readonly ledgerRetentionMs: number;
+  /** Go on, with a warning, on fewer than three brokers, where losing one can lose decisions. */
+  readonly allowWeakLedger: boolean;
+}
+
+/** A topic as it shall be. */
+export interface PlannedTopic {
+  readonly name: string;
+  readonly partitions: number;
+  readonly configs: Readonly<Record<string, string>>;
+}
+
+/** A topic as it is. */
+export interface FoundTopic {
+  readonly name: string;
+  readonly partitions: number;
+  /** Of the partition that has the fewest. */
+  readonly replicas: number;
+  /** All configs with the values that are in force, the broker's defaults among them. */
+  readonly configs: ReadonlyMap<string, string>;
+}
+
+export interface TopicFault {
+  readonly code: 'TOPIC_INVALID' | 'LEDGER_WEAK' | 'LEDGER_RETENTION';
+  readonly message: string;
+}
+
+/** A segment of the request topic stays open for at most this long, and its records are kept as much longer. */
+export const REQUEST_SEGMENT_MS = 3_600_000;
+/** What the ledger must outlive the requests by, beyond the request topic's own segment time. */
+export const LEDGER_MARGIN_MS = 3_600_000;
+
+/** The limit holds for compressed batches, and compression hides the size: so requests come uncompressed. */
+export const MAX_REQUEST_BATCH_BYTES = 1_048_576;
+/** A dead letter is the request and the headers that say what was wrong with it. */
+const MAX_DEAD_LETTER_BATCH_BYTES = MAX_REQUEST_BATCH_BYTES + 65_536;
+const CLI_REPLY_RETENTION_MS = 3_600_000;
+const SAFE_REPLICAS = 3;
+const SAFE_IN_SYNC = 2;
+
+/** The topic that `idalloc request` reads its replies from. */
+export function cliReplyTopic(settings: TopicSettings): string {
+  return `${settings.replyPrefix}cli`;
+}
+
+/** Every topic that idalloc needs, as it makes them on an empty cluster. */
+export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
+  const inSync = String(settings.replicationFactor >= SAFE_REPLICAS ? SAFE_IN_SYNC : 1);
+  const durable = { 'min.insync.replicas': inSync, 'unclean.leader.election.enable': 'false' };
+  return [
+    {
+      name: settings.requests,
+      partitions: settings.requestPartitions,
+      configs: {
+        'cleanup.policy': 'delete',
+        'compression.type': 'uncompressed',
+        'max.message.bytes': String(MAX_REQUEST_BATCH_BYTES),
+        'retention.ms': String(settings.requestRetentionMs),
+        'segment.ms': String(REQUEST_SEGMENT_MS),
+      },
+    },
+    {
+      name: settings.ledger,
+      partitions: settings.requestPartitions,
+      configs: {
+        ...durable,
+        'cleanup.policy': 'delete',
+        'message.timestamp.type': 'LogAppendTime',
+        'retention.bytes': '-1',
+        'retention.ms': String(settings.ledgerRetentionMs),
+      },
+    },
+    {
+      name: settings.deadLetters,
+      partitions: 1,
+      configs: { 'cleanup.policy': 'delete', 'max.message.bytes': String(MAX_DEAD_LETTER_BATCH_BYTES) },
+    },
+    {
+      name: settings.witness,
+      partitions: 1,
+      configs: { ...durable, 'cleanup.policy': 'compact', 'message.timestamp.type': 'LogAppendTime' },
+    },
+    {
+      name: cliReplyTopic(settings),
+      partitions: 1,
+      configs: { 'cleanup.policy': 'delete', 'retention.ms': String(CLI_REPLY_RETENTION_MS) },
+    },
+  ];
+}
+
+/** What differs between a topic as planned and as it is, one text each; nothing here says that it is wrong. */
+export function differences(planned: PlannedTopic, found: FoundTopic, replicationFactor: number): string[] {
+  const counts = [
+    ['partitions', planned.partitions, found.partitions],
+    ['replication factor', replicationFactor, found.replicas],
+  ] as const;
+  const configs = Object.entries(planned.configs).map(([key, value]) => [key, value, found.configs.get(key)] as const);
+  return [...counts, ...configs]
+    .filter(([, expected, actual]) => String(expected) !== String(actual))
+    .map(([what, expected, actual]) => `${planned.name}: ${what} is ${actual}, not ${expected}`);
+}
+
+/**
+ * Every reason why a worker must not start on these topics. The weakness that one broker can't help is told apart, as
+ * `waivable`, for those who accept it; wrong clean-up or wrong timestamps can be had right on one broker too.
+ */
+export function judgeTopics(
+  found: ReadonlyMap<string, FoundTopic>,
+  settings: TopicSettings,
+): { readonly faults: readonly TopicFault[]; readonly waivable: readonly TopicFault[] } {
+  const faults: TopicFault[] = [];
+  const invalid = (message: string) => faults.push({ code: 'TOPIC_INVALID', message });
+  for (const name of [settings.requests, settings.ledger, settings.deadLetters, settings.witness]) {
+    if (!found.has(name)) invalid(`topic '${name}' does not exist: run 'idalloc topics init'`);
+  }
+  const requests = found.get(settings.requests);
+  const ledger = found.get(settings.ledger);
+  const witness = found.get(settings.witness);
+  if (requests !== undefined) requestFaults(requests, settings).forEach(invalid);
+  if (witness !== undefined && !witness.configs.get('cleanup.policy')?.split(',').includes('compact')) {
+    invalid(`topic '${witness.name}' must have cleanup.policy=compact`);
+  }
+  if (ledger === undefined) return { faults, waivable: [] };
+  if (requests !== undefined && ledger.partitions !== requests.partitions) {
+    invalid(
+      `'${ledger.name}' has ${ledger.partitions} partitions, '${requests.name}' ${requests.partitions}: must agree`,
+    );
+  }
+  faults.push(...ledgerFaults(ledger));
+  if (requests !== undefined) faults.push(...retentionFaults(ledger, requests));
+  return { faults, waivable: weaknesses(ledger) };
+}
+
+function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
+  const faults: string[] = [];
+  if (topic.partitions !== settings.requestPartitions) {
+    faults.push(
+      `topic '${topic.name}' has ${topic.partitions} partitions, REQUEST_PARTITIONS says ${settings.requestPartitions}: ` +
+        'set it to what the topic was made with; a topic whose partitions were added to can not be replayed exactly',
+    );
+  }
+  const compression = topic.configs.get('compression.type');
+  if (compression !== 'uncompressed') {
+    faults.push(`topic '${topic.name}' must have compression.type=uncompressed, not ${compression}`);
+  }
+  const limit = numberOf(topic, 'max.message.bytes');
+  if (!(limit <= MAX_REQUEST_BATCH_BYTES)) {
+    faults.push(
+      `topic '${topic.name}' must have max.message.bytes of at most ${MAX_REQUEST_BATCH_BYTES}, not ${limit}`,
+    );
+  }
+  return faults;
+}
+
+function ledgerFaults(ledger: FoundTopic): TopicFault[] {
+  const expected = {
+    'cleanup.policy': 'delete',
+    'message.timestamp.type': 'LogAppendTime',
+    'unclean.leader.election.enable': 'false',
+  };
+  return Object.entries(expected)
+    .filter(([key, value]) => ledger.configs.get(key) !== value)
+    .map(([key, value]) => weak(`topic '${ledger.name}' must have ${key}=${value}, not ${ledger.configs.get(key)}`));
+}
+
+function weaknesses(ledger: FoundTopic): TopicFault[] {
+  const faults: TopicFault[] = [];
+  const inSync = numberOf(ledger, 'min.insync.replicas');
+  const remedy = 'or accept it for development by ALLOW_WEAK_LEDGER=1';
+  if (ledger.replicas < SAFE_REPLICAS) {
+    faults.push(weak(`topic '${ledger.name}' must have ${SAFE_REPLICAS} replicas, not ${ledger.replicas}; ${remedy}`));
+  }
+  if (!(inSync >= SAFE_IN_SYNC)) {
+    faults.push(weak(`topic '${ledger.name}' must have min.insync.replicas of at least 2, not ${inSync}; ${remedy}`));
+  }
+  return faults;
+}
+
+/** An entry that goes before its request does would let the request come again as if it were new. */
+function retentionFaults(ledger: FoundTopic, requests: FoundTopic): TopicFault[] {
+  const faults: TopicFault[] = [];
+  const kept = endless(numberOf(ledger, 'retention.ms'));
+  const needed = endless(numberOf(requests, 'retention.ms')) + numberOf(requests, 'segment.ms') + LEDGER_MARGIN_MS;
+  if (!(kept >= needed)) {
+    const message = `topic '${ledger.name}' must have retention.ms of at least ${needed === Infinity ? '-1' : needed}, not ${kept}`;
+    faults.push({ code: 'LEDGER_RETENTION', message });
+  }
+  const bytes = ledger.configs.get('retention.bytes');
+  if (bytes !== '-1') {
+    const message = `topic '${ledger.name}' must have retention.bytes=-1, not ${bytes}: entries must not go by size`;
+    faults.push({ code: 'LEDGER_RETENTION', message });
+  }
+  return faults;
+}
+
+const weak = (message: string): TopicFault => ({ code: 'LEDGER_WEAK', message });
+const endless = (milliseconds: number) => (milliseconds === -1 ? Infinity : milliseconds);
+
+/** NaN when the broker does not tell the config: no comparison holds for it, so each check must fail then. */
+function numberOf(topic: FoundTopic, key: string): number {
+  const text = topic.configs.get(key);
+  return text === undefined ? Number.NaN : Number(text);
+}
