@@ -76,19 +76,18 @@ export function take(generator: Generator, count: number, window: Window, random
   requireWhole(count, window);
   const { layout, fixed } = generator;
   const { sequencesPerTick, places } = layout;
-  const oldest = window.nowTicks - backfillTicks(layout) + 1;
   const last = Math.min(window.nowTicks, window.to - 1, layout.endTicks - 1);
   const ranges: IdRange[] = [];
   let { nextTicks, nextSequence } = generator;
   let missing = count;
-  for (let at = Math.max(nextTicks, oldest, window.from); at <= last && missing > 0; at += 1) {
+  for (let at = firstTicks(generator, window); at <= last && missing > 0; at = ticks(at + 1)) {
     const entered = at === nextTicks && nextSequence > 0;
     const sequence = entered ? nextSequence : drawStart(layout, random);
     const size = Math.min(missing, sequencesPerTick - sequence);
-    ranges.push({ first: joinHalves(layout, ticks(at), fixed + sequence * places.sequence.unit), count: size });
+    ranges.push({ first: joinHalves(layout, at, fixed + sequence * places.sequence.unit), count: size });
     missing -= size;
     const full = sequence + size === sequencesPerTick;
-    nextTicks = ticks(full ? at + 1 : at);
+    nextTicks = full ? ticks(at + 1) : at;
     nextSequence = full ? 0 : sequence + size;
   }
   const next = ranges.length === 0 ? generator : { ...generator, nextTicks, nextSequence };
@@ -96,12 +95,20 @@ export function take(generator: Generator, count: number, window: Window, random
   return { generator: next, ranges, missing, ...whatHelps(next, window) };
 }
 
-/** After the window gave all it had: the first tick that could serve, or why none will. */
-function whatHelps({ layout, nextTicks }: Generator, window: Window): Pick<Take, 'waitUntilTicks' | 'exhausted'> {
-  const candidate = Math.max(nextTicks, window.from, window.nowTicks + 1);
-  if (candidate >= layout.endTicks) return { exhausted: 'layout' };
-  if (candidate >= window.to) return { exhausted: 'reservation' };
-  return { waitUntilTicks: ticks(candidate) };
+/**
+ * After the window gave all it had: the first tick that could serve, or why none will. A tick inside reservation and
+ * layout that did not serve can only be one of the future.
+ */
+function whatHelps(generator: Generator, window: Window): Pick<Take, 'waitUntilTicks' | 'exhausted'> {
+  const first = firstTicks(generator, window);
+  if (first >= generator.layout.endTicks) return { exhausted: 'layout' };
+  if (first >= window.to) return { exhausted: 'reservation' };
+  return { waitUntilTicks: first };
+}
+
+/** The first tick that is not used up, not too old and not before the reservation. */
+function firstTicks({ layout, nextTicks }: Generator, { nowTicks, from }: Window): Ticks {
+  return ticks(Math.max(nextTicks, from, nowTicks - backfillTicks(layout) + 1));
 }
 
 /** How many ticks, the current one included, are surely younger than BACKFILL_MS. */

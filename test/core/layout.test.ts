@@ -1,0 +1,218 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  compose,
+  decompose,
+  defineLayout,
+  formatHex,
+  type LayoutSpec,
+  tickStartMs,
+  toTicks,
+} from '../../src/core/layout.ts';
+import { presetLayout } from '../../src/core/presets.ts';
+import { ticks, wallMs } from '../../src/core/units.ts';
+import { anyLayout, partsOf, presetLayouts } from './arbitraries.ts';
+
+const END = 2n ** 63n;
+const layout = presetLayout('default');
+const parts = { ticks: toTicks(layout, wallMs(1_780_416_300_000)), datacenter: 4, worker: 18, sequence: 0 };
+
+const valid: LayoutSpec = {
+  name: 'valid',
+  fields: [
+    { role: 'timestamp', bits: 41, label: 'timestamp' },
+    { role: 'worker', bits: 10, label: 'worker' },
+    { role: 'sequence', bits: 12, label: 'sequence' },
+  ],
+  tickMs: 1,
+  epochMs: 0,
+  sequenceStartBelow: 1,
+};
+
+describe('an ID', () => {
+  it('is the golden vector for its instant, datacenter 4, worker 18', () => {
+    expect(compose(layout, parts)).toBe(55_325_805_773_398_016n);
+    expect(formatHex(compose(layout, parts))).toBe('00c48e86f8092000');
+    expect(decompose(layout, 55_325_805_773_398_016n)).toEqual(parts);
+  });
+
+  it('gives back the parts that it was made of, in every layout', () => {
+    const anyCase = anyLayout.chain((of) => fc.tuple(fc.constant(of), partsOf(of)));
+    fc.assert(
+      fc.property(anyCase, ([of, its]) => {
+        expect(decompose(of, compose(of, its))).toEqual(its);
+      }),
+    );
+  });
+
+  it('rises with its tick, whatever the other fields hold', () => {
+    const twoOfOne = anyLayout.chain((of) => fc.tuple(fc.constant(of), partsOf(of), partsOf(of)));
+    fc.assert(
+      fc.property(twoOfOne, ([of, one, other]) => {
+        fc.pre(one.ticks !== other.ticks);
+        expect(compose(of, one) < compose(of, other)).toBe(one.ticks < other.ticks);
+      }),
+    );
+  });
+
+  it('changes by one field alone when one field changes: none spills into its neighbour', () => {
+    const roles = ['ticks', 'datacenter', 'worker', 'sequence'] as const;
+    const changed = anyLayout.chain((of) =>
+      fc.tuple(fc.constant(of), partsOf(of), partsOf(of), fc.constantFrom(...roles)),
+    );
+    fc.assert(
+      fc.property(changed, ([of, before, other, role]) => {
+        const after = { ...before, [role]: other[role] };
+        const { bits, shift } = of.places[role === 'ticks' ? 'timestamp' : role];
+        const mask = ((1n << BigInt(bits)) - 1n) << BigInt(shift);
+        expect((compose(of, before) ^ compose(of, after)) & ~mask).toBe(0n);
+        expect((compose(of, after) & mask) >> BigInt(shift)).toBe(BigInt(other[role]));
+      }),
+    );
+  });
+
+  it('is refused when a part does not fit', () => {
+    for (const wrong of [
+      { ticks: layout.endTicks },
+      { ticks: ticks(-1) },
+      { datacenter: 32 },
+      { worker: 32 },
+      { worker: -1 },
+      { worker: 1.5 },
+      { sequence: 4096 },
+      { sequence: Number.NaN },
+    ]) {
+      expect(() => compose(layout, { ...parts, ...wrong })).toThrow(RangeError);
+    }
+  });
+
+  it('stays below 2^63 at the last tick of every preset', () => {
+    for (const of of presetLayouts) {
+      const last = compose(of, {
+        ticks: ticks(of.endTicks - 1),
+        datacenter: of.maxDatacenter,
+        worker: of.maxWorker,
+        sequence: of.sequencesPerTick - 1,
+      });
+      expect(last).toBe(END - 1n);
+      expect(() => decompose(of, last + 1n)).toThrow(RangeError);
+    }
+  });
+
+  it('is not read from a negative number', () => {
+    expect(() => decompose(layout, -1n)).toThrow(RangeError);
+  });
+
+  it('is shown as 16 lowercase hex digits', () => {
+    expect(formatHex(0n)).toBe('0000000000000000');
+    expect(formatHex(2n ** 64n - 1n)).toBe('ffffffffffffffff');
+    expect(() => formatHex(2n ** 64n)).toThrow(RangeError);
+    expect(() => formatHex(-1n)).toThrow(RangeError);
+  });
+});
+
+describe('a tick', () => {
+  it('is the one that its own start and last millisecond lie in', () => {
+    const cases = anyLayout.chain((of) => fc.tuple(fc.constant(of), partsOf(of)));
+    fc.assert(
+      fc.property(cases, ([of, { ticks: at }]) => {
+        const startMs = tickStartMs(of, at);
+        expect(toTicks(of, startMs)).toBe(at);
+        expect(toTicks(of, wallMs(startMs + of.tickMs - 1))).toBe(at);
+        expect(toTicks(of, wallMs(startMs - 1))).toBe(at - 1);
+      }),
+    );
+  });
+
+  it('is negative before the epoch', () => {
+    expect(toTicks(layout, wallMs(layout.epochMs - 1))).toBe(-1);
+  });
+});
+
+describe('a layout', () => {
+  it('names all its faults in one error', () => {
+    const broken: LayoutSpec = {
+      name: 'Broken!',
+      fields: [
+        { role: 'sequence', bits: 0, label: 'sequence' },
+        { role: 'timestamp', bits: 50, label: 'two words' },
+        { role: 'datacenter', bits: 20, label: 'datacenter' },
+        { role: 'datacenter', bits: 20, label: 'datacenter' },
+      ],
+      tickMs: 0.5,
+      epochMs: -1,
+      sequenceStartBelow: 0,
+    };
+    const message = messageOf(() => defineLayout(broken));
+    for (const fault of [
+      "name 'Broken!'",
+      "field 'sequence' has 0 bits",
+      "field 'two words' has 50 bits",
+      "label 'two words'",
+      '0 worker fields',
+      '2 datacenter fields',
+      'timestamp must be the top field',
+      '90 bits',
+      'tickMs is 0.5',
+      'epochMs is -1',
+      'sequenceStartBelow is 0',
+    ]) {
+      expect(message).toContain(fault);
+    }
+  });
+
+  it('may take 64 bits and no more', () => {
+    const withWorker = (bits: number): LayoutSpec => ({
+      ...valid,
+      fields: valid.fields.map((field) => (field.role === 'worker' ? { ...field, bits } : field)),
+    });
+    expect(defineLayout(withWorker(10)).signBit).toBe(true);
+    expect(defineLayout(withWorker(11)).signBit).toBe(false);
+    expect(messageOf(() => defineLayout(withWorker(12)))).toContain('65 bits');
+  });
+
+  it('may not reach dates that nothing can show', () => {
+    const slow = { ...valid, tickMs: 1000, fields: valid.fields.map((f) => ({ ...f, bits: f.bits === 41 ? 44 : 9 })) };
+    expect(messageOf(() => defineLayout(slow))).toContain('last timestamp');
+  });
+
+  it('may not start a tick past its last sequence number', () => {
+    expect(defineLayout({ ...valid, sequenceStartBelow: 4096 }).maxCount).toBe(1000);
+    expect(messageOf(() => defineLayout({ ...valid, sequenceStartBelow: 4097 }))).toContain('sequenceStartBelow');
+  });
+
+  it('is frozen to the last field', () => {
+    const made = defineLayout(valid);
+    expect([made, made.fields, made.fields[0], made.places, made.places.worker].every(Object.isFrozen)).toBe(true);
+  });
+
+  it('has a fingerprint of everything but its name', () => {
+    const { fingerprint } = defineLayout(valid);
+    expect(defineLayout({ ...valid, name: 'renamed' }).fingerprint).toBe(fingerprint);
+    const [timestamp, worker, sequence] = valid.fields as [never, LayoutSpec['fields'][0], LayoutSpec['fields'][0]];
+    const others: LayoutSpec[] = [
+      { ...valid, tickMs: 2 },
+      { ...valid, epochMs: 1 },
+      { ...valid, sequenceStartBelow: 2 },
+      { ...valid, fields: [timestamp, sequence, worker] },
+      { ...valid, fields: [timestamp, { ...worker, bits: 9 }, sequence] },
+      { ...valid, fields: [timestamp, { ...worker, label: 'machine' }, sequence] },
+    ];
+    const all = [fingerprint, ...others.map((spec) => defineLayout(spec).fingerprint)];
+    expect(new Set(all).size).toBe(all.length);
+  });
+
+  it('keeps its fingerprint from release to release, because namespaces store it', () => {
+    expect(layout.fingerprint).toBe('b064fde81e47ac7b');
+  });
+});
+
+function messageOf(act: () => unknown): string {
+  try {
+    act();
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'CONFIG_INVALID' });
+    return (error as Error).message;
+  }
+  throw new Error('nothing was thrown');
+}
