@@ -1,0 +1,175 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  anchorGuard,
+  type ClockGuard,
+  driftInterval,
+  driftVerdict,
+  noDrift,
+  observe,
+  recordDrift,
+  type Verdict,
+} from '../../src/core/clock-guard.ts';
+import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
+
+const WALL = 1_780_416_300_000;
+const MONO = 5_000.25;
+
+/** A reading `wall` and `mono` milliseconds after the anchor, on the wall clock and on the monotonic one. */
+const reading = (wall: number, mono: number): Reading => ({ wall: wallMs(WALL + wall), mono: monoMs(MONO + mono) });
+
+/** Shows readings to a fresh guard, one after the other; each is [wall, mono] since the anchor. */
+function watch(...readings: readonly (readonly [number, number])[]): Verdict[] {
+  let guard: ClockGuard = anchorGuard(reading(0, 0));
+  return readings.map(([wall, mono]) => {
+    const seen = observe(guard, reading(wall, mono));
+    guard = seen.guard;
+    return seen.verdict;
+  });
+}
+
+const kinds = (verdicts: readonly Verdict[]): string[] =>
+  verdicts.map((verdict) => (verdict.kind === 'eject' ? verdict.reason : verdict.kind));
+
+describe('the clock guard', () => {
+  it('finds clocks that go together steady, however the wall clock is rounded', () => {
+    const gaps = fc.array(fc.double({ min: 0, max: 5000, noNaN: true }), { minLength: 1, maxLength: 50 });
+    fc.assert(
+      fc.property(gaps, (steps) => {
+        let mono = 0;
+        const verdicts = watch(
+          ...steps.map((step): [number, number] => {
+            mono += step;
+            return [Math.floor(mono), mono];
+          }),
+        );
+        expect(new Set(kinds(verdicts))).toEqual(new Set(['steady']));
+      }),
+    );
+  });
+
+  it('ejects on a step back of exactly 10 ms', () => {
+    expect(kinds(watch([100, 100], [90, 100]))).toEqual(['steady', 'CLOCK_BACKWARD']);
+  });
+
+  it('waits out a step back of 9 ms until the wall clock shows its old time again', () => {
+    const verdicts = watch([100, 100], [91, 100], [99, 108], [100, 109]);
+    expect(kinds(verdicts)).toEqual(['steady', 'wait', 'wait', 'steady']);
+    expect(verdicts[1]).toEqual({ kind: 'wait', untilWall: WALL + 100 });
+    expect(verdicts[2]).toEqual({ kind: 'wait', untilWall: WALL + 100 });
+  });
+
+  it('ejects when small steps back add up to 10 ms below the highest time seen', () => {
+    expect(kinds(watch([100, 100], [95, 100], [90, 100]))).toEqual(['steady', 'wait', 'CLOCK_BACKWARD']);
+  });
+
+  it('ejects on a step back of exactly 10 ms that hides behind the time passed', () => {
+    expect(kinds(watch([100, 100], [590, 600]))).toEqual(['steady', 'CLOCK_BACKWARD']);
+    expect(kinds(watch([100, 100], [591, 600]))).toEqual(['steady', 'steady']);
+  });
+
+  it('ejects on any step back of 10 ms or more, shown or hidden, and on none below', () => {
+    const wholeMs = fc.integer({ min: 0, max: 900 });
+    fc.assert(
+      fc.property(wholeMs, wholeMs, fc.integer({ min: 0, max: 900 }), (before, between, back) => {
+        const [, verdict] = watch([before, before], [before + between - back, before + between]);
+        expect(verdict?.kind === 'eject').toBe(back >= 10);
+        expect(verdict?.kind === 'wait').toBe(back < 10 && back > between);
+      }),
+    );
+  });
+
+  it('ejects when the wall clock gained more than 1000 ms since the anchor, at once or bit by bit', () => {
+    expect(kinds(watch([1100, 100], [1101, 100]))).toEqual(['steady', 'CLOCK_FORWARD']);
+    expect(kinds(watch([600, 100], [1200, 200], [1301, 300]))).toEqual(['steady', 'steady', 'CLOCK_FORWARD']);
+  });
+
+  it('ejects when the wall clock stands still for exactly 1000 ms', () => {
+    const stand = Array.from({ length: 125 }, (_, at) => [100, 100 + (at + 1) * 8] as const);
+    const verdicts = kinds(watch([100, 100], ...stand));
+    expect(verdicts.slice(0, -1).every((kind) => kind === 'steady')).toBe(true);
+    expect(verdicts.at(-1)).toBe('CLOCK_FROZEN');
+  });
+
+  it('calls it frozen, not a hidden step, when the second passed between two readings', () => {
+    expect(kinds(watch([100, 100], [100, 1100]))).toEqual(['steady', 'CLOCK_FROZEN']);
+  });
+
+  it('stays ejected, whatever the clocks show later; a fresh anchor starts anew', () => {
+    let guard = observe(anchorGuard(reading(100, 100)), reading(0, 101)).guard;
+    for (const later of [reading(200, 200), reading(5000, 5000)]) {
+      const seen = observe(guard, later);
+      expect(seen.verdict).toMatchObject({ kind: 'eject', reason: 'CLOCK_BACKWARD' });
+      guard = seen.guard;
+    }
+    expect(observe(anchorGuard(reading(5000, 5000)), reading(5001, 5001)).verdict).toEqual({ kind: 'steady' });
+  });
+
+  it('says by how much the clock went wrong', () => {
+    const [verdict] = watch([-250, 3.5]);
+    expect(verdict).toMatchObject({ detail: 'the wall clock went back by 250 ms' });
+  });
+
+  it('refuses readings that compare with nothing', () => {
+    expect(() => anchorGuard(reading(Number.NaN, 0))).toThrow(RangeError);
+    expect(() => observe(anchorGuard(reading(0, 0)), reading(1, Number.NaN))).toThrow(RangeError);
+    expect(() => observe(anchorGuard(reading(0, 0)), reading(Number.POSITIVE_INFINITY, 1))).toThrow(RangeError);
+  });
+});
+
+describe('broker drift', () => {
+  /** Answers of brokers against which our clock is ahead by `ahead` ms; each answer takes 20 ms. */
+  const answers = (...ahead: readonly number[]) =>
+    ahead.reduce((state, ms, broker) => {
+      const sent = wallMs(WALL);
+      const sample = { broker: `${broker}`, sent, received: wallMs(WALL + 20), appended: wallMs(WALL + 10 - ms) };
+      return recordDrift(state, sample);
+    }, noDrift);
+  const kindOf = (...ahead: readonly number[]): string => kinds([driftVerdict(answers(...ahead))])[0] ?? '';
+
+  it('is unknown before the first answer, and steady', () => {
+    expect(driftInterval(noDrift)).toBeUndefined();
+    expect(driftVerdict(noDrift)).toEqual({ kind: 'steady' });
+  });
+
+  it('lies between the sending and the receipt of an answer', () => {
+    expect(driftInterval(answers(0))).toEqual({ lowMs: -10, highMs: 10 });
+    expect(driftInterval(answers(700))).toEqual({ lowMs: 690, highMs: 710 });
+  });
+
+  it('ejects only when the whole interval is beyond 1000 ms, on either side', () => {
+    expect(kindOf(1010)).toBe('steady');
+    expect(kindOf(1011)).toBe('CLOCK_DRIFT');
+    expect(kindOf(-1010)).toBe('steady');
+    expect(kindOf(-1011)).toBe('CLOCK_DRIFT');
+  });
+
+  it('is judged by the median broker: one that is off, or one of two, ejects nobody', () => {
+    expect(kindOf(0, 5000, 0)).toBe('steady');
+    expect(kindOf(5000, 0)).toBe('steady');
+    expect(kindOf(5000, 0, 5000)).toBe('CLOCK_DRIFT');
+    expect(kindOf(-5000, 0, -5000, -5000)).toBe('CLOCK_DRIFT');
+  });
+
+  it('counts the last answer of each broker alone', () => {
+    const sent = wallMs(WALL);
+    const later = { broker: '0', sent, received: sent, appended: sent };
+    expect(driftVerdict(recordDrift(answers(5000), later))).toEqual({ kind: 'steady' });
+  });
+
+  it('leaves out answers that tell nothing', () => {
+    const sent = wallMs(WALL);
+    for (const useless of [
+      { sent, received: sent, appended: wallMs(-1) },
+      { sent, received: wallMs(WALL - 1), appended: sent },
+      { sent, received: sent, appended: wallMs(Number.NaN) },
+    ]) {
+      expect(recordDrift(noDrift, { broker: '0', ...useless })).toBe(noDrift);
+    }
+  });
+
+  it('remembers 64 brokers at most, the ones heard from last', () => {
+    const many = answers(...Array.from({ length: 200 }, () => 0));
+    expect([...many.brokers.keys()]).toEqual(Array.from({ length: 64 }, (_, at) => `${136 + at}`));
+  });
+});
