@@ -1,0 +1,122 @@
+// The one file that a fresh clone can run: no dependency, any Node from 20 on. It brings node_modules to the state of
+// the lockfile and hands over to the Node version that the project pins.
+// Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments]
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { isInstalled } from './install-state.mjs';
+import { acquireLock } from './lock.mjs';
+import { parseProcStat } from './process-identity.mjs';
+
+const OLDEST_NODE = 20;
+const INSTALL_TIMEOUT_MS = 15 * 60_000;
+const PARENT_CHECK_MS = 500;
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
+const BIN = join(ROOT, 'node_modules/.bin');
+const PROGRAMS = { start: 'ops/dev/start.ts', test: 'ops/dev/test.ts', idalloc: 'src/main.ts' };
+/** The commands that own child processes, and so must hear of it when this process is killed. */
+const SUPERVISED = ['start', 'test'];
+
+function fail(message) {
+  process.stderr.write(`idalloc: ${message}\n`);
+  process.exit(1);
+}
+
+function readIfThere(path) {
+  return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+}
+
+function installed() {
+  const lockfile = readIfThere(join(ROOT, 'package-lock.json'));
+  if (lockfile === undefined) fail('package-lock.json is missing; restore it with `git checkout package-lock.json`');
+  return (
+    isInstalled(lockfile, readIfThere(join(ROOT, 'node_modules/.package-lock.json'))) && existsSync(join(BIN, 'node'))
+  );
+}
+
+function npmCi() {
+  process.stderr.write('idalloc: installing dependencies (npm ci)\n');
+  const npmScript = process.env.npm_execpath;
+  const [command, ...prefix] = npmScript?.endsWith('.js') ? [process.execPath, npmScript] : ['npm'];
+  // Standard output stays clean: with --json it is read by a program.
+  const result = spawnSync(command, [...prefix, 'ci', '--no-audit', '--no-fund'], {
+    cwd: ROOT,
+    stdio: ['ignore', 2, 2],
+  });
+  if (result.error) fail(`npm can't be run (${result.error.message}); install npm, which comes with Node.js`);
+  if (result.signal) fail(`npm ci was ended by ${result.signal}`);
+  if (result.status !== 0) fail(`npm ci failed with exit code ${result.status}; its messages are above`);
+}
+
+async function install() {
+  if (installed()) return;
+  const release = await acquireLock(join(ROOT, '.idalloc/install.lock'), {
+    timeoutMs: INSTALL_TIMEOUT_MS,
+    onWait: ({ pid }) => process.stderr.write(`idalloc: waiting for the installation that process ${pid} is doing\n`),
+  });
+  try {
+    if (!installed()) npmCi();
+    if (!installed())
+      fail('npm ci ended well, but node_modules does not fit package-lock.json; remove node_modules and try again');
+  } finally {
+    release();
+  }
+}
+
+/** Who must be alive for this process to go on: npm's shell, and npm behind it, where /proc shows that. */
+function ancestors() {
+  const parent = process.ppid;
+  try {
+    return `${parent} ${parseProcStat(readFileSync(`/proc/${parent}/stat`, 'utf8')).parent}`;
+  } catch {
+    return String(parent); // no /proc on this system, or the parent has just ended: its own pid has to do
+  }
+}
+
+/** npm passes a signal on, but can't when it is itself killed: that shows as a changed line of ancestors. */
+function watchNpm(child) {
+  if (!process.env.npm_lifecycle_event) return;
+  const before = ancestors();
+  const timer = setInterval(() => {
+    if (ancestors() === before) return;
+    clearInterval(timer);
+    child.kill('SIGTERM');
+  }, PARENT_CHECK_MS);
+  timer.unref();
+}
+
+function handOver(command, args) {
+  const child = spawn(join(BIN, 'node'), [join(ROOT, PROGRAMS[command]), ...args], {
+    // The channel carries nothing: its end tells the child that this process is gone.
+    stdio: ['inherit', 'inherit', 'inherit', ...(SUPERVISED.includes(command) ? ['ipc'] : [])],
+    env: {
+      ...process.env,
+      PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
+      KAFKAJS_NO_PARTITIONER_WARNING: '1',
+    },
+  });
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+    process.on(signal, () => {
+      // A terminal sends Ctrl-C to the child as well; twice would mean "at once".
+      if (signal !== 'SIGINT' || !process.stdin.isTTY) child.kill(signal);
+    });
+  }
+  watchNpm(child);
+  child.on('error', (error) =>
+    fail(`the pinned Node can't be run: ${error.message}; remove node_modules and try again`),
+  );
+  child.on('exit', (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : code));
+}
+
+const [command, ...args] = process.argv.slice(2);
+if (Number(process.versions.node.split('.')[0]) < OLDEST_NODE) {
+  fail(
+    `Node ${OLDEST_NODE} or later is needed to begin, this is ${process.version}; see https://nodejs.org/en/download`,
+  );
+}
+if (!Object.hasOwn(PROGRAMS, command ?? ''))
+  fail(`usage: bootstrap.mjs ${Object.keys(PROGRAMS).join('|')} [arguments]`);
+await install();
+handOver(command, args);

@@ -1,0 +1,134 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const GUARD = join(import.meta.dirname, 'guard.sh');
+const READY_POLL_MS = 25;
+const live = new Set<ChildProcess>();
+
+export interface Command {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly cwd?: string | undefined;
+  readonly env?: NodeJS.ProcessEnv | undefined;
+}
+
+/** A long-running process. It ends when this process ends, in whatever way. */
+export interface Child {
+  readonly name: string;
+  readonly pid: number;
+  /** Standard output and error, of this run alone; the one of the run before is beside it, with `.1`. */
+  readonly logFile: string;
+  readonly exited: Promise<string>;
+  /** How it ended ("exit code 1", "signal SIGKILL"); undefined while it runs. */
+  ended(): string | undefined;
+  /** SIGTERM, and SIGKILL when it has not ended after `graceMs`. */
+  stop(graceMs?: number): Promise<void>;
+  /** SIGKILL to the whole process group. */
+  kill(): Promise<void>;
+}
+
+/**
+ * Starts a command in a process group of its own, so that Ctrl-C in a terminal reaches this process alone and the order
+ * of the shutdown is ours. The guard ends the group when this process is killed.
+ */
+export function spawnGuarded(what: Command, output: 'pipe' | number, errors: 'inherit' | number): ChildProcess {
+  const child = spawn('/bin/sh', [GUARD, what.command, ...what.args], {
+    cwd: what.cwd,
+    env: what.env ?? process.env,
+    detached: true,
+    stdio: ['pipe', output, errors],
+  });
+  child.stdin?.on('error', () => undefined); // the watcher may be gone before it is told to let go
+  live.add(child);
+  child.once('exit', () => {
+    live.delete(child);
+    child.stdin?.end('done\n');
+  });
+  child.once('error', () => live.delete(child));
+  return child;
+}
+
+/** Sends a signal to the process group of a child; nothing when it has ended. */
+export function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
+  if (child.pid === undefined || !live.has(child)) return;
+  try {
+    process.kill(-child.pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+/** SIGKILL to all that was started and still runs: for the second Ctrl-C. */
+export function killAll(): void {
+  for (const child of live) signalGroup(child, 'SIGKILL');
+}
+
+/** Starts a server or worker whose output goes to a file, so that it never blocks on a pipe nobody reads. */
+export async function startChild(what: Command & { name: string; logFile: string }): Promise<Child> {
+  mkdirSync(dirname(what.logFile), { recursive: true });
+  if (existsSync(what.logFile)) renameSync(what.logFile, `${what.logFile}.1`);
+  const log = openSync(what.logFile, 'w');
+  const child = spawnGuarded(what, log, log);
+  closeSync(log);
+  let ended: string | undefined;
+  const exited = new Promise<string>((resolve) => {
+    const end = (how: string) => {
+      ended = how;
+      resolve(how);
+    };
+    child.once('exit', (code, signal) => end(signal ? `signal ${signal}` : `exit code ${code}`));
+    child.once('error', (error) => end(error.message));
+  });
+  if (child.pid === undefined) throw new Error(`${what.name} did not start: ${await exited}`);
+  const kill = async () => {
+    signalGroup(child, 'SIGKILL');
+    await exited;
+  };
+  const stop = async (graceMs = 15_000) => {
+    signalGroup(child, 'SIGTERM');
+    const giveUp = new AbortController();
+    const late = sleep(graceMs, 'late', { signal: giveUp.signal }).catch(() => 'ended');
+    if ((await Promise.race([exited, late])) === 'late') await kill();
+    giveUp.abort();
+  };
+  return { name: what.name, pid: child.pid, logFile: what.logFile, exited, ended: () => ended, stop, kill };
+}
+
+/**
+ * Waits until `ready` answers true. Throws, with the last lines of the log, when the child ends first or `timeoutMs`
+ * have passed; the child is killed then.
+ */
+export async function untilReady(
+  child: Child,
+  ready: () => boolean | Promise<boolean>,
+  options: { timeoutMs: number; signal?: AbortSignal | undefined },
+): Promise<void> {
+  const deadline = performance.now() + options.timeoutMs;
+  try {
+    for (;;) {
+      const ended = child.ended();
+      if (ended) throw new Error(`${child.name} ended before it was ready (${ended})${lastLines(child.logFile)}`);
+      if (await ready()) return;
+      if (performance.now() > deadline) {
+        throw new Error(`${child.name} was not ready after ${options.timeoutMs / 1000} s${lastLines(child.logFile)}`);
+      }
+      await sleep(READY_POLL_MS, undefined, options.signal ? { signal: options.signal } : {});
+    }
+  } catch (error) {
+    await child.kill();
+    throw error;
+  }
+}
+
+/** The end of a log for an error message, with the name of the file. */
+export function lastLines(logFile: string, count = 20): string {
+  const lines = readFileSync(logFile, 'utf8').trimEnd().split('\n').slice(-count);
+  return `; last lines of ${logFile}:\n  ${lines.join('\n  ')}`;
+}
+
+/** True once the log holds the text. Meant for the first seconds of a log, which are short. */
+export function logHolds(logFile: string, text: string): boolean {
+  return existsSync(logFile) && readFileSync(logFile, 'utf8').includes(text);
+}

@@ -1,0 +1,134 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Child, logHolds, startChild, untilReady } from './child.ts';
+import { etcdTools, installEtcd } from './etcd-install.ts';
+import { cacheDir } from './paths.ts';
+import { portsOf } from './ports.ts';
+import { requireTools } from './toolchain.ts';
+
+const READY_TIMEOUT_MS = 30_000;
+const HEALTH_TIMEOUT_MS = 2_000;
+/** Between choosing a free port and listening on it another process may take it. */
+const ATTEMPTS = 3;
+
+export interface EtcdOptions {
+  /** Holds data and log of each member, and the ports; what is there is used again. */
+  readonly dir: string;
+  /** Members, 1 by default. A cluster of more that has data starts again only while its ports are free. */
+  readonly size?: number;
+  readonly log?: (line: string) => void;
+  readonly signal?: AbortSignal | undefined;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** A running member. SIGSTOP and SIGCONT to its `pid` freeze and thaw it. */
+export interface EtcdNode extends Child {
+  readonly endpoint: string;
+}
+
+/** A running cluster; its members can be stopped and killed one by one, too. */
+export interface EtcdProcess {
+  readonly endpoints: readonly string[];
+  readonly nodes: readonly EtcdNode[];
+  /** Of the first member. */
+  readonly pid: number;
+  readonly exited: Promise<string>;
+  stop(graceMs?: number): Promise<void>;
+  kill(): Promise<void>;
+}
+
+/**
+ * Starts an etcd cluster on the loopback address and waits until each member serves linearizable reads. It stops with
+ * this process at the latest. Throws when a tool is missing, the build fails, or it is not ready in 30 s.
+ */
+export async function startEtcd(options: EtcdOptions): Promise<EtcdProcess> {
+  const env = options.env ?? process.env;
+  const cache = cacheDir(env);
+  const size = options.size ?? 1;
+  requireTools(etcdTools(cache, env), env);
+  const program = await installEtcd(env, { cache, log: options.log ?? (() => undefined), signal: options.signal });
+  mkdirSync(options.dir, { recursive: true, mode: 0o700 });
+  for (let attempt = 1; ; attempt++) {
+    const ports = await portsOf(options.dir, 2 * size);
+    try {
+      return cluster(await startMembers(program, ports, options, env));
+    } catch (error) {
+      const logs = memberNames(size).map((name) => join(options.dir, `${name}.log`));
+      const collided = logs.some((log) => logHolds(log, 'address already in use'));
+      if (!collided || attempt === ATTEMPTS || options.signal?.aborted) throw error;
+    }
+  }
+}
+
+function memberNames(size: number): string[] {
+  return Array.from({ length: size }, (_, i) => `etcd${i + 1}`);
+}
+
+/** Members become ready together: the first ones wait for a quorum. */
+async function startMembers(
+  program: string,
+  ports: readonly number[],
+  options: EtcdOptions,
+  env: NodeJS.ProcessEnv,
+): Promise<EtcdNode[]> {
+  const names = memberNames(ports.length / 2);
+  const peers = names.map((name, i) => `${name}=http://127.0.0.1:${ports[2 * i + 1]}`).join(',');
+  const started = await Promise.allSettled(
+    names.map(async (name, i): Promise<EtcdNode> => {
+      const endpoint = `http://127.0.0.1:${ports[2 * i]}`;
+      const args = [
+        ...memberArgs(name, join(options.dir, name), endpoint, `http://127.0.0.1:${ports[2 * i + 1]}`),
+        ...['--initial-cluster', peers, '--initial-cluster-state', 'new'],
+      ];
+      const child = await startChild({ name, logFile: join(options.dir, `${name}.log`), command: program, args, env });
+      await untilReady(child, () => isHealthy(endpoint), { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
+      return { ...child, endpoint };
+    }),
+  );
+  const nodes = started.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  const failure = started.find((result) => result.status === 'rejected');
+  if (!failure) return nodes;
+  await Promise.all(nodes.map((node) => node.kill()));
+  throw failure.reason;
+}
+
+/** Elections in half a second instead of one: everything is on one machine. */
+function memberArgs(name: string, dataDir: string, client: string, peer: string): string[] {
+  return [
+    ...['--name', name, '--data-dir', dataDir],
+    ...['--listen-client-urls', client, '--advertise-client-urls', client],
+    ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
+    ...['--heartbeat-interval', '50', '--election-timeout', '500'],
+    ...['--auto-compaction-mode', 'periodic', '--auto-compaction-retention', '1h'],
+    ...['--log-level', 'warn'],
+  ];
+}
+
+/** etcd says it is healthy once there is a leader and a linearizable read went through. */
+async function isHealthy(endpoint: string): Promise<boolean> {
+  try {
+    const answer = await fetch(`${endpoint}/health`, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) });
+    const body = (await answer.json()) as { health?: string };
+    return body.health === 'true';
+  } catch {
+    return false; // not listening yet
+  }
+}
+
+function cluster(nodes: readonly EtcdNode[]): EtcdProcess {
+  const [first] = nodes;
+  if (!first) throw new Error('an etcd cluster has one member at least');
+  return {
+    endpoints: nodes.map((node) => node.endpoint),
+    nodes,
+    pid: first.pid,
+    exited: Promise.race(nodes.map((node) => node.exited.then((how) => `${node.name}: ${how}`))),
+    // Members that stop together wait for each other in vain; nothing is lost by a kill, as all is synced to disk.
+    stop: async (graceMs = nodes.length > 1 ? 500 : 10_000) => {
+      await Promise.all(nodes.map((node) => node.stop(graceMs)));
+    },
+    kill: async () => {
+      await Promise.all(nodes.map((node) => node.kill()));
+    },
+  };
+}

@@ -1,0 +1,17 @@
+#!/bin/sh
+# guard.sh COMMAND [ARGUMENT...]: becomes COMMAND, and ends its process group when the one who started it is gone.
+# Standard input is a pipe that the starter keeps open. A line on it: all is well, let go. Its end without a line:
+# the starter was killed. The watcher is a member of the group, so the group's number can't have gone to another one.
+exec 3<&0
+(
+  trap '' TERM INT HUP
+  if read -r _; then exit 0; fi
+  kill -TERM 0
+  tries=0
+  while [ "$tries" -lt 15 ] && kill -0 "$$" 2>/dev/null; do
+    tries=$((tries + 1))
+    sleep 1
+  done
+  kill -KILL 0
+) <&3 3<&- >/dev/null 2>&1 &
+exec "$@" </dev/null 3<&-

@@ -1,0 +1,158 @@
+import { copyFile, cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { docker, ensurePrograms, type Log } from './docker-engine.ts';
+import { ROOT } from './paths.ts';
+import { run } from './run.ts';
+import { requireTools, type ToolName } from './toolchain.ts';
+
+/** The official images that the tests and the worker's own image are made of. */
+export const IMAGES = {
+  kafka: 'apache/kafka:4.1.1',
+  etcd: 'quay.io/coreos/etcd:v3.7.3',
+  node: 'node:24-bookworm-slim',
+} as const;
+
+export type ImageName = keyof typeof IMAGES;
+
+/** The container that removes what a dead test process left; small, so its pull also tells whether a registry answers. */
+const REAPER = 'testcontainers/ryuk:0.14.0';
+
+const BASE = 'idalloc-standin/base';
+const NPM = 'npm@11';
+const PROBE_MS = 60_000;
+const PULL_MS = 600_000;
+const BUILD_MS = 900_000;
+
+async function isPresent(image: string): Promise<boolean> {
+  return (await docker(['image', 'inspect', image])).code === 0;
+}
+
+/** @returns why the image could not be pulled; undefined when it was */
+async function pull(image: string, timeoutMs: number): Promise<string | undefined> {
+  const { code, stderr } = await docker(['pull', '--quiet', image], timeoutMs);
+  if (code === 0) return undefined;
+  return code === undefined
+    ? `no answer in ${timeoutMs} ms`
+    : (stderr.trim().split('\n').at(-1) ?? `exit code ${code}`);
+}
+
+/** Whether the reaper's image is here or can be pulled. False is no fault: then the caller cleans up by itself. */
+export async function ensureReaper(): Promise<boolean> {
+  return (await isPresent(REAPER)) || (await pull(REAPER, PROBE_MS)) === undefined;
+}
+
+/** Builds with the classic builder where the newer one is missing. Host network: the registries as this machine has them. */
+async function dockerBuild(image: string, context: string): Promise<void> {
+  const buildKit = (await docker(['buildx', 'version'])).code === 0;
+  await run({
+    command: 'docker',
+    args: ['build', '--quiet', '--network', 'host', '--tag', image, context],
+    env: { ...process.env, DOCKER_BUILDKIT: buildKit ? '1' : '0' },
+    purpose: `the build of ${image}`,
+    timeoutMs: BUILD_MS,
+  });
+}
+
+function jars(context: string): Promise<string> {
+  return run({
+    command: 'mvn',
+    args: [
+      ...['-q', '-B', '-f', join(ROOT, 'ops/dev/kafka/pom.xml'), 'dependency:copy-dependencies'],
+      ...['-DincludeScope=runtime', `-DoutputDirectory=${join(context, 'libs')}`],
+    ],
+    purpose: "the download of Kafka's jars by Maven",
+    timeoutMs: BUILD_MS,
+  });
+}
+
+function etcdProgram(context: string): Promise<string> {
+  return run({
+    command: 'go',
+    args: [
+      ...['build', '-trimpath', '-buildvcs=false', '-ldflags=-s -w'],
+      ...['-o', join(context, 'etcd'), 'go.etcd.io/etcd/server/v3'],
+    ],
+    cwd: join(ROOT, 'ops/dev/etcd'),
+    env: { ...process.env, CGO_ENABLED: '0' },
+    purpose: 'the build of etcd by Go',
+    timeoutMs: BUILD_MS,
+  });
+}
+
+async function nodeAndNpm(context: string): Promise<void> {
+  await copyFile(join(ROOT, 'node_modules/node/bin/node'), join(context, 'node'));
+  const pack = { command: 'npm', args: ['pack', '--silent', NPM], purpose: 'the download of npm', timeoutMs: BUILD_MS };
+  const archive = (await run({ ...pack, cwd: context })).trim();
+  const unpack = { command: 'tar', args: ['-xzf', archive], purpose: 'unpacking npm', timeoutMs: BUILD_MS };
+  await run({ ...unpack, cwd: context });
+  await rename(join(context, 'package'), join(context, 'npm'));
+  await rm(join(context, archive));
+}
+
+/** What a stand-in needs beside the files in ops/images: programs of this machine, and what they bring into the context. */
+const STAND_INS: Readonly<Record<ImageName, { tools: ToolName[]; fill: (context: string) => Promise<unknown> }>> = {
+  kafka: { tools: ['java', 'mvn'], fill: jars },
+  etcd: { tools: ['go'], fill: etcdProgram },
+  node: { tools: [], fill: nodeAndNpm },
+};
+
+async function buildStandIn(name: ImageName, base: Promise<unknown>, log: Log): Promise<void> {
+  const begin = performance.now();
+  const scratch = await mkdtemp(join(tmpdir(), 'idalloc-image-'));
+  try {
+    const context = join(scratch, name);
+    await mkdir(context);
+    await cp(join(ROOT, 'ops/images', name), context, { recursive: true });
+    await Promise.all([STAND_INS[name].fill(context), base]);
+    await dockerBuild(IMAGES[name], context);
+    log(`built a stand-in for ${IMAGES[name]} in ${Math.round((performance.now() - begin) / 1000)} s`);
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** A minimal Debian for the stand-ins that need one. */
+async function ensureBase(log: Log): Promise<void> {
+  if (await isPresent(BASE)) return;
+  const missing = await ensurePrograms({ debootstrap: 'debootstrap' }, log);
+  if (missing !== undefined) throw new Error(`stand-in images need debootstrap: ${missing}`);
+  log('building a Debian base with debootstrap');
+  const command = join(ROOT, 'ops/images/base/build');
+  await run({ command, args: [BASE], purpose: 'the build of a Debian base', timeoutMs: BUILD_MS });
+}
+
+async function buildStandIns(names: readonly ImageName[], why: string, log: Log): Promise<void> {
+  requireTools(
+    names.flatMap((name) => STAND_INS[name].tools),
+    process.env,
+  );
+  log(`no registry answers (${why})`);
+  log(`building stand-ins under the same names: ${names.map((name) => IMAGES[name]).join(', ')}`);
+  const base = names.some((name) => name !== 'etcd') ? ensureBase(log) : Promise.resolve();
+  const builds = await Promise.allSettled(names.map((name) => buildStandIn(name, base, log)));
+  const faults = builds.flatMap((build) => (build.status === 'rejected' ? [build.reason as Error] : []));
+  if (faults.length > 0) throw new AggregateError(faults, faults.map((fault) => fault.message).join('\n'));
+}
+
+/**
+ * Makes the images available under their official names: those at hand stay as they are, others are pulled, and where no
+ * registry answers, stand-ins are built from package registries. Needs an engine; rejects when an image can't be had.
+ */
+export async function ensureImages(names: readonly ImageName[], log: Log): Promise<void> {
+  const present = await Promise.all(names.map((name) => isPresent(IMAGES[name])));
+  const absent = names.filter((_, index) => !present[index]);
+  if (absent.length === 0) return;
+  const refused = await pull(REAPER, PROBE_MS);
+  if (refused !== undefined) return buildStandIns(absent, refused, log);
+  const unpulled: ImageName[] = [];
+  let why = '';
+  for (const name of absent) {
+    log(`pulling ${IMAGES[name]}`);
+    const fault = await pull(IMAGES[name], PULL_MS);
+    if (fault === undefined) continue;
+    unpulled.push(name);
+    why = fault;
+  }
+  if (unpulled.length > 0) await buildStandIns(unpulled, why, log);
+}

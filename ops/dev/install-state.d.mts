@@ -1,0 +1,1 @@
+export function isInstalled(lockfile: string, record: string | undefined): boolean;

@@ -1,0 +1,94 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Child, logHolds, startChild, untilReady } from './child.ts';
+import { installKafka, kafkaTools } from './kafka-install.ts';
+import { kafkaProperties } from './kafka-properties.ts';
+import { cacheDir } from './paths.ts';
+import { portsOf } from './ports.ts';
+import { run } from './run.ts';
+import { requireTools } from './toolchain.ts';
+
+const READY_TIMEOUT_MS = 60_000;
+const FORMAT_TIMEOUT_MS = 60_000;
+/** Between choosing a free port and listening on it another process may take it. */
+const ATTEMPTS = 3;
+
+export interface KafkaOptions {
+  /** Holds the data, the configuration, the log and the ports; what is there is used again. */
+  readonly dir: string;
+  /** Broker properties on top of the ones here. */
+  readonly properties?: Readonly<Record<string, string>>;
+  readonly log?: (line: string) => void;
+  readonly signal?: AbortSignal | undefined;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** A running broker. `pid` is that of the JVM itself: SIGSTOP and SIGCONT freeze and thaw it. */
+export interface KafkaProcess extends Child {
+  readonly brokers: readonly string[];
+}
+
+/**
+ * Starts one Kafka broker with its own controller, on the loopback address, and waits until it serves. It stops with
+ * this process at the latest. Throws when a tool is missing, the download fails, or it is not ready in a minute.
+ */
+export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
+  const env = options.env ?? process.env;
+  const cache = cacheDir(env);
+  const log = options.log ?? (() => undefined);
+  requireTools(kafkaTools(cache, env), env);
+  const libs = await installKafka(env, { cache, log, signal: options.signal });
+  for (let attempt = 1; ; attempt++) {
+    const ports = await portsOf(options.dir, 3);
+    try {
+      return await startOnce(libs, ports, options, env);
+    } catch (error) {
+      const collided = logHolds(join(options.dir, 'kafka.log'), 'Address already in use');
+      if (!collided || attempt === ATTEMPTS || options.signal?.aborted) throw error;
+    }
+  }
+}
+
+async function startOnce(libs: string, ports: readonly number[], options: KafkaOptions, env: NodeJS.ProcessEnv) {
+  const config = join(options.dir, 'server.properties');
+  const data = join(options.dir, 'data');
+  mkdirSync(options.dir, { recursive: true });
+  writeFileSync(config, kafkaProperties(data, ports, options.properties));
+  if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options.signal, env);
+  const logFile = join(options.dir, 'kafka.log');
+  const flags = ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'];
+  const child = await startChild({ name: 'Kafka', logFile, ...java(libs, flags, 'kafka.Kafka', [config], env) });
+  const ready = () => logHolds(logFile, 'Kafka Server started');
+  await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
+  return { ...child, brokers: [`127.0.0.1:${ports[0]}`] };
+}
+
+/** The flags are for a short start: a class-data archive would save another second, and cost more to make and keep. */
+function java(libs: string, flags: string[], main: string, args: string[], env: NodeJS.ProcessEnv) {
+  const always = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Xlog:disable'];
+  return { command: 'java', args: [...always, ...flags, '-cp', `${libs}/*`, main, ...args], env };
+}
+
+/** Writes the storage once. Its meta.properties come last, so a directory without them was never in use. */
+async function format(
+  libs: string,
+  data: string,
+  config: string,
+  signal: AbortSignal | undefined,
+  env: NodeJS.ProcessEnv,
+) {
+  rmSync(data, { recursive: true, force: true });
+  await run({
+    ...java(libs, [], 'kafka.tools.StorageTool', ['format', '-t', newClusterId(), '-c', config], env),
+    purpose: "the formatting of Kafka's storage",
+    timeoutMs: FORMAT_TIMEOUT_MS,
+    signal,
+  });
+}
+
+/** 16 random bytes in base64url; a leading dash would be read as an option. */
+function newClusterId(): string {
+  const id = randomBytes(16).toString('base64url');
+  return id.startsWith('-') ? `A${id.slice(1)}` : id;
+}

@@ -1,0 +1,16 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+
+/** The root of this checkout. */
+export const ROOT = join(import.meta.dirname, '../..');
+
+/** What `npm start` keeps between runs: the data of its servers, its worker's index, logs, locks. */
+export const STATE_DIR = join(ROOT, '.idalloc/dev');
+
+/**
+ * Where downloaded jars and built programs live. Outside the checkout, because they depend on nothing in it but a
+ * version: a second clone, and a clone made anew, start without a download.
+ */
+export function cacheDir(env: NodeJS.ProcessEnv): string {
+  return env.IDALLOC_CACHE_DIR || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'idalloc');
+}
