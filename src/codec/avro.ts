@@ -1,0 +1,137 @@
+import { readFileSync } from 'node:fs';
+import avro, { type Type } from 'avsc';
+import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, singleObjectHeader, unframe } from './framing.ts';
+import { bigintLong } from './long.ts';
+
+/** The cursor that avsc hands to a type's _read; `pos` may run past the end, which avsc checks only when all is read. */
+interface Tap {
+  readonly buf: Buffer;
+  pos: number;
+  readLong(): number;
+}
+
+interface Readable {
+  _read(tap: Tap): unknown;
+}
+
+/**
+ * Bytes whose length is checked before it is used. avsc's own reader lets a length of more than 1024 bits through as
+ * NaN, and from then on every byte field that the process reads comes out empty.
+ */
+class BoundedBytes extends avro.types.BytesType {
+  /** A view of the message, not a copy. */
+  _read(tap: Tap): Buffer {
+    const length = readCount(tap, 'bytes');
+    const start = tap.pos;
+    tap.pos = start + length;
+    return tap.buf.subarray(start, tap.pos);
+  }
+}
+
+/** An array that can't claim more items than bytes are left (each item has at least one): five bytes can claim millions. */
+class BoundedArray extends avro.types.ArrayType {
+  _read(tap: Tap): unknown[] {
+    const itemType = this.itemsType as unknown as Readable;
+    const items: unknown[] = [];
+    for (let left = readCount(tap, 'array'); left > 0; left = readCount(tap, 'array')) {
+      for (; left > 0; left--) items.push(itemType._read(tap));
+    }
+    return items;
+  }
+}
+
+function readCount(tap: Tap, what: string): number {
+  const count = tap.readLong();
+  if (!(count >= 0 && count <= tap.buf.length - tap.pos)) {
+    throw new RangeError(`${what} of length ${count} with ${tap.buf.length - tap.pos} bytes left`);
+  }
+  return count;
+}
+
+const boundedBytes = new BoundedBytes();
+
+type Hook = NonNullable<NonNullable<Parameters<typeof avro.Type.forSchema>[1]>['typeHook']>;
+
+/** Puts our three types in the place of avsc's; for `{"type": "long", "logicalType": ...}` too. */
+const ourTypes: Hook = (schema, options) => {
+  const name = typeof schema === 'object' && 'type' in schema ? schema.type : schema;
+  if (name === 'long') return bigintLong;
+  if (name === 'bytes') return boundedBytes;
+  if (name === 'array') return new BoundedArray(schema, options);
+  return undefined;
+};
+
+export interface MessageSchema {
+  readonly type: Type;
+  /** CRC-64-AVRO of the canonical form, little endian. */
+  readonly fingerprint: Buffer;
+  /** What stands before each body: marker and fingerprint. */
+  readonly header: Buffer;
+  /** Longest body that is decoded at all. */
+  readonly maxBodyBytes: number;
+}
+
+/** Reads `schemas/<name>.avsc`, which lies at the same place relative to src/ and to dist/. Throws when it can't. */
+export function loadSchema(name: string, maxBodyBytes: number): MessageSchema {
+  const text = readFileSync(new URL(`../../schemas/${name}.avsc`, import.meta.url), 'utf8');
+  const type = avro.Type.forSchema(JSON.parse(text), { typeHook: ourTypes, omitRecordMethods: true });
+  const print = fingerprint(canonicalForm(type));
+  return { type, fingerprint: print, header: singleObjectHeader(print), maxBodyBytes };
+}
+
+/** Parsing Canonical Form: avsc keeps only the attributes that matter, by full names, in the specification's order. */
+export function canonicalForm(type: Type): string {
+  return JSON.stringify(type.schema());
+}
+
+/** Encoding happens here first, so that a message costs one allocation of its exact size. */
+const workspace = Buffer.alloc(HEADER_BYTES + 16 * 1024);
+
+/** The framed message. An Error when the value does not fit the schema (which is a fault of the caller). */
+export function encodeFramed(schema: MessageSchema, value: unknown): Buffer {
+  workspace.set(schema.header);
+  const end = schema.type.encode(value, workspace, HEADER_BYTES);
+  if (end >= 0) return Buffer.from(workspace.subarray(0, end));
+  const large = Buffer.allocUnsafe(workspace.length - end);
+  large.set(schema.header);
+  schema.type.encode(value, large, HEADER_BYTES);
+  return large;
+}
+
+/**
+ * Decodes a body that must be exactly what we would write: its length is bounded first; then it is encoded again and
+ * compared, because avsc accepts overlong varints and turns invalid UTF-8 into replacement characters.
+ * Any Error thrown means that the body is malformed. Byte fields are views of the body.
+ */
+export function decodeStrict(schema: MessageSchema, body: Buffer): unknown {
+  if (body.length > schema.maxBodyBytes) {
+    throw new RangeError(`${body.length} bytes; at most ${schema.maxBodyBytes} are read`);
+  }
+  const value: unknown = schema.type.fromBuffer(body);
+  const again = body.length <= workspace.length ? workspace : Buffer.allocUnsafe(body.length);
+  const end = schema.type.encode(value, again, 0);
+  if (end !== body.length || body.compare(again, 0, end) !== 0) {
+    throw new Error('not in the one canonical encoding (overlong varint, invalid UTF-8 or split array)');
+  }
+  return value;
+}
+
+/** Decodes a framed message; undefined when it is framed with another schema, or not framed. Errors as decodeStrict. */
+export function decodeFramed(schema: MessageSchema, bytes: Buffer): unknown {
+  const body = unframe(schema.header, bytes);
+  return body === undefined ? undefined : decodeStrict(schema, body);
+}
+
+/** Eight bytes as 16 lowercase hex digits, the way a layout's fingerprint is written in text. */
+export function fingerprintHex(bytes: Buffer): string {
+  return bytes.toString('hex');
+}
+
+/** The reverse of fingerprintHex. RangeError for anything but 16 lowercase hex digits. */
+export function fingerprintBytes(hex: string): Buffer {
+  const bytes = Buffer.from(hex, 'hex');
+  if (hex.length !== 2 * FINGERPRINT_BYTES || bytes.length !== FINGERPRINT_BYTES || hex !== hex.toLowerCase()) {
+    throw new RangeError(`fingerprint ${JSON.stringify(hex)} is not 16 lowercase hex digits`);
+  }
+  return bytes;
+}

@@ -1,0 +1,99 @@
+import { describeError, IdallocError } from '../errors.ts';
+import { parseExactObject, requireExactObject, requireInteger, requireText } from './strict-json.ts';
+
+/** The format of the namespace that this release reads and writes. */
+export const DESCRIPTOR_FORMAT_VERSION = 1;
+
+/** What all workers of a namespace must agree on, because IDs are unique only among those that do. */
+export interface Descriptor {
+  readonly formatVersion: number;
+  /** For people; layouts are told apart by the fingerprint. */
+  readonly layoutName: string;
+  /** 16 lowercase hex digits. */
+  readonly layoutFingerprint: string;
+  readonly epochMs: number;
+  readonly datacenterId: number;
+  /** Worker IDs that may be leased, both ends included. */
+  readonly pool: { readonly first: number; readonly last: number };
+  /** Names this namespace for good: one made anew has another. */
+  readonly uuid: string;
+}
+
+/** A field that two descriptors disagree on, under its name in the JSON, with both values as text. */
+export interface DescriptorDifference {
+  readonly field: string;
+  readonly stored: string;
+  readonly wanted: string;
+}
+
+const KEYS = ['format_version', 'layout', 'epoch_ms', 'datacenter_id', 'pool', 'uuid'] as const;
+const NAME = /^[\x20-\x7e]{1,64}$/;
+const FINGERPRINT = /^[0-9a-f]{16}$/;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** UTF-8 JSON, the same bytes for the same descriptor: etcd compares it as a whole. */
+export function encodeDescriptor(descriptor: Descriptor): Buffer {
+  return Buffer.from(
+    JSON.stringify({
+      format_version: descriptor.formatVersion,
+      layout: { name: descriptor.layoutName, fingerprint: descriptor.layoutFingerprint },
+      epoch_ms: descriptor.epochMs,
+      datacenter_id: descriptor.datacenterId,
+      pool: { first: descriptor.pool.first, last: descriptor.pool.last },
+      uuid: descriptor.uuid,
+    }),
+  );
+}
+
+/** The descriptor in a key's value. Throws NAMESPACE_DAMAGED for anything that encodeDescriptor does not write. */
+export function decodeDescriptor(value: Buffer): Descriptor {
+  try {
+    const fields = parseExactObject(value, KEYS);
+    const layout = requireExactObject(fields.layout, ['name', 'fingerprint']);
+    const range = requireExactObject(fields.pool, ['first', 'last']);
+    const pool = { first: requireInteger(range, 'first', 0), last: requireInteger(range, 'last', 0) };
+    if (pool.last < pool.first) throw new RangeError(`the pool ends at ${pool.last}, before its start ${pool.first}`);
+    return {
+      formatVersion: requireFormat(requireInteger(fields, 'format_version', 1)),
+      layoutName: requireText(layout, 'name', NAME),
+      layoutFingerprint: requireText(layout, 'fingerprint', FINGERPRINT),
+      epochMs: requireInteger(fields, 'epoch_ms', Number.MIN_SAFE_INTEGER),
+      datacenterId: requireInteger(fields, 'datacenter_id', 0),
+      pool,
+      uuid: requireText(fields, 'uuid', UUID),
+    };
+  } catch (error) {
+    throw new IdallocError('NAMESPACE_DAMAGED', `a descriptor can't be read: ${describeError(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * What keeps a worker that wants one descriptor out of a namespace that has the other; empty when it may work there.
+ * The layout's name is for people, and a worker does not know the UUID beforehand: neither counts.
+ */
+export function compareDescriptors(stored: Descriptor, wanted: Descriptor): DescriptorDifference[] {
+  const has = decisive(stored);
+  const wants = decisive(wanted);
+  return Object.keys(has)
+    .map((field) => ({ field, stored: has[field] ?? '', wanted: wants[field] ?? '' }))
+    .filter((difference) => difference.stored !== difference.wanted);
+}
+
+function decisive(descriptor: Descriptor): Record<string, string> {
+  return {
+    format_version: String(descriptor.formatVersion),
+    layout: descriptor.layoutFingerprint,
+    epoch_ms: String(descriptor.epochMs),
+    datacenter_id: String(descriptor.datacenterId),
+    pool: `${descriptor.pool.first}..${descriptor.pool.last}`,
+  };
+}
+
+function requireFormat(version: number): number {
+  if (version === DESCRIPTOR_FORMAT_VERSION) return version;
+  throw new RangeError(
+    `its format version is ${version}, this release knows ${DESCRIPTOR_FORMAT_VERSION}: upgrade the worker`,
+  );
+}

@@ -1,0 +1,59 @@
+/**
+ * Avro single-object framing: two marker bytes, the schema's CRC-64-AVRO fingerprint (little endian), the body.
+ *
+ *   C3 01 | fingerprint (8) | body
+ *
+ * Confluent framing (00, four bytes of schema id, body) is only recognised here, so that an error can name it.
+ */
+export type Framing = 'SINGLE_OBJECT' | 'CONFLUENT';
+
+export const FINGERPRINT_BYTES = 8;
+export const HEADER_BYTES = 2 + FINGERPRINT_BYTES;
+const MARKER = [0xc3, 0x01] as const;
+
+/** The CRC's polynomial; by the Avro specification it is the fingerprint of no bytes at all too. */
+const EMPTY = 0xc15d213aa4d7a795n;
+
+const CRC_TABLE: readonly bigint[] = Array.from({ length: 256 }, (_, index) => {
+  let crc = BigInt(index);
+  for (let bit = 0; bit < 8; bit++) crc = (crc & 1n) === 1n ? (crc >> 1n) ^ EMPTY : crc >> 1n;
+  return crc;
+});
+
+/** CRC-64-AVRO as an unsigned number (Avro specification, "Schema Fingerprints"). For start-up: BigInt, so slow. */
+export function crc64Avro(bytes: Uint8Array): bigint {
+  let crc = EMPTY;
+  for (const byte of bytes) crc = (crc >> 8n) ^ (CRC_TABLE[Number((crc ^ BigInt(byte)) & 0xffn)] ?? 0n);
+  return crc;
+}
+
+/** The eight bytes that stand for a schema in a frame, from its Parsing Canonical Form. */
+export function fingerprint(canonicalForm: string): Buffer {
+  const bytes = Buffer.alloc(FINGERPRINT_BYTES);
+  bytes.writeBigUInt64LE(crc64Avro(Buffer.from(canonicalForm, 'utf8')));
+  return bytes;
+}
+
+/** The ten bytes before every body of a schema. */
+export function singleObjectHeader(schemaFingerprint: Buffer): Buffer {
+  if (schemaFingerprint.length !== FINGERPRINT_BYTES) throw new RangeError('a fingerprint has 8 bytes');
+  return Buffer.from([...MARKER, ...schemaFingerprint]);
+}
+
+/** A framed copy of the body. */
+export function frame(header: Buffer, body: Uint8Array): Buffer {
+  return Buffer.concat([header, body]);
+}
+
+/** The body (a view, not a copy) of bytes framed with exactly this header, else undefined. */
+export function unframe(header: Buffer, bytes: Buffer): Buffer | undefined {
+  if (bytes.length < HEADER_BYTES) return undefined;
+  for (let i = 0; i < HEADER_BYTES; i++) if (bytes[i] !== header[i]) return undefined;
+  return bytes.subarray(HEADER_BYTES);
+}
+
+/** How bytes present themselves, whatever schema they name; undefined when they follow no known framing. */
+export function framingOf(bytes: Buffer): Framing | undefined {
+  if (bytes.length >= HEADER_BYTES && bytes[0] === MARKER[0] && bytes[1] === MARKER[1]) return 'SINGLE_OBJECT';
+  return bytes.length >= 5 && bytes[0] === 0 ? 'CONFLUENT' : undefined;
+}

@@ -1,0 +1,117 @@
+import type { IdRange } from '../core/generator.ts';
+import { fingerprintBytes, fingerprintHex } from './avro.ts';
+import { toSafeNumber } from './long.ts';
+
+/** Allocated IDs with the evidence of who allocated them: what a reply shows and the ledger keeps. */
+export interface IdBatch {
+  /** In rising order. */
+  readonly ranges: readonly IdRange[];
+  /** Distance between neighbouring IDs of a range; at least 1. */
+  readonly step: bigint;
+  readonly datacenterId: number;
+  readonly workerId: number;
+  /** Create revision of the worker's owner key. */
+  readonly fence: bigint;
+  /** Wall milliseconds at which the layout's ticks begin. */
+  readonly epochMs: number;
+  /** 16 lowercase hex digits. */
+  readonly layoutFingerprint: string;
+  /** Wall milliseconds of the allocation. */
+  readonly generatedAtMs: number;
+}
+
+/** No layout gives more IDs at once. It bounds what a reader of a batch can be made to hold. */
+export const MAX_BATCH_COUNT = 100_000;
+
+/** The fields that reply and ledger entry have in common, as their schemas name them. */
+export interface WireBatch {
+  readonly ranges: readonly IdRange[];
+  /** Known to the reply's schema only. */
+  readonly ids: readonly bigint[];
+  readonly step: bigint;
+  readonly datacenter_id: number;
+  readonly worker_id: number;
+  readonly fence: bigint;
+  readonly epoch: bigint;
+  readonly layout_fingerprint: Buffer;
+  readonly generated_at: bigint;
+}
+
+const NO_IDS: readonly bigint[] = Object.freeze([]);
+
+/** The batch as the schemas have it, listed as ranges. RangeError when it is not one that wireToBatch reads. */
+export function batchToWire(batch: IdBatch): WireBatch {
+  countIds(batch.ranges);
+  return {
+    ranges: batch.ranges,
+    ids: NO_IDS,
+    step: batch.step,
+    datacenter_id: batch.datacenterId,
+    worker_id: batch.workerId,
+    fence: batch.fence,
+    epoch: BigInt(batch.epochMs),
+    layout_fingerprint: fingerprintBytes(batch.layoutFingerprint),
+    generated_at: BigInt(batch.generatedAtMs),
+  };
+}
+
+/** The batch from its decoded fields and ranges. RangeError when a value is out of range. */
+export function wireToBatch(wire: Omit<WireBatch, 'ids'>, ranges: readonly IdRange[]): IdBatch {
+  if (wire.step < 1n) throw new RangeError(`step ${wire.step} is below 1`);
+  return {
+    ranges,
+    step: wire.step,
+    datacenterId: wire.datacenter_id,
+    workerId: wire.worker_id,
+    fence: wire.fence,
+    epochMs: toSafeNumber(wire.epoch, 'epoch', Number.MIN_SAFE_INTEGER),
+    layoutFingerprint: fingerprintHex(wire.layout_fingerprint),
+    generatedAtMs: toSafeNumber(wire.generated_at, 'generated_at', 0),
+  };
+}
+
+/** Plain copies of decoded ranges, so that nothing of the codec's own classes gets out. */
+export function plainRanges(ranges: readonly IdRange[]): IdRange[] {
+  return ranges.map(({ first, count }) => ({ first, count }));
+}
+
+/** How many IDs the ranges hold. RangeError for an empty range, a negative ID, or more than MAX_BATCH_COUNT. */
+export function countIds(ranges: readonly IdRange[]): number {
+  let total = 0;
+  for (const { first, count } of ranges) {
+    if (!(count >= 1) || first < 0n) throw new RangeError(`range of ${count} IDs from ${first}`);
+    total += count;
+  }
+  if (total > MAX_BATCH_COUNT) throw new RangeError(`${total} IDs; a batch has at most ${MAX_BATCH_COUNT}`);
+  return total;
+}
+
+/** Every ID of the batch, in order. RangeError above MAX_BATCH_COUNT. */
+export function expandIds(batch: Pick<IdBatch, 'ranges' | 'step'>): bigint[] {
+  const ids = new Array<bigint>(countIds(batch.ranges));
+  let next = 0;
+  for (const { first, count } of batch.ranges) {
+    let id = first;
+    for (let k = 0; k < count; k++) {
+      ids[next++] = id;
+      id += batch.step;
+    }
+  }
+  return ids;
+}
+
+/** The fewest ranges that hold the IDs: the reverse of expandIds. */
+export function collapseIds(ids: readonly bigint[], step: bigint): IdRange[] {
+  const ranges: { first: bigint; count: number }[] = [];
+  let last: { first: bigint; count: number } | undefined;
+  let expected = 0n;
+  for (const id of ids) {
+    if (last === undefined || id !== expected) {
+      last = { first: id, count: 0 };
+      ranges.push(last);
+    }
+    last.count += 1;
+    expected = id + step;
+  }
+  return ranges;
+}

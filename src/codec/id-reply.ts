@@ -1,0 +1,82 @@
+import type { IdRange } from '../core/generator.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
+import {
+  batchToWire,
+  collapseIds,
+  countIds,
+  expandIds,
+  type IdBatch,
+  MAX_BATCH_COUNT,
+  plainRanges,
+  type WireBatch,
+  wireToBatch,
+} from './id-batch.ts';
+import type { Encoding } from './id-request.ts';
+
+/** The answer to a request: a batch, or why there is none. Error codes are an open set to whoever reads them. */
+export type IdReply = { readonly correlationId: Buffer } & (
+  | { readonly batch: IdBatch }
+  | { readonly error: { readonly code: string; readonly message: string } }
+);
+
+/** 100,000 IDs of ten bytes each fit. */
+const MAX_REPLY_BYTES = 1024 * 1024;
+
+const schema = loadSchema('id-reply', MAX_REPLY_BYTES);
+export const ID_REPLY_FINGERPRINT = schema.fingerprint;
+
+/** The result union, whose branches avsc tells apart by their full names. */
+type WireResult =
+  | { readonly 'idalloc.IdBatch': WireBatch }
+  | { readonly 'idalloc.IdError': { readonly code: string; readonly message: string } };
+
+interface Wire {
+  readonly correlation_id: Buffer;
+  readonly result: WireResult;
+}
+
+/**
+ * The framed value of a reply record: a pure function of its arguments, so a reply sent again is the same bytes. The
+ * encoding does not matter for an error. RangeError when the batch is out of range.
+ */
+export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
+  const wire: Wire = { correlation_id: reply.correlationId, result: toResult(reply, encoding) };
+  return encodeFramed(schema, wire);
+}
+
+/**
+ * The reply in a record's value; `encoding` tells how it listed its IDs (RANGES for an error). A reply of single IDs
+ * comes back as the fewest ranges. Throws IdallocError UNKNOWN_SCHEMA for bytes that are no reply of this schema.
+ */
+export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Encoding } {
+  try {
+    const wire = decodeFramed(schema, bytes);
+    if (wire === undefined) throw new Error('it is framed otherwise, or with another schema');
+    return fromWire(wire as Wire);
+  } catch (error) {
+    throw new IdallocError('UNKNOWN_SCHEMA', `the value is no IdReply: ${describeError(error)}`, { cause: error });
+  }
+}
+
+function toResult(reply: IdReply, encoding: Encoding): WireResult {
+  if ('error' in reply) return { 'idalloc.IdError': reply.error };
+  const wire = batchToWire(reply.batch);
+  if (encoding === 'RANGES') return { 'idalloc.IdBatch': wire };
+  return { 'idalloc.IdBatch': { ...wire, ranges: [], ids: expandIds(reply.batch) } };
+}
+
+function fromWire({ correlation_id: correlationId, result }: Wire): IdReply & { encoding: Encoding } {
+  if ('idalloc.IdError' in result) {
+    const { code, message } = result['idalloc.IdError'];
+    return { correlationId, error: { code, message }, encoding: 'RANGES' };
+  }
+  const wire = result['idalloc.IdBatch'];
+  const listed = wire.ids.length > 0;
+  if (listed === wire.ranges.length > 0) throw new Error('exactly one of ranges and ids must be filled');
+  if (wire.ids.length > MAX_BATCH_COUNT)
+    throw new RangeError(`${wire.ids.length} IDs; a batch has at most ${MAX_BATCH_COUNT}`);
+  const ranges: readonly IdRange[] = listed ? collapseIds(wire.ids, wire.step) : plainRanges(wire.ranges);
+  countIds(ranges);
+  return { correlationId, batch: wireToBatch(wire, ranges), encoding: listed ? 'IDS' : 'RANGES' };
+}

@@ -1,0 +1,151 @@
+import { describeError, IdallocError } from '../errors.ts';
+import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
+import { framingOf, unframe } from './framing.ts';
+import { toSafeNumber } from './long.ts';
+
+/** How a reply lists its IDs: as runs, or one by one. */
+export type Encoding = 'RANGES' | 'IDS';
+
+/** What the body of a request says; each field but the count may be said by a record header instead. */
+export interface IdRequest {
+  /** 1..MAX_REQUEST_COUNT; the layout's own limit is the pipeline's to check. */
+  readonly count: number;
+  /** Opaque, 1..256 bytes. */
+  readonly correlationId?: Buffer | undefined;
+  readonly replyTopic?: string | undefined;
+  /** Wall milliseconds. */
+  readonly expiresAtMs?: number | undefined;
+  readonly encoding?: Encoding | undefined;
+}
+
+/** Longest value of a request record that is read. */
+export const MAX_REQUEST_BYTES = 16 * 1024;
+/** Counts are 32-bit in replies and in the ledger; every layout allows far less. */
+export const MAX_REQUEST_COUNT = 0x7fff_ffff;
+const MAX_CORRELATION_ID_BYTES = 256;
+/** The last moment that a date can name. */
+const MAX_TIME_MS = 8_640_000_000_000_000;
+/** What Kafka accepts as a topic's name. */
+const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
+
+const schema = loadSchema('id-request', MAX_REQUEST_BYTES);
+export const ID_REQUEST_FINGERPRINT = schema.fingerprint;
+
+/** The body as the schema has it. */
+interface Wire {
+  readonly count: bigint;
+  readonly correlation_id: Buffer | null;
+  readonly reply_topic: string | null;
+  readonly expires_at: bigint | null;
+  readonly encoding: Encoding | null;
+}
+
+/** The framed value of a request record. RangeError when a number is no integer. */
+export function encodeIdRequest(request: IdRequest): Buffer {
+  const { correlationId, replyTopic, expiresAtMs, encoding } = request;
+  const wire: Wire = {
+    count: BigInt(request.count),
+    correlation_id: correlationId ?? null,
+    reply_topic: replyTopic ?? null,
+    expires_at: expiresAtMs === undefined ? null : BigInt(expiresAtMs),
+    encoding: encoding ?? null,
+  };
+  return encodeFramed(schema, wire);
+}
+
+/**
+ * The request in a record's value. Byte fields are views of the value.
+ * Throws IdallocError: UNKNOWN_SCHEMA for a frame with a schema that this worker does not know, MALFORMED_REQUEST for
+ * bytes that are no request, INVALID_COUNT, INVALID_CORRELATION_ID and INVALID_REPLY_TOPIC for values out of range.
+ */
+export function decodeIdRequest(value: Buffer): IdRequest {
+  const wire = decodeWire(value);
+  return {
+    count: checkCount(wire.count),
+    correlationId: wire.correlation_id === null ? undefined : checkCorrelationId(wire.correlation_id),
+    replyTopic: wire.reply_topic === null ? undefined : checkReplyTopic(wire.reply_topic),
+    expiresAtMs: wire.expires_at === null ? undefined : checkExpiry(wire.expires_at),
+    encoding: wire.encoding ?? undefined,
+  };
+}
+
+/**
+ * Who sent a request, and where to, as its body has it; unchecked, and readable also when the count is out of range.
+ * Throws as decodeIdRequest for a body that is no request at all.
+ */
+export function readBodyAddress(value: Buffer): { correlationId: Buffer | null; replyTopic: string | null } {
+  const wire = decodeWire(value);
+  return { correlationId: wire.correlation_id, replyTopic: wire.reply_topic };
+}
+
+function decodeWire(value: Buffer): Wire {
+  if (value.length > MAX_REQUEST_BYTES) {
+    throw new IdallocError(
+      'MALFORMED_REQUEST',
+      `the value has ${value.length} bytes; at most ${MAX_REQUEST_BYTES} are read`,
+    );
+  }
+  const body = unframe(schema.header, value);
+  if (body === undefined) throw unknownFrame(value);
+  try {
+    return decodeStrict(schema, body) as Wire;
+  } catch (error) {
+    throw new IdallocError('MALFORMED_REQUEST', `the value is no IdRequest: ${describeError(error)}`, { cause: error });
+  }
+}
+
+function unknownFrame(value: Buffer): IdallocError {
+  switch (framingOf(value)) {
+    case 'SINGLE_OBJECT': {
+      const print = value.toString('hex', 2, 10);
+      const known = schema.fingerprint.toString('hex');
+      return new IdallocError(
+        'UNKNOWN_SCHEMA',
+        `no schema is known with the fingerprint ${print} (little endian): send IdRequest, whose fingerprint is ${known}`,
+      );
+    }
+    case 'CONFLUENT':
+      return new IdallocError(
+        'UNKNOWN_SCHEMA',
+        'the value has Confluent framing and this worker has no schema registry: send Avro single-object framing (C3 01)',
+      );
+    default:
+      return new IdallocError(
+        'MALFORMED_REQUEST',
+        'the value is not framed: it must start with C3 01 and a fingerprint',
+      );
+  }
+}
+
+/** The count as a number, or INVALID_COUNT. */
+export function checkCount(count: bigint): number {
+  if (count >= 1n && count <= BigInt(MAX_REQUEST_COUNT)) return Number(count);
+  throw new IdallocError(
+    'INVALID_COUNT',
+    `count ${count} is out of range: ask for at least 1, and at most what the layout allows`,
+  );
+}
+
+/** The same bytes, or INVALID_CORRELATION_ID. */
+export function checkCorrelationId(correlationId: Buffer): Buffer {
+  const { length } = correlationId;
+  if (length >= 1 && length <= MAX_CORRELATION_ID_BYTES) return correlationId;
+  throw new IdallocError('INVALID_CORRELATION_ID', `the correlation ID has ${length} bytes; it must have 1 to 256`);
+}
+
+/** The same text, or INVALID_REPLY_TOPIC when no Kafka topic can have that name. */
+export function checkReplyTopic(replyTopic: string): string {
+  if (TOPIC_NAME.test(replyTopic)) return replyTopic;
+  throw new IdallocError(
+    'INVALID_REPLY_TOPIC',
+    'the reply topic is no Kafka topic name: 1 to 249 letters, digits, dots, underscores and hyphens',
+  );
+}
+
+function checkExpiry(expiresAt: bigint): number {
+  try {
+    return toSafeNumber(expiresAt, 'expires_at', 0, MAX_TIME_MS);
+  } catch (error) {
+    throw new IdallocError('MALFORMED_REQUEST', describeError(error), { cause: error });
+  }
+}

@@ -1,0 +1,163 @@
+import { hash } from 'node:crypto';
+import { describeError, IdallocError } from '../errors.ts';
+import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
+import type { Framing } from './framing.ts';
+import { batchToWire, countIds, type IdBatch, plainRanges, type WireBatch, wireToBatch } from './id-batch.ts';
+import { checkCorrelationId } from './id-request.ts';
+import { toSafeNumber } from './long.ts';
+
+/** First byte of each key: the format of the rest. */
+export const LEDGER_KEY_VERSION = 1;
+
+/** Where the writer's index stood when it looked its requests up. */
+interface Position {
+  /** Ledger offset at which the index ended. */
+  readonly end: number;
+  /** Highest request offset in the index; -1 when there was none. */
+  readonly through: number;
+}
+
+/** The decision about one request. */
+export interface LedgerBatchEntry extends Position {
+  readonly kind: 'batch';
+  /** 16 bytes, from requestHash. */
+  readonly requestHash: Buffer;
+  readonly count: number;
+  readonly replyTopic: string;
+  readonly requestOffset: number;
+  readonly batch: IdBatch;
+  /** The reply's. */
+  readonly framing: Framing;
+  /** Of the reply's schema, 8 bytes, little endian. */
+  readonly schemaFingerprint: Buffer;
+}
+
+/** Keeps the ledger from running empty; decides nothing. Its record has no key. */
+export interface LedgerMarker extends Position {
+  readonly kind: 'marker';
+}
+
+export type LedgerEntry = LedgerBatchEntry | LedgerMarker;
+
+/** The most ranges that a layout can need for its largest batch take a fifth of this. */
+const MAX_ENTRY_BYTES = 64 * 1024;
+
+const schema = loadSchema('ledger-entry', MAX_ENTRY_BYTES);
+
+interface WireLedgerBatch extends Omit<WireBatch, 'ids'> {
+  readonly request_hash: Buffer;
+  readonly count: number;
+  readonly reply_topic: string;
+  readonly request_offset: bigint;
+  readonly framing: Framing;
+  readonly schema_fingerprint: Buffer;
+}
+
+interface Wire {
+  readonly end: bigint;
+  readonly through: bigint;
+  readonly batch: WireLedgerBatch | null;
+}
+
+/** The record key of an entry: the version byte, then the correlation ID. */
+export function encodeLedgerKey(correlationId: Buffer): Buffer {
+  const key = Buffer.allocUnsafe(1 + checkCorrelationId(correlationId).length);
+  key[0] = LEDGER_KEY_VERSION;
+  key.set(correlationId, 1);
+  return key;
+}
+
+/** The correlation ID (a view) in an entry's key. Throws LEDGER_UNREADABLE for a key that we would not write. */
+export function decodeLedgerKey(key: Buffer): Buffer {
+  if (key[0] === LEDGER_KEY_VERSION && key.length >= 2 && key.length <= 257) return key.subarray(1);
+  throw new IdallocError(
+    'LEDGER_UNREADABLE',
+    `a ledger key of ${key.length} bytes starts with ${key[0] ?? 'nothing'}, not with version ${LEDGER_KEY_VERSION}: ` +
+      'a newer release or another program wrote to the ledger topic',
+  );
+}
+
+/**
+ * 16 bytes that tell whether two requests under one correlation ID are the same request: the first half of the SHA-256
+ * of the count (4 bytes, big endian), the length of the reply topic's UTF-8 (4 bytes) and the topic.
+ */
+export function requestHash(count: number, replyTopic: string): Buffer {
+  const topicBytes = Buffer.byteLength(replyTopic);
+  const fields = Buffer.allocUnsafe(8 + topicBytes);
+  fields.writeUInt32BE(count, 0);
+  fields.writeUInt32BE(topicBytes, 4);
+  fields.write(replyTopic, 8, 'utf8');
+  // By way of hex: 'buffer' makes an ArrayBuffer of its own, which takes four times as long as the hash.
+  return Buffer.from(hash('sha256', fields, 'hex').slice(0, 32), 'hex');
+}
+
+/** The framed value of an entry. RangeError or Error when the entry is not one that decodeLedgerEntry reads. */
+export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
+  const wire: Wire = {
+    end: BigInt(entry.end),
+    through: BigInt(entry.through),
+    batch: entry.kind === 'marker' ? null : toWireBatch(entry),
+  };
+  return encodeFramed(schema, wire);
+}
+
+/** The entry in a record's value. Throws LEDGER_UNREADABLE for any other schema, and for values out of range. */
+export function decodeLedgerEntry(value: Buffer): LedgerEntry {
+  try {
+    const wire = decodeFramed(schema, value);
+    if (wire === undefined) throw new Error('its schema is unknown');
+    return fromWire(wire as Wire);
+  } catch (error) {
+    throw new IdallocError(
+      'LEDGER_UNREADABLE',
+      `a ledger entry of ${value.length} bytes can't be read (${describeError(error)}): ` +
+        'a newer release or another program wrote to the ledger topic',
+      { cause: error },
+    );
+  }
+}
+
+function toWireBatch(entry: LedgerBatchEntry): WireLedgerBatch {
+  checkTotal(entry.count, countIds(entry.batch.ranges));
+  const batch = batchToWire(entry.batch);
+  return {
+    request_hash: entry.requestHash,
+    count: entry.count,
+    reply_topic: entry.replyTopic,
+    request_offset: BigInt(entry.requestOffset),
+    framing: entry.framing,
+    schema_fingerprint: entry.schemaFingerprint,
+    ranges: batch.ranges,
+    step: batch.step,
+    datacenter_id: batch.datacenter_id,
+    worker_id: batch.worker_id,
+    fence: batch.fence,
+    epoch: batch.epoch,
+    layout_fingerprint: batch.layout_fingerprint,
+    generated_at: batch.generated_at,
+  };
+}
+
+function fromWire(wire: Wire): LedgerEntry {
+  const end = toSafeNumber(wire.end, 'end', 0);
+  const through = toSafeNumber(wire.through, 'through', -1);
+  if (wire.batch === null) return { kind: 'marker', end, through };
+  const fields = wire.batch;
+  checkTotal(fields.count, countIds(fields.ranges));
+  return {
+    kind: 'batch',
+    requestHash: fields.request_hash,
+    count: fields.count,
+    replyTopic: fields.reply_topic,
+    requestOffset: toSafeNumber(fields.request_offset, 'request_offset', 0),
+    batch: wireToBatch(fields, plainRanges(fields.ranges)),
+    framing: fields.framing,
+    schemaFingerprint: fields.schema_fingerprint,
+    end,
+    through,
+  };
+}
+
+function checkTotal(count: number, total: number): void {
+  if (count < 1 || count !== total) throw new RangeError(`the ranges hold ${total} IDs, the count says ${count}`);
+}

@@ -1,0 +1,159 @@
+import { IdallocError } from '../errors.ts';
+import { checkCorrelationId, checkCount, checkReplyTopic } from './id-request.ts';
+
+/** Record headers as the Kafka client has them; a repeated header is an array. */
+export type RecordHeaders = Readonly<Record<string, Buffer | string | readonly (Buffer | string)[] | undefined>>;
+
+/** Names of the headers that a requester may have other names for. */
+export interface HeaderNames {
+  readonly correlationId: string;
+  readonly replyTopic: string;
+  readonly replyPartition: string;
+  readonly count: string;
+  readonly replayed: string;
+}
+
+/** The names that Spring Kafka and NestJS use, and our own. */
+export const DEFAULT_HEADER_NAMES: HeaderNames = Object.freeze({
+  correlationId: 'kafka_correlationId',
+  replyTopic: 'kafka_replyTopic',
+  replyPartition: 'kafka_replyPartition',
+  count: 'idalloc-count',
+  replayed: 'idalloc-replayed',
+});
+
+const NEST_DISPOSED = 'kafka_nest-is-disposed';
+const NEST_ERROR = 'kafka_nest-err';
+const TRACEPARENT = 'traceparent';
+const TRACESTATE = 'tracestate';
+/** A trace header longer than this is not copied, so that a reply can't be made large by it. */
+const MAX_TRACE_BYTES = 1024;
+
+const DECIMAL = /^[0-9]{1,20}$/;
+const MAX_PARTITION = 0x7fff_ffff;
+
+/** W3C trace context, copied from request to reply without being read. */
+export interface Trace {
+  readonly traceparent?: Buffer;
+  readonly tracestate?: Buffer;
+}
+
+/** What the headers of a request say. */
+export interface RequestHeaders {
+  readonly correlationId: Buffer | undefined;
+  readonly replyTopic: string | undefined;
+  readonly replyPartition: number | undefined;
+  readonly count: number | undefined;
+  readonly trace: Trace;
+}
+
+/**
+ * Reads the headers of a request. Throws IdallocError: MALFORMED_REQUEST for a header that is given twice or a
+ * partition that is none, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC for values out of range.
+ * A trace header that is given twice or too long is left out instead: tracing must not cost a request.
+ */
+export function readRequestHeaders(headers: RecordHeaders, names: HeaderNames = DEFAULT_HEADER_NAMES): RequestHeaders {
+  return {
+    correlationId: readCorrelationId(headers, names),
+    replyTopic: readReplyTopic(headers, names),
+    replyPartition: readReplyPartition(headers, names),
+    count: readCount(headers, names),
+    trace: readTrace(headers),
+  };
+}
+
+/** The header's bytes, 1..256 of them; undefined when it is absent. */
+export function readCorrelationId(headers: RecordHeaders, names: HeaderNames): Buffer | undefined {
+  const bytes = single(headers, names.correlationId);
+  return bytes === undefined ? undefined : checkCorrelationId(bytes);
+}
+
+/** The header's text; undefined when it is absent. */
+export function readReplyTopic(headers: RecordHeaders, names: HeaderNames): string | undefined {
+  const bytes = single(headers, names.replyTopic);
+  return bytes === undefined ? undefined : checkReplyTopic(bytes.toString('utf8'));
+}
+
+/**
+ * Four bytes, most significant first, as Spring Kafka sends them, or decimal digits, as NestJS does. Four digits are
+ * digits: as a number they would name a partition above 808 million.
+ */
+export function readReplyPartition(headers: RecordHeaders, names: HeaderNames): number | undefined {
+  const bytes = single(headers, names.replyPartition);
+  if (bytes === undefined) return undefined;
+  const text = bytes.length <= 20 ? bytes.toString('latin1') : '';
+  const isDecimal = DECIMAL.test(text);
+  const partition = isDecimal || bytes.length !== 4 ? Number(isDecimal ? text : Number.NaN) : bytes.readInt32BE(0);
+  if (partition >= 0 && partition <= MAX_PARTITION) return partition;
+  throw new IdallocError(
+    'MALFORMED_REQUEST',
+    `header ${names.replyPartition} is no partition: send decimal digits or a 32-bit integer`,
+  );
+}
+
+/** The trace headers that can be copied as they are. */
+export function readTrace(headers: RecordHeaders): Trace {
+  const traceparent = copyable(headers, TRACEPARENT);
+  if (traceparent === undefined) return {};
+  const tracestate = copyable(headers, TRACESTATE);
+  return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
+}
+
+/** What a reply's headers are made from. */
+export interface ReplyHeaderFields {
+  readonly names: HeaderNames;
+  readonly correlationId: Buffer;
+  /** The batch was decided before this reading of the request. */
+  readonly replayed: boolean;
+  readonly trace: Trace;
+  /** Adds what NestJS's ClientKafka waits for. */
+  readonly nest?: boolean;
+  /** With nest: the text of the error that this reply tells. */
+  readonly nestError?: string;
+}
+
+/** The headers of a reply; the correlation ID stands under the name that the request's has. */
+export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer | string> {
+  const { names, trace } = fields;
+  const headers: Record<string, Buffer | string> = { [names.correlationId]: fields.correlationId };
+  if (fields.replayed) headers[names.replayed] = '1';
+  if (trace.traceparent !== undefined) headers[TRACEPARENT] = trace.traceparent;
+  if (trace.tracestate !== undefined) headers[TRACESTATE] = trace.tracestate;
+  if (fields.nest === true) {
+    headers[NEST_DISPOSED] = '1';
+    if (fields.nestError !== undefined) headers[NEST_ERROR] = fields.nestError;
+  }
+  return headers;
+}
+
+function readCount(headers: RecordHeaders, names: HeaderNames): number | undefined {
+  const bytes = single(headers, names.count);
+  if (bytes === undefined) return undefined;
+  const text = bytes.length <= 20 ? bytes.toString('latin1') : '';
+  if (DECIMAL.test(text)) return checkCount(BigInt(text));
+  throw new IdallocError('INVALID_COUNT', `header ${names.count} is no count: send decimal digits`);
+}
+
+function copyable(headers: RecordHeaders, name: string): Buffer | undefined {
+  const value = own(headers, name);
+  if (value === undefined || Array.isArray(value)) return undefined;
+  const bytes = toBytes(value as Buffer | string);
+  return bytes.length <= MAX_TRACE_BYTES ? bytes : undefined;
+}
+
+/** The one value of a header. A header given twice is refused: which of the two is meant would be a guess. */
+function single(headers: RecordHeaders, name: string): Buffer | undefined {
+  const value = own(headers, name);
+  if (value === undefined) return undefined;
+  if (!Array.isArray(value)) return toBytes(value as Buffer | string);
+  throw new IdallocError('MALFORMED_REQUEST', `header ${name} is given ${value.length} times: send it once`);
+}
+
+/** Own properties only, so that nothing is read from a prototype; a null value, which Kafka allows, is no value. */
+function own(headers: RecordHeaders, name: string): RecordHeaders[string] {
+  return Object.hasOwn(headers, name) ? (headers[name] ?? undefined) : undefined;
+}
+
+function toBytes(value: Buffer | string): Buffer {
+  return typeof value === 'string' ? Buffer.from(value, 'utf8') : value;
+}

@@ -1,0 +1,155 @@
+import { IdallocError } from '../errors.ts';
+import type { Framing } from './framing.ts';
+import { ID_REPLY_FINGERPRINT } from './id-reply.ts';
+import {
+  checkCorrelationId,
+  checkReplyTopic,
+  decodeIdRequest,
+  type Encoding,
+  type IdRequest,
+  readBodyAddress,
+} from './id-request.ts';
+import {
+  DEFAULT_HEADER_NAMES,
+  type HeaderNames,
+  type RecordHeaders,
+  type RequestHeaders,
+  readCorrelationId,
+  readReplyPartition,
+  readReplyTopic,
+  readRequestHeaders,
+  readTrace,
+  type Trace,
+} from './request-headers.ts';
+
+/** A whole request: body and headers joined, every field in range. */
+export interface FullRequest {
+  readonly count: number;
+  readonly correlationId: Buffer;
+  readonly replyTopic: string;
+  readonly replyPartition?: number;
+  readonly expiresAtMs?: number;
+  readonly encoding: Encoding;
+  /** The reply's framing, which is the request's. */
+  readonly framing: Framing;
+  /** Of the reply schema that answers this request's schema, little endian. */
+  readonly schemaFingerprint: Buffer;
+  readonly trace: Trace;
+}
+
+/** Where a sender may be told of an error. */
+export interface ReplyAddress {
+  readonly correlationId?: Buffer;
+  readonly replyTopic?: string;
+  readonly replyPartition?: number;
+  readonly trace?: Trace;
+}
+
+/**
+ * Joins value and headers of a record. A field that both give must agree. An empty or null value is a request when the
+ * count header is there. Throws IdallocError: MALFORMED_REQUEST, UNKNOWN_SCHEMA, INVALID_COUNT, INVALID_CORRELATION_ID
+ * (also when there is none), INVALID_REPLY_TOPIC (likewise).
+ */
+export function mergeRequest(
+  value: Buffer | null,
+  headers: RecordHeaders,
+  names: HeaderNames = DEFAULT_HEADER_NAMES,
+): FullRequest {
+  const inHeaders = readRequestHeaders(headers, names);
+  const body = isEmpty(value) ? bodyless(inHeaders, names) : decodeIdRequest(value);
+  if (inHeaders.count !== undefined && inHeaders.count !== body.count) throw disagreement('count', names.count);
+  const request: { -readonly [field in keyof FullRequest]: FullRequest[field] } = {
+    count: body.count,
+    correlationId: joinCorrelationId(body, inHeaders, names),
+    replyTopic: joinReplyTopic(body, inHeaders, names),
+    encoding: body.encoding ?? 'RANGES',
+    framing: 'SINGLE_OBJECT',
+    schemaFingerprint: ID_REPLY_FINGERPRINT,
+    trace: inHeaders.trace,
+  };
+  if (inHeaders.replyPartition !== undefined) request.replyPartition = inHeaders.replyPartition;
+  if (body.expiresAtMs !== undefined) request.expiresAtMs = body.expiresAtMs;
+  return request;
+}
+
+/**
+ * Whatever tells where a refused request came from. Never throws, and takes the headers where they and the body
+ * disagree: for the address of an error only, never to serve a request.
+ */
+export function salvageAddress(
+  value: Buffer | null,
+  headers: RecordHeaders,
+  names: HeaderNames = DEFAULT_HEADER_NAMES,
+): ReplyAddress {
+  const body = attempt(() => (isEmpty(value) ? undefined : readBodyAddress(value)));
+  const correlationId =
+    attempt(() => readCorrelationId(headers, names)) ??
+    attempt(() => (body?.correlationId ? checkCorrelationId(body.correlationId) : undefined));
+  const replyTopic =
+    attempt(() => readReplyTopic(headers, names)) ??
+    attempt(() => (body?.replyTopic ? checkReplyTopic(body.replyTopic) : undefined));
+  const replyPartition = attempt(() => readReplyPartition(headers, names));
+  return {
+    ...(correlationId === undefined ? {} : { correlationId }),
+    ...(replyTopic === undefined ? {} : { replyTopic }),
+    ...(replyPartition === undefined ? {} : { replyPartition }),
+    trace: attempt(() => readTrace(headers)) ?? {},
+  };
+}
+
+/** The result, or undefined when it can't be had. */
+function attempt<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    // The request was refused already, for a reason that is told; this only looks for whom to tell it.
+    return undefined;
+  }
+}
+
+function isEmpty(value: Buffer | null): value is null {
+  return value === null || value.length === 0;
+}
+
+function bodyless(inHeaders: RequestHeaders, names: HeaderNames): IdRequest {
+  if (inHeaders.count !== undefined) return { count: inHeaders.count };
+  throw new IdallocError(
+    'MALFORMED_REQUEST',
+    `the value is empty and there is no header ${names.count}: send one of them`,
+  );
+}
+
+function joinCorrelationId(body: IdRequest, inHeaders: RequestHeaders, names: HeaderNames): Buffer {
+  const ours = body.correlationId;
+  const theirs = inHeaders.correlationId;
+  if (ours !== undefined && theirs !== undefined && !ours.equals(theirs)) {
+    throw disagreement('correlation_id', names.correlationId);
+  }
+  const correlationId = theirs ?? ours;
+  if (correlationId !== undefined) return correlationId;
+  throw new IdallocError(
+    'INVALID_CORRELATION_ID',
+    `there is no correlation ID: send header ${names.correlationId} or the field correlation_id`,
+  );
+}
+
+function joinReplyTopic(body: IdRequest, inHeaders: RequestHeaders, names: HeaderNames): string {
+  const ours = body.replyTopic;
+  const theirs = inHeaders.replyTopic;
+  if (ours !== undefined && theirs !== undefined && ours !== theirs) {
+    throw disagreement('reply_topic', names.replyTopic);
+  }
+  const replyTopic = theirs ?? ours;
+  if (replyTopic !== undefined) return replyTopic;
+  throw new IdallocError(
+    'INVALID_REPLY_TOPIC',
+    `there is no reply topic: send header ${names.replyTopic} or the field reply_topic`,
+  );
+}
+
+function disagreement(field: string, header: string): IdallocError {
+  return new IdallocError(
+    'MALFORMED_REQUEST',
+    `field ${field} and header ${header} disagree: send one of them, or the same in both`,
+  );
+}

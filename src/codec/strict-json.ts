@@ -1,0 +1,37 @@
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** Longest JSON value that is read from etcd. */
+const MAX_JSON_BYTES = 4096;
+
+/**
+ * The JSON object in these bytes, which must have exactly the given keys. Throws Error (SyntaxError, TypeError,
+ * RangeError) that says what is wrong.
+ */
+export function parseExactObject(bytes: Buffer, keys: readonly string[]): Readonly<Record<string, unknown>> {
+  if (bytes.length > MAX_JSON_BYTES) throw new RangeError(`${bytes.length} bytes; at most ${MAX_JSON_BYTES} are read`);
+  return requireExactObject(JSON.parse(utf8.decode(bytes)), keys);
+}
+
+/** The value as an object with exactly these keys, else TypeError. */
+export function requireExactObject(value: unknown, keys: readonly string[]): Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new TypeError('not a JSON object');
+  const missing = keys.filter((key) => !Object.hasOwn(value, key));
+  const unknown = Object.keys(value).filter((key) => !keys.includes(key));
+  if (missing.length > 0) throw new TypeError(`it lacks ${missing.join(', ')}`);
+  if (unknown.length > 0) throw new TypeError(`it has the unknown field ${unknown.slice(0, 3).join(', ')}`);
+  return value as Readonly<Record<string, unknown>>;
+}
+
+/** The field as a whole number from min up, else TypeError. */
+export function requireInteger(object: Readonly<Record<string, unknown>>, field: string, min: number): number {
+  const value = object[field];
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= min) return value;
+  throw new TypeError(`${field} is no whole number from ${min} up`);
+}
+
+/** The field as a text that the pattern accepts, else TypeError. */
+export function requireText(object: Readonly<Record<string, unknown>>, field: string, pattern: RegExp): string {
+  const value = object[field];
+  if (typeof value === 'string' && pattern.test(value)) return value;
+  throw new TypeError(`${field} is no text of the form ${pattern.source}`);
+}
