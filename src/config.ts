@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { KafkaSettings } from './adapters/kafka/client.ts';
 import type { TopicSettings } from './adapters/kafka/topic-plan.ts';
+import { DEFAULT_HEADER_NAMES, type HeaderNames } from './codec/request-headers.ts';
 import { checkHeaders, checkRetention, checkTopicNames, credentialsOf, saslOf } from './config/kafka-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type ReadText } from './config/parse.ts';
 import {
@@ -21,7 +22,7 @@ export interface KafkaConfig {
   readonly kafka: KafkaSettings;
   readonly groupId: string;
   readonly topics: TopicSettings;
-  readonly headers: { readonly correlationId: string; readonly replyTopic: string; readonly replyPartition: string };
+  readonly headers: HeaderNames;
   readonly logLevel: LogLevel;
   /** What is likely a mistake, but does not stop the start. */
   readonly warnings: readonly string[];
@@ -102,6 +103,7 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
       allowWeakLedger: values.ALLOW_WEAK_LEDGER,
     },
     headers: {
+      ...DEFAULT_HEADER_NAMES,
       correlationId: values.CORRELATION_ID_HEADER,
       replyTopic: values.REPLY_TOPIC_HEADER,
       replyPartition: values.REPLY_PARTITION_HEADER,

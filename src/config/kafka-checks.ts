@@ -1,5 +1,6 @@
 import type { KafkaSettings } from '../adapters/kafka/client.ts';
 import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topic-plan.ts';
+import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Faults } from './parse.ts';
 import { type KafkaValues, WITNESS_TOPIC, type WorkerValues } from './variables.ts';
 
@@ -37,12 +38,17 @@ export function checkRetention(values: KafkaValues, faults: Faults): void {
   });
 }
 
+/** A header that means two things would be read as both. */
 export function checkHeaders(values: KafkaValues, faults: Faults): void {
-  const names = ['CORRELATION_ID_HEADER', 'REPLY_TOPIC_HEADER', 'REPLY_PARTITION_HEADER'] as const;
-  names.forEach((name, index) => {
-    const other = names.slice(0, index).find((earlier) => values[earlier] === values[name]);
-    if (other !== undefined) faults.add(name, `must differ from ${other}`);
-  });
+  const { count, replayed } = DEFAULT_HEADER_NAMES;
+  const owners = new Map([count, replayed].map((name) => [name, `the header '${name}'`]));
+  for (const name of ['CORRELATION_ID_HEADER', 'REPLY_TOPIC_HEADER', 'REPLY_PARTITION_HEADER'] as const) {
+    faults.across([name], () => {
+      const owner = owners.get(values[name]);
+      if (owner !== undefined) faults.add(name, `must differ from ${owner}`);
+      owners.set(values[name], name);
+    });
+  }
 }
 
 export function saslOf(values: KafkaValues, faults: Faults): KafkaSettings['sasl'] {

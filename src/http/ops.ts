@@ -1,4 +1,5 @@
 import { fastify } from 'fastify';
+import { describeError, IdallocError } from '../errors.ts';
 
 /** What the listener tells of: it knows nothing of how the worker works. */
 export interface OpsOptions {
@@ -23,7 +24,9 @@ const KEEP_ALIVE_MS = 30_000;
  * The listener for health checks and metrics: /healthz answers 200 while the process turns, /readyz 200 while requests
  * are served and else 503 with the reason, /metrics the text format of Prometheus. It outlives a closed gate.
  *
- * Disposing it cuts open connections, so it ends at once. Rejects when the address can not be taken.
+ * Disposing it cuts open connections, so it ends at once.
+ *
+ * @throws IdallocError CONFIG_INVALID when the address can't be taken.
  */
 export async function startOps({ host, port, ready, metrics }: OpsOptions): Promise<Ops> {
   const server = fastify({
@@ -48,7 +51,12 @@ export async function startOps({ host, port, ready, metrics }: OpsOptions): Prom
     const { contentType, body } = await metrics.render();
     return reply.type(contentType).send(body);
   });
-  await server.listen({ host, port });
+  try {
+    await server.listen({ host, port });
+  } catch (error) {
+    const message = `OPS_HOST, OPS_PORT: can not listen on ${host}:${port}: ${describeError(error)}`;
+    throw new IdallocError('CONFIG_INVALID', message, { cause: error });
+  }
   const address = server.server.address();
   if (address === null || typeof address === 'string') throw new TypeError('a TCP listener has an address');
   return { port: address.port, [Symbol.asyncDispose]: () => server.close() };

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Admin, ConfigResourceTypes } from 'kafkajs';
+import kafkajs, { type Admin } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
 import {
   differences,
@@ -106,7 +106,7 @@ async function describeTopics(admin: Admin, names: readonly string[]): Promise<R
   const metadata = await admin.fetchTopicMetadata({ topics });
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
-    resources: topics.map((name) => ({ type: ConfigResourceTypes.TOPIC, name })),
+    resources: topics.map((name) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name })),
   });
   const configs = new Map(resources.map(({ resourceName, configEntries }) => [resourceName, configEntries]));
   return new Map(

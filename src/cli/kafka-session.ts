@@ -1,0 +1,39 @@
+import type { Admin, Kafka } from 'kafkajs';
+import { kafkaClient } from '../adapters/kafka/client.ts';
+import type { KafkaConfig } from '../config.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { createLogger, kafkaLogCreator } from '../log.ts';
+import type { CliContext } from './context.ts';
+
+/**
+ * A client for a command that ends soon. It logs to stderr, and only errors unless LOG_LEVEL asks for more: what goes
+ * wrong for good reaches the user as one line anyway.
+ */
+export function commandKafka({ env }: CliContext, config: KafkaConfig): Kafka {
+  const level = env.LOG_LEVEL === undefined || env.LOG_LEVEL === '' ? 'error' : config.logLevel;
+  return kafkaClient(config.kafka, kafkaLogCreator(createLogger({ level, destination: 'stderr' })));
+}
+
+/**
+ * Runs `use` with a connected admin client, which is closed afterwards.
+ *
+ * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers.
+ */
+export async function withAdmin<T>(
+  kafka: Kafka,
+  brokers: readonly string[],
+  use: (admin: Admin) => Promise<T>,
+): Promise<T> {
+  const admin = kafka.admin();
+  try {
+    await admin.connect();
+  } catch (error) {
+    const message = `no broker of ${brokers.join(', ')} answers: ${describeError(error)}; see KAFKA_BROKERS`;
+    throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+  }
+  try {
+    return await use(admin);
+  } finally {
+    await admin.disconnect();
+  }
+}

@@ -1,0 +1,46 @@
+import { Command, CommanderError } from 'commander';
+import { describeError, IdallocError } from '../errors.ts';
+import { type CliContext, EXIT, EXIT_HELP } from './context.ts';
+import { decodeCommand } from './decode.ts';
+import { requestCommand } from './request.ts';
+import { topicsCommand } from './topics.ts';
+import { workerCommand } from './worker.ts';
+
+/**
+ * Runs one command line (without the names of node and script) and answers with the exit code. A fault with a code of
+ * ours is told in one line; any other is a fault of ours and is thrown on.
+ */
+export async function runCli(args: readonly string[], version: string, context: CliContext): Promise<number> {
+  try {
+    await program(version, context).parseAsync(args, { from: 'user' });
+    return EXIT.ok;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (!(error instanceof IdallocError)) throw error;
+    context.err(`${describeError(error)}\n`);
+    return error.code === 'CONFIG_INVALID' ? EXIT.config : EXIT.failed;
+  }
+}
+
+function program(version: string, context: CliContext): Command {
+  const root = new Command('idalloc')
+    .description('Allocates 64-bit, time-ordered IDs in answer to requests on a Kafka topic.')
+    .version(version)
+    .addHelpText('after', EXIT_HELP);
+  for (const command of [workerCommand, requestCommand, decodeCommand, topicsCommand]) {
+    root.addCommand(command(context));
+  }
+  prepare(root, context);
+  return root;
+}
+
+/** commander hands settings to sub-commands only where it makes them itself. */
+function prepare(command: Command, context: CliContext): void {
+  command.exitOverride().showHelpAfterError(`(try '${pathOf(command)} --help')`);
+  command.configureOutput({ writeOut: context.out, writeErr: context.err });
+  for (const child of command.commands) prepare(child, context);
+}
+
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+}

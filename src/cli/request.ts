@@ -1,0 +1,150 @@
+import { randomUUID } from 'node:crypto';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { cliReplyTopic } from '../adapters/kafka/topic-plan.ts';
+import { expandIds, type IdBatch } from '../codec/id-batch.ts';
+import type { Encoding } from '../codec/id-request.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
+import type { Layout } from '../core/layout.ts';
+import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
+import { IdallocError } from '../errors.ts';
+import { type CliContext, EXIT } from './context.ts';
+import { exchange, type Received } from './exchange.ts';
+import { type IdView, idTable, viewId } from './id-view.ts';
+import { commandKafka, withAdmin } from './kafka-session.ts';
+
+interface RequestOptions {
+  readonly count: number;
+  readonly correlationId?: string;
+  readonly replyTopic?: string;
+  readonly encoding: Encoding;
+  readonly timeoutMs: number;
+  readonly json?: true;
+}
+
+/** The line that --json prints for a batch; scripts rely on its names and their order. */
+interface BatchView {
+  readonly correlation_id: string;
+  readonly count: number;
+  readonly ids: readonly IdView[];
+  readonly datacenter_id: number;
+  readonly worker_id: number;
+  readonly fence: string;
+  readonly replayed: boolean;
+}
+
+const MAX_TIMEOUT_MS = 600_000;
+const MAX_ASKED = 2 ** 31 - 1;
+
+const EXAMPLES = `
+The same correlation ID always gets the same batch; another count or reply topic under it is a CONFLICT.
+With --json, stdout has one line:
+  {"correlation_id","count","ids":[{"value_string","value_hex","breakdown"}],"datacenter_id","worker_id","fence","replayed"}
+or, where there is no batch, {"correlation_id","error":{"code","message"}}; IDs and the fence are strings.
+
+Examples:
+  KAFKA_BROKERS=localhost:9092 idalloc request
+  KAFKA_BROKERS=localhost:9092 idalloc request --count 1000 --correlation-id order-4711 --json`;
+
+/** `idalloc request`: sends one request over Kafka and prints its reply. */
+export function requestCommand(context: CliContext): Command {
+  return new Command('request')
+    .description('Send one request over Kafka and print the reply.')
+    .option('--count <n>', 'how many IDs', wholeNumber(1, MAX_ASKED), 1)
+    .option('--correlation-id <text>', '1 to 256 bytes (default: a random UUID)', correlationId)
+    .option('--reply-topic <topic>', "where to reply (default: 'cli' after REPLY_TOPIC_PREFIX)")
+    .addOption(
+      new Option('--encoding <how>', 'how the reply lists its IDs').choices(['RANGES', 'IDS']).default('RANGES'),
+    )
+    .option('--timeout-ms <ms>', 'longest wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
+    .option('--json', 'print one line of JSON')
+    .addHelpText('after', EXAMPLES)
+    .action((options: RequestOptions) => runRequest(context, options));
+}
+
+async function runRequest(context: CliContext, options: RequestOptions): Promise<void> {
+  const config = loadKafkaConfig(context.env);
+  const correlationId = options.correlationId ?? randomUUID();
+  try {
+    const reply = await ask(context, config, correlationId, options);
+    if ('error' in reply) return refused(context, correlationId, reply.error, options);
+    const view = viewBatch(correlationId, reply.batch, reply.replayed);
+    context.out(options.json === true ? `${JSON.stringify(view)}\n` : batchText(view));
+  } catch (error) {
+    if (!(error instanceof IdallocError)) throw error;
+    refused(context, correlationId, { code: error.code, message: error.message }, options);
+  }
+}
+
+function ask(
+  context: CliContext,
+  config: KafkaConfig,
+  correlationId: string,
+  options: RequestOptions,
+): Promise<Received> {
+  const kafka = commandKafka(context, config);
+  const request = {
+    requestTopic: config.topics.requests,
+    replyTopic: options.replyTopic ?? cliReplyTopic(config.topics),
+    correlationId: Buffer.from(correlationId, 'utf8'),
+    count: options.count,
+    encoding: options.encoding,
+    headers: config.headers,
+    timeoutMs: options.timeoutMs,
+  };
+  return withAdmin(kafka, config.kafka.brokers, (admin) => exchange(kafka, admin, request, context.stop));
+}
+
+/** A refusal is a result: scripts get it on stdout, people on stderr. */
+function refused(
+  { out, err, setExitCode }: CliContext,
+  correlationId: string,
+  error: { readonly code: string; readonly message: string },
+  { json }: RequestOptions,
+): void {
+  setExitCode(EXIT.failed);
+  err(`${error.code}: ${error.message}\n`);
+  if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
+}
+
+function viewBatch(correlationId: string, batch: IdBatch, replayed: boolean): BatchView {
+  const layout = layoutOfBatch(batch);
+  const ids = expandIds(batch).map((id) => viewId(layout, id));
+  return {
+    correlation_id: correlationId,
+    count: ids.length,
+    ids,
+    datacenter_id: batch.datacenterId,
+    worker_id: batch.workerId,
+    fence: String(batch.fence),
+    replayed,
+  };
+}
+
+function batchText({ ids, count, correlation_id: id, datacenter_id, worker_id, fence, replayed }: BatchView): string {
+  const again = replayed ? ', the same batch as before' : '';
+  const from = `datacenter ${datacenter_id}, worker ${worker_id}, fence ${fence}`;
+  return `${idTable(ids)}\n${count} for correlation ID ${id} from ${from}${again}\n`;
+}
+
+/** A reply names its layout by fingerprint and epoch only; undefined for a layout that has no name here. */
+function layoutOfBatch({ epochMs, layoutFingerprint }: IdBatch): Layout | undefined {
+  for (const name of Object.keys(PRESETS) as PresetName[]) {
+    const layout = presetLayout(name, { epochMs });
+    if (layout.fingerprint === layoutFingerprint) return layout;
+  }
+  return undefined;
+}
+
+function wholeNumber(low: number, high: number): (text: string) => number {
+  return (text) => {
+    const value = /^[0-9]{1,10}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= low && value <= high) return value;
+    throw new InvalidArgumentError(`must be a whole number from ${low} to ${high}.`);
+  };
+}
+
+function correlationId(text: string): string {
+  const bytes = Buffer.byteLength(text, 'utf8');
+  if (bytes >= 1 && bytes <= 256) return text;
+  throw new InvalidArgumentError(`has ${bytes} bytes; it must have 1 to 256.`);
+}

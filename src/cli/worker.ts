@@ -1,0 +1,95 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command } from 'commander';
+import { describeVariables } from '../config/variables.ts';
+import { type Config, loadWorkerConfig } from '../config.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { startOps } from '../http/ops.ts';
+import { createLogger, type Log } from '../log.ts';
+import { createMetrics } from '../metrics.ts';
+import type { Worker } from '../worker.ts';
+import { type CliContext, EXIT } from './context.ts';
+
+/** Giving the lease back after the drain takes a few calls to etcd; past this the lease runs out by itself. */
+const RELEASE_MS = 10_000;
+
+const help = () => `
+All settings come from the environment; an empty variable counts as not set:
+${describeVariables()}
+
+SIGTERM or SIGINT finishes what is in hand, gives the worker ID back and ends; a second one ends at once.
+The line with the message 'idalloc ready' tells that requests are served.
+
+Examples:
+  KAFKA_BROKERS=kafka:9092 ETCD_ENDPOINTS=http://etcd:2379 DATACENTER_ID=0 idalloc worker
+  KAFKA_SASL_PASSWORD_FILE=/run/secrets/kafka KAFKA_SASL_MECHANISM=scram-sha-512 … idalloc worker`;
+
+/** `idalloc worker`: serves requests until told to stop. */
+export function workerCommand(context: CliContext): Command {
+  return new Command('worker')
+    .description('Serve requests until told to stop.')
+    .addHelpText('after', help)
+    .action(() => runWorker(context));
+}
+
+async function runWorker(context: CliContext): Promise<void> {
+  const loaded = loadWorkerConfig(context.env);
+  const config: Config = { ...loaded, workerIp: loaded.workerIp ?? context.hostIp() };
+  const log = createLogger({ level: config.logLevel, destination: 'stdout' });
+  for (const warning of config.warnings) log.warn(warning);
+  let worker: Worker | undefined;
+  const metrics = createMetrics();
+  const ready = () => {
+    const gate = worker?.health().gate ?? 'STARTING';
+    return gate === 'open' ? { ready: true } : { ready: false, reason: gate };
+  };
+  await using ops = await startOps({ ...config.ops, ready, metrics });
+  log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
+  try {
+    const { startWorker } = await import('../worker.ts');
+    const starting = startWorker(config, { log, metrics });
+    worker = await Promise.race([starting, stoppedWhileStarting(context.stop, config.drainTimeoutMs)]);
+    await Promise.race([worker.done, aborted(context.stop)]);
+    log.info('stopping: finishing what is in hand');
+  } catch (error) {
+    log.fatal({ err: error }, describeError(error));
+    context.setExitCode(exitCodeOf(error));
+  }
+  if (worker !== undefined) await release(worker, config, log, context);
+}
+
+/** The worker drains within its own bound; this one is for a drain or a release that hangs. */
+async function release(worker: Worker, config: Config, log: Log, context: CliContext): Promise<void> {
+  const timer = Promise.withResolvers<'late'>();
+  const timeout = setTimeout(() => timer.resolve('late'), config.drainTimeoutMs + RELEASE_MS);
+  try {
+    const end = await Promise.race([worker[Symbol.asyncDispose](), timer.promise]);
+    if (end === 'late')
+      throw new IdallocError('STOPPING', 'the worker did not end in time; its lease runs out by itself');
+    log.info('stopped');
+  } catch (error) {
+    log.error({ err: error }, describeError(error));
+    context.setExitCode(EXIT.failed);
+  } finally {
+    clearTimeout(timeout);
+  }
+}
+
+/** A start that is told to stop may still come to its end, and is then released in good order; it gets its bound. */
+async function stoppedWhileStarting(stop: AbortSignal, graceMs: number): Promise<never> {
+  await aborted(stop);
+  await sleep(graceMs);
+  throw new IdallocError(
+    'STOPPING',
+    'told to stop before the start was done; a lease that was taken runs out by itself',
+  );
+}
+
+function exitCodeOf(error: unknown): number {
+  if (!(error instanceof IdallocError)) return EXIT.software;
+  return error.code === 'CONFIG_INVALID' ? EXIT.config : EXIT.failed;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}

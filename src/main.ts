@@ -1,0 +1,58 @@
+#!/usr/bin/env node
+import { readFileSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
+import { EXIT } from './cli/context.ts';
+import { runCli } from './cli/program.ts';
+import { describeError } from './errors.ts';
+import { createLogger } from './log.ts';
+
+/** The first address of this machine that others can reach; a machine without a network is its own host. */
+function hostIp(): string {
+  const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  return addresses.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';
+}
+
+function version(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}
+
+const args = process.argv.slice(2);
+const stop = new AbortController();
+
+/** Past a fault that nobody expected nothing of this process can be trusted, so it ends and its lease runs out. */
+function endByFault(error: unknown): never {
+  const destination = args[0] === 'worker' ? 'stdout' : 'stderr';
+  createLogger({ level: 'fatal', destination }).fatal(
+    { err: error },
+    `idalloc ends by a fault: ${describeError(error)}`,
+  );
+  process.exit(EXIT.software);
+}
+
+process.on('uncaughtException', endByFault);
+process.on('unhandledRejection', endByFault);
+
+for (const [signal, number] of [
+  ['SIGINT', 2],
+  ['SIGTERM', 15],
+] as const) {
+  process.on(signal, () => {
+    if (stop.signal.aborted) process.exit(128 + number);
+    stop.abort();
+  });
+}
+
+let exitCode = 0;
+const result = await runCli(args, version(), {
+  env: process.env,
+  out: (text) => void process.stdout.write(text),
+  err: (text) => void process.stderr.write(text),
+  stop: stop.signal,
+  hostIp,
+  setExitCode: (code) => {
+    exitCode = code;
+  },
+});
+// Clients may leave timers behind; everything of worth was waited for.
+process.exit(result === EXIT.ok ? exitCode : result);
