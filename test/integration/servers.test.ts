@@ -1,0 +1,89 @@
+import { randomUUID } from 'node:crypto';
+import { noop } from 'cockatiel';
+import { Etcd3 } from 'etcd3';
+import { Kafka, logLevel } from 'kafkajs';
+import { expect, test } from 'vitest';
+import { ETCD_SIZE, suiteServers } from '../support/servers.ts';
+
+const servers = suiteServers();
+const ANSWER_MS = 2_000;
+
+/** Asks one member only: etcd3's own rotation and circuit breakers would hide which one answers. */
+async function withMember<T>(index: number, use: (etcd: Etcd3) => Promise<T>): Promise<T> {
+  const etcd = new Etcd3({
+    hosts: servers.etcdEndpoints[index] ?? '',
+    faultHandling: { host: () => noop, global: noop },
+    defaultCallOptions: () => ({ deadline: Date.now() + ANSWER_MS }),
+  });
+  try {
+    return await use(etcd);
+  } finally {
+    etcd.close();
+  }
+}
+
+function put(index: number, key: string): Promise<boolean> {
+  return withMember(index, (etcd) =>
+    etcd
+      .put(key)
+      .value('v')
+      .then(
+        () => true,
+        () => false,
+      ),
+  );
+}
+
+async function withAdmin<T>(use: (admin: ReturnType<Kafka['admin']>) => Promise<T>): Promise<T> {
+  const kafka = new Kafka({ clientId: 'test', brokers: [...servers.brokers], logLevel: logLevel.NOTHING });
+  const admin = kafka.admin();
+  await admin.connect();
+  try {
+    return await use(admin);
+  } finally {
+    await admin.disconnect();
+  }
+}
+
+test('Kafka creates a topic and advertises the address that it was given', async () => {
+  const topic = `servers-${randomUUID()}`;
+  await withAdmin(async (admin) => {
+    await admin.createTopics({ waitForLeaders: true, topics: [{ topic, numPartitions: 3 }] });
+    const { brokers } = await admin.describeCluster();
+    expect(brokers.map(({ host, port }) => `${host}:${port}`)).toEqual(servers.brokers);
+    expect(await admin.fetchTopicOffsets(topic)).toHaveLength(3);
+  });
+});
+
+test('a killed Kafka comes back on its port with its data', async () => {
+  const topic = `servers-${randomUUID()}`;
+  await withAdmin((admin) => admin.createTopics({ waitForLeaders: true, topics: [{ topic }] }));
+  try {
+    await servers.killKafka();
+  } finally {
+    await servers.restartKafka();
+  }
+  expect(await withAdmin((admin) => admin.listTopics())).toContain(topic);
+});
+
+test('the three etcd members are one cluster', async () => {
+  expect(servers.etcdEndpoints).toHaveLength(ETCD_SIZE);
+  const key = `servers/${randomUUID()}`;
+  expect(await put(0, key)).toBe(true);
+  expect(await withMember(ETCD_SIZE - 1, (etcd) => etcd.get(key).string())).toBe('v');
+});
+
+test.for([0, 1, 2])('etcd serves with member %i frozen, which answers again after that', async (frozen) => {
+  const key = `servers/${randomUUID()}`;
+  const others = [0, 1, 2].filter((index) => index !== frozen);
+  await servers.pauseEtcd(frozen);
+  try {
+    for (const index of others) {
+      await expect.poll(() => put(index, key), { timeout: 30_000 }).toBe(true);
+    }
+    expect(await put(frozen, key)).toBe(false);
+  } finally {
+    await servers.resumeEtcd(frozen);
+  }
+  await expect.poll(() => put(frozen, key), { timeout: 30_000 }).toBe(true);
+});

@@ -1,0 +1,53 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startEtcd } from '../../ops/dev/etcd-process.ts';
+import { startKafka } from '../../ops/dev/kafka-process.ts';
+import { ETCD_SIZE, type TestServers } from './servers.ts';
+
+/** Starts Kafka and three etcd members as child processes, with data that goes when they stop. */
+export async function startProcessServers(log: (line: string) => void): Promise<TestServers> {
+  const dir = await mkdtemp(join(tmpdir(), 'idalloc-servers-'));
+  const kafkaDir = join(dir, 'kafka');
+  const removeData = () => rm(dir, { recursive: true, force: true });
+  const [kafka, etcd] = await Promise.allSettled([
+    startKafka({ dir: kafkaDir, log }),
+    startEtcd({ dir: join(dir, 'etcd'), size: ETCD_SIZE, log }),
+  ]);
+  if (kafka.status === 'rejected' || etcd.status === 'rejected') {
+    await Promise.all([kafka, etcd].map((part) => (part.status === 'fulfilled' ? part.value.stop() : undefined)));
+    await removeData();
+    throw new AggregateError(
+      [kafka, etcd].flatMap((part) => (part.status === 'rejected' ? [part.reason] : [])),
+      'the server processes did not start',
+    );
+  }
+  let broker = kafka.value;
+  const { endpoints, nodes, stop: stopEtcd } = etcd.value;
+  const signal = async (index: number, name: 'SIGSTOP' | 'SIGCONT'): Promise<void> => {
+    const node = nodes[index];
+    if (node === undefined) throw new RangeError(`no such server; etcd members are 0 to ${ETCD_SIZE - 1}`);
+    process.kill(node.pid, name);
+  };
+  return {
+    kind: 'processes',
+    brokers: broker.brokers,
+    etcdEndpoints: endpoints,
+    pauseEtcd: (index) => signal(index, 'SIGSTOP'),
+    resumeEtcd: (index) => signal(index, 'SIGCONT'),
+    killKafka: () => broker.kill(),
+    async restartKafka() {
+      await broker.stop();
+      const { brokers, ports } = broker;
+      broker = await startKafka({ dir: kafkaDir, ports, log });
+      if (broker.brokers.join() !== brokers.join())
+        throw new Error(`another process has taken port ${ports.join(' or ')}`);
+    },
+    async stop() {
+      // A frozen member does not hear that it shall stop.
+      await Promise.all(nodes.flatMap((node, index) => (node.ended() === undefined ? [signal(index, 'SIGCONT')] : [])));
+      await Promise.all([broker.stop(), stopEtcd()]);
+      await removeData();
+    },
+  };
+}
