@@ -1,0 +1,86 @@
+import { decodeLeaseRecord } from '../codec/lease-record.ts';
+import type { Layout } from '../core/layout.ts';
+import { ceilingWaitMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
+import type { Random, WallMs } from '../core/units.ts';
+import type { KeyValue } from './ports.ts';
+import type { Snapshot, StoredCeiling } from './snapshot.ts';
+
+export type Choice =
+  | { readonly kind: 'take'; readonly workerId: number; readonly ceiling: StoredCeiling }
+  /** The clock reaches the lowest ceiling after waitMs; read again then, or before. */
+  | { readonly kind: 'wait'; readonly workerId: number; readonly waitMs: number }
+  | {
+      readonly kind: 'refuse';
+      readonly code: 'POOL_EXHAUSTED' | 'ALL_CEILINGS_AHEAD' | 'LAYOUT_EXHAUSTED';
+      readonly message: string;
+    };
+
+/**
+ * Picks a worker ID among `candidates`: at random among the free ones whose ceiling is behind the clock, so that racers
+ * spread out; else the lowest ceiling is waited for, up to 35 s. Candidates without a ceiling are the caller's fault.
+ */
+export function chooseWorker(
+  snapshot: Snapshot,
+  candidates: readonly number[],
+  layout: Layout,
+  now: WallMs,
+  random: Random,
+): Choice {
+  const free = candidates.flatMap((workerId) => {
+    const ceiling = snapshot.owners.has(workerId) ? undefined : snapshot.ceilings.get(workerId);
+    return ceiling ? [{ workerId, ceiling, waitMs: ceilingWaitMs(layout, ceiling.ticks, now) }] : [];
+  });
+  if (free.length === 0) return { kind: 'refuse', code: 'POOL_EXHAUSTED', message: exhausted(candidates) };
+
+  const usable = free.filter(({ ceiling }) => ceiling.ticks < layout.endTicks);
+  if (usable.length === 0) {
+    const message = `every free worker ID has reached the end of layout ${layout.name}: move to another layout or epoch`;
+    return { kind: 'refuse', code: 'LAYOUT_EXHAUSTED', message };
+  }
+
+  const behind = usable.filter(({ waitMs }) => waitMs === 0);
+  const picked = behind[Math.floor(random() * behind.length)];
+  if (picked) return { kind: 'take', workerId: picked.workerId, ceiling: picked.ceiling };
+
+  const lowest = usable.reduce((low, next) => (next.waitMs < low.waitMs ? next : low));
+  if (lowest.waitMs > MAX_CEILING_WAIT_MS) {
+    return { kind: 'refuse', code: 'ALL_CEILINGS_AHEAD', message: ceilingsAhead(lowest.waitMs) };
+  }
+  return { kind: 'wait', workerId: lowest.workerId, waitMs: lowest.waitMs };
+}
+
+/** Why nothing can be taken although the clock should have reached a ceiling by now. */
+export function ceilingsAhead(leadMs: number): string {
+  return `every free worker ID was used up to ${leadMs} ms after our time: our clock is behind; check NTP on this machine`;
+}
+
+function exhausted(candidates: readonly number[]): string {
+  const [only] = candidates;
+  if (candidates.length === 1) return `worker ID ${only} has an owner: stop that worker, or let its lease run out`;
+  return `all ${candidates.length} worker IDs of the pool have owners: stop a worker, or widen the pool with a new prefix`;
+}
+
+/** Owners this young at one address may be what a crash loop left behind; the first few are taken for company. */
+const YOUNG_MS = 60_000;
+const COMPANY = 3;
+const DELAY_EACH_MS = 1_000;
+const MAX_DELAY_MS = 30_000;
+
+/**
+ * How long a process that has just started holds back, in milliseconds. A process that crashes after each acquire leaves
+ * a worker ID taken for a lease's time; by waiting a second for each such leftover it can't eat up the pool.
+ */
+export function startDelayMs(snapshot: Snapshot, workerIp: string, now: WallMs): number {
+  const leftovers = [...snapshot.owners.values()].filter((owner) => isYoung(owner, workerIp, now)).length;
+  return Math.min(MAX_DELAY_MS, Math.max(0, leftovers - COMPANY) * DELAY_EACH_MS);
+}
+
+/** A record that can't be read tells nothing, and nothing but this delay hangs on it. */
+function isYoung(owner: KeyValue, workerIp: string, now: WallMs): boolean {
+  try {
+    const record = decodeLeaseRecord(owner.value);
+    return record.assignedWorkerIp === workerIp && Math.abs(now - record.grantedAtMs) < YOUNG_MS;
+  } catch {
+    return false;
+  }
+}

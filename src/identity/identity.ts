@@ -1,0 +1,284 @@
+import type { Verdict } from '../core/clock-guard.ts';
+import { authorityMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
+import { elapsedMs, type Reading } from '../core/units.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { ceilingsAhead, chooseWorker, startDelayMs } from './choose.ts';
+import {
+  candidatesOf,
+  confirmed,
+  passing,
+  readClaim,
+  readNamespace,
+  revokeQuietly,
+  sendClaim,
+  sendSwap,
+  sendUndecided,
+} from './protocol.ts';
+import { type Attempt, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
+import type { IdentitySettings } from './settings.ts';
+import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
+
+const UNBORN: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };
+const SUSPENDED: Refusal = {
+  code: 'LEASE_SUSPENDED',
+  message: 'etcd has not confirmed the lease in time: allocation waits until it does; check that etcd is healthy',
+};
+const STOPPED = { kind: 'stopped' } as const;
+
+/**
+ * The identity of this process: a worker ID, the fence of its reign, and a reservation of time.
+ *
+ *   none -> acquiring -> held <-> suspended -> lost -> none
+ *
+ * none:      nothing is ours to use, and `refusal` tells why. An attempt whose outcome etcd did not tell may be left:
+ *            the next acquire reads what became of it, before anything else.
+ * acquiring: looking for a worker ID, waiting for a ceiling, or claiming one.
+ * held:      authority is given until the own deadline.
+ * suspended: the own deadline has passed; a heartbeat that finds that nobody was in between leads back to held.
+ * lost:      etcd shows that somebody was, or could have been, in between: the reservation is forgotten.
+ *
+ * `release` leads from any mode to none. It, and a loss, count `#turn` up: a step that was in flight then finds that it
+ * belongs to an earlier turn, and changes nothing. Nothing happens by itself: each step is called, one at a time, and a
+ * deadline that nobody looked at still refuses, since `authority` computes it.
+ */
+export class Identity {
+  readonly #settings: IdentitySettings;
+  #mode: Mode = 'none';
+  #refusal: Refusal = UNBORN;
+  #turn = 0;
+  #busy = false;
+  #attempt: Attempt | undefined;
+  #reign: Reign | undefined;
+  #waitingSince: Reading | undefined;
+  #heldBack = false;
+
+  /** Throws CONFIG_INVALID for a static worker ID outside the pool. */
+  constructor(settings: IdentitySettings) {
+    const { first, last } = settings.namespace.descriptor.pool;
+    const wanted = settings.staticWorkerId ?? first;
+    if (wanted < first || wanted > last) {
+      throw new IdallocError('CONFIG_INVALID', `the worker ID ${wanted} is outside the pool ${first}..${last}`);
+    }
+    this.#settings = settings;
+  }
+
+  get state(): IdentityState {
+    const reign = this.#reign && { workerId: this.#reign.workerId, fence: this.#reign.fence };
+    return { mode: this.#mode, ...(this.#mode === 'held' ? {} : { refusal: this.#refusal }), ...reign };
+  }
+
+  /**
+   * What may be allocated with at `now`; synchronous and cheap. Refuses past the own deadline: refuseAfterMs, or the TTL
+   * less a margin, since before the sending of the last successful keep-alive.
+   */
+  authority(now: Reading): Authority {
+    const reign = this.#reign;
+    this.check(now);
+    if (!reign || this.#mode !== 'held') return { ok: false, ...this.#refusal };
+    return { ok: true, workerId: reign.workerId, fence: reign.fence, reservation: reign.reservation };
+  }
+
+  /** Milliseconds until the own deadline; 0 when nothing is held. */
+  remainingMs(now: Reading): number {
+    return this.#reign ? Math.max(0, authorityMs(this.#settings.timing, this.#reign.sent, now)) : 0;
+  }
+
+  /** Suspends a reign whose own deadline has passed, so that the gate closes though nobody allocates. */
+  check(now: Reading): void {
+    if (this.#mode === 'held' && this.remainingMs(now) <= 0) this.#enter('suspended', SUSPENDED);
+  }
+
+  /** One attempt to become the owner of a worker ID. Rejects only with NAMESPACE_MISMATCH and NAMESPACE_DAMAGED. */
+  async acquire(): Promise<AcquireOutcome> {
+    if (this.#busy || this.#reign) return STOPPED;
+    const turn = this.#turn;
+    return await this.#step(async () => {
+      this.#enter('acquiring', this.#refusal);
+      try {
+        return (await this.#settle(turn)) ?? (await this.#attemptOne(turn));
+      } catch (error) {
+        await this.#abandon(turn, error);
+        return { kind: 'failed', error: passing(error) };
+      }
+    });
+  }
+
+  /**
+   * One keep-alive, one raise of the ceiling, one read back. Only when etcd shows the worker ID and the ceiling as ours
+   * does the own deadline count anew, from before the keep-alive was sent. Never rejects for a fault of etcd; a damaged
+   * namespace is a loss here, and stops the next acquire.
+   */
+  async heartbeat(): Promise<HeartbeatOutcome> {
+    const reign = this.#reign;
+    if (this.#busy || !reign) return STOPPED;
+    const turn = this.#turn;
+    return await this.#step(async () => {
+      const { reading: sent, verdict } = this.#settings.readClock();
+      if (verdict.kind === 'eject') return await this.#eject(verdict);
+      this.check(sent);
+      try {
+        return await this.#beat(reign, sent, verdict.kind === 'steady', turn);
+      } catch (error) {
+        if (error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED') {
+          return await this.#lose(turn, error.message);
+        }
+        return { kind: 'failed', error: passing(error) };
+      }
+    });
+  }
+
+  /** Gives everything back at once; authority is refused before the first await. True when etcd has confirmed it. */
+  async release(refusal: Refusal = UNBORN): Promise<boolean> {
+    const leases = [this.#reign?.leaseId, this.#attempt?.leaseId].filter((leaseId) => leaseId !== undefined);
+    this.#turn += 1;
+    this.#reign = undefined;
+    this.#attempt = undefined;
+    this.#waitingSince = undefined;
+    this.#enter('none', refusal);
+    const revoked = await Promise.all(leases.map((leaseId) => revokeQuietly(this.#settings, leaseId)));
+    return revoked.every(Boolean);
+  }
+
+  async #attemptOne(turn: number): Promise<AcquireOutcome> {
+    const snapshot = await readNamespace(this.#settings);
+    if (turn !== this.#turn) return STOPPED;
+    const { reading, verdict } = this.#settings.readClock();
+    if (verdict.kind !== 'steady') return this.#clockRefusal(verdict, reading);
+    const { layout, random, workerIp } = this.#settings;
+    if (!this.#heldBack) {
+      this.#heldBack = true;
+      const waitMs = startDelayMs(snapshot, workerIp, reading.wall);
+      if (waitMs > 0) return { kind: 'waiting', waitMs };
+    }
+    const choice = chooseWorker(snapshot, candidatesOf(this.#settings), layout, reading.wall, random);
+    if (choice.kind === 'refuse') return this.#refuse({ code: choice.code, message: choice.message });
+    if (choice.kind === 'wait') return this.#wait(choice.waitMs, reading);
+    this.#waitingSince = undefined;
+
+    const attempt = planAttempt(this.#settings, choice.workerId, choice.ceiling, reading);
+    this.#attempt = attempt;
+    await this.#settings.etcd.grantLease(attempt.leaseId, this.#settings.timing.ttlMs / 1000);
+    if (turn !== this.#turn) return await this.#stale(attempt);
+    await sendUndecided(this.#settings, sendClaim(this.#settings, attempt));
+    return (await this.#settle(turn)) ?? { kind: 'raced' };
+  }
+
+  /** Released while a call was in flight: that call may have come after the lease was given back, so once more. */
+  async #stale(attempt: Attempt): Promise<AcquireOutcome> {
+    await revokeQuietly(this.#settings, attempt.leaseId);
+    return STOPPED;
+  }
+
+  /** Reads what became of the attempt. Undefined: there is none any more. Throws, and keeps it, without an answer. */
+  async #settle(turn: number): Promise<AcquireOutcome | undefined> {
+    if (turn !== this.#turn) return STOPPED;
+    const attempt = this.#attempt;
+    if (!attempt) return undefined;
+    const { owner, ceiling } = await readClaim(this.#settings, attempt.workerId);
+    if (turn !== this.#turn) return await this.#stale(attempt);
+    const begun = reignOf(attempt, owner, ceiling);
+    if (!begun) {
+      this.#attempt = undefined;
+      await revokeQuietly(this.#settings, attempt.leaseId);
+      return undefined;
+    }
+    const reign = await confirmed(this.#settings, begun);
+    if (turn !== this.#turn) return STOPPED;
+    this.#attempt = undefined;
+    this.#install(reign);
+    this.#settings.log('info', 'worker ID acquired', { workerId: reign.workerId, fence: reign.fence });
+    return { kind: 'held' };
+  }
+
+  async #beat(reign: Reign, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+    const { ttlSeconds } = await this.#settings.etcd.keepAlive(reign.leaseId);
+    if (turn !== this.#turn) return STOPPED;
+    if (ttlSeconds <= 0) return await this.#lose(turn, 'the lease has run out or was revoked');
+
+    const swap = steady ? planSwap(this.#settings, reign, sent) : undefined;
+    const asked = swap ? { ...reign, unanswered: [...reign.unanswered, swap] } : reign;
+    this.#reign = asked;
+    if (swap) await sendUndecided(this.#settings, sendSwap(this.#settings, asked, swap));
+    if (turn !== this.#turn) return STOPPED;
+
+    const { owner, ceiling } = await readClaim(this.#settings, reign.workerId);
+    if (turn !== this.#turn) return STOPPED;
+    const found = readBack(asked, owner, ceiling);
+    if (found.kind === 'lost') return await this.#lose(turn, found.why);
+    const renewed = { ...found.reign, sent };
+    this.#install(renewed);
+    const usable = await confirmed(this.#settings, renewed);
+    if (turn !== this.#turn) return STOPPED;
+    this.#install(usable);
+    return { kind: 'held' };
+  }
+
+  #install(reign: Reign): void {
+    this.#reign = reign;
+    const within = this.remainingMs(this.#settings.readClock().reading) > 0;
+    this.#enter(within ? 'held' : 'suspended', SUSPENDED);
+  }
+
+  async #lose(turn: number, why: string): Promise<HeartbeatOutcome> {
+    const reign = this.#reign;
+    if (turn !== this.#turn || !reign) return STOPPED;
+    const refusal: Refusal = { code: 'LEASE_LOST', message: `worker ID ${reign.workerId} is lost: ${why}` };
+    this.#settings.log('warn', refusal.message, { fence: reign.fence });
+    this.#turn += 1;
+    this.#reign = undefined;
+    this.#enter('lost', refusal);
+    await revokeQuietly(this.#settings, reign.leaseId);
+    if (this.#mode === 'lost') this.#enter('none', refusal);
+    return { kind: 'lost', ...refusal };
+  }
+
+  async #eject(verdict: Extract<Verdict, { kind: 'eject' }>): Promise<HeartbeatOutcome> {
+    const refusal: Refusal = { code: verdict.reason, message: verdict.detail };
+    await this.release(refusal);
+    return { kind: 'ejected', ...refusal };
+  }
+
+  /** After a failed acquire. A fault that may pass keeps the attempt: the next acquire reads what became of it. */
+  async #abandon(turn: number, error: unknown): Promise<void> {
+    if (turn !== this.#turn) return;
+    const attempt = this.#attempt;
+    this.#enter('none', { code: 'NO_IDENTITY', message: describeError(error) });
+    if (!attempt || (error instanceof IdallocError && error.retryable)) return;
+    this.#attempt = undefined;
+    await revokeQuietly(this.#settings, attempt.leaseId);
+  }
+
+  #clockRefusal(verdict: Verdict, { wall }: Reading): AcquireOutcome {
+    if (verdict.kind === 'eject') return this.#refuse({ code: verdict.reason, message: verdict.detail });
+    return { kind: 'waiting', waitMs: verdict.kind === 'wait' ? verdict.untilWall - wall : 0 };
+  }
+
+  /** The lowest ceiling comes nearer by the clock; when it has not come within the longest wait, the clock is wrong. */
+  #wait(waitMs: number, now: Reading): AcquireOutcome {
+    this.#waitingSince ??= now;
+    if (elapsedMs(this.#waitingSince, now) <= MAX_CEILING_WAIT_MS) return { kind: 'waiting', waitMs };
+    return this.#refuse({ code: 'ALL_CEILINGS_AHEAD', message: ceilingsAhead(waitMs) });
+  }
+
+  #refuse(refusal: Refusal): AcquireOutcome {
+    this.#enter('none', refusal);
+    return { kind: 'refused', ...refusal };
+  }
+
+  async #step<R>(run: () => Promise<R>): Promise<R> {
+    this.#busy = true;
+    try {
+      return await run();
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  /** The one setter of the mode. */
+  #enter(mode: Mode, refusal: Refusal): void {
+    const same = this.#mode === mode && (mode === 'held' || this.#refusal.code === refusal.code);
+    this.#mode = mode;
+    this.#refusal = refusal;
+    if (!same) this.#settings.onChange?.(this.state);
+  }
+}

@@ -1,0 +1,107 @@
+import { encodeCeiling } from '../codec/ceiling.ts';
+import { compareDescriptors, type Descriptor, decodeDescriptor, encodeDescriptor } from '../codec/descriptor.ts';
+import { ticks } from '../core/units.ts';
+import { IdallocError } from '../errors.ts';
+import type { NamespaceKeys } from './keys.ts';
+import type { Compare, EtcdPort, KeyValue, Operation } from './ports.ts';
+import { damaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
+
+/** A namespace that was found to be as configured; its descriptor's bytes are compared in every acquire. */
+export interface Namespace {
+  readonly descriptor: Descriptor;
+  readonly descriptorValue: Buffer;
+}
+
+/** Ceilings created in one transaction: one more comparison than this must still fit into etcd's 128. */
+const CHUNK = 100;
+
+/** Steps beyond one for each chunk: lost answers, lost races and the descriptor itself. */
+const SPARE_STEPS = 20;
+
+/**
+ * Makes sure that the namespace exists and is the wanted one.
+ *
+ * Ceilings are created first, the descriptor last; both create-only, the ceilings only while there is no descriptor. So
+ * a descriptor says that all ceilings exist, a crashed initialiser is resumed by the next, and of two that differ one
+ * wins and the other refuses. Each step is decided by what a fresh read shows, never by the answer to a write.
+ *
+ * `wanted.uuid` names the namespace if this call creates it; else the stored one stands.
+ * Throws NAMESPACE_MISMATCH (naming each differing field), NAMESPACE_DAMAGED, ETCD_UNAVAILABLE.
+ */
+export async function openNamespace(
+  etcd: EtcdPort,
+  keys: NamespaceKeys,
+  wanted: Descriptor,
+  newNonce: () => string,
+): Promise<Namespace> {
+  const pool = poolIds(wanted.pool);
+  const steps = Math.ceil(pool.length / CHUNK) + SPARE_STEPS;
+  for (let step = 0; step < steps; step += 1) {
+    const snapshot = await readSnapshot(etcd, keys);
+    if (snapshot.descriptor) return verified(snapshot, snapshot.descriptor, wanted, keys);
+    refuseRemains(snapshot, keys);
+    const missing = pool.filter((workerId) => !snapshot.ceilings.has(workerId)).slice(0, CHUNK);
+    const absent: Compare = { key: keys.descriptor, createRevision: 0n };
+    if (missing.length === 0) {
+      await attempt(etcd, [absent], [{ put: keys.descriptor, value: encodeDescriptor(wanted) }]);
+    } else {
+      const value = encodeCeiling({ ticks: ticks(0), nonce: newNonce() });
+      const ceilings = missing.map((workerId) => keys.ceiling(workerId));
+      await attempt(
+        etcd,
+        [absent, ...ceilings.map((key) => ({ key, createRevision: 0n }))],
+        ceilings.map((key) => ({ put: key, value })),
+      );
+    }
+  }
+  throw new IdallocError('ETCD_UNAVAILABLE', `the namespace ${keys.root} was not initialised in ${steps} steps`);
+}
+
+/** The worker IDs of a pool, lowest first. */
+export function poolIds(pool: { readonly first: number; readonly last: number }): readonly number[] {
+  return Array.from({ length: pool.last - pool.first + 1 }, (_, index) => pool.first + index);
+}
+
+/** Throws NAMESPACE_MISMATCH with each field that differs, and both its values. */
+export function requireDescriptor(stored: KeyValue, wanted: Descriptor): Descriptor {
+  const descriptor = readDescriptor(stored);
+  const differences = compareDescriptors(descriptor, wanted);
+  if (differences.length === 0) return descriptor;
+  const listed = differences.map(({ field, stored: has, wanted: wants }) => `${field} is ${has}, configured ${wants}`);
+  throw new IdallocError(
+    'NAMESPACE_MISMATCH',
+    `The namespace in etcd (${stored.key}) was made for another configuration: ${listed.join('; ')}. ` +
+      'Configure what is stored, or use another prefix or datacenter ID.',
+  );
+}
+
+function readDescriptor(stored: KeyValue): Descriptor {
+  try {
+    return decodeDescriptor(stored.value);
+  } catch (error) {
+    throw unreadable(stored, error);
+  }
+}
+
+function verified(snapshot: Snapshot, stored: KeyValue, wanted: Descriptor, keys: NamespaceKeys): Namespace {
+  const descriptor = requireDescriptor(stored, wanted);
+  requireCeilings(snapshot, poolIds(descriptor.pool), keys);
+  return { descriptor, descriptorValue: stored.value };
+}
+
+/** An initialiser that crashed leaves ceilings at 0. Anything more was in use: its descriptor has gone. */
+function refuseRemains(snapshot: Snapshot, keys: NamespaceKeys): void {
+  const raised = [...snapshot.ceilings].find(([, ceiling]) => ceiling.ticks !== 0);
+  if (raised) throw damaged(`there is no descriptor, but ${keys.ceiling(raised[0])} is in use`);
+  const [owner] = snapshot.owners.keys();
+  if (owner !== undefined) throw damaged(`there is no descriptor, but ${keys.owner(owner)} has an owner`);
+}
+
+/** Without an answer it may have happened or not: the next read tells. */
+async function attempt(etcd: EtcdPort, compares: readonly Compare[], operations: readonly Operation[]): Promise<void> {
+  try {
+    await etcd.transact(compares, operations);
+  } catch (error) {
+    if (!(error instanceof IdallocError && error.retryable)) throw error;
+  }
+}

@@ -1,0 +1,123 @@
+import { nextCeiling, type Reservation } from '../core/reservation.ts';
+import type { Reading, Ticks } from '../core/units.ts';
+import { IdallocError } from '../errors.ts';
+import type { KeyValue } from './ports.ts';
+import type { IdentitySettings } from './settings.ts';
+import { damaged, readCeiling, type StoredCeiling } from './snapshot.ts';
+
+/** One attempt to raise a ceiling: it can take effect only while the ceiling's mod revision is the compared one. */
+export interface Swap {
+  readonly nonce: string;
+  readonly ticks: Ticks;
+  readonly comparedRevision: bigint;
+}
+
+/** One acquire that was sent: what it takes to recognise it in etcd, and to give it up. */
+export interface Attempt {
+  readonly workerId: number;
+  readonly leaseId: bigint;
+  /** Both clocks before the lease was asked for: the own deadline counts from here. */
+  readonly sent: Reading;
+  /** The ceiling that was there: our reservation begins here, never at our own clock. */
+  readonly from: Ticks;
+  readonly swap: Swap;
+}
+
+/**
+ * A worker ID held under one fence. Immutable; each answer from etcd makes the next one.
+ *
+ * stored:      the ceiling that we know to be ours. Nobody was in between while etcd still shows it, or one of the
+ *              unanswered swaps, under our fence.
+ * unanswered:  swaps on top of `stored` that may have taken effect, or may still.
+ * reservation: the part below `stored` that was confirmed, and that is used.
+ */
+export interface Reign {
+  readonly workerId: number;
+  readonly leaseId: bigint;
+  /** The create revision of the owner key. */
+  readonly fence: bigint;
+  /** Both clocks before the last keep-alive was sent that succeeded and was read back as ours. */
+  readonly sent: Reading;
+  readonly stored: StoredCeiling;
+  readonly unanswered: readonly Swap[];
+  readonly reservation: Reservation;
+}
+
+/** More unanswered swaps than this are not piled up: etcd has to show first what became of them. */
+const MAX_UNANSWERED = 64;
+
+type Planning = Pick<IdentitySettings, 'layout' | 'timing' | 'newNonce' | 'newLeaseId'>;
+
+/** The attempt whose sending begins at `sent`. Throws NO_IDENTITY when the ceiling can't be raised by a tick yet. */
+export function planAttempt(settings: Planning, workerId: number, ceiling: StoredCeiling, sent: Reading): Attempt {
+  const { layout, timing, newNonce, newLeaseId } = settings;
+  const raised = nextCeiling(layout, sent.wall, timing.reserveMs, ceiling.ticks);
+  if (raised === undefined) {
+    throw new IdallocError('NO_IDENTITY', `the ceiling of worker ID ${workerId} can't be raised by a whole tick yet`);
+  }
+  const swap: Swap = { nonce: newNonce(), ticks: raised, comparedRevision: ceiling.modRevision };
+  return { workerId, leaseId: newLeaseId(), sent, from: ceiling.ticks, swap };
+}
+
+/** The next raise of our ceiling, resting on a keep-alive sent at `sent`; undefined when there is nothing to raise. */
+export function planSwap(settings: Planning, reign: Reign, sent: Reading): Swap | undefined {
+  const { layout, timing, newNonce } = settings;
+  const raised = nextCeiling(layout, sent.wall, timing.reserveMs, reign.stored.ticks);
+  if (raised === undefined || reign.unanswered.length >= MAX_UNANSWERED) return undefined;
+  return { nonce: newNonce(), ticks: raised, comparedRevision: reign.stored.modRevision };
+}
+
+/**
+ * What a read shows of an acquire, whatever its answer was: the reign that it began, or undefined when it has not taken
+ * effect. Ours only if the ceiling has our nonce and the owner key, created with it, has our lease.
+ */
+export function reignOf(
+  attempt: Attempt,
+  owner: KeyValue | undefined,
+  ceiling: KeyValue | undefined,
+): Reign | undefined {
+  if (!ceiling) throw damaged(`the ceiling of worker ID ${attempt.workerId} is missing`);
+  const stored = readCeiling(ceiling);
+  const ours =
+    stored.nonce === attempt.swap.nonce &&
+    stored.ticks === attempt.swap.ticks &&
+    owner?.leaseId === attempt.leaseId &&
+    owner.createRevision === stored.modRevision;
+  if (!ours) return undefined;
+  return {
+    workerId: attempt.workerId,
+    leaseId: attempt.leaseId,
+    fence: owner.createRevision,
+    sent: attempt.sent,
+    stored,
+    unanswered: [],
+    reservation: { from: attempt.from, to: attempt.from },
+  };
+}
+
+export type ReadBack =
+  | { readonly kind: 'ours'; readonly reign: Reign }
+  | { readonly kind: 'lost'; readonly why: string };
+
+/**
+ * What a read shows of a reign, whatever was answered to the swaps before it. Ours only if the owner key is the one we
+ * created and the ceiling is our last, or one of our unanswered swaps on top of it: then nobody was in between.
+ * Throws NAMESPACE_DAMAGED when the ceiling is missing or unreadable.
+ */
+export function readBack(reign: Reign, owner: KeyValue | undefined, ceiling: KeyValue | undefined): ReadBack {
+  if (!ceiling) throw damaged(`the ceiling of worker ID ${reign.workerId} is missing`);
+  const now = readCeiling(ceiling);
+  if (owner?.createRevision !== reign.fence) {
+    return { kind: 'lost', why: owner ? 'another worker owns the worker ID' : 'the owner key is gone' };
+  }
+  if (now.modRevision === reign.stored.modRevision) {
+    const same = now.nonce === reign.stored.nonce && now.ticks === reign.stored.ticks;
+    return same ? { kind: 'ours', reign } : { kind: 'lost', why: 'the stored ceiling is not the one we knew' };
+  }
+  const won = reign.unanswered.find(({ nonce }) => nonce === now.nonce);
+  if (!won || won.ticks !== now.ticks || won.comparedRevision !== reign.stored.modRevision) {
+    return { kind: 'lost', why: 'somebody else has raised the ceiling' };
+  }
+  // The ceiling's revision has passed what any earlier swap compared: none of them can take effect any more.
+  return { kind: 'ours', reign: { ...reign, stored: now, unanswered: [] } };
+}

@@ -1,0 +1,149 @@
+import type { LeaseTiming } from '../core/reservation.ts';
+import { elapsedMs, type Random } from '../core/units.ts';
+import type { Identity } from './identity.ts';
+import type { GuardedReading } from './settings.ts';
+import type { AcquireOutcome, HeartbeatOutcome } from './state.ts';
+
+/** After a heartbeat that failed, the next comes this soon: several fit in before the own deadline. */
+const RETRY_MS = 1_000;
+/** A ceiling that is waited for is read again at least this often: it may be overtaken, or another worker may leave. */
+const MAX_WAIT_STEP_MS = 1_000;
+const MIN_BACKOFF_MS = 500;
+const MAX_BACKOFF_MS = 5_000;
+const MAX_RACE_PAUSE_MS = 250;
+/** How often clock and deadline are looked at, also while etcd is silent and nobody allocates. */
+const PATROL_MS = 500;
+/** After an ejection the clock must keep steady under a new anchor for this long; a frozen one shows after 1 s. */
+const PROBATION_MS = 1_500;
+
+export interface RunnerOptions {
+  readonly identity: Identity;
+  readonly timing: LeaseTiming;
+  readonly readClock: () => GuardedReading;
+  /** Gives the clock guard a new anchor, so that a clock that was ejected can show that it is well again. */
+  readonly trustClockAnew: () => void;
+  /** Resolves after ms by the monotonic clock, or as soon as the signal aborts; never rejects. */
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
+  readonly random: Random;
+  /** How long giving the identity back may take at the end. */
+  readonly releaseLimitMs: number;
+}
+
+/**
+ * Keeps an identity for as long as the process wants one: acquires with back-off, sends heartbeats, gives the identity
+ * back when the clock is ejected, and acquires anew when the clock is steady again.
+ */
+export class IdentityRunner {
+  readonly #options: RunnerOptions;
+  #failures = 0;
+  #pause = new AbortController();
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+  }
+
+  /** Ends the present pause, so that the next step comes at once. */
+  wake(): void {
+    this.#pause.abort();
+  }
+
+  /**
+   * Runs until the signal aborts, then gives the identity back within its limit. Rejects with NAMESPACE_MISMATCH or
+   * NAMESPACE_DAMAGED, after giving the identity back: no worker of this configuration may go on.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    const ended = new AbortController();
+    const stop = AbortSignal.any([signal, ended.signal]);
+    const patrol = this.#patrol(stop);
+    try {
+      await this.#steps(stop);
+    } finally {
+      ended.abort();
+      await this.#release();
+      await patrol;
+    }
+  }
+
+  async #steps(stop: AbortSignal): Promise<void> {
+    while (!stop.aborted) {
+      this.#pause = new AbortController();
+      const pauseMs = await this.#step();
+      await this.#options.sleep(pauseMs, AbortSignal.any([stop, this.#pause.signal]));
+    }
+  }
+
+  /** One step, and how long to pause after it. */
+  async #step(): Promise<number> {
+    const { identity, readClock, timing } = this.#options;
+    const { reading, verdict } = readClock();
+    if (identity.state.workerId !== undefined) {
+      const outcome = await identity.heartbeat();
+      return this.#afterHeartbeat(outcome, timing.heartbeatMs - elapsedMs(reading, readClock().reading));
+    }
+    if (verdict.kind === 'eject') {
+      await identity.release({ code: verdict.reason, message: verdict.detail });
+      this.#options.trustClockAnew();
+      return PROBATION_MS;
+    }
+    return this.#afterAcquire(await identity.acquire());
+  }
+
+  #afterHeartbeat(outcome: HeartbeatOutcome, untilNextMs: number): number {
+    switch (outcome.kind) {
+      case 'held':
+        return Math.max(0, untilNextMs);
+      case 'ejected':
+        return 0;
+      case 'failed':
+      case 'lost':
+      case 'stopped':
+        return RETRY_MS;
+    }
+  }
+
+  #afterAcquire(outcome: AcquireOutcome): number {
+    const { random, timing } = this.#options;
+    switch (outcome.kind) {
+      case 'held':
+        this.#failures = 0;
+        return timing.heartbeatMs;
+      case 'waiting':
+        return Math.min(Math.max(outcome.waitMs, 1), MAX_WAIT_STEP_MS);
+      case 'raced':
+        return random() * MAX_RACE_PAUSE_MS;
+      case 'refused':
+      case 'failed':
+      case 'stopped':
+        this.#failures += 1;
+        return backOffMs(this.#failures, random);
+    }
+  }
+
+  /** Closes what must be closed though no step is due: a deadline that has passed, a clock that has gone wrong. */
+  async #patrol(stop: AbortSignal): Promise<void> {
+    const { identity, readClock, sleep } = this.#options;
+    while (!stop.aborted) {
+      await sleep(PATROL_MS, stop);
+      const { reading, verdict } = readClock();
+      identity.check(reading);
+      if (verdict.kind !== 'eject' || identity.state.workerId === undefined) continue;
+      const released = identity.release({ code: verdict.reason, message: verdict.detail });
+      this.wake();
+      await released;
+    }
+  }
+
+  async #release(): Promise<void> {
+    const { identity, releaseLimitMs, sleep } = this.#options;
+    const over = new AbortController();
+    const released = identity.release({ code: 'NO_IDENTITY', message: 'the worker is stopping' });
+    await Promise.race([released, sleep(releaseLimitMs, over.signal)]);
+    over.abort();
+  }
+}
+
+/** Doubles from 500 ms to 5 s; the half that is random keeps workers that failed together apart. */
+function backOffMs(failures: number, random: Random): number {
+  const fullMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(failures - 1, 10));
+  return fullMs * (0.5 + random() / 2);
+}

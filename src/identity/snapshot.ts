@@ -1,0 +1,63 @@
+import { decodeCeiling } from '../codec/ceiling.ts';
+import type { Ticks } from '../core/units.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import type { NamespaceKeys } from './keys.ts';
+import type { EtcdPort, KeyValue } from './ports.ts';
+
+/** A ceiling as it is stored: who raised it last is told by the nonce, which state it is by the revision. */
+export interface StoredCeiling {
+  readonly ticks: Ticks;
+  readonly nonce: string;
+  readonly modRevision: bigint;
+}
+
+/** A namespace at one revision. */
+export interface Snapshot {
+  readonly descriptor: KeyValue | undefined;
+  readonly owners: ReadonlyMap<number, KeyValue>;
+  readonly ceilings: ReadonlyMap<number, StoredCeiling>;
+}
+
+/** A stored ceiling, read; throws NAMESPACE_DAMAGED when it is unreadable. Unreadable never means "start fresh". */
+export function readCeiling(kv: KeyValue): StoredCeiling {
+  try {
+    return { ...decodeCeiling(kv.value), modRevision: kv.modRevision };
+  } catch (error) {
+    throw unreadable(kv, error);
+  }
+}
+
+/** All of a namespace in one read. Throws NAMESPACE_DAMAGED for an unreadable ceiling, ETCD_UNAVAILABLE. */
+export async function readSnapshot(etcd: EtcdPort, keys: NamespaceKeys): Promise<Snapshot> {
+  const { kvs } = await etcd.range(keys.root);
+  const owners = new Map<number, KeyValue>();
+  const ceilings = new Map<number, StoredCeiling>();
+  for (const kv of kvs) {
+    const place = keys.parse(kv.key);
+    if (place?.kind === 'owner') owners.set(place.workerId, kv);
+    else if (place?.kind === 'ceiling') ceilings.set(place.workerId, readCeiling(kv));
+  }
+  return { descriptor: kvs.find(({ key }) => key === keys.descriptor), owners, ceilings };
+}
+
+/** Throws NAMESPACE_DAMAGED when any of these workers has no ceiling. */
+export function requireCeilings(snapshot: Snapshot, workerIds: readonly number[], keys: NamespaceKeys): void {
+  const missing = workerIds.filter((workerId) => !snapshot.ceilings.has(workerId));
+  const [first] = missing;
+  if (first === undefined) return;
+  throw damaged(`${missing.length} ceilings are missing, the first is ${keys.ceiling(first)}`);
+}
+
+/** The codec's NAMESPACE_DAMAGED, with the key that it is about. */
+export function unreadable(kv: KeyValue, error: unknown): IdallocError {
+  const why = error instanceof IdallocError ? error.message : describeError(error);
+  return new IdallocError('NAMESPACE_DAMAGED', `${kv.key}: ${why}`, { cause: error });
+}
+
+/** NAMESPACE_DAMAGED with what to do about it. */
+export function damaged(what: string): IdallocError {
+  const remedy =
+    'Nothing is allocated on a guess: stop all workers of this datacenter and restore the namespace, ' +
+    'with each ceiling above every ID that was ever issued.';
+  return new IdallocError('NAMESPACE_DAMAGED', `The namespace in etcd is damaged: ${what}. ${remedy}`);
+}

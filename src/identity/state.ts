@@ -1,0 +1,63 @@
+import type { ClockFault } from '../core/clock-guard.ts';
+import type { Reservation } from '../core/reservation.ts';
+import type { IdallocError } from '../errors.ts';
+
+/** See the state machine above Identity. */
+export type Mode = 'none' | 'acquiring' | 'held' | 'suspended' | 'lost';
+
+/** Why nothing may be allocated; each is a gate reason and an error code. */
+export type RefusalCode =
+  | 'NO_IDENTITY'
+  | 'POOL_EXHAUSTED'
+  | 'ALL_CEILINGS_AHEAD'
+  | 'LAYOUT_EXHAUSTED'
+  | 'LEASE_SUSPENDED'
+  | 'LEASE_LOST'
+  | ClockFault;
+
+export interface Refusal {
+  readonly code: RefusalCode;
+  readonly message: string;
+}
+
+export interface IdentityState {
+  readonly mode: Mode;
+  /** Present unless the mode is held. */
+  readonly refusal?: Refusal;
+  /** Present while held or suspended. */
+  readonly workerId?: number;
+  readonly fence?: bigint;
+}
+
+/** What may be allocated with, right now. */
+export type Authority =
+  | {
+      readonly ok: true;
+      readonly workerId: number;
+      readonly fence: bigint;
+      readonly reservation: Reservation;
+    }
+  | ({ readonly ok: false } & Refusal);
+
+/** How one attempt to acquire ended. */
+export type AcquireOutcome =
+  | { readonly kind: 'held' }
+  /** Nothing is wrong: try again after waitMs, or sooner. */
+  | { readonly kind: 'waiting'; readonly waitMs: number }
+  | ({ readonly kind: 'refused' } & Refusal)
+  /** Another worker was faster: try again at once. */
+  | { readonly kind: 'raced' }
+  /** etcd, or the confirmation, did not answer. */
+  | { readonly kind: 'failed'; readonly error: IdallocError }
+  /** The identity was released meanwhile, or another step is still in flight. */
+  | { readonly kind: 'stopped' };
+
+/** How one heartbeat ended. */
+export type HeartbeatOutcome =
+  /** Ours, as etcd shows it; the own deadline counts anew. */
+  | { readonly kind: 'held' }
+  | ({ readonly kind: 'lost' } & Refusal)
+  /** The clock can't be trusted: the identity was given back. */
+  | ({ readonly kind: 'ejected' } & Refusal)
+  | { readonly kind: 'failed'; readonly error: IdallocError }
+  | { readonly kind: 'stopped' };
