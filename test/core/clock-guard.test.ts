@@ -169,7 +169,11 @@ describe('broker drift', () => {
   });
 
   it('remembers 64 brokers at most, the ones heard from last', () => {
-    const many = answers(...Array.from({ length: 200 }, () => 0));
-    expect([...many.brokers.keys()]).toEqual(Array.from({ length: 64 }, (_, at) => `${136 + at}`));
+    const sent = wallMs(WALL);
+    const full = answers(...Array.from({ length: 64 }, () => 0));
+    const again = recordDrift(full, { broker: '0', sent, received: sent, appended: sent });
+    const more = recordDrift(again, { broker: 'new', sent, received: sent, appended: sent });
+    const kept = [...Array.from({ length: 62 }, (_, at) => `${at + 2}`), '0', 'new'];
+    expect([...more.brokers.keys()]).toEqual(kept);
   });
 });

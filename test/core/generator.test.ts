@@ -23,6 +23,7 @@ const reign = anyLayout.chain((layout) => {
     count: fc.oneof(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 4 * perTick })),
     now: fc.oneof(fc.integer({ min: -30, max: 60 }), fc.integer({ min: 0, max: 12 })),
     raise: fc.constantFrom(0, 0, 0, 10, 30),
+    lift: fc.constantFrom(0, 0, 0, 0, 7),
   });
   return fc
     .record({
@@ -34,14 +35,16 @@ const reign = anyLayout.chain((layout) => {
       seed: fc.integer(),
     })
     .map(({ from, held, asks, ...rest }) => {
+      let start = from;
       let to = from + held;
       return {
         ...rest,
         layout,
         from: ticks(from),
-        asks: asks.map(({ count, now, raise }): Ask => {
-          to += raise;
-          return { count, window: { nowTicks: ticks(from + now), from: ticks(from), to: ticks(to) } };
+        asks: asks.map(({ count, now, raise, lift }): Ask => {
+          start += lift;
+          to += raise + lift;
+          return { count, window: { nowTicks: ticks(from + now), from: ticks(start), to: ticks(to) } };
         }),
       };
     });
@@ -167,7 +170,7 @@ describe('whatever clock and ceiling do, take', () => {
         return;
       }
       expect(['reservation', 'layout']).toContain(took.exhausted);
-      const later = Math.max(took.generator.nextTicks, window.nowTicks);
+      const later = Math.max(took.generator.nextTicks, window.nowTicks, window.from);
       for (const wait of [0, 1, 2, 40]) expect(at(later + wait).missing).toBe(1);
       const raised = { ...window, to: ticks(layout.endTicks + 1), nowTicks: ticks(later) };
       expect(take(took.generator, 1, raised, () => 0).missing).toBe(took.exhausted === 'layout' ? 1 : 0);
