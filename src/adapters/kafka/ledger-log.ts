@@ -1,0 +1,102 @@
+import type { Admin, Producer, RecordMetadata } from 'kafkajs';
+import type { DriftSample } from '../../core/clock-guard.ts';
+import type { Reading } from '../../core/units.ts';
+import { wallMs } from '../../core/units.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
+
+export interface KafkaLedgerLogOptions {
+  /** Not idempotent and not transactional: the first entry of a key decides, so a doubled append is harmless. */
+  readonly producer: Producer;
+  readonly admin: Admin;
+  readonly topic: string;
+  readonly readClock: () => Reading;
+  /** Each answer tells the broker's clock. */
+  readonly onDriftSample: (sample: DriftSample) => void;
+}
+
+/** How long a broker may wait for its followers before it answers. */
+const REPLICATION_TIMEOUT_MS = 5_000;
+
+/** The ledger topic, written through kafkajs. */
+export class KafkaLedgerLog implements LedgerLog {
+  readonly #options: KafkaLedgerLogOptions;
+  #leaders: ReadonlyMap<number, number> = new Map();
+
+  constructor(options: KafkaLedgerLogOptions) {
+    this.#options = options;
+  }
+
+  async append(partition: number, entries: readonly { key: Buffer; value: Buffer }[]): Promise<Appended> {
+    const { producer, topic, readClock } = this.#options;
+    const sent = readClock();
+    const answer = await this.#send(() =>
+      producer.send({
+        topic,
+        acks: -1,
+        timeout: REPLICATION_TIMEOUT_MS,
+        messages: entries.map(({ key, value }) => ({ key, value, partition })),
+      }),
+    );
+    const appended = readAnswer(answer, partition);
+    const received = readClock();
+    this.#options.onDriftSample({
+      broker: String(this.#leaders.get(partition) ?? 'unknown'),
+      sent: sent.wall,
+      received: received.wall,
+      appended: wallMs(appended.appendedAtMs),
+    });
+    return appended;
+  }
+
+  async endOffset(partition: number): Promise<number> {
+    const offsets = await this.#options.admin.fetchTopicOffsets(this.#options.topic);
+    const found = offsets.find((offset) => offset.partition === partition);
+    if (found === undefined) throw new IdallocError('TOPIC_INVALID', `ledger partition ${partition} does not exist`);
+    return safeOffset(found.high);
+  }
+
+  /** Learns which broker leads each partition, by which the brokers' clocks are told apart. */
+  async refreshLeaders(): Promise<void> {
+    const { topics } = await this.#options.admin.fetchTopicMetadata({ topics: [this.#options.topic] });
+    const partitions = topics.flatMap((topic) => topic.partitions);
+    this.#leaders = new Map(partitions.map(({ partitionId, leader }) => [partitionId, leader]));
+  }
+
+  async #send(send: () => Promise<RecordMetadata[]>): Promise<RecordMetadata[]> {
+    try {
+      return await send();
+    } catch (error) {
+      throw new IdallocError('APPEND_UNANSWERED', `the ledger gave no answer to an append: ${describeError(error)}`, {
+        cause: error,
+      });
+    }
+  }
+}
+
+/** Anything but exactly one good answer for the partition counts as no answer. */
+function readAnswer(answer: readonly RecordMetadata[], partition: number): Appended {
+  const [only] = answer;
+  const good = answer.length === 1 && only?.errorCode === 0 && only.partition === partition;
+  if (!good || only.baseOffset === undefined || only.logAppendTime === undefined) {
+    throw new IdallocError(
+      'APPEND_UNANSWERED',
+      `the ledger's answer to an append can't be relied on: ${JSON.stringify(answer)}`,
+    );
+  }
+  const appendedAtMs = Number(only.logAppendTime);
+  if (appendedAtMs < 0) {
+    throw new IdallocError(
+      'LEDGER_WEAK',
+      'the ledger topic does not stamp its entries: set its message.timestamp.type to LogAppendTime',
+    );
+  }
+  return { baseOffset: safeOffset(only.baseOffset), appendedAtMs };
+}
+
+/** An offset as a number. Throws LEDGER_UNREADABLE outside [0, 2^53). */
+export function safeOffset(text: string): number {
+  const offset = Number(text);
+  if (Number.isSafeInteger(offset) && offset >= 0) return offset;
+  throw new IdallocError('LEDGER_UNREADABLE', `Kafka gave the offset ${text}, which is none`);
+}

@@ -1,0 +1,140 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
+import { describeError } from '../../errors.ts';
+import type { Log } from '../../log.ts';
+import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
+import { safeOffset } from './ledger-log.ts';
+
+/** What the reader feeds; the follower decides where to read and what to make of it. */
+export interface LedgerSink {
+  begin(partition: number, bounds: LogBounds): number;
+  resume(partition: number): number;
+  deliver(partition: number, records: readonly LedgerRecord[]): void;
+}
+
+export interface LedgerReaderOptions {
+  readonly kafka: Kafka;
+  readonly admin: Admin;
+  readonly topic: string;
+  readonly partitions: number;
+  /** A group of this reader alone, so that it gets every partition; nothing is ever committed in it. */
+  readonly groupId: string;
+  readonly sink: LedgerSink;
+  readonly log: Log;
+  /** The reader ended for good and will not start again by itself. */
+  readonly onCrash: (error: Error) => void;
+}
+
+/** Entries applied in one go, about 20 ms of work; more would hold up everybody else in the process. */
+const APPLY_MAX_ENTRIES = 1_000;
+const SESSION_TIMEOUT_MS = 10_000;
+const MAX_WAIT_MS = 100;
+const RESTART_RETRY_MS = 500;
+
+/** Reads all partitions of the ledger topic, all the time, into one sink. */
+export class LedgerReader {
+  readonly #options: LedgerReaderOptions;
+  readonly #consumer: Consumer;
+  /** Raised when a partition is read anew, so that a batch from before is dropped. */
+  readonly #epochs: number[];
+  readonly #retries = new Set<NodeJS.Timeout>();
+  #stopped = false;
+
+  constructor(options: LedgerReaderOptions) {
+    this.#options = options;
+    this.#epochs = new Array<number>(options.partitions).fill(0);
+    this.#consumer = options.kafka.consumer({
+      groupId: options.groupId,
+      sessionTimeout: SESSION_TIMEOUT_MS,
+      maxWaitTimeInMs: MAX_WAIT_MS,
+      allowAutoTopicCreation: false,
+    });
+  }
+
+  async start(): Promise<void> {
+    const { sink, topic } = this.#options;
+    const bounds = await this.#readBounds();
+    for (const [partition, found] of bounds) sink.begin(partition, found);
+    this.#consumer.on('consumer.group_join', () => this.#seekAll());
+    this.#consumer.on('consumer.crash', ({ payload }) => {
+      if (!payload.restart && !this.#stopped) this.#options.onCrash(payload.error);
+    });
+    await this.#consumer.connect();
+    await this.#consumer.subscribe({ topic, fromBeginning: true });
+    await this.#consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      eachBatch: (payload) => this.#deliver(payload),
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    for (const timer of this.#retries) clearTimeout(timer);
+    await this.#consumer.disconnect();
+  }
+
+  /** Stops reading a partition, asks the broker for its bounds and reads from where the sink says. */
+  restart(partition: number): void {
+    if (this.#stopped) return;
+    this.#epochs[partition] = (this.#epochs[partition] ?? 0) + 1;
+    const { topic, sink, log } = this.#options;
+    this.#consumer.pause([{ topic, partitions: [partition] }]);
+    this.#readBounds().then(
+      (bounds) => {
+        const found = bounds.get(partition);
+        if (found === undefined || this.#stopped) return;
+        const offset = sink.begin(partition, found);
+        this.#consumer.seek({ topic, partition, offset: String(offset) });
+        this.#consumer.resume([{ topic, partitions: [partition] }]);
+      },
+      (error) => {
+        log.warn({ partition, error: describeError(error) }, 'ledger bounds could not be read, trying again');
+        const timer = setTimeout(() => {
+          this.#retries.delete(timer);
+          this.restart(partition);
+        }, RESTART_RETRY_MS);
+        this.#retries.add(timer);
+      },
+    );
+  }
+
+  /** Runs inside the join, before the first fetch of the new generation. */
+  #seekAll(): void {
+    const { topic, sink } = this.#options;
+    for (const partition of this.#epochs.keys()) {
+      this.#consumer.seek({ topic, partition, offset: String(sink.resume(partition)) });
+    }
+  }
+
+  async #deliver({ batch, resolveOffset, heartbeat }: EachBatchPayload): Promise<void> {
+    const { partition, messages } = batch;
+    const epoch = this.#epochs[partition];
+    for (let from = 0; from < messages.length; from += APPLY_MAX_ENTRIES) {
+      if (this.#epochs[partition] !== epoch) return;
+      const chunk = messages.slice(from, from + APPLY_MAX_ENTRIES);
+      const last = chunk.at(-1);
+      if (last === undefined) return;
+      this.#options.sink.deliver(partition, chunk.map(toRecord));
+      resolveOffset(last.offset);
+      if (from + APPLY_MAX_ENTRIES < messages.length) await nextTurn();
+    }
+    await heartbeat();
+  }
+
+  async #readBounds(): Promise<ReadonlyMap<number, LogBounds>> {
+    const offsets = await this.#options.admin.fetchTopicOffsets(this.#options.topic);
+    return new Map(
+      offsets.map(({ partition, low, high }) => [partition, { low: safeOffset(low), high: safeOffset(high) }]),
+    );
+  }
+}
+
+function toRecord(message: KafkaMessage): LedgerRecord {
+  return {
+    offset: safeOffset(message.offset),
+    key: message.key,
+    value: message.value,
+    appendedAtMs: Number(message.timestamp),
+  };
+}

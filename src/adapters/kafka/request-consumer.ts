@@ -1,0 +1,279 @@
+import type { Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
+import { describeError, IdallocError } from '../../errors.ts';
+import type { Log } from '../../log.ts';
+import type { RequestRecord } from '../../pipeline/ports.ts';
+import { safeOffset } from './ledger-log.ts';
+
+/** Works on records of one partition; resolves parts as they are answered, rejects on a passing fault. */
+export type RequestHandler = (
+  partition: number,
+  records: readonly RequestRecord[],
+  control: { readonly isCurrent: () => boolean; readonly resolved: (offset: number) => void },
+) => Promise<void>;
+
+export interface RequestConsumerOptions {
+  readonly kafka: Kafka;
+  readonly topic: string;
+  readonly groupId: string;
+  readonly concurrency: number;
+  readonly commitIntervalMs: number;
+  readonly handler: RequestHandler;
+  readonly log: Log;
+  /** Joined, with so many partitions. */
+  readonly onJoin: (partitions: readonly number[]) => void;
+  /** Records of the partition that wait behind the one answered last. */
+  readonly onLag: (partition: number, records: number) => void;
+  /** The consumer ended and will not start again by itself: make a new one. */
+  readonly onCrash: (error: Error) => void;
+}
+
+const SESSION_TIMEOUT_MS = 10_000;
+const HEARTBEAT_MS = 3_000;
+/** While a handler waits, kafkajs sends no heartbeat of its own. */
+const WAITING_HEARTBEAT_MS = 1_000;
+/** A handler that takes longer goes on outside, so that it holds up neither other partitions nor a rebalance. */
+const PATIENCE_MS = 1_000;
+/** After a fault a partition rests before its requests come again; longer when nothing will mend by itself. */
+const REST_MS = { retryable: 200, lasting: 5_000 } as const;
+const MAX_WAIT_MS = 100;
+/** 1 MiB: two of the largest record batches that the request topic takes would not help, one must fit. */
+const MAX_BYTES_PER_PARTITION = 1_048_576;
+
+/**
+ * One partition while this worker has it, in one generation of the group. Everything that comes late, a batch, an
+ * answer, a commit, is checked against it: once ended, a session never acts again.
+ */
+interface Session {
+  readonly partition: number;
+  current: boolean;
+  /** A handler that outlasted its patience is still at work: nothing else may start. */
+  busy: boolean;
+  /** The offset to go on from, once known. */
+  next: number | undefined;
+  committed: number | undefined;
+  /** Commits in the generation of the session's last batch, without trying again in a later one. */
+  commit: EachBatchPayload['commitOffsetsIfNecessary'] | undefined;
+}
+
+/** How a handler ended: a passing fault may be over soon, a lasting one needs somebody. */
+type Outcome = 'well' | 'retryable' | 'lasting';
+
+/** The request topic's consumer group membership, from joining to leaving. */
+export class RequestConsumer {
+  readonly #options: RequestConsumerOptions;
+  readonly #consumer: Consumer;
+  readonly #sessions = new Map<number, Session>();
+  readonly #timers = new Set<NodeJS.Timeout>();
+  #commitTimer: NodeJS.Timeout | undefined;
+  #open = true;
+  #stopping = false;
+
+  constructor(options: RequestConsumerOptions) {
+    this.#options = options;
+    this.#consumer = options.kafka.consumer({
+      groupId: options.groupId,
+      sessionTimeout: SESSION_TIMEOUT_MS,
+      heartbeatInterval: HEARTBEAT_MS,
+      maxWaitTimeInMs: MAX_WAIT_MS,
+      maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+      allowAutoTopicCreation: false,
+    });
+  }
+
+  async start(): Promise<void> {
+    const { topic, concurrency, commitIntervalMs } = this.#options;
+    this.#consumer.on('consumer.group_join', ({ payload }) => this.#joined(payload.memberAssignment[topic] ?? []));
+    this.#consumer.on('consumer.rebalancing', () => this.#endSessions());
+    this.#consumer.on('consumer.crash', ({ payload }) => {
+      this.#endSessions();
+      if (!payload.restart && !this.#stopping) this.#options.onCrash(payload.error);
+    });
+    await this.#consumer.connect();
+    await this.#consumer.subscribe({ topic, fromBeginning: true });
+    await this.#consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      partitionsConsumedConcurrently: concurrency,
+      eachBatch: (payload) => this.#onBatch(payload),
+    });
+    this.#commitTimer = setInterval(() => void this.#commit(), commitIntervalMs);
+  }
+
+  /** Leaves the group. What was answered is committed; what was not comes again to whoever has the partition next. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.pause();
+    clearInterval(this.#commitTimer);
+    await this.#commit();
+    this.#endSessions();
+    await this.#consumer.disconnect();
+  }
+
+  /** Takes no more requests; the parts at work end by themselves. */
+  pause(): void {
+    this.#open = false;
+    const partitions = [...this.#sessions.keys()];
+    if (partitions.length > 0) this.#consumer.pause([{ topic: this.#options.topic, partitions }]);
+  }
+
+  resume(): void {
+    this.#open = true;
+    const partitions = [...this.#sessions.values()].filter(({ busy }) => !busy).map(({ partition }) => partition);
+    if (partitions.length > 0) this.#resume(partitions);
+  }
+
+  #joined(partitions: readonly number[]): void {
+    this.#endSessions();
+    const { topic } = this.#options;
+    for (const partition of partitions) {
+      this.#sessions.set(partition, {
+        partition,
+        current: true,
+        busy: false,
+        next: undefined,
+        committed: undefined,
+        commit: undefined,
+      });
+    }
+    if (partitions.length > 0) {
+      if (this.#open) this.#resume(partitions);
+      else this.#consumer.pause([{ topic, partitions: [...partitions] }]);
+    }
+    this.#options.onJoin(partitions);
+  }
+
+  #endSessions(): void {
+    for (const session of this.#sessions.values()) session.current = false;
+    this.#sessions.clear();
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
+  }
+
+  /** Never throws for a passing fault, and never waits without end: kafkajs would stop fetching for everybody. */
+  async #onBatch(payload: EachBatchPayload): Promise<void> {
+    const { batch, resolveOffset, heartbeat, isRunning } = payload;
+    const session = this.#sessions.get(batch.partition);
+    if (session === undefined || session.busy || !this.#open || !isRunning()) return;
+    session.commit = payload.commitOffsetsIfNecessary;
+    const beating = setInterval(() => {
+      heartbeat().catch((error) => {
+        // The runner's own heartbeat, right after this handler, meets the same answer and acts on it.
+        this.#options.log.debug({ error: describeError(error) }, 'heartbeat refused while a batch was at work');
+      });
+    }, WAITING_HEARTBEAT_MS);
+    try {
+      await this.#work(session, batch.messages, batch.highWatermark, resolveOffset);
+    } finally {
+      clearInterval(beating);
+    }
+  }
+
+  async #work(
+    session: Session,
+    messages: readonly KafkaMessage[],
+    highWatermark: string,
+    resolveOffset: (offset: string) => void,
+  ): Promise<void> {
+    let outside = false;
+    const control = {
+      isCurrent: () => session.current && this.#open,
+      resolved: (offset: number) => {
+        if (!session.current) return;
+        session.next = offset + 1;
+        if (!outside) resolveOffset(String(offset));
+        this.#options.onLag(session.partition, Math.max(0, Number(highWatermark) - session.next));
+      },
+    };
+    session.busy = true;
+    const work = this.#handle(session, messages.map(toRecord), control);
+    const patience = Promise.withResolvers<'late'>();
+    const timer = setTimeout(() => patience.resolve('late'), PATIENCE_MS);
+    const outcome = await Promise.race([work, patience.promise]);
+    clearTimeout(timer);
+    if (outcome === 'late' && session.current) {
+      outside = true;
+      const from = safeOffset(messages[0]?.offset ?? '0');
+      this.#consumer.pause([{ topic: this.#options.topic, partitions: [session.partition] }]);
+      void work.then((ended) => this.#release(session, ended, session.next ?? from));
+      return;
+    }
+    if (outcome !== 'late') this.#release(session, outcome, undefined);
+  }
+
+  /** The handler's outcome as a value: after a fault the partition rests. */
+  async #handle(
+    session: Session,
+    records: readonly RequestRecord[],
+    control: Parameters<RequestHandler>[2],
+  ): Promise<Outcome> {
+    try {
+      await this.#options.handler(session.partition, records, control);
+      return 'well';
+    } catch (error) {
+      const code = error instanceof IdallocError ? error.code : undefined;
+      const lasting = error instanceof IdallocError && !error.retryable;
+      this.#options.log[lasting ? 'error' : 'warn'](
+        { partition: session.partition, code, error: describeError(error) },
+        'requests could not be served and will be tried again',
+      );
+      return lasting ? 'lasting' : 'retryable';
+    }
+  }
+
+  /** Lets the partition go on: at once, or after a rest; from `seek` when kafkajs lost its place meanwhile. */
+  #release(session: Session, outcome: Outcome, seek: number | undefined): void {
+    if (!session.current) return;
+    const { topic } = this.#options;
+    const { partition } = session;
+    const goOn = () => {
+      if (!session.current) return;
+      session.busy = false;
+      if (seek !== undefined) this.#consumer.seek({ topic, partition, offset: String(seek) });
+      if (this.#open) this.#resume([partition]);
+    };
+    if (outcome === 'well') {
+      if (seek === undefined) session.busy = false;
+      else goOn();
+      return;
+    }
+    this.#consumer.pause([{ topic, partitions: [partition] }]);
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      goOn();
+    }, REST_MS[outcome]);
+    this.#timers.add(timer);
+  }
+
+  #resume(partitions: readonly number[]): void {
+    this.#consumer.resume([{ topic: this.#options.topic, partitions: [...partitions] }]);
+  }
+
+  /** Commits what was answered, for current sessions only; a failure is repeated by the next commit. */
+  async #commit(): Promise<void> {
+    const { topic, log } = this.#options;
+    const due = [...this.#sessions.values()].flatMap(({ partition, next, committed }) =>
+      next === undefined || next === committed ? [] : [{ partition, offset: String(next) }],
+    );
+    const commit = [...this.#sessions.values()].find((session) => session.commit !== undefined)?.commit;
+    if (due.length === 0 || commit === undefined) return;
+    try {
+      await commit({ topics: [{ topic, partitions: due }] });
+      for (const { partition, offset } of due) {
+        const session = this.#sessions.get(partition);
+        if (session !== undefined) session.committed = Number(offset);
+      }
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'offsets were not committed; replies may be sent again');
+    }
+  }
+}
+
+function toRecord(message: KafkaMessage): RequestRecord {
+  return {
+    offset: safeOffset(message.offset),
+    key: message.key,
+    value: message.value,
+    headers: message.headers ?? {},
+    timestampMs: Number(message.timestamp),
+  };
+}

@@ -1,0 +1,58 @@
+import {
+  clearGate,
+  closedGate,
+  closeGate,
+  type Gate,
+  type GateReason,
+  type GateSource,
+  gateReason,
+  graceOver,
+} from './core/gate.ts';
+import type { MonoMs } from './core/units.ts';
+import type { Log } from './log.ts';
+
+export interface GatekeeperOptions {
+  readonly now: () => MonoMs;
+  readonly log: Log;
+  /** Called after each change of what the gate says, with the reason or undefined for open. */
+  readonly onChange: (reason: GateReason | undefined) => void;
+}
+
+/** Holds the worker's gate: everybody who may close it comes here, and everybody who asks is answered here. */
+export class Gatekeeper {
+  readonly #options: GatekeeperOptions;
+  #gate: Gate;
+
+  constructor(options: GatekeeperOptions) {
+    this.#options = options;
+    this.#gate = closedGate(options.now());
+  }
+
+  /** Why the gate is closed; undefined when it is open. */
+  reason(): GateReason | undefined {
+    return gateReason(this.#gate);
+  }
+
+  close(source: GateSource, reason: GateReason, detail?: string): void {
+    this.#set(closeGate(this.#gate, source, reason, this.#options.now()), detail);
+  }
+
+  clear(source: GateSource): void {
+    this.#set(clearGate(this.#gate, source, this.#options.now()));
+  }
+
+  /** Closed for so long that the partitions are better off with another worker. */
+  graceOver(graceMs: number): boolean {
+    return graceOver(this.#gate, this.#options.now(), graceMs);
+  }
+
+  #set(gate: Gate, detail?: string): void {
+    const before = gateReason(this.#gate);
+    this.#gate = gate;
+    const reason = gateReason(gate);
+    if (reason === before) return;
+    if (reason === undefined) this.#options.log.info('gate open');
+    else this.#options.log.warn({ reason, detail }, 'gate closed');
+    this.#options.onChange(reason);
+  }
+}

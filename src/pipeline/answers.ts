@@ -1,0 +1,83 @@
+import { encodeIdReply } from '../codec/id-reply.ts';
+import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import type { ReplyAddress } from '../codec/request.ts';
+import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
+import type { ErrorCode } from '../errors.ts';
+import type { Accepted } from './intake.ts';
+import type { OutgoingRecord, RequestRecord } from './ports.ts';
+import { nestReplyTopic } from './reply-policy.ts';
+
+/** What all answers of one worker have in common. */
+export interface AnswerContext {
+  readonly names: HeaderNames;
+  readonly requestTopic: string;
+  readonly deadLetterTopic: string;
+}
+
+/**
+ * The reply to a request: a pure function of its ledger entry and the request's encoding, so that sending it again
+ * sends the same key and value. The record's timestamp is the entry's append time.
+ */
+export function batchReply(
+  accepted: Accepted,
+  entry: LedgerBatchEntry,
+  settled: { readonly appendedAtMs: number; readonly replayed: boolean },
+  context: AnswerContext,
+): OutgoingRecord {
+  const { request } = accepted;
+  const value = encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }, request.encoding);
+  const headers = replyHeaders({
+    names: context.names,
+    correlationId: request.correlationId,
+    replayed: settled.replayed,
+    trace: request.trace,
+    nest: request.replyTopic === nestReplyTopic(context.requestTopic),
+  });
+  return { ...addressed(request), key: request.correlationId, value, headers, timestampMs: settled.appendedAtMs };
+}
+
+/** The reply that tells of an error; undefined when the sender can't be reached. */
+export function errorReply(
+  address: ReplyAddress,
+  error: { readonly code: ErrorCode; readonly message: string },
+  context: AnswerContext,
+): OutgoingRecord | undefined {
+  const { correlationId, replyTopic } = address;
+  if (correlationId === undefined || replyTopic === undefined) return undefined;
+  const nest = replyTopic === nestReplyTopic(context.requestTopic);
+  const headers = replyHeaders({
+    names: context.names,
+    correlationId,
+    replayed: false,
+    trace: address.trace ?? {},
+    nest,
+    ...(nest ? { nestError: `${error.code}: ${error.message}` } : {}),
+  });
+  const value = encodeIdReply({ correlationId, error }, 'RANGES');
+  return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
+}
+
+/** A copy of the record as it came, with the reason in headers named as Spring Kafka names them. */
+export function deadLetter(
+  record: RequestRecord,
+  partition: number,
+  error: { readonly code: ErrorCode; readonly message: string },
+  context: AnswerContext,
+): OutgoingRecord {
+  const headers: Record<string, RecordHeaders[string]> = Object.assign(Object.create(null), record.headers);
+  const original = Buffer.alloc(20);
+  original.writeInt32BE(partition, 0);
+  original.writeBigInt64BE(BigInt(record.offset), 4);
+  original.writeBigInt64BE(BigInt(record.timestampMs), 12);
+  headers['kafka_dlt-original-topic'] = context.requestTopic;
+  headers['kafka_dlt-original-partition'] = original.subarray(0, 4);
+  headers['kafka_dlt-original-offset'] = original.subarray(4, 12);
+  headers['kafka_dlt-original-timestamp'] = original.subarray(12, 20);
+  headers['kafka_dlt-exception-fqcn'] = error.code;
+  headers['kafka_dlt-exception-message'] = error.message;
+  return { topic: context.deadLetterTopic, key: record.key, value: record.value, headers };
+}
+
+function addressed(to: { readonly replyTopic: string; readonly replyPartition?: number }) {
+  return { topic: to.replyTopic, ...(to.replyPartition === undefined ? {} : { partition: to.replyPartition }) };
+}

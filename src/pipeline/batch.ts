@@ -1,0 +1,128 @@
+import type { HeaderNames } from '../codec/request-headers.ts';
+import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import { type AnswerContext, batchReply, deadLetter, errorReply } from './answers.ts';
+import { type Decision, type DecisionDeps, decide } from './decide.ts';
+import { type Accepted, type Intake, receive } from './intake.ts';
+import type { OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
+import type { ReplyPolicy } from './reply-policy.ts';
+
+/** Bounds of a part: what is decided by one append and answered together. */
+export const PART_MAX_REQUESTS = 500;
+/** About 50 ms of the default layout's sequence numbers: no part may keep the generator busy for longer. */
+export const PART_MAX_IDS = 200_000;
+
+export interface PipelineDeps extends DecisionDeps, AnswerContext {
+  readonly names: HeaderNames;
+  readonly replyPolicy: ReplyPolicy;
+  readonly publisher: Publisher;
+  readonly observe: PipelineObserver;
+}
+
+/** What the pipeline tells to whoever counts. */
+export interface PipelineObserver {
+  served(batch: { readonly ids: number; readonly replayed: boolean }): void;
+  failed(code: ErrorCode): void;
+  deadLettered(code: ErrorCode): void;
+}
+
+/** How a session follows and bounds the work on its batch. */
+export interface BatchControl {
+  /** False once the session has ended or the gate has closed: what is not decided yet is left for later. */
+  readonly isCurrent: () => boolean;
+  /** Everything up to this request offset has been answered or dead-lettered, and acknowledged. */
+  readonly resolved: (offset: number) => void;
+}
+
+/**
+ * Carries a batch of one request partition from records to acknowledged replies, part by part, in order.
+ *
+ * Rejects on a passing fault; parts that were resolved until then stay so, and the rest must come again.
+ */
+export async function processBatch(
+  deps: PipelineDeps,
+  partition: number,
+  records: readonly RequestRecord[],
+  control: BatchControl,
+): Promise<void> {
+  for (const part of cutIntoParts(records, deps)) {
+    if (!control.isCurrent()) return;
+    const last = part.at(-1);
+    if (last === undefined) continue;
+    await processPart(deps, partition, part);
+    control.resolved(last.record.offset);
+  }
+}
+
+function* cutIntoParts(records: readonly RequestRecord[], deps: PipelineDeps): Generator<Intake[]> {
+  let part: Intake[] = [];
+  let ids = 0;
+  for (const record of records) {
+    const intake = receive(record, deps.names, deps.replyPolicy);
+    const asked = intake.kind === 'accepted' ? Math.min(intake.request.count, deps.maxCount) : 0;
+    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > PART_MAX_IDS)) {
+      yield part;
+      part = [];
+      ids = 0;
+    }
+    part.push(intake);
+    ids += asked;
+  }
+  yield part;
+}
+
+async function processPart(deps: PipelineDeps, partition: number, part: readonly Intake[]): Promise<void> {
+  const accepted = part.filter((intake): intake is Accepted => intake.kind === 'accepted');
+  const decisions = await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted));
+  const byIntake = new Map<Intake, Decision>(accepted.map((intake, i) => [intake, decisions[i] as Decision]));
+  const answers = part.map((intake) => answer(deps, partition, intake, byIntake.get(intake)));
+  const undeliverable = await publishReplies(deps, partition, answers);
+  await publishDeadLetters(deps, [...answers.flatMap(({ letter }) => letter ?? []), ...undeliverable]);
+}
+
+/** What goes out for one record: a reply where its sender can be reached, a dead letter where the record is bad. */
+interface Answer {
+  readonly intake: Intake;
+  readonly reply?: OutgoingRecord | undefined;
+  readonly letter?: OutgoingRecord | undefined;
+}
+
+function answer(deps: PipelineDeps, partition: number, intake: Intake, decision: Decision | undefined): Answer {
+  if (intake.kind === 'accepted' && decision?.kind === 'batch') {
+    deps.observe.served({ ids: decision.entry.count, replayed: decision.replayed });
+    return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
+  }
+  const refusal = decision?.kind === 'refused' ? decision : intake.kind === 'rejected' ? intake : undefined;
+  if (refusal === undefined) throw new RangeError(`no decision for the request at offset ${intake.record.offset}`);
+  deps.observe.failed(refusal.code);
+  const address = intake.kind === 'accepted' ? intake.request : intake.address;
+  const letter = ERRORS[refusal.code].deadLetter ? deadLetter(intake.record, partition, refusal, deps) : undefined;
+  if (letter !== undefined) deps.observe.deadLettered(refusal.code);
+  return { intake, reply: errorReply(address, refusal, deps), letter };
+}
+
+/** Publishes what can be; the records whose reply topic can't take the reply come back as dead letters. */
+async function publishReplies(
+  deps: PipelineDeps,
+  partition: number,
+  answers: readonly Answer[],
+): Promise<OutgoingRecord[]> {
+  const sent = answers.flatMap(({ intake, reply, letter }) => (reply === undefined ? [] : [{ intake, reply, letter }]));
+  const deliveries = await deps.publisher.publish(sent.map(({ reply }) => reply));
+  return sent.flatMap(({ intake, letter }, i) => {
+    const delivery = deliveries[i];
+    if (delivery === undefined || delivery.ok || letter !== undefined) return [];
+    deps.observe.deadLettered('REPLY_UNDELIVERABLE');
+    const error = { code: 'REPLY_UNDELIVERABLE', message: delivery.reason } as const;
+    return [deadLetter(intake.record, partition, error, deps)];
+  });
+}
+
+async function publishDeadLetters(deps: PipelineDeps, letters: readonly OutgoingRecord[]): Promise<void> {
+  if (letters.length === 0) return;
+  const failed = (await deps.publisher.publish(letters)).find((delivery) => !delivery.ok);
+  if (failed === undefined || failed.ok) return;
+  throw new IdallocError(
+    'TOPIC_INVALID',
+    `the dead-letter topic ${deps.deadLetterTopic} can't take a record: ${failed.reason}`,
+  );
+}

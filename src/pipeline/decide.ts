@@ -1,0 +1,149 @@
+import { decodeLedgerEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import type { Layout } from '../core/layout.ts';
+import type { WallMs } from '../core/units.ts';
+import { type ErrorCode, IdallocError } from '../errors.ts';
+import type { Accepted } from './intake.ts';
+import type { Ledger } from './ledger.ts';
+import type { Allocation, Allocator, IndexedEntry, LedgerIndex } from './ports.ts';
+
+/** What deciding needs. */
+export interface DecisionDeps {
+  readonly layout: Layout;
+  readonly datacenterId: number;
+  /** Largest batch that one request may ask for. */
+  readonly maxCount: number;
+  readonly index: LedgerIndex;
+  readonly ledger: Ledger;
+  readonly allocator: Allocator;
+  readonly now: () => WallMs;
+}
+
+/** What the sender of a request is told: the batch that the ledger holds for it, or why there is none. */
+export type Decision =
+  | {
+      readonly kind: 'batch';
+      readonly entry: LedgerBatchEntry;
+      readonly appendedAtMs: number;
+      readonly replayed: boolean;
+    }
+  | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string };
+
+/** Where the index stood when the keys of a part were looked up. */
+interface View {
+  readonly end: number;
+  readonly through: number;
+}
+
+/**
+ * Decides a bounded number of requests of one partition: look up, admit, allocate, append, settle. Runs in the
+ * partition's turn; the answer has one decision for each request, in order.
+ *
+ * The look-up comes before every check, so a known request always gets its batch. What was decided is read from the
+ * index after settling, never from what this worker meant to write.
+ */
+export async function decide(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
+  const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
+  const refusals = new Map<Accepted, Decision>();
+  const drafts = new Map<string, Accepted>();
+  for (const accepted of part) {
+    const name = accepted.key.toString('latin1');
+    if (drafts.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) continue;
+    const refusal = admit(deps, accepted);
+    if (refusal === undefined) drafts.set(name, accepted);
+    else refusals.set(accepted, refusal);
+  }
+  const own = await write(deps, partition, view, [...drafts.values()]);
+  return part.map((accepted) => refusals.get(accepted) ?? settled(deps, partition, accepted, own.get(accepted)));
+}
+
+/** Checks that only a request without an entry has to pass. */
+function admit(deps: DecisionDeps, { request }: Accepted): Decision | undefined {
+  if (request.count > deps.maxCount) {
+    const message = `count ${request.count} is above ${deps.maxCount}, the largest batch of one request: ask in several`;
+    return { kind: 'refused', code: 'INVALID_COUNT', message };
+  }
+  const { expiresAtMs } = request;
+  if (expiresAtMs !== undefined && deps.now() >= expiresAtMs) {
+    const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
+    return { kind: 'refused', code: 'EXPIRED', message };
+  }
+  return undefined;
+}
+
+/** Allocates for the drafts and commits their entries; tells at which offset each draft's own entry lies. */
+async function write(
+  deps: DecisionDeps,
+  partition: number,
+  view: View,
+  drafts: readonly Accepted[],
+): Promise<ReadonlyMap<Accepted, number>> {
+  if (drafts.length === 0) return new Map();
+  const allocations = await deps.allocator.allocate(drafts.map(({ request }) => request.count));
+  const entries = drafts.map((accepted, i) => {
+    const allocation = allocations[i];
+    if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
+    return { key: accepted.key, value: encodeLedgerEntry(entryOf(deps, accepted, allocation, view)) };
+  });
+  const { baseOffset } = await deps.ledger.commit(partition, { end: view.end, entries });
+  return new Map(drafts.map((accepted, i) => [accepted, baseOffset + i]));
+}
+
+function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation, view: View): LedgerBatchEntry {
+  const { request, record, hash } = accepted;
+  return {
+    kind: 'batch',
+    requestHash: hash,
+    count: request.count,
+    replyTopic: request.replyTopic,
+    requestOffset: record.offset,
+    batch: {
+      ranges: allocation.ranges,
+      step: deps.layout.step,
+      datacenterId: deps.datacenterId,
+      workerId: allocation.workerId,
+      fence: allocation.fence,
+      epochMs: deps.layout.epochMs,
+      layoutFingerprint: deps.layout.fingerprint,
+      generatedAtMs: allocation.generatedAt,
+    },
+    framing: request.framing,
+    schemaFingerprint: request.schemaFingerprint,
+    end: view.end,
+    through: view.through,
+  };
+}
+
+/** The decision as the ledger has it. `ownOffset` is where this request's own entry lies, if it wrote one. */
+function settled(deps: DecisionDeps, partition: number, accepted: Accepted, ownOffset: number | undefined): Decision {
+  const winner = deps.index.lookUp(partition, accepted.key);
+  if (winner === undefined) {
+    throw new IdallocError(
+      'LEDGER_TRUNCATED',
+      `ledger partition ${partition} has no entry for a request that was just settled: the index is restored from the log`,
+    );
+  }
+  const entry = readWinner(partition, winner);
+  if (entry.requestHash.equals(accepted.hash)) {
+    return { kind: 'batch', entry, appendedAtMs: winner.appendedAtMs, replayed: winner.offset !== ownOffset };
+  }
+  return { kind: 'refused', code: 'CONFLICT', message: conflict(entry, accepted) };
+}
+
+function readWinner(partition: number, winner: IndexedEntry): LedgerBatchEntry {
+  const entry = decodeLedgerEntry(winner.value);
+  if (entry.kind === 'batch') return entry;
+  throw new IdallocError(
+    'LEDGER_UNREADABLE',
+    `ledger partition ${partition} has a marker under a request's key at offset ${winner.offset}: somebody else writes to the ledger topic`,
+  );
+}
+
+function conflict(entry: LedgerBatchEntry, { request }: Accepted): string {
+  const differing = [
+    ...(entry.count === request.count ? [] : [`count (was ${entry.count}, is ${request.count})`]),
+    ...(entry.replyTopic === request.replyTopic
+      ? []
+      : [`reply_topic (was ${entry.replyTopic}, is ${request.replyTopic})`]),
+  ];
+  return `this correlation ID was used for another request; it differs in ${differing.join(' and ')}: use a new correlation ID`;
+}

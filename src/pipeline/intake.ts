@@ -1,0 +1,55 @@
+import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
+import { type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
+import type { HeaderNames } from '../codec/request-headers.ts';
+import { type ErrorCode, IdallocError } from '../errors.ts';
+import type { RequestRecord } from './ports.ts';
+import { type ReplyPolicy, refuseReplyTopic } from './reply-policy.ts';
+
+/** A request that can be looked up and served. */
+export interface Accepted {
+  readonly kind: 'accepted';
+  readonly record: RequestRecord;
+  readonly request: FullRequest;
+  readonly key: Buffer;
+  readonly hash: Buffer;
+}
+
+/** A record that can't be served as it stands; the address is where its sender may be told, if anywhere. */
+export interface Rejected {
+  readonly kind: 'rejected';
+  readonly record: RequestRecord;
+  readonly address: ReplyAddress;
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+export type Intake = Accepted | Rejected;
+
+/**
+ * Reads one record of the request topic. Total: whatever the bytes are, the answer is a request or a rejection, so that
+ * no input ends the process or blocks its partition.
+ */
+export function receive(record: RequestRecord, names: HeaderNames, policy: ReplyPolicy): Intake {
+  try {
+    const request = mergeRequest(record.value, record.headers, names);
+    const refusal = refuseReplyTopic(request.replyTopic, policy);
+    if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
+    const hash = requestHash(request.count, request.replyTopic);
+    return { kind: 'accepted', record, request, key: encodeLedgerKey(request.correlationId), hash };
+  } catch (error) {
+    const { code, message } = rejectionOf(error);
+    const address = salvageAddress(record.value, record.headers, names);
+    const tellable = address.replyTopic !== undefined && refuseReplyTopic(address.replyTopic, policy) === undefined;
+    return reject(record, tellable ? address : {}, code, message);
+  }
+}
+
+function reject(record: RequestRecord, address: ReplyAddress, code: ErrorCode, message: string): Rejected {
+  return { kind: 'rejected', record, address, code, message };
+}
+
+/** Decoding is pure, so anything it throws is the record's fault and would come again. */
+function rejectionOf(error: unknown): { code: ErrorCode; message: string } {
+  if (error instanceof IdallocError) return { code: error.code, message: error.message };
+  return { code: 'MALFORMED_REQUEST', message: error instanceof Error ? error.message : String(error) };
+}

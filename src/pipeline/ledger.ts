@@ -1,0 +1,86 @@
+import { describeError, IdallocError } from '../errors.ts';
+import type { Appended, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
+
+/** Entries to be appended, with the end of the index when their keys were looked up. */
+export interface Draft {
+  readonly end: number;
+  readonly entries: readonly { readonly key: Buffer; readonly value: Buffer }[];
+}
+
+/**
+ * The ledger protocol of one process: the first entry of a key in log order decides.
+ *
+ * - One append in flight per partition. The turn belongs to the partition, not to the consumer's session, and is held
+ *   until the append is settled: a later session can't overtake an append whose answer is late.
+ * - An append is settled when the index has applied everything below its base offset and then the entries themselves.
+ *   Only the index decides afterwards, so an entry of somebody else in between is seen.
+ * - No answer is never success: nothing is told to anybody, the ledger is read to its end, the requests come again.
+ */
+export class Ledger {
+  readonly #log: LedgerLog;
+  readonly #index: LedgerIndex;
+  readonly #follower: LedgerFollower;
+  readonly #turns = new Map<number, Promise<unknown>>();
+
+  constructor(log: LedgerLog, index: LedgerIndex, follower: LedgerFollower) {
+    this.#log = log;
+    this.#index = index;
+    this.#follower = follower;
+  }
+
+  /**
+   * Runs `work` when all earlier work on the partition has ended, well or not. Rejects with INDEX_RESTORING or
+   * LEDGER_UNREADABLE while the index can't be asked.
+   */
+  async inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(partition) ?? Promise.resolve();
+    const turn = before.then(() => {
+      const refusal = this.#follower.refusal(partition);
+      if (refusal !== undefined) throw refusal;
+      return work();
+    });
+    const settled = turn.catch(() => undefined); // the caller of this turn handles the failure; the next only waits
+    this.#turns.set(partition, settled);
+    return turn;
+  }
+
+  /**
+   * Appends and settles. On return the index holds the first entry of each key, ours or an earlier one.
+   * Rejects with APPEND_UNANSWERED (entries may or may not be in the log) or LEDGER_TRUNCATED.
+   */
+  async commit(partition: number, draft: Draft): Promise<Appended> {
+    const appended = await this.#append(partition, draft);
+    const { baseOffset, appendedAtMs } = appended;
+    if (baseOffset < draft.end) {
+      const cause = `an append went to offset ${baseOffset}, below ${draft.end} that was read before`;
+      this.#follower.distrust(partition, cause);
+      throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
+    }
+    if (this.#index.end(partition) < baseOffset) await this.#follower.reached(partition, baseOffset);
+    const records = draft.entries.map(({ key, value }, i) => ({ offset: baseOffset + i, key, value, appendedAtMs }));
+    this.#index.apply(partition, records);
+    return appended;
+  }
+
+  async #append(partition: number, draft: Draft): Promise<Appended> {
+    try {
+      return await this.#log.append(partition, draft.entries);
+    } catch (error) {
+      await this.#catchUp(partition, error);
+      throw error;
+    }
+  }
+
+  /** After an append without an answer: its entries, if they arrived, are seen before the requests come again. */
+  async #catchUp(partition: number, cause: unknown): Promise<void> {
+    try {
+      await this.#follower.reached(partition, await this.#log.endOffset(partition));
+    } catch (error) {
+      throw new IdallocError(
+        'APPEND_UNANSWERED',
+        `ledger partition ${partition} gave no answer to an append (${describeError(cause)}) and can't be read to its end either`,
+        { cause: error },
+      );
+    }
+  }
+}

@@ -1,0 +1,121 @@
+import type { RecordHeaders } from '../codec/request-headers.ts';
+import type { IdRange } from '../core/generator.ts';
+import type { WallMs } from '../core/units.ts';
+import type { IdallocError } from '../errors.ts';
+
+/**
+ * What the pipeline needs from outside: batches come in through its entry point, and everything else goes through these
+ * ports. Offsets are whole numbers below 2^53; the adapters refuse larger ones.
+ */
+
+/** One record of the request topic, nothing of it trusted yet. */
+export interface RequestRecord {
+  readonly offset: number;
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+  readonly headers: RecordHeaders;
+  readonly timestampMs: number;
+}
+
+/** One entry as it stands in a ledger partition. */
+export interface LedgerRecord {
+  readonly offset: number;
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+  /** The broker's clock when it appended the entry (LogAppendTime). */
+  readonly appendedAtMs: number;
+}
+
+/** The broker's answer to an append. */
+export interface Appended {
+  readonly baseOffset: number;
+  readonly appendedAtMs: number;
+}
+
+/** The writing side of the ledger topic. */
+export interface LedgerLog {
+  /**
+   * Appends entries to one partition as one record batch, durably.
+   * Rejects with APPEND_UNANSWERED for anything but exactly one good answer: the entries may or may not be in the log.
+   */
+  append(partition: number, entries: readonly { key: Buffer; value: Buffer }[]): Promise<Appended>;
+  /** The offset after the last entry of the partition, as the broker tells it now. */
+  endOffset(partition: number): Promise<number>;
+}
+
+/** How far a ledger partition reaches now: [low, high). */
+export interface LogBounds {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** The first entry of a key, in log order. */
+export interface IndexedEntry {
+  readonly offset: number;
+  readonly value: Buffer;
+  readonly appendedAtMs: number;
+}
+
+/** What is known of each ledger partition below its end. */
+export interface LedgerIndex {
+  /** The offset after the last entry applied. */
+  end(partition: number): number;
+  /** The highest request offset of all applied entries; -1 for none. */
+  through(partition: number): number;
+  lookUp(partition: number, key: Buffer): IndexedEntry | undefined;
+  /** Applies entries in log order; those below the end are skipped. All or nothing. */
+  apply(partition: number, records: readonly LedgerRecord[]): void;
+  /** Forgets all of a partition; its end goes to `from`. */
+  wipe(partition: number, from: number): void;
+  /** The last applied entry, by which a restart recognises the log; absent when nothing was applied since the wipe. */
+  last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined;
+}
+
+/** The reading side of the ledger, which keeps the index growing. */
+export interface LedgerFollower {
+  /** Resolves once the index has applied everything of the partition below `offset`; rejects when it can't in time. */
+  reached(partition: number, offset: number): Promise<void>;
+  /** Why the index can't be asked about the partition now; undefined when it can. */
+  refusal(partition: number): IdallocError | undefined;
+  /** The log contradicts the index: forget the partition and restore it from the log. */
+  distrust(partition: number, cause: string): void;
+}
+
+/** A record to be published. Without a partition it goes where its key's hash says. */
+export interface OutgoingRecord {
+  readonly topic: string;
+  readonly partition?: number;
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+  readonly headers: RecordHeaders;
+  readonly timestampMs?: number;
+}
+
+/** What became of one record: delivered, or why its topic can't take it. */
+export type Delivery = { readonly ok: true } | { readonly ok: false; readonly reason: string };
+
+/** The writing side of reply topics and of the dead-letter topic. */
+export interface Publisher {
+  /**
+   * Publishes durably; answers for each record, in order. A topic's own fault (missing, too large, not allowed) fails
+   * that topic's records alone; a passing fault rejects, and nothing is known of any of them.
+   */
+  publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]>;
+}
+
+/** IDs for one request, and the evidence of who gave them. */
+export interface Allocation {
+  readonly ranges: readonly IdRange[];
+  readonly workerId: number;
+  readonly fence: bigint;
+  readonly generatedAt: WallMs;
+}
+
+/** The only way to new IDs: clock, lease and ceiling are checked inside. */
+export interface Allocator {
+  /**
+   * One allocation for each count, in order. Waits for ticks where the clock must move on first.
+   * Rejects with the code of the refusal; whatever was taken until then is a gap.
+   */
+  allocate(counts: readonly number[]): Promise<readonly Allocation[]>;
+}
