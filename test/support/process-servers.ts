@@ -38,10 +38,10 @@ export async function startProcessServers(log: (line: string) => void): Promise<
     killKafka: () => broker.kill(),
     async restartKafka() {
       await broker.stop();
-      const { brokers, ports } = broker;
-      broker = await startKafka({ dir: kafkaDir, ports, log });
-      if (broker.brokers.join() !== brokers.join())
-        throw new Error(`another process has taken port ${ports.join(' or ')}`);
+      const before = broker.brokers.join();
+      broker = await startKafka({ dir: kafkaDir, log });
+      const now = broker.brokers.join();
+      if (now !== before) throw new Error(`Kafka moved from ${before} to ${now}: another process has taken its port`);
     },
     async stop() {
       // A frozen member does not hear that it shall stop.
