@@ -22,7 +22,7 @@ export interface LayoutSpec {
 }
 
 /** Where a field lies: its lowest bit is bit `shift`, worth `unit` = 2^shift. A missing datacenter has no bits. */
-export interface Place {
+interface Place {
   readonly bits: number;
   readonly shift: number;
   readonly unit: number;

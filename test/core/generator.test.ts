@@ -1,213 +1,13 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BACKFILL_MS, type Generator, startGenerator, type Take, take, type Window } from '../../src/core/generator.ts';
-import { compose, decompose, type Layout, toTicks } from '../../src/core/layout.ts';
+import { startGenerator, take, type Window } from '../../src/core/generator.ts';
+import { compose, decompose, toTicks } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
-import { anyLayout, seededRandom } from './arbitraries.ts';
 
 const standard = presetLayout('default');
 const never = (): number => {
   throw new Error('this layout draws no random numbers');
 };
-
-interface Ask {
-  readonly count: number;
-  readonly window: Window;
-}
-
-/** A reign at either end of a layout, and batches asked for while clock and ceiling do anything at all. */
-const reign = anyLayout.chain((layout) => {
-  const perTick = layout.sequencesPerTick;
-  const ask = fc.record({
-    count: fc.oneof(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 4 * perTick })),
-    now: fc.oneof(fc.integer({ min: -30, max: 60 }), fc.integer({ min: 0, max: 12 })),
-    raise: fc.constantFrom(0, 0, 0, 10, 30),
-    lift: fc.constantFrom(0, 0, 0, 0, 7),
-  });
-  return fc
-    .record({
-      from: fc.constantFrom(0, 1000, layout.endTicks - 30, layout.endTicks - 1),
-      held: fc.integer({ min: 0, max: 20 }),
-      worker: fc.integer({ min: 0, max: layout.maxWorker }),
-      datacenter: fc.integer({ min: 0, max: layout.maxDatacenter }),
-      asks: fc.array(ask, { minLength: 1, maxLength: 25 }),
-      seed: fc.integer(),
-    })
-    .map(({ from, held, asks, ...rest }) => {
-      let start = from;
-      let to = from + held;
-      return {
-        ...rest,
-        layout,
-        from: ticks(from),
-        asks: asks.map(({ count, now, raise, lift }): Ask => {
-          start += lift;
-          to += raise + lift;
-          return { count, window: { nowTicks: ticks(from + now), from: ticks(start), to: ticks(to) } };
-        }),
-      };
-    });
-});
-
-type Reign = typeof reign extends fc.Arbitrary<infer T> ? T : never;
-
-interface Answer extends Ask {
-  readonly before: Generator;
-  readonly took: Take;
-}
-
-function play({ layout, datacenter, worker, from, asks, seed }: Reign): Answer[] {
-  const random = seededRandom(seed);
-  let generator = startGenerator(layout, datacenter, worker, from);
-  return asks.map((ask) => {
-    const before = generator;
-    const took = take(before, ask.count, ask.window, random);
-    generator = took.generator;
-    return { ...ask, before, took };
-  });
-}
-
-function lastOf(layout: Layout, { first, count }: { first: bigint; count: number }): bigint {
-  return first + BigInt(count - 1) * layout.step;
-}
-
-function idsOf(layout: Layout, { ranges }: Pick<Take, 'ranges'>): bigint[] {
-  return ranges.flatMap(({ first, count }) => Array.from({ length: count }, (_, k) => first + BigInt(k) * layout.step));
-}
-
-function everyAnswer(check: (answer: Answer, its: Reign) => void): void {
-  fc.assert(
-    fc.property(reign, (its) => {
-      for (const answer of play(its)) check(answer, its);
-    }),
-    { numRuns: 300 },
-  );
-}
-
-describe('whatever clock and ceiling do, take', () => {
-  it('gives IDs that rise strictly, so that none is given twice', () => {
-    fc.assert(
-      fc.property(reign, (its) => {
-        const ranges = play(its).flatMap(({ took }) => took.ranges);
-        let highest = -1n;
-        for (const range of ranges) {
-          expect(range.count).toBeGreaterThan(0);
-          expect(range.first > highest).toBe(true);
-          highest = lastOf(its.layout, range);
-        }
-      }),
-      { numRuns: 300 },
-    );
-  });
-
-  it('gives nothing of the future', () => {
-    everyAnswer(({ took, window }, { layout }) => {
-      for (const { first } of took.ranges) expect(decompose(layout, first).ticks).toBeLessThanOrEqual(window.nowTicks);
-    });
-  });
-
-  it('gives nothing outside the reservation', () => {
-    everyAnswer(({ took, window }, { layout }) => {
-      for (const { first } of took.ranges) {
-        expect(decompose(layout, first).ticks).toBeGreaterThanOrEqual(window.from);
-        expect(decompose(layout, first).ticks).toBeLessThan(window.to);
-      }
-    });
-  });
-
-  it('gives nothing at the end of the layout or beyond, and nothing from 2^63', () => {
-    everyAnswer(({ took }, { layout }) => {
-      for (const range of took.ranges) {
-        const last = lastOf(layout, range);
-        expect(last < 2n ** 63n).toBe(true);
-        expect(decompose(layout, last).ticks).toBeLessThan(layout.endTicks);
-      }
-    });
-  });
-
-  it('uses no tick that began 10 ms ago or earlier, but for the current one', () => {
-    everyAnswer(({ took, window, before }, { layout }) => {
-      for (const { first } of took.ranges) {
-        const age = window.nowTicks - decompose(layout, first).ticks;
-        expect(age === 0 || (age + 1) * layout.tickMs <= BACKFILL_MS, `${age} of ${before.nextTicks}`).toBe(true);
-      }
-    });
-  });
-
-  it('keeps each range within one tick and one worker', () => {
-    everyAnswer(({ took }, { layout, datacenter, worker }) => {
-      for (const range of took.ranges) {
-        const [first, last] = [decompose(layout, range.first), decompose(layout, lastOf(layout, range))];
-        expect(first).toMatchObject({ datacenter, worker });
-        expect(last).toEqual({ ...first, sequence: first.sequence + range.count - 1 });
-      }
-    });
-  });
-
-  it('gives what was asked for or counts what is missing, and then has nothing left', () => {
-    everyAnswer(({ took, count, window }) => {
-      const given = took.ranges.reduce((sum, range) => sum + range.count, 0);
-      expect(given + took.missing).toBe(count);
-      if (took.missing === 0) {
-        expect(took).not.toHaveProperty('waitUntilTicks');
-        expect(took).not.toHaveProperty('exhausted');
-      } else {
-        expect(take(took.generator, 1, window, () => 0).ranges).toEqual([]);
-      }
-    });
-  });
-
-  it('names the very tick that serves next, or says that none will', () => {
-    everyAnswer(({ took, window }, { layout }) => {
-      if (took.missing === 0) return;
-      const at = (nowTicks: number): Take => take(took.generator, 1, { ...window, nowTicks: ticks(nowTicks) }, () => 0);
-      if (took.waitUntilTicks !== undefined) {
-        expect(took.exhausted).toBeUndefined();
-        expect(took.waitUntilTicks).toBeGreaterThan(window.nowTicks);
-        expect(at(took.waitUntilTicks).missing).toBe(0);
-        expect(at(took.waitUntilTicks - 1).missing).toBe(1);
-        return;
-      }
-      expect(['reservation', 'layout']).toContain(took.exhausted);
-      const later = Math.max(took.generator.nextTicks, window.nowTicks, window.from);
-      for (const wait of [0, 1, 2, 40]) expect(at(later + wait).missing).toBe(1);
-      const raised = { ...window, to: ticks(layout.endTicks + 1), nowTicks: ticks(later) };
-      expect(take(took.generator, 1, raised, () => 0).missing).toBe(took.exhausted === 'layout' ? 1 : 0);
-    });
-  });
-
-  it('gives a batch split in two the IDs of the whole', () => {
-    fc.assert(
-      fc.property(reign, fc.double({ min: 0, max: 1, noNaN: true }), fc.nat(), (its, cut, seed) => {
-        for (const { before, count, window } of play(its)) {
-          if (count < 2) continue;
-          const random = seededRandom(seed);
-          const first = 1 + Math.floor(cut * (count - 2));
-          const one = take(before, first, window, random);
-          const two = take(one.generator, count - first, window, random);
-          const whole = take(before, count, window, seededRandom(seed));
-          expect([...idsOf(its.layout, one), ...idsOf(its.layout, two)]).toEqual(idsOf(its.layout, whole));
-          expect(two.generator).toEqual(whole.generator);
-        }
-      }),
-    );
-  });
-
-  it('leaves the next holder, who starts at the ceiling, only higher IDs', () => {
-    fc.assert(
-      fc.property(reign, (its) => {
-        const answers = play(its);
-        const highest = answers.flatMap(({ took }) => took.ranges).at(-1);
-        const to = answers.at(-1)?.window.to ?? its.from;
-        if (highest === undefined || to >= its.layout.endTicks) return;
-        const next = startGenerator(its.layout, its.datacenter, its.worker, to);
-        const took = take(next, 1, { nowTicks: to, from: to, to: ticks(to + 1) }, () => 0);
-        expect(took.ranges[0]?.first).toBeGreaterThan(lastOf(its.layout, highest));
-      }),
-    );
-  });
-});
 
 describe('the generator', () => {
   const reservation = { from: ticks(0), to: ticks(1_000_000) };
@@ -294,9 +94,8 @@ describe('the generator', () => {
     const beyond = { from: ticks(end - 1), to: ticks(end + 10), nowTicks: ticks(end + 5) };
     const last = take(start, 5000, beyond, never);
     expect(last).toMatchObject({ missing: 904, exhausted: 'layout' });
-    expect(lastOf(standard, last.ranges[0] ?? { first: 0n, count: 1 })).toBe(
-      compose(standard, { ticks: ticks(end - 1), datacenter: 4, worker: 18, sequence: 4095 }),
-    );
+    const first = compose(standard, { ticks: ticks(end - 1), datacenter: 4, worker: 18, sequence: 0 });
+    expect(last.ranges).toEqual([{ first, count: 4096 }]);
   });
 
   it('waits for its reservation to begin, and for a clock that went back', () => {
