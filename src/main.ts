@@ -33,6 +33,12 @@ function endByFault(error: unknown): never {
 process.on('uncaughtException', endByFault);
 process.on('unhandledRejection', endByFault);
 
+/** Whoever reads our output may stop early, as `head` does; there is nobody left to tell then. */
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(EXIT.failed);
+  endByFault(error);
+});
+
 for (const [signal, number] of [
   ['SIGINT', 2],
   ['SIGTERM', 15],
@@ -54,5 +60,7 @@ const result = await runCli(args, version(), {
     exitCode = code;
   },
 });
+// A pipe takes no more than its buffer at once, and the rest must not be lost.
+await Promise.all([process.stdout, process.stderr].map((stream) => new Promise((done) => stream.write('', done))));
 // Clients may leave timers behind; everything of worth was waited for.
 process.exit(result === EXIT.ok ? exitCode : result);
