@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { endRecorded, recordProcess } from './leftovers.ts';
 
 const GUARD = join(import.meta.dirname, 'guard.sh');
 const READY_POLL_MS = 25;
@@ -65,9 +66,15 @@ export function killAll(): void {
   for (const child of live) signalGroup(child, 'SIGKILL');
 }
 
-/** Starts a server or worker whose output goes to a file, so that it never blocks on a pipe nobody reads. */
+/**
+ * Starts a server or worker whose output goes to a file, so that it never blocks on a pipe nobody reads. What was
+ * started before with the same log file, and still runs because both its starter and its guard were killed, is ended
+ * first: it holds the same data.
+ */
 export async function startChild(what: Command & { name: string; logFile: string }): Promise<Child> {
   mkdirSync(dirname(what.logFile), { recursive: true });
+  const record = `${what.logFile}.process`;
+  await endRecorded(record);
   if (existsSync(what.logFile)) renameSync(what.logFile, `${what.logFile}.1`);
   const log = openSync(what.logFile, 'w');
   const child = spawnGuarded(what, log, log);
@@ -82,6 +89,8 @@ export async function startChild(what: Command & { name: string; logFile: string
     child.once('error', (error) => end(error.message));
   });
   if (child.pid === undefined) throw new Error(`${what.name} did not start: ${await exited}`);
+  recordProcess(record, child.pid);
+  void exited.then(() => rmSync(record, { force: true }));
   const kill = async () => {
     signalGroup(child, 'SIGKILL');
     await exited;

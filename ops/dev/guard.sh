@@ -8,9 +8,9 @@ exec 3<&0
   if read -r _; then exit 0; fi
   kill -TERM 0
   tries=0
-  while [ "$tries" -lt 15 ] && kill -0 "$$" 2>/dev/null; do
+  while [ "$tries" -lt 75 ] && kill -0 "$$" 2>/dev/null; do
     tries=$((tries + 1))
-    sleep 1
+    sleep 0.2
   done
   kill -KILL 0
 ) <&3 3<&- >/dev/null 2>&1 &

@@ -1,0 +1,72 @@
+/** One reply as `idalloc request --json` prints it. */
+export interface Reply {
+  readonly correlation_id: string;
+  readonly count: number;
+  readonly ids: readonly {
+    readonly value_string: string;
+    readonly value_hex: string;
+    readonly breakdown: {
+      readonly timestamp_ms: number;
+      readonly datacenter_id: number;
+      readonly worker_id: number;
+      readonly sequence_number: number;
+    };
+  }[];
+  readonly datacenter_id: number;
+  readonly worker_id: number;
+  readonly fence: string | number;
+  readonly replayed: boolean;
+}
+
+/** The reply in what `idalloc request --json` printed, and its line as it stands. Throws when there is none. */
+export function parseReply(output: string): { line: string; reply: Reply } {
+  const line = output.trimEnd().split('\n').at(-1) ?? '';
+  let reply: Partial<Reply> | undefined;
+  try {
+    reply = JSON.parse(line);
+  } catch {
+    reply = undefined; // told below, together with a JSON value that is no reply
+  }
+  if (!Array.isArray(reply?.ids) || reply.ids.length === 0) {
+    throw new Error(`idalloc request --json printed no reply, but: ${output.trim() || '(nothing)'}`);
+  }
+  return { line, reply: reply as Reply };
+}
+
+/** The reply for people. */
+export function presentReply(reply: Reply): string {
+  const rows = reply.ids.map(({ value_string, value_hex, breakdown: b }) => [
+    value_string,
+    value_hex,
+    new Date(b.timestamp_ms).toISOString(),
+    String(b.sequence_number),
+  ]);
+  return [
+    `A worker answered over Kafka with ${reply.count} IDs:`,
+    '',
+    ...table([['ID', 'hex', 'time', 'sequence'], ...rows]),
+    '',
+    `  datacenter ${reply.datacenter_id}, worker ${reply.worker_id}, fence ${reply.fence}`,
+    `  correlation ID ${reply.correlation_id}${reply.replayed ? ' (a replay)' : ''}`,
+  ].join('\n');
+}
+
+function table(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows.map((row) => `  ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`.trimEnd());
+}
+
+/** What to type next. */
+export function presentNextSteps(brokers: string, opsUrl: string, logFile: string, firstId: string): string {
+  return [
+    'More requests, from another terminal in this directory:',
+    `  KAFKA_BROKERS=${brokers} npm run idalloc -- request --count 5`,
+    `  KAFKA_BROKERS=${brokers} npm run idalloc -- request --count 1 --correlation-id order-1 --json`,
+    `  npm run idalloc -- decode ${firstId}`,
+    `Is it well?      curl ${opsUrl}/readyz ; curl ${opsUrl}/metrics`,
+    `Worker's log:    ${logFile}`,
+    'One more worker: npm start, in another terminal',
+    '',
+    'Serving until Ctrl-C.',
+  ].join('\n');
+}

@@ -1,0 +1,94 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Announcement, announce, readAnnouncement, takeBack } from './announcement.ts';
+import { tryLock } from './lock.mjs';
+import { type ServersOptions, startOwnServers } from './own-servers.ts';
+import { isRunning, ownIdentity } from './process-identity.mjs';
+
+const POLL_MS = 200;
+const OWNER_CHECK_MS = 1_000;
+/** The owner may be downloading for the first time. */
+const JOIN_TIMEOUT_MS = 30 * 60_000;
+
+/** The servers that a worker of this checkout works with. */
+export interface Servers {
+  readonly brokers: string;
+  readonly endpoints: string;
+  /** 'environment' when KAFKA_BROKERS names the brokers; else there is one, of this checkout. */
+  readonly kafkaFrom: 'environment' | 'checkout';
+  /** Settles with what happened when a server ended, or the process that runs it did. */
+  readonly ended: Promise<string>;
+  /** Stops what this process started; servers of others stay. */
+  stop(): Promise<void>;
+}
+
+const never = new Promise<string>(() => undefined);
+
+/**
+ * The servers named by KAFKA_BROKERS and ETCD_ENDPOINTS; what is not named there is started, or shared with the
+ * `npm start` of this checkout that already runs it.
+ */
+export async function openServers(options: ServersOptions): Promise<Servers> {
+  const { KAFKA_BROKERS: brokers, ETCD_ENDPOINTS: endpoints } = options.env;
+  if (brokers && endpoints)
+    return { brokers, endpoints, kafkaFrom: 'environment', ended: never, stop: async () => undefined };
+  mkdirSync(options.stateDir, { recursive: true, mode: 0o700 });
+  const file = join(options.stateDir, 'servers.json');
+  const deadline = performance.now() + JOIN_TIMEOUT_MS;
+  for (let told = false; performance.now() < deadline; ) {
+    const lock = tryLock(join(options.stateDir, 'servers.lock'));
+    if (lock?.acquired) return own(options, file, lock.release);
+    const ready = lock && readAnnouncement(file, lock.holder);
+    if (ready) return share(ready, options);
+    if (lock && !told) {
+      told = true;
+      options.log(`another npm start of this checkout (process ${lock.holder.pid}) is starting or stopping; waiting`);
+    }
+    await sleep(POLL_MS, undefined, { signal: options.signal });
+  }
+  throw new Error('another npm start of this checkout does not get its servers up; stop it and try again');
+}
+
+async function own(options: ServersOptions, file: string, release: () => void): Promise<Servers> {
+  try {
+    takeBack(file);
+    const servers = await startOwnServers(options);
+    announce(file, { ...servers.started, owner: ownIdentity() });
+    return {
+      brokers: options.env.KAFKA_BROKERS || servers.started.brokers || '',
+      endpoints: options.env.ETCD_ENDPOINTS || servers.started.endpoints || '',
+      kafkaFrom: options.env.KAFKA_BROKERS ? 'environment' : 'checkout',
+      ended: servers.ended,
+      stop: async () => {
+        takeBack(file);
+        await servers.stop();
+        release();
+      },
+    };
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+function share(theirs: Announcement, options: ServersOptions): Servers {
+  const { pid } = theirs.owner;
+  const brokers = options.env.KAFKA_BROKERS || theirs.brokers;
+  const endpoints = options.env.ETCD_ENDPOINTS || theirs.endpoints;
+  if (!brokers || !endpoints) {
+    const lacks = brokers ? 'etcd, and ETCD_ENDPOINTS' : 'Kafka, and KAFKA_BROKERS';
+    throw new Error(
+      `the npm start of this checkout (process ${pid}) runs no ${lacks} is not set; set it, or stop that one`,
+    );
+  }
+  options.log(`another npm start of this checkout (process ${pid}) runs the servers; joining it as one more worker`);
+  let timer: NodeJS.Timeout | undefined;
+  const ended = new Promise<string>((resolve) => {
+    timer = setInterval(() => {
+      if (!isRunning(theirs.owner)) resolve(`the npm start that ran the servers (process ${pid}) has ended`);
+    }, OWNER_CHECK_MS);
+  });
+  const kafkaFrom = options.env.KAFKA_BROKERS ? 'environment' : 'checkout';
+  return { brokers, endpoints, kafkaFrom, ended, stop: async () => clearInterval(timer) };
+}

@@ -1,0 +1,86 @@
+import { closeSync, openSync, readSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Child, logHolds, startChild, untilReady } from './child.ts';
+import { tryLock } from './lock.mjs';
+import { ROOT } from './paths.ts';
+import { freePorts } from './ports.ts';
+
+/** Acquiring an identity may wait 35 s for a ceiling, and a restored index takes its time too. */
+const READY_TIMEOUT_MS = 90_000;
+const MAX_WORKERS = 100;
+const TAIL_MS = 200;
+
+export interface WorkerProcess extends Child {
+  readonly opsUrl: string;
+}
+
+/** Which of the workers of this checkout this is: each has an index directory and a log of its own. */
+export interface WorkerSlot {
+  readonly number: number;
+  release(): void;
+}
+
+/** The lowest number that no running `npm start` of this checkout has. */
+export function claimSlot(stateDir: string): WorkerSlot {
+  for (let number = 0; number < MAX_WORKERS; number++) {
+    const path = join(stateDir, `worker-${number}.lock`);
+    // A second look: the first may have removed a stale lock.
+    const lock = tryLock(path) ?? tryLock(path);
+    if (lock?.acquired) return { number, release: lock.release };
+  }
+  throw new Error(`${MAX_WORKERS} workers of this checkout are running; stop one`);
+}
+
+export interface WorkerOptions {
+  readonly env: NodeJS.ProcessEnv;
+  readonly logFile: string;
+  readonly signal: AbortSignal;
+}
+
+/** Starts `idalloc worker` as a process of its own, and waits until it says that it is ready. */
+export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
+  const opsPort = options.env.OPS_PORT || String((await freePorts(1))[0]);
+  const child = await startChild({
+    name: 'the worker',
+    logFile: options.logFile,
+    command: process.execPath,
+    args: [join(ROOT, 'src/main.ts'), 'worker'],
+    cwd: ROOT,
+    env: { ...options.env, OPS_PORT: opsPort },
+  });
+  const ready = () => logHolds(child.logFile, 'idalloc ready');
+  await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
+  return { ...child, opsUrl: `http://127.0.0.1:${opsPort}` };
+}
+
+/** Hands each line that is added to a file to `onLine`, until the returned function is called. */
+export function follow(file: string, onLine: (line: string) => void): () => void {
+  const fd = openSync(file, 'r');
+  const chunk = Buffer.alloc(64 * 1024);
+  let rest = Buffer.alloc(0);
+  const readOn = () => {
+    for (let bytes = readSync(fd, chunk); bytes > 0; bytes = readSync(fd, chunk)) {
+      rest = Buffer.concat([rest, chunk.subarray(0, bytes)]);
+      for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+        onLine(rest.subarray(0, end).toString('utf8'));
+        rest = rest.subarray(end + 1);
+      }
+    }
+  };
+  const timer = setInterval(readOn, TAIL_MS);
+  return () => {
+    clearInterval(timer);
+    readOn();
+    closeSync(fd);
+  };
+}
+
+/** True for a log line of level warn or above (pino's 40), and for one that is not JSON: a crash. */
+export function isAlarming(line: string): boolean {
+  try {
+    const { level } = JSON.parse(line) as { level?: unknown };
+    return typeof level !== 'number' || level >= 40;
+  } catch {
+    return true;
+  }
+}
