@@ -1,0 +1,161 @@
+import http2 from 'node:http2';
+import type { AddressInfo } from 'node:net';
+
+/** A proxy between one client and one gRPC server without TLS, in the test's own process. It forwards everything until told otherwise. */
+export interface GrpcProxy {
+  /** http://host:port, to be used in place of the server's. */
+  readonly endpoint: string;
+  /** How many answers were swallowed since the start. */
+  readonly dropped: number;
+  /**
+   * Lets the next `times` calls through, waits for the server's answer, swallows it, and cuts the client's connection: the
+   * call took effect, and the client can't know.
+   *
+   * @param method as in the path: `/etcdserverpb.KV/Txn`
+   * @param matches which calls count, by the bytes of the request as far as they have come; all by default
+   * @returns resolves when the last of them was swallowed
+   */
+  dropAnswers(method: string, times: number, matches?: (request: Buffer) => boolean): Promise<void>;
+  /** Cuts all connections and every new one. */
+  block(): void;
+  unblock(): void;
+  close(): Promise<void>;
+}
+
+interface Drop {
+  readonly method: string;
+  readonly matches: (request: Buffer) => boolean;
+  /** Answers still to be chosen, and those still to be swallowed. */
+  open: number;
+  pending: number;
+  readonly done: () => void;
+}
+
+const KEPT_REQUEST_BYTES = 1 << 20;
+const { HTTP2_HEADER_PATH, NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_FLAG_END_STREAM } = http2.constants;
+
+/** Keeps what the client sends on a stream, for `matches`. */
+function keepRequest(stream: http2.ServerHttp2Stream): () => Buffer {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  stream.on('data', (chunk: Buffer) => {
+    if (length >= KEPT_REQUEST_BYTES) return;
+    chunks.push(chunk);
+    length += chunk.length;
+  });
+  return () => Buffer.concat(chunks);
+}
+
+/** Passes an answer on: head, messages, and the trailers, in which gRPC has its status. */
+function passAnswer(
+  answer: http2.ClientHttp2Stream,
+  client: http2.ServerHttp2Stream,
+  head: http2.IncomingHttpHeaders,
+  flags: number,
+): void {
+  if (client.destroyed) return;
+  if ((flags & NGHTTP2_FLAG_END_STREAM) !== 0) {
+    client.respond(head, { endStream: true });
+    return;
+  }
+  let trailers: http2.IncomingHttpHeaders = {};
+  answer.on('trailers', (received) => {
+    trailers = received;
+  });
+  client.on('wantTrailers', () => client.sendTrailers(trailers));
+  client.respond(head, { waitForTrailers: true });
+  answer.pipe(client);
+}
+
+/** Starts a proxy in front of a server such as `http://127.0.0.1:2379`. */
+export async function startGrpcProxy(upstream: string): Promise<GrpcProxy> {
+  const sessions = new Set<http2.Http2Session>();
+  const drops: Drop[] = [];
+  let dropped = 0;
+  let blocked = false;
+
+  const choose = (method: string, request: Buffer): Drop | undefined => {
+    const drop = drops.find((each) => each.open > 0 && each.method === method && each.matches(request));
+    if (drop !== undefined) drop.open -= 1;
+    return drop;
+  };
+
+  const swallow = (answer: http2.ClientHttp2Stream, session: http2.Http2Session | undefined, drop: Drop): void => {
+    let over = false;
+    const cut = () => {
+      if (over) return;
+      over = true;
+      dropped += 1;
+      drop.pending -= 1;
+      session?.destroy();
+      if (drop.pending === 0) drop.done();
+    };
+    answer.once('data', cut);
+    answer.once('close', cut);
+  };
+
+  const forward = (
+    client: http2.ServerHttp2Stream,
+    headers: http2.IncomingHttpHeaders,
+    server: http2.ClientHttp2Session,
+  ) => {
+    const request = keepRequest(client);
+    const answer = server.request(headers);
+    client.pipe(answer);
+    answer.once('response', (head, flags) => {
+      const drop = choose(String(headers[HTTP2_HEADER_PATH]), request());
+      if (drop === undefined) passAnswer(answer, client, head, flags);
+      else swallow(answer, client.session, drop);
+    });
+    answer.once('error', () => client.close(NGHTTP2_INTERNAL_ERROR));
+    client.once('error', () => answer.close(NGHTTP2_CANCEL));
+    client.once('aborted', () => answer.close(NGHTTP2_CANCEL));
+  };
+
+  const proxy = http2.createServer();
+  proxy.on('session', (session) => {
+    // A connection that was cut reports it here, too; cutting is what this proxy is for.
+    session.on('error', () => session.destroy());
+    if (blocked) {
+      session.destroy();
+      return;
+    }
+    const server = http2.connect(upstream);
+    sessions.add(session);
+    session.once('close', () => {
+      sessions.delete(session);
+      server.destroy();
+    });
+    server.on('error', () => session.destroy());
+    server.once('close', () => session.destroy());
+    session.on('stream', (client: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) =>
+      forward(client, headers, server),
+    );
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  const cutAll = () => {
+    for (const session of sessions) session.destroy();
+  };
+  return {
+    endpoint: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`,
+    get dropped() {
+      return dropped;
+    },
+    dropAnswers(method, times, matches = () => true) {
+      return new Promise((done) => {
+        drops.push({ method, matches, open: times, pending: times, done });
+      });
+    },
+    block() {
+      blocked = true;
+      cutAll();
+    },
+    unblock() {
+      blocked = false;
+    },
+    async close() {
+      cutAll();
+      await new Promise<void>((resolve) => proxy.close(() => resolve()));
+    },
+  };
+}
