@@ -56,7 +56,8 @@ export class IdentityRunner {
     const stop = AbortSignal.any([signal, ended.signal]);
     const patrol = this.#patrol(stop);
     try {
-      await this.#steps(stop);
+      // A step in flight is not waited for: giving the identity back makes it end without effect.
+      await Promise.race([this.#steps(stop), aborted(stop)]);
     } finally {
       ended.abort();
       await this.#release();
@@ -76,22 +77,22 @@ export class IdentityRunner {
   async #step(): Promise<number> {
     const { identity, readClock, timing } = this.#options;
     const { reading, verdict } = readClock();
+    const untilNextMs = () => Math.max(0, timing.heartbeatMs - elapsedMs(reading, readClock().reading));
     if (identity.state.workerId !== undefined) {
-      const outcome = await identity.heartbeat();
-      return this.#afterHeartbeat(outcome, timing.heartbeatMs - elapsedMs(reading, readClock().reading));
+      return this.#afterHeartbeat(await identity.heartbeat(), untilNextMs);
     }
     if (verdict.kind === 'eject') {
       await identity.release({ code: verdict.reason, message: verdict.detail });
       this.#options.trustClockAnew();
       return PROBATION_MS;
     }
-    return this.#afterAcquire(await identity.acquire());
+    return this.#afterAcquire(await identity.acquire(), untilNextMs);
   }
 
-  #afterHeartbeat(outcome: HeartbeatOutcome, untilNextMs: number): number {
+  #afterHeartbeat(outcome: HeartbeatOutcome, untilNextMs: () => number): number {
     switch (outcome.kind) {
       case 'held':
-        return Math.max(0, untilNextMs);
+        return untilNextMs();
       case 'ejected':
         return 0;
       case 'failed':
@@ -101,12 +102,12 @@ export class IdentityRunner {
     }
   }
 
-  #afterAcquire(outcome: AcquireOutcome): number {
-    const { random, timing } = this.#options;
+  #afterAcquire(outcome: AcquireOutcome, untilNextMs: () => number): number {
+    const { random } = this.#options;
     switch (outcome.kind) {
       case 'held':
         this.#failures = 0;
-        return timing.heartbeatMs;
+        return untilNextMs();
       case 'waiting':
         return Math.min(Math.max(outcome.waitMs, 1), MAX_WAIT_STEP_MS);
       case 'raced':
@@ -140,6 +141,13 @@ export class IdentityRunner {
     await Promise.race([released, sleep(releaseLimitMs, over.signal)]);
     over.abort();
   }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
 }
 
 /** Doubles from 500 ms to 5 s; the half that is random keeps workers that failed together apart. */

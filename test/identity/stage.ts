@@ -1,0 +1,107 @@
+import { decodeCeiling } from '../../src/codec/ceiling.ts';
+import { DESCRIPTOR_FORMAT_VERSION, type Descriptor } from '../../src/codec/descriptor.ts';
+import type { Verdict } from '../../src/core/clock-guard.ts';
+import { presetLayout } from '../../src/core/presets.ts';
+import { DEFAULT_TIMING, type LeaseTiming } from '../../src/core/reservation.ts';
+import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
+import { Identity } from '../../src/identity/identity.ts';
+import { namespaceKeys } from '../../src/identity/keys.ts';
+import { openNamespace } from '../../src/identity/namespace.ts';
+import type { IdentitySettings } from '../../src/identity/settings.ts';
+import type { IdentityState } from '../../src/identity/state.ts';
+import { FakeEtcd, type Fault, goodLink, type Link } from './fake-etcd.ts';
+
+export const layout = presetLayout('default');
+export const keys = namespaceKeys('/keyspace', 4);
+export const timing: LeaseTiming = DEFAULT_TIMING;
+
+/** A moment well inside the layout. */
+const START_MS = layout.epochMs + 1_000_000_000;
+
+export function descriptorOf(changes: Partial<Descriptor> = {}): Descriptor {
+  return {
+    formatVersion: DESCRIPTOR_FORMAT_VERSION,
+    layoutName: layout.name,
+    layoutFingerprint: layout.fingerprint,
+    epochMs: layout.epochMs,
+    datacenterId: 4,
+    pool: { first: 0, last: 2 },
+    uuid: '01234567-89ab-4cde-8f01-23456789abcd',
+    ...changes,
+  };
+}
+
+/** Time as one host sees it: it passes for all hosts, and the wall clock of each may step. */
+export class HostClock {
+  readonly #now: () => number;
+  stepMs = 0;
+  verdict: Verdict = { kind: 'steady' };
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  read(): Reading {
+    return { wall: wallMs(START_MS + this.#now() + this.stepMs), mono: monoMs(500 + this.#now()) };
+  }
+}
+
+export interface Host {
+  readonly identity: Identity;
+  readonly clock: HostClock;
+  /** Faults for the calls to come, by call name, each used once. */
+  readonly faults: Map<string, Fault[]>;
+  readonly states: IdentityState[];
+  authority(): ReturnType<Identity['authority']>;
+}
+
+/** One etcd, one namespace, and hosts on one time line that only `pass` moves. */
+export class Stage {
+  nowMs = 0;
+  readonly etcd = new FakeEtcd(() => this.nowMs);
+  #nonces = 0;
+  #leases = 1n << 40n;
+
+  static async open(changes: Partial<Descriptor> = {}): Promise<Stage> {
+    const stage = new Stage();
+    await openNamespace(stage.etcd.port(), keys, descriptorOf(changes), () => 'init');
+    return stage;
+  }
+
+  pass(ms: number): void {
+    this.nowMs += ms;
+  }
+
+  ceiling(workerId: number): { ticks: number; nonce: string } {
+    const kv = this.etcd.peek(keys.ceiling(workerId));
+    if (!kv) throw new Error(`no ceiling ${workerId}`);
+    return decodeCeiling(kv.value);
+  }
+
+  async host(changes: Partial<IdentitySettings> = {}, link: Link = goodLink): Promise<Host> {
+    const clock = new HostClock(() => this.nowMs);
+    const faults = new Map<string, Fault[]>();
+    const states: IdentityState[] = [];
+    const etcd = this.etcd.port(async (name) => {
+      const fault = faults.get(name)?.shift();
+      return fault ? { fault } : await link(name);
+    });
+    const settings: IdentitySettings = {
+      etcd,
+      keys,
+      layout,
+      timing,
+      namespace: await openNamespace(this.etcd.port(), keys, descriptorOf(), () => 'init'),
+      readClock: () => ({ reading: clock.read(), verdict: clock.verdict }),
+      random: () => 0,
+      newNonce: () => `n${++this.#nonces}`,
+      newLeaseId: () => ++this.#leases,
+      workerIp: '127.0.0.1',
+      onChange: (state) => states.push(state),
+      log: () => {},
+      ...changes,
+    };
+    const identity = new Identity(settings);
+    return { identity, clock, faults, states, authority: () => identity.authority(clock.read()) };
+  }
+}
