@@ -51,8 +51,10 @@ export class Gatekeeper {
     this.#gate = gate;
     const reason = gateReason(gate);
     if (reason === before) return;
-    if (reason === undefined) this.#options.log.info('gate open');
-    else this.#options.log.warn({ reason, detail }, 'gate closed');
+    const { log } = this.#options;
+    if (reason === undefined) log.info('gate open');
+    else if (before === undefined) log.warn({ reason, detail }, 'gate closed');
+    else log.info({ reason, detail }, 'gate still closed');
     this.#options.onChange(reason);
   }
 }
