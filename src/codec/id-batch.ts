@@ -23,6 +23,8 @@ export interface IdBatch {
 /** No layout gives more IDs at once. It bounds what a reader of a batch can be made to hold. */
 export const MAX_BATCH_COUNT = 100_000;
 
+const MAX_ID = 2n ** 63n - 1n;
+
 /** The fields that reply and ledger entry have in common, as their schemas name them. */
 export interface WireBatch {
   readonly ranges: readonly IdRange[];
@@ -70,9 +72,13 @@ export function wireToBatch(wire: Omit<WireBatch, 'ids'>, ranges: readonly IdRan
   };
 }
 
-/** Plain copies of decoded ranges, so that nothing of the codec's own classes gets out. */
-export function plainRanges(ranges: readonly IdRange[]): IdRange[] {
-  return ranges.map(({ first, count }) => ({ first, count }));
+/** Plain copies of decoded ranges, nothing of the codec's own classes. RangeError when one goes beyond 64 bits. */
+export function plainRanges(ranges: readonly IdRange[], step: bigint): IdRange[] {
+  return ranges.map(({ first, count }) => {
+    if (first + BigInt(count - 1) * step > MAX_ID)
+      throw new RangeError(`range of ${count} IDs from ${first} ends above 2^63`);
+    return { first, count };
+  });
 }
 
 /** How many IDs the ranges hold. RangeError for an empty range, a negative ID, or more than MAX_BATCH_COUNT. */

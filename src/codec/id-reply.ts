@@ -73,10 +73,10 @@ function fromWire({ correlation_id: correlationId, result }: Wire): IdReply & { 
   }
   const wire = result['idalloc.IdBatch'];
   const listed = wire.ids.length > 0;
-  if (listed === wire.ranges.length > 0) throw new Error('exactly one of ranges and ids must be filled');
+  if (listed === wire.ranges.length > 0) throw new RangeError('exactly one of ranges and ids must be filled');
   if (wire.ids.length > MAX_BATCH_COUNT)
-    throw new RangeError(`${wire.ids.length} IDs; a batch has at most ${MAX_BATCH_COUNT}`);
-  const ranges: readonly IdRange[] = listed ? collapseIds(wire.ids, wire.step) : plainRanges(wire.ranges);
+    throw new RangeError(`${wire.ids.length} IDs are more than ${MAX_BATCH_COUNT}`);
+  const ranges: readonly IdRange[] = listed ? collapseIds(wire.ids, wire.step) : plainRanges(wire.ranges, wire.step);
   countIds(ranges);
   return { correlationId, batch: wireToBatch(wire, ranges), encoding: listed ? 'IDS' : 'RANGES' };
 }

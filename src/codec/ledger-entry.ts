@@ -150,7 +150,7 @@ function fromWire(wire: Wire): LedgerEntry {
     count: fields.count,
     replyTopic: fields.reply_topic,
     requestOffset: toSafeNumber(fields.request_offset, 'request_offset', 0),
-    batch: wireToBatch(fields, plainRanges(fields.ranges)),
+    batch: wireToBatch(fields, plainRanges(fields.ranges, fields.step)),
     framing: fields.framing,
     schemaFingerprint: fields.schema_fingerprint,
     end,

@@ -1,0 +1,157 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { canonicalForm, loadSchema } from '../../src/codec/avro.ts';
+import { decodeIdReply, encodeIdReply, ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
+import { decodeIdRequest, encodeIdRequest } from '../../src/codec/id-request.ts';
+import { decodeLedgerEntry, encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
+
+/*
+ * schemas/golden holds one file of bytes for each sample, and index.json, which says what they decode to, for a second
+ * implementation to be tested against. Changed bytes break those who stored or sent the old ones. After a change that is
+ * meant: UPDATE_GOLDEN=1 vitest run --project unit test/codec/golden.test.ts
+ */
+const FOLDER = new URL('../../schemas/golden/', import.meta.url);
+const UPDATE = process.env.UPDATE_GOLDEN === '1';
+
+type SchemaName = 'id-request' | 'id-reply' | 'ledger-entry';
+
+interface Sample {
+  readonly name: string;
+  readonly schema: SchemaName;
+  readonly bytes: Buffer;
+  readonly key?: Buffer;
+}
+
+const REPLY_TOPIC = 'id.replies.orders';
+const EXTREMES = {
+  ...BATCH,
+  ranges: [
+    { first: 0n, count: 1 },
+    { first: 2n ** 53n + 1n, count: 2 },
+    { first: 2n ** 63n - 65537n, count: 2 },
+  ],
+  step: 65536n,
+  fence: 2n ** 63n - 1n,
+};
+const ENTRY = {
+  kind: 'batch' as const,
+  requestHash: requestHash(5, REPLY_TOPIC),
+  count: 5,
+  replyTopic: REPLY_TOPIC,
+  requestOffset: 1_000_000,
+  batch: BATCH,
+  framing: 'SINGLE_OBJECT' as const,
+  schemaFingerprint: ID_REPLY_FINGERPRINT,
+  end: 2_000_000,
+  through: 999_999,
+};
+const FULL = { count: 5, correlationId: CORRELATION_ID, replyTopic: REPLY_TOPIC, expiresAtMs: 1780416360000 };
+const ERROR = { code: 'CONFLICT', message: 'the count differs (was 5, is 6) — use a new correlation ID' };
+const KEY = encodeLedgerKey(CORRELATION_ID);
+
+const SAMPLES: readonly Sample[] = [
+  { name: 'request-minimal', schema: 'id-request', bytes: encodeIdRequest({ count: 1 }) },
+  { name: 'request-full', schema: 'id-request', bytes: encodeIdRequest({ ...FULL, encoding: 'RANGES' }) },
+  { name: 'request-ids', schema: 'id-request', bytes: encodeIdRequest({ ...FULL, encoding: 'IDS' }) },
+  {
+    name: 'request-binary-correlation-id',
+    schema: 'id-request',
+    bytes: encodeIdRequest({ count: 100_000, correlationId: Buffer.of(0, 0xff, 0x80, 0xc3) }),
+  },
+  {
+    name: 'reply-ranges',
+    schema: 'id-reply',
+    bytes: encodeIdReply({ correlationId: CORRELATION_ID, batch: BATCH }, 'RANGES'),
+  },
+  {
+    name: 'reply-ids',
+    schema: 'id-reply',
+    bytes: encodeIdReply({ correlationId: CORRELATION_ID, batch: BATCH }, 'IDS'),
+  },
+  {
+    name: 'reply-extremes',
+    schema: 'id-reply',
+    bytes: encodeIdReply({ correlationId: CORRELATION_ID, batch: EXTREMES }, 'RANGES'),
+  },
+  {
+    name: 'reply-error',
+    schema: 'id-reply',
+    bytes: encodeIdReply({ correlationId: CORRELATION_ID, error: ERROR }, 'RANGES'),
+  },
+  { name: 'ledger-batch', schema: 'ledger-entry', bytes: encodeLedgerEntry(ENTRY), key: KEY },
+  { name: 'ledger-marker', schema: 'ledger-entry', bytes: encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 }) },
+];
+
+const SCHEMAS: readonly SchemaName[] = ['id-request', 'id-reply', 'ledger-entry'];
+
+/** 64-bit integers as text, bytes as hex, unions of two records by the branch's full name. */
+function toJson(value: unknown): unknown {
+  if (typeof value === 'bigint') return value.toString();
+  if (Buffer.isBuffer(value)) return value.toString('hex');
+  if (Array.isArray(value)) return value.map(toJson);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([field, part]) => [field, toJson(part)]));
+}
+
+/** index.json; what samples decode to is told by avsc as it comes, not by our own decoder. */
+function index(): unknown {
+  return {
+    about:
+      'Each file is a record value: C3 01, the schema fingerprint (CRC-64-AVRO, little endian), the Avro body. ' +
+      'In "decoded" 64-bit integers are decimal strings and bytes are hex.',
+    schemas: Object.fromEntries(
+      SCHEMAS.map((name) => {
+        const schema = loadSchema(name, 1024);
+        return [
+          `${name}.avsc`,
+          { fingerprint: schema.fingerprint.toString('hex'), canonical_form: canonicalForm(schema.type) },
+        ];
+      }),
+    ),
+    samples: SAMPLES.map(({ name, schema, bytes, key }) => ({
+      name,
+      file: `${name}.bin`,
+      schema: `${schema}.avsc`,
+      ...(key === undefined ? {} : { record_key: key.toString('hex') }),
+      decoded: toJson(plainAvro(schema).fromBuffer(bytes.subarray(10))),
+    })),
+  };
+}
+
+if (UPDATE) {
+  mkdirSync(FOLDER, { recursive: true });
+  for (const { name, bytes } of SAMPLES) writeFileSync(new URL(`${name}.bin`, FOLDER), bytes);
+  writeFileSync(new URL('index.json', FOLDER), `${JSON.stringify(index(), null, 2)}\n`);
+}
+
+describe('golden bytes', () => {
+  it.each(SAMPLES.map((sample) => [sample.name, sample] as const))(
+    'of %s are what is written today',
+    (name, { bytes }) => {
+      expect(bytes.toString('hex')).toBe(readFileSync(new URL(`${name}.bin`, FOLDER)).toString('hex'));
+    },
+  );
+
+  it('are all listed with what they decode to', () => {
+    expect(index()).toEqual(JSON.parse(readFileSync(new URL('index.json', FOLDER), 'utf8')));
+    const files = [...SAMPLES.map(({ name }) => `${name}.bin`), 'index.json'];
+    expect(readdirSync(FOLDER).sort()).toEqual(files.sort());
+  });
+
+  it('are read today', () => {
+    const read = (name: string) => readFileSync(new URL(`${name}.bin`, FOLDER));
+    expect(decodeIdRequest(read('request-minimal'))).toMatchObject({ count: 1 });
+    expect(decodeIdRequest(read('request-ids'))).toEqual({ ...FULL, encoding: 'IDS' });
+    expect(decodeIdReply(read('reply-ranges'))).toEqual({
+      correlationId: CORRELATION_ID,
+      batch: BATCH,
+      encoding: 'RANGES',
+    });
+    expect(decodeIdReply(read('reply-ids'))).toEqual({ correlationId: CORRELATION_ID, batch: BATCH, encoding: 'IDS' });
+    expect(decodeIdReply(read('reply-extremes'))).toMatchObject({ batch: EXTREMES });
+    expect(decodeIdReply(read('reply-error'))).toMatchObject({ error: ERROR });
+    expect(decodeLedgerEntry(read('ledger-batch'))).toEqual(ENTRY);
+    expect(decodeLedgerEntry(read('ledger-marker'))).toEqual({ kind: 'marker', end: 0, through: -1 });
+  });
+});

@@ -1,0 +1,61 @@
+import avro from 'avsc';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { bigintLong, toSafeNumber } from '../../src/codec/long.ts';
+
+const MIN = -(2n ** 63n);
+const MAX = 2n ** 63n - 1n;
+
+describe('the BigInt long', () => {
+  it('round-trips every 64-bit integer exactly', () => {
+    fc.assert(
+      fc.property(fc.bigInt(MIN, MAX), (value) => {
+        expect(bigintLong.fromBuffer(bigintLong.toBuffer(value))).toBe(value);
+      }),
+    );
+  });
+
+  it('round-trips both sides of every power of two', () => {
+    for (let bits = 0n; bits < 63n; bits++) {
+      for (const value of [2n ** bits - 1n, 2n ** bits, -(2n ** bits), -(2n ** bits) - 1n]) {
+        expect(bigintLong.fromBuffer(bigintLong.toBuffer(value))).toBe(value);
+      }
+    }
+    for (const value of [MIN, MIN + 1n, MAX]) expect(bigintLong.fromBuffer(bigintLong.toBuffer(value))).toBe(value);
+  });
+
+  it("writes the same bytes as avsc's own long where that is exact", () => {
+    const plain = avro.Type.forSchema('long');
+    fc.assert(
+      fc.property(fc.integer({ min: -(2 ** 52), max: 2 ** 52 }), (value) => {
+        expect(bigintLong.toBuffer(BigInt(value))).toEqual(plain.toBuffer(value));
+      }),
+    );
+  });
+
+  it('writes the known bytes at the ends of the range', () => {
+    expect(bigintLong.toBuffer(0n).toString('hex')).toBe('00');
+    expect(bigintLong.toBuffer(-1n).toString('hex')).toBe('01');
+    expect(bigintLong.toBuffer(64n).toString('hex')).toBe('8001');
+    expect(bigintLong.toBuffer(MAX).toString('hex')).toBe('feffffffffffffffff01');
+    expect(bigintLong.toBuffer(MIN).toString('hex')).toBe('ffffffffffffffffff01');
+  });
+
+  it('refuses more than 64 bits, to write and to read', () => {
+    expect(() => bigintLong.toBuffer(MAX + 1n)).toThrow();
+    expect(() => bigintLong.toBuffer(MIN - 1n)).toThrow();
+    expect(() => bigintLong.fromBuffer(Buffer.from('ffffffffffffffffff02', 'hex'))).toThrow(RangeError);
+    expect(() => bigintLong.fromBuffer(Buffer.from('80808080808080808080808000', 'hex'))).toThrow(RangeError);
+  });
+
+  it('refuses a number: it would be rounded somewhere before', () => {
+    expect(() => bigintLong.toBuffer(1)).toThrow();
+  });
+
+  it('becomes a number only within bounds', () => {
+    expect(toSafeNumber(-1n, 'through', -1)).toBe(-1);
+    expect(toSafeNumber(2n ** 53n - 1n, 'end', 0)).toBe(Number.MAX_SAFE_INTEGER);
+    expect(() => toSafeNumber(2n ** 53n, 'end', 0)).toThrow(/end 9007199254740992/);
+    expect(() => toSafeNumber(-2n, 'through', -1)).toThrow(RangeError);
+  });
+});
