@@ -61,20 +61,14 @@ function kafkaLevel(namespace: string, own: Level, message: string, error: strin
   return rule?.level ?? (own === 'info' ? 'debug' : own);
 }
 
-/** While brokers are away the same few warnings come at each try; one of each kind in this time says it all. */
+/** While a server is away the same few warnings come at each try; one of each kind in this time says it all. */
 const REPEAT_AFTER_MS = 10_000;
 const MAX_REMEMBERED = 100;
 
-/**
- * Routes the log of kafkajs into ours: an error is left only where an operator must act, and a warning that came in the
- * last 10 s goes to debug.
- *
- * @param nowMs a monotonic clock
- */
-export function kafkaLogCreator(log: Log, nowMs: () => number = () => performance.now()): LogCreator {
-  const child = log.child({ component: 'kafkajs' });
+/** Whether the same text came within the last 10 s already. */
+function repetitions(nowMs: () => number): (text: string) => boolean {
   const told = new Map<string, number>();
-  const isRepeated = (text: string): boolean => {
+  return (text) => {
     const now = nowMs();
     const last = told.get(text);
     if (last !== undefined && now - last < REPEAT_AFTER_MS) return true;
@@ -82,6 +76,17 @@ export function kafkaLogCreator(log: Log, nowMs: () => number = () => performanc
     told.set(text, now);
     return false;
   };
+}
+
+const monotonicMs = () => performance.now();
+
+/**
+ * Routes the log of kafkajs into ours: an error is left only where an operator must act, and a warning that came in the
+ * last 10 s goes to debug.
+ */
+export function kafkaLogCreator(log: Log, nowMs: () => number = monotonicMs): LogCreator {
+  const child = log.child({ component: 'kafkajs' });
+  const isRepeated = repetitions(nowMs);
   return () => (entry) => {
     // It logs an Error in place of a message when a connection fails for a cause that it does not know.
     const { message: thrown, timestamp: _timestamp, logger: _logger, stack, ...details } = entry.log;
@@ -93,11 +98,15 @@ export function kafkaLogCreator(log: Log, nowMs: () => number = () => performanc
   };
 }
 
-/** Tells what the client of etcd meets on its way: a failed endpoint is a warning, since others are asked too. */
-export function etcdLog(log: Log): (event: { endpoint: string; message: string; error?: unknown }) => void {
+/** Tells that one endpoint of etcd failed a call, which another may have served; repeated, it goes to debug. */
+export function etcdFaultLog(
+  log: Log,
+  nowMs: () => number = monotonicMs,
+): (what: string, endpoint: string, error: unknown) => void {
   const child = log.child({ component: 'etcd' });
-  return ({ endpoint, message, error }) => {
-    if (error === undefined) child.debug({ endpoint }, message);
-    else child.warn({ endpoint, error: describeError(error) }, message);
+  const isRepeated = repetitions(nowMs);
+  return (what, endpoint, error) => {
+    const text = describeError(error);
+    child[isRepeated(`${endpoint} ${text}`) ? 'debug' : 'warn']({ endpoint, what, error: text }, 'etcd failed a call');
   };
 }

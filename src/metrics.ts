@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 /** What became of a request that was answered: new IDs, the same ones again, or an error. */
-export type RequestResult = 'issued' | 'replayed' | 'refused';
+type RequestResult = 'issued' | 'replayed' | 'refused';
 
 /**
  * Everything that the worker counts. Each call is cheap and never throws; label values come from closed sets or, for

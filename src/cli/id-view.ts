@@ -7,7 +7,7 @@ export interface IdView {
   readonly breakdown: IdBreakdown | null;
 }
 
-export interface IdBreakdown {
+interface IdBreakdown {
   readonly timestamp_ms: number;
   readonly datacenter_id: number;
   readonly worker_id: number;

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { Kafka, type logCreator as LogCreator, logLevel, type SASLOptions } from 'kafkajs';
 
-export type SaslMechanism = 'plain' | 'scram-sha-256' | 'scram-sha-512';
+type SaslMechanism = 'plain' | 'scram-sha-256' | 'scram-sha-512';
 
 /** How to reach the brokers. */
 export interface KafkaSettings {

@@ -45,7 +45,7 @@ export const REQUEST_SEGMENT_MS = 3_600_000;
 export const LEDGER_MARGIN_MS = 3_600_000;
 
 /** The limit holds for compressed batches, and compression hides the size: so requests come uncompressed. */
-export const MAX_REQUEST_BATCH_BYTES = 1_048_576;
+const MAX_REQUEST_BATCH_BYTES = 1_048_576;
 /** A dead letter is the request and the headers that say what was wrong with it. */
 const MAX_DEAD_LETTER_BATCH_BYTES = MAX_REQUEST_BATCH_BYTES + 65_536;
 const CLI_REPLY_RETENTION_MS = 3_600_000;

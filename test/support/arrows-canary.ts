@@ -1,0 +1,86 @@
+/**
+ * The arrows between the rooms of src are worth nothing if the linter does not see them broken. The files under canary/
+ * break each of them on purpose; each line says which rules must reject it, or that it is allowed. They are copied to a
+ * place of their own, as if they lay in src, linted with the configuration of this repository, and what was rejected is
+ * compared with what they say, both ways.
+ */
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+const ROOT = join(import.meta.dirname, '../..');
+const CANARY = join(import.meta.dirname, 'canary');
+const BIOME = join(ROOT, 'node_modules/.bin/biome');
+/** Linting takes half a second; a linter that hangs must not hold up the check. */
+const TIMEOUT_MS = 60_000;
+const SUFFIX = '.txt';
+
+/** Where and by which rule, as one text, so that sets of them can be compared. */
+type Rejection = string;
+
+interface Report {
+  readonly diagnostics: readonly {
+    readonly category: string;
+    readonly location?: { readonly path: string; readonly start?: { readonly line: number } };
+  }[];
+}
+
+function canaryFiles(): string[] {
+  return readdirSync(CANARY, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith(SUFFIX));
+}
+
+/** What the files say: one rejection for each line that names a rule. */
+function expected(files: readonly string[]): Set<Rejection> {
+  const rejections = files.flatMap((file) =>
+    readFileSync(join(CANARY, file), 'utf8')
+      .split('\n')
+      .flatMap((line, index) => {
+        const rules = / \/\/ rejected: (.+)$/.exec(line)?.[1]?.split(', ') ?? [];
+        return rules.map((rule) => `${file.slice(0, -SUFFIX.length)}:${index + 1} ${rule}`);
+      }),
+  );
+  return new Set(rejections);
+}
+
+/** What the linter says of the rules that the files name; other rules have their opinion of such code, too. */
+function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rejection> {
+  const place = mkdtempSync(join(tmpdir(), 'idalloc-arrows-'));
+  try {
+    copyFileSync(join(ROOT, 'biome.json'), join(place, 'biome.json'));
+    cpSync(join(ROOT, 'ops/lint'), join(place, 'ops/lint'), { recursive: true });
+    for (const file of files) {
+      const target = join(place, file.slice(0, -SUFFIX.length));
+      mkdirSync(dirname(target), { recursive: true });
+      copyFileSync(join(CANARY, file), target);
+    }
+    const args = ['lint', '--reporter=json', '--max-diagnostics=none', '--vcs-enabled=false', 'src'];
+    const { stdout, stderr, error } = spawnSync(BIOME, args, { cwd: place, encoding: 'utf8', timeout: TIMEOUT_MS });
+    if (error !== undefined || !stdout.startsWith('{'))
+      throw new Error(`the linter did not answer: ${error ?? stderr}`);
+    const { diagnostics } = JSON.parse(stdout) as Report;
+    const rejections = diagnostics.map(({ category, location }) => {
+      return { rule: category.replace(/^lint\//, ''), at: `${location?.path}:${location?.start?.line}` };
+    });
+    return new Set(rejections.filter(({ rule }) => rules.has(rule)).map(({ rule, at }) => `${at} ${rule}`));
+  } finally {
+    rmSync(place, { recursive: true, force: true });
+  }
+}
+
+const files = canaryFiles();
+const wanted = expected(files);
+const rules = new Set([...wanted].map((rejection) => rejection.slice(rejection.indexOf(' ') + 1)));
+const found = rejected(files, rules);
+const faults = [
+  ...[...wanted]
+    .filter((rejection) => !found.has(rejection))
+    .map((rejection) => `passed, but must be rejected: ${rejection}`),
+  ...[...found]
+    .filter((rejection) => !wanted.has(rejection))
+    .map((rejection) => `rejected, but is allowed: ${rejection}`),
+];
+if (wanted.size === 0) faults.push('there is no canary');
+for (const fault of faults) process.stderr.write(`${fault}\n`);
+if (faults.length === 0) process.stdout.write(`arrows: ${wanted.size} forbidden lines rejected\n`);
+process.exitCode = faults.length === 0 ? 0 : 1;
