@@ -12,7 +12,7 @@ import { parseProcStat } from './process-identity.mjs';
 
 const OLDEST_NODE = 20;
 const INSTALL_TIMEOUT_MS = 15 * 60_000;
-const PARENT_CHECK_MS = 500;
+const PARENT_CHECK_MS = 200;
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const BIN = join(ROOT, 'node_modules/.bin');
 const PROGRAMS = { start: 'ops/dev/start.ts', test: 'ops/dev/test.ts', idalloc: 'src/main.ts' };

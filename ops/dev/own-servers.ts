@@ -70,7 +70,11 @@ async function kafka(options: Parameters<typeof startKafka>[0]): Promise<Running
   const server = await startKafka(options);
   const brokers = server.brokers.join(',');
   options.log?.(`Kafka serves at ${brokers}`);
-  return { address: { brokers }, ended: server.exited.then((how) => `Kafka ended: ${how}`), stop: () => server.stop() };
+  return {
+    address: { brokers },
+    ended: server.exited.then((how) => `Kafka ended (${how}); its log: ${server.logFile}`),
+    stop: () => server.stop(),
+  };
 }
 
 async function etcd(options: Parameters<typeof startEtcd>[0]): Promise<Running> {
@@ -79,7 +83,7 @@ async function etcd(options: Parameters<typeof startEtcd>[0]): Promise<Running> 
   options.log?.(`etcd serves at ${endpoints}`);
   return {
     address: { endpoints },
-    ended: server.exited.then((how) => `etcd ended: ${how}`),
+    ended: server.exited.then((how) => `etcd ended (${how})`),
     stop: () => server.stop(),
   };
 }

@@ -7,7 +7,7 @@ import { type ServersOptions, startOwnServers } from './own-servers.ts';
 import { isRunning, ownIdentity } from './process-identity.mjs';
 
 const POLL_MS = 200;
-const OWNER_CHECK_MS = 1_000;
+const OWNER_CHECK_MS = 500;
 /** The owner may be downloading for the first time. */
 const JOIN_TIMEOUT_MS = 30 * 60_000;
 
@@ -17,8 +17,12 @@ export interface Servers {
   readonly endpoints: string;
   /** 'environment' when KAFKA_BROKERS names the brokers; else there is one, of this checkout. */
   readonly kafkaFrom: 'environment' | 'checkout';
-  /** Settles with what happened when a server ended, or the process that runs it did. */
+  /** Another `npm start` runs them: when it ends, this one can take over. */
+  readonly shared: boolean;
+  /** Settles with what happened when a server ended, or the one who runs it ends. */
   readonly ended: Promise<string>;
+  /** From now on nobody joins: to be called before the worker, and then the servers, stop. */
+  retire(): void;
   /** Stops what this process started; servers of others stay. */
   stop(): Promise<void>;
 }
@@ -31,8 +35,10 @@ const never = new Promise<string>(() => undefined);
  */
 export async function openServers(options: ServersOptions): Promise<Servers> {
   const { KAFKA_BROKERS: brokers, ETCD_ENDPOINTS: endpoints } = options.env;
-  if (brokers && endpoints)
-    return { brokers, endpoints, kafkaFrom: 'environment', ended: never, stop: async () => undefined };
+  if (brokers && endpoints) {
+    const stop = async () => undefined;
+    return { brokers, endpoints, kafkaFrom: 'environment', shared: false, ended: never, retire: () => undefined, stop };
+  }
   mkdirSync(options.stateDir, { recursive: true, mode: 0o700 });
   const file = join(options.stateDir, 'servers.json');
   const deadline = performance.now() + JOIN_TIMEOUT_MS;
@@ -40,7 +46,7 @@ export async function openServers(options: ServersOptions): Promise<Servers> {
     const lock = tryLock(join(options.stateDir, 'servers.lock'));
     if (lock?.acquired) return own(options, file, lock.release);
     const ready = lock && readAnnouncement(file, lock.holder);
-    if (ready) return share(ready, options);
+    if (ready) return share(ready, file, options);
     if (lock && !told) {
       told = true;
       options.log(`another npm start of this checkout (process ${lock.holder.pid}) is starting or stopping; waiting`);
@@ -59,7 +65,9 @@ async function own(options: ServersOptions, file: string, release: () => void): 
       brokers: options.env.KAFKA_BROKERS || servers.started.brokers || '',
       endpoints: options.env.ETCD_ENDPOINTS || servers.started.endpoints || '',
       kafkaFrom: options.env.KAFKA_BROKERS ? 'environment' : 'checkout',
+      shared: false,
       ended: servers.ended,
+      retire: () => takeBack(file),
       stop: async () => {
         takeBack(file);
         await servers.stop();
@@ -72,7 +80,7 @@ async function own(options: ServersOptions, file: string, release: () => void): 
   }
 }
 
-function share(theirs: Announcement, options: ServersOptions): Servers {
+function share(theirs: Announcement, file: string, options: ServersOptions): Servers {
   const { pid } = theirs.owner;
   const brokers = options.env.KAFKA_BROKERS || theirs.brokers;
   const endpoints = options.env.ETCD_ENDPOINTS || theirs.endpoints;
@@ -86,9 +94,11 @@ function share(theirs: Announcement, options: ServersOptions): Servers {
   let timer: NodeJS.Timeout | undefined;
   const ended = new Promise<string>((resolve) => {
     timer = setInterval(() => {
-      if (!isRunning(theirs.owner)) resolve(`the npm start that ran the servers (process ${pid}) has ended`);
+      if (isRunning(theirs.owner) && readAnnouncement(file, theirs.owner)) return;
+      resolve(`the npm start that runs the servers (process ${pid}) ends`);
     }, OWNER_CHECK_MS);
   });
   const kafkaFrom = options.env.KAFKA_BROKERS ? 'environment' : 'checkout';
-  return { brokers, endpoints, kafkaFrom, ended, stop: async () => clearInterval(timer) };
+  const stop = async () => clearInterval(timer);
+  return { brokers, endpoints, kafkaFrom, shared: true, ended, retire: () => undefined, stop };
 }

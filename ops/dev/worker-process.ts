@@ -53,7 +53,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   return { ...child, opsUrl: `http://127.0.0.1:${opsPort}` };
 }
 
-/** Hands each line that is added to a file to `onLine`, until the returned function is called. */
+/** Hands each line of a file to `onLine`, those that are there and those to come, until the returned function is called. */
 export function follow(file: string, onLine: (line: string) => void): () => void {
   const fd = openSync(file, 'r');
   const chunk = Buffer.alloc(64 * 1024);
@@ -75,11 +75,12 @@ export function follow(file: string, onLine: (line: string) => void): () => void
   };
 }
 
-/** True for a log line of level warn or above (pino's 40), and for one that is not JSON: a crash. */
-export function isAlarming(line: string): boolean {
+/** True for a log line of level warn or above (pino's 40) since a time, and for one that is not JSON: a crash. */
+export function isAlarming(line: string, sinceMs: number): boolean {
   try {
-    const { level } = JSON.parse(line) as { level?: unknown };
-    return typeof level !== 'number' || level >= 40;
+    const { level, time } = JSON.parse(line) as { level?: unknown; time?: unknown };
+    if (typeof level !== 'number' || typeof time !== 'number') return true;
+    return level >= 40 && time >= sinceMs;
   } catch {
     return true;
   }

@@ -1,0 +1,152 @@
+import { join, relative } from 'node:path';
+import { kafkaClient } from '../../src/adapters/kafka/client.ts';
+import { withAdmin } from '../../src/cli/kafka-session.ts';
+import { loadKafkaConfig } from '../../src/config.ts';
+import { createLogger, kafkaLogCreator } from '../../src/log.ts';
+import { lastLines } from './child.ts';
+import { ROOT, STATE_DIR } from './paths.ts';
+import { log } from './progress.ts';
+import { parseReply, presentNextSteps, presentReply } from './reply.ts';
+import { run } from './run.ts';
+import { openServers, type Servers } from './servers.ts';
+import { workerEnv } from './worker-env.ts';
+import { claimSlot, follow, isAlarming, startWorker, type WorkerProcess } from './worker-process.ts';
+
+const COMMAND_TIMEOUT_MS = 90_000;
+const FIRST_COUNT = 3;
+/** A worker drains, 10 s at most, and releases, 10 s at most; without servers it can do neither. */
+const GRACE_MS = 25_000;
+const GRACE_WITHOUT_SERVERS_MS = 1_000;
+/** A step may fail because the owner of the servers ends, a moment before that is noticed. */
+const NOTICE_MS = 1_500;
+
+export interface Options {
+  /** End after the first reply. */
+  readonly once: boolean;
+  /** Standard output is for the reply alone. */
+  readonly json: boolean;
+  /** Standard output has had its reply already. */
+  readonly quiet?: boolean;
+}
+
+/** The servers belong to another `npm start`, and it ends: there is nothing wrong that beginning again does not mend. */
+export class ServersGone extends Error {}
+
+/**
+ * From nothing to the first reply, and without `once` on and on. Whatever was started is stopped on every way out.
+ * Rejects with the reason of `stop`, with ServersGone when another one's servers went away, and with what failed.
+ */
+export async function serve(options: Options, onAnswer: () => void, stop: AbortSignal): Promise<void> {
+  await using cleanup = new AsyncDisposableStack();
+  const servers = await openServers({ stateDir: STATE_DIR, env: process.env, log, signal: stop });
+  cleanup.defer(() => servers.stop());
+  const lost = new AbortController();
+  void servers.ended.then((how) => lost.abort(servers.shared ? new ServersGone(how) : new Error(how)));
+  const grace = () => (lost.signal.aborted ? GRACE_WITHOUT_SERVERS_MS : GRACE_MS);
+  const signal = AbortSignal.any([stop, lost.signal]);
+  try {
+    const worker = await startOne(options, servers, cleanup, grace, signal);
+    await firstReply(options, servers, worker, onAnswer, signal);
+  } catch (error) {
+    if (servers.shared && !stop.aborted && !lost.signal.aborted) await noticed(lost.signal);
+    if (lost.signal.aborted && !stop.aborted) throw lost.signal.reason;
+    throw error;
+  }
+}
+
+interface Running {
+  readonly process: WorkerProcess;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+/** The topics, and a worker in a slot of its own. */
+async function startOne(
+  options: Options,
+  servers: Servers,
+  cleanup: AsyncDisposableStack,
+  graceMs: () => number,
+  signal: AbortSignal,
+): Promise<Running> {
+  const slot = claimSlot(STATE_DIR);
+  cleanup.defer(() => slot.release());
+  const brokerCount = await countBrokers(servers);
+  const env = workerEnv({ env: process.env, ...servers, stateDir: STATE_DIR, slot: slot.number, brokerCount });
+  await idalloc(['topics', 'init'], env, signal);
+  log('topics are there; starting a worker');
+  const logFile = join(STATE_DIR, `worker-${slot.number}.log`);
+  const worker = await startWorker({ env, logFile, signal });
+  cleanup.defer(() => worker.stop(graceMs()));
+  cleanup.defer(() => servers.retire());
+  cleanup.defer(follow(logFile, showLog(options)));
+  log('the worker is ready; sending a request');
+  return { process: worker, env };
+}
+
+async function firstReply(
+  options: Options,
+  servers: Servers,
+  worker: Running,
+  onAnswer: () => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const answer = parseReply(await idalloc(['request', '--json', '--count', String(FIRST_COUNT)], worker.env, signal));
+  log('answered');
+  if (!options.quiet) process.stdout.write(options.json ? `${answer.line}\n` : `\n${presentReply(answer.reply)}\n\n`);
+  onAnswer();
+  if (options.once) return;
+  const { opsUrl, logFile } = worker.process;
+  const firstId = answer.reply.ids[0]?.value_string ?? '';
+  const next = presentNextSteps(servers.brokers, opsUrl, relative(process.cwd(), logFile), firstId);
+  (options.json ? process.stderr : process.stdout).write(`${next}\n`);
+  await untilAborted(worker.process, signal);
+}
+
+/** Runs one of the product's own commands and returns what it prints. */
+function idalloc(args: readonly string[], env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<string> {
+  return run({
+    command: process.execPath,
+    args: [join(ROOT, 'src/main.ts'), ...args],
+    cwd: ROOT,
+    env,
+    purpose: `idalloc ${args.join(' ')}`,
+    timeoutMs: COMMAND_TIMEOUT_MS,
+    signal,
+  });
+}
+
+/** How many brokers the cluster has; the one of this checkout is alone. */
+async function countBrokers(servers: Servers): Promise<number> {
+  if (servers.kafkaFrom === 'checkout') return 1;
+  const { kafka: settings } = loadKafkaConfig(process.env);
+  const kafka = kafkaClient(settings, kafkaLogCreator(createLogger({ level: 'error', destination: 'stderr' })));
+  return withAdmin(kafka, settings.brokers, async (admin) => (await admin.describeCluster()).brokers.length);
+}
+
+/** A program may keep all lines; people see those that matter, and not the known weakness of a single broker. */
+function showLog({ json }: Options): (line: string) => void {
+  const readyAt = Date.now();
+  return (line) => {
+    if (json || isAlarming(line, readyAt)) process.stderr.write(`${line}\n`);
+  };
+}
+
+/** Rejects with the reason of the abort, or with how the worker ended. */
+async function untilAborted(worker: WorkerProcess, signal: AbortSignal): Promise<never> {
+  const aborted = new Promise<undefined>((resolve) => {
+    if (signal.aborted) resolve(undefined);
+    signal.addEventListener('abort', () => resolve(undefined));
+  });
+  const how = await Promise.race([aborted, worker.exited]);
+  signal.throwIfAborted();
+  throw new Error(`the worker ended: ${how}${lastLines(worker.logFile)}`);
+}
+
+function noticed(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, NOTICE_MS);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
