@@ -1,6 +1,6 @@
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
-import { framingOf, unframe } from './framing.ts';
+import { framingOf, HEADER_BYTES, unframe } from './framing.ts';
 import { toSafeNumber } from './long.ts';
 
 /** How a reply lists its IDs: as runs, or one by one. */
@@ -28,7 +28,7 @@ const MAX_TIME_MS = 8_640_000_000_000_000;
 /** What Kafka accepts as a topic's name. */
 const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
-const schema = loadSchema('id-request', MAX_REQUEST_BYTES);
+const schema = loadSchema('id-request', MAX_REQUEST_BYTES - HEADER_BYTES);
 export const ID_REQUEST_FINGERPRINT = schema.fingerprint;
 
 /** The body as the schema has it. */
@@ -79,12 +79,6 @@ export function readBodyAddress(value: Buffer): { correlationId: Buffer | null; 
 }
 
 function decodeWire(value: Buffer): Wire {
-  if (value.length > MAX_REQUEST_BYTES) {
-    throw new IdallocError(
-      'MALFORMED_REQUEST',
-      `the value has ${value.length} bytes; at most ${MAX_REQUEST_BYTES} are read`,
-    );
-  }
   const body = unframe(schema.header, value);
   if (body === undefined) throw unknownFrame(value);
   try {

@@ -33,7 +33,7 @@ export interface LedgerBatchEntry extends Position {
 }
 
 /** Keeps the ledger from running empty; decides nothing. Its record has no key. */
-export interface LedgerMarker extends Position {
+interface LedgerMarker extends Position {
   readonly kind: 'marker';
 }
 

@@ -142,10 +142,13 @@ describe('bytes that are no IdRequest', () => {
     expect(codeOf(() => decodeIdRequest(frame(header, body)))).toBe('MALFORMED_REQUEST');
   });
 
-  it('are malformed when they are long, whatever they are', () => {
-    const long = raw({ count: 1n, correlation_id: Buffer.alloc(MAX_REQUEST_BYTES) });
-    expect(codeOf(() => decodeIdRequest(long))).toBe('MALFORMED_REQUEST');
-    expect(codeOf(() => decodeIdRequest(Buffer.alloc(900_000_000 / 1000, 0x80)))).toBe('MALFORMED_REQUEST');
+  it('are malformed above 16 KiB, before anything of them is read', () => {
+    const longest = raw({ count: 1n, correlation_id: Buffer.alloc(MAX_REQUEST_BYTES - 10 - 8) });
+    expect(longest.length).toBe(MAX_REQUEST_BYTES);
+    expect(codeOf(() => decodeIdRequest(longest))).toBe('INVALID_CORRELATION_ID');
+    const longer = raw({ count: 1n, correlation_id: Buffer.alloc(MAX_REQUEST_BYTES - 10 - 7) });
+    expect(codeOf(() => decodeIdRequest(longer))).toBe('MALFORMED_REQUEST');
+    expect(codeOf(() => decodeIdRequest(Buffer.alloc(1024 * 1024, 0x80)))).toBe('MALFORMED_REQUEST');
   });
 
   it('are of an UNKNOWN_SCHEMA when their frame names another schema, or a registry', () => {

@@ -9,6 +9,7 @@ import {
   decodeLedgerKey,
   encodeLedgerEntry,
   encodeLedgerKey,
+  LEDGER_KEY_VERSION,
   type LedgerBatchEntry,
   requestHash,
 } from '../../src/codec/ledger-entry.ts';
@@ -118,6 +119,7 @@ describe('a ledger entry', () => {
 
 describe('a ledger key', () => {
   it('is the version and the correlation ID, exactly', () => {
+    expect(LEDGER_KEY_VERSION).toBe(1);
     expect(encodeLedgerKey(CORRELATION_ID)).toEqual(Buffer.concat([Buffer.of(1), CORRELATION_ID]));
     fc.assert(
       fc.property(anyCorrelationId, (correlationId) => {
