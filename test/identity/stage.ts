@@ -78,8 +78,15 @@ export class Stage {
     return decodeCeiling(kv.value);
   }
 
-  async host(changes: Partial<IdentitySettings> = {}, link: Link = goodLink): Promise<Host> {
-    const clock = new HostClock(() => this.nowMs);
+  newClock(): HostClock {
+    return new HostClock(() => this.nowMs);
+  }
+
+  async host(
+    changes: Partial<IdentitySettings> = {},
+    link: Link = goodLink,
+    clock: HostClock = this.newClock(),
+  ): Promise<Host> {
     const faults = new Map<string, Fault[]>();
     const states: IdentityState[] = [];
     const etcd = this.etcd.port(async (name) => {

@@ -1,0 +1,326 @@
+import { describe, expect, it } from 'vitest';
+import { encodeCeiling } from '../../src/codec/ceiling.ts';
+import { encodeDescriptor } from '../../src/codec/descriptor.ts';
+import { decodeLeaseRecord } from '../../src/codec/lease-record.ts';
+import { tickStartMs, toTicks } from '../../src/core/layout.ts';
+import { MAX_CEILING_WAIT_MS } from '../../src/core/reservation.ts';
+import { ticks, wallMs } from '../../src/core/units.ts';
+import type { Fault } from './fake-etcd.ts';
+import { descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
+
+/** Puts every ceiling this far from the host's clock. */
+function moveCeilings(stage: Stage, host: Host, aheadMs: readonly number[]): void {
+  for (const [workerId, ahead] of aheadMs.entries()) {
+    const at = toTicks(layout, wallMs(host.clock.read().wall + ahead));
+    stage.etcd.tamper(keys.ceiling(workerId), encodeCeiling({ ticks: at, nonce: 'moved' }));
+  }
+}
+
+describe('acquiring a worker ID', () => {
+  it('makes it ours: owner with lease record, ceiling 25 s ahead, fence of the owner key', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({ workerIp: '10.1.2.3' });
+    const { wall } = host.clock.read();
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+
+    const owner = stage.etcd.peek(keys.owner(0));
+    expect(owner?.leaseId).toBeGreaterThan(0n);
+    expect(decodeLeaseRecord(owner?.value ?? Buffer.alloc(0))).toMatchObject({
+      assignedWorkerIp: '10.1.2.3',
+      leaseTtlSeconds: 30,
+      grantedAtMs: wall,
+    });
+    const to = toTicks(layout, wallMs(wall + timing.reserveMs));
+    expect(stage.ceiling(0).ticks).toBe(to);
+    expect(host.authority()).toEqual({
+      ok: true,
+      workerId: 0,
+      fence: owner?.createRevision,
+      reservation: { from: 0, to },
+    });
+  });
+
+  it('of two racers for one worker ID exactly one holds it', async () => {
+    const stage = await Stage.open();
+    const racers = [await stage.host({ staticWorkerId: 1 }), await stage.host({ staticWorkerId: 1 })];
+    const outcomes = await Promise.all(racers.map(({ identity }) => identity.acquire()));
+    expect(outcomes.map(({ kind }) => kind).sort()).toEqual(['held', 'raced']);
+    expect(racers.filter((racer) => racer.authority().ok)).toHaveLength(1);
+  });
+
+  it('the loser of a race gives its lease back and takes another worker ID', async () => {
+    const stage = await Stage.open();
+    const racers = [await stage.host(), await stage.host()];
+    const outcomes = await Promise.all(racers.map(({ identity }) => identity.acquire()));
+    const loser = racers[outcomes.findIndex(({ kind }) => kind === 'raced')];
+    expect(await loser?.identity.acquire()).toEqual({ kind: 'held' });
+    expect(racers.map(({ identity }) => identity.state.workerId).sort()).toEqual([0, 1]);
+  });
+
+  it.each<Fault>(['answer lost', 'asked twice', 'doubled'])(
+    'a claim met with "%s" is ours by read-back',
+    async (fault) => {
+      const stage = await Stage.open();
+      const host = await stage.host();
+      host.faults.set('transact', [fault]);
+      expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+      stage.etcd.deliverLate();
+      expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    },
+  );
+
+  it('a claim that was answered with success but is not in etcd gives no authority', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { transact } = stage.etcd;
+    stage.etcd.transact = (compares, operations) => {
+      stage.etcd.transact = transact;
+      return { succeeded: compares.length + operations.length > 0, revision: 99n };
+    };
+    expect(await host.identity.acquire()).toEqual({ kind: 'raced' });
+    expect(host.authority().ok).toBe(false);
+  });
+
+  it('a claim whose read-back had no answer is not used, and is found by the next acquire', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    host.faults.set('get', ['request lost']);
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'failed', error: { code: 'ETCD_UNAVAILABLE' } });
+    expect(host.authority()).toMatchObject({ ok: false, code: 'NO_IDENTITY' });
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+    expect(host.identity.state.workerId).toBe(0);
+  });
+
+  it('the own deadline of an acquire counts from before its lease was asked for', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    host.faults.set('get', ['request lost']);
+    await host.identity.acquire();
+    stage.pass(timing.refuseAfterMs - 1);
+    await host.identity.acquire();
+    expect(host.authority().ok).toBe(true);
+    stage.pass(1);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
+  });
+
+  it('a claim that arrives after it was given up takes no effect', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    host.faults.set('transact', ['late']);
+    expect(await host.identity.acquire()).toEqual({ kind: 'raced' });
+    stage.etcd.deliverLate();
+    expect(stage.ceiling(0)).toEqual({ ticks: 0, nonce: 'init' });
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+  });
+
+  it("a successor starts at the predecessor's ceiling, not at its own clock", async () => {
+    const stage = await Stage.open();
+    const first = await stage.host({ staticWorkerId: 2 });
+    await first.identity.acquire();
+    const { ticks: ceiling } = stage.ceiling(2);
+    stage.pass(60_000);
+    const second = await stage.host({ staticWorkerId: 2 });
+    await second.identity.acquire();
+    expect(second.authority()).toMatchObject({ ok: true, reservation: { from: ceiling } });
+    expect(stage.ceiling(2).ticks).toBeGreaterThan(ceiling);
+  });
+
+  it('a successor never waits for a ceiling after a crash: the lease outlives it', async () => {
+    const stage = await Stage.open();
+    const first = await stage.host({ staticWorkerId: 0 });
+    await first.identity.acquire();
+    stage.pass(timing.ttlMs - 1);
+    const second = await stage.host({ staticWorkerId: 0 });
+    expect(await second.identity.acquire()).toMatchObject({ kind: 'refused', code: 'POOL_EXHAUSTED' });
+    stage.pass(1);
+    expect(await second.identity.acquire()).toEqual({ kind: 'held' });
+  });
+
+  it('a pool without a free worker ID is exhausted', async () => {
+    const stage = await Stage.open();
+    const hosts = await Promise.all([0, 1, 2, 3].map(() => stage.host()));
+    const outcomes = [];
+    for (const { identity } of hosts) outcomes.push(await identity.acquire());
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['held', 'held', 'held', 'refused']);
+    expect(hosts[3]?.authority()).toMatchObject({ ok: false, code: 'POOL_EXHAUSTED' });
+  });
+
+  it('takes at random among the worker IDs whose ceiling is behind the clock', async () => {
+    const picked = [];
+    for (const at of [0, 0.4, 0.6, 0.99]) {
+      const stage = await Stage.open();
+      const host = await stage.host({ random: () => at });
+      moveCeilings(stage, host, [-1, 1_000, 0]);
+      await host.identity.acquire();
+      picked.push(host.identity.state.workerId);
+    }
+    expect(picked).toEqual([0, 0, 2, 2]);
+  });
+
+  it('waits for the lowest ceiling when all are ahead, and takes it once the clock is there', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    moveCeilings(stage, host, [30_000, 20_000, MAX_CEILING_WAIT_MS]);
+    expect(await host.identity.acquire()).toEqual({ kind: 'waiting', waitMs: 20_000 });
+    stage.pass(19_999);
+    expect(await host.identity.acquire()).toEqual({ kind: 'waiting', waitMs: 1 });
+    stage.pass(1);
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+    expect(host.identity.state.workerId).toBe(1);
+  });
+
+  it('refuses when every ceiling is more than 35 s ahead: the clock is behind', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    moveCeilings(stage, host, [60_000, MAX_CEILING_WAIT_MS + 1, 90_000]);
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'ALL_CEILINGS_AHEAD' });
+  });
+
+  it('refuses when a ceiling has been waited for longer than the longest wait', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    moveCeilings(stage, host, [20_000, 20_000, 20_000]);
+    await host.identity.acquire();
+    host.clock.stepMs = -(MAX_CEILING_WAIT_MS + 1);
+    stage.pass(MAX_CEILING_WAIT_MS + 1);
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'ALL_CEILINGS_AHEAD' });
+  });
+
+  it('refuses worker IDs that have come to the end of the layout', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    host.clock.stepMs = tickStartMs(layout, layout.endTicks) - host.clock.read().wall + 1_000;
+    for (const workerId of [0, 1, 2]) {
+      stage.etcd.tamper(keys.ceiling(workerId), encodeCeiling({ ticks: ticks(layout.endTicks), nonce: 'end' }));
+    }
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'LAYOUT_EXHAUSTED' });
+  });
+
+  it.each([
+    ['a missing ceiling', keys.ceiling(1), undefined, 'NAMESPACE_DAMAGED'],
+    ['an unreadable ceiling', keys.ceiling(1), Buffer.from('soon'), 'NAMESPACE_DAMAGED'],
+    ['a missing descriptor', keys.descriptor, undefined, 'NAMESPACE_DAMAGED'],
+    [
+      'a replaced descriptor',
+      keys.descriptor,
+      encodeDescriptor(descriptorOf({ uuid: 'ffffffff-89ab-4cde-8f01-23456789abcd' })),
+      'NAMESPACE_MISMATCH',
+    ],
+    [
+      'another pool',
+      keys.descriptor,
+      encodeDescriptor(descriptorOf({ pool: { first: 0, last: 1 } })),
+      'NAMESPACE_MISMATCH',
+    ],
+  ])('%s stops it, and nothing is written', async (_what, key, value, code) => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    stage.etcd.tamper(key, value);
+    const before = stage.etcd.revision;
+    await expect(host.identity.acquire()).rejects.toMatchObject({ code });
+    expect([stage.etcd.revision, host.authority().ok]).toEqual([before, false]);
+  });
+
+  it('a descriptor that is replaced between the read and the claim keeps the claim out', async () => {
+    const stage = await Stage.open();
+    let replaced = false;
+    const host = await stage.host({}, async (name) => {
+      if (name === 'grantLease' && !replaced) {
+        replaced = true;
+        stage.etcd.tamper(keys.descriptor, encodeDescriptor(descriptorOf({ epochMs: 1 })));
+      }
+      return { fault: 'pass' };
+    });
+    expect(await host.identity.acquire()).toEqual({ kind: 'raced' });
+    expect([stage.ceiling(0).ticks, host.authority().ok]).toEqual([0, false]);
+    await expect(host.identity.acquire()).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
+  });
+
+  it('a ceiling that was raised between the read and the claim keeps the claim out', async () => {
+    const stage = await Stage.open();
+    let raised = false;
+    const host = await stage.host({}, async (name) => {
+      if (name === 'grantLease' && !raised) {
+        raised = true;
+        stage.etcd.tamper(keys.ceiling(0), encodeCeiling({ ticks: ticks(5_000_000_000), nonce: 'other' }));
+      }
+      return { fault: 'pass' };
+    });
+    expect(await host.identity.acquire()).toEqual({ kind: 'raced' });
+    expect(stage.ceiling(0)).toEqual({ ticks: 5_000_000_000, nonce: 'other' });
+  });
+
+  it('a reservation is not used before it is confirmed', async () => {
+    const stage = await Stage.open();
+    const gate = Promise.withResolvers<void>();
+    const claims: unknown[] = [];
+    const host = await stage.host({
+      confirm: (claim) => {
+        claims.push(claim);
+        return gate.promise;
+      },
+    });
+    const acquiring = host.identity.acquire();
+    for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
+    const ceiling = stage.etcd.peek(keys.ceiling(0));
+    expect(claims).toEqual([
+      {
+        workerId: 0,
+        fence: ceiling?.modRevision,
+        reservation: { from: 0, to: stage.ceiling(0).ticks },
+        modRevision: ceiling?.modRevision,
+      },
+    ]);
+    expect(host.authority().ok).toBe(false);
+    gate.resolve();
+    expect(await acquiring).toEqual({ kind: 'held' });
+    expect(host.authority().ok).toBe(true);
+  });
+
+  it('nothing is claimed unless the clock is steady', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const before = stage.etcd.revision;
+    host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FROZEN', detail: 'it stands' };
+    expect(await host.identity.acquire()).toEqual({ kind: 'refused', code: 'CLOCK_FROZEN', message: 'it stands' });
+    host.clock.verdict = { kind: 'wait', untilWall: wallMs(host.clock.read().wall + 7) };
+    expect(await host.identity.acquire()).toEqual({ kind: 'waiting', waitMs: 7 });
+    expect(stage.etcd.revision).toBe(before);
+  });
+
+  it('a release while the lease is being granted leaves no lease and no authority', async () => {
+    const stage = await Stage.open();
+    const leases: bigint[] = [];
+    const host = await stage.host({
+      newLeaseId: () => {
+        leases.push(77n);
+        return 77n;
+      },
+    });
+    const acquiring = host.identity.acquire();
+    while (leases.length === 0) await Promise.resolve();
+    await host.identity.release();
+    expect(await acquiring).toEqual({ kind: 'stopped' });
+    expect(stage.etcd.keepAlive(77n)).toEqual({ ttlSeconds: 0 });
+    expect(host.authority().ok).toBe(false);
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+  });
+
+  it('a static worker ID outside the pool is a fault of the configuration', async () => {
+    const stage = await Stage.open();
+    await expect(stage.host({ staticWorkerId: 3 })).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+  });
+
+  it('a process that starts among many young owners of its address holds back once', async () => {
+    const stage = await Stage.open();
+    for (let crash = 0; crash < 5; crash += 1) {
+      const record = `{"assigned_worker_ip":"127.0.0.1","lease_ttl_seconds":30,"heartbeat_token":"t","granted_at":"${new Date(
+        (await stage.host()).clock.read().wall - 1_000,
+      ).toISOString()}"}`;
+      stage.etcd.tamper(keys.owner(10 + crash), Buffer.from(record));
+    }
+    const host = await stage.host();
+    expect(await host.identity.acquire()).toEqual({ kind: 'waiting', waitMs: 2_000 });
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+  });
+});

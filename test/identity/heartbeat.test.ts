@@ -1,0 +1,320 @@
+import { describe, expect, it } from 'vitest';
+import { encodeCeiling } from '../../src/codec/ceiling.ts';
+import { toTicks } from '../../src/core/layout.ts';
+import { ticks, wallMs } from '../../src/core/units.ts';
+import type { Fault } from './fake-etcd.ts';
+import { type Host, keys, layout, Stage, timing } from './stage.ts';
+
+async function heldHost(changes: Parameters<Stage['host']>[0] = {}, link?: Parameters<Stage['host']>[1]) {
+  const stage = await Stage.open();
+  const host = await stage.host(changes, link);
+  expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+  return { stage, host };
+}
+
+const wanted = (host: Host) => toTicks(layout, wallMs(host.clock.read().wall + timing.reserveMs));
+const reservedTo = (host: Host) => {
+  const authority = host.authority();
+  return authority.ok ? authority.reservation.to : authority.code;
+};
+
+describe('a heartbeat', () => {
+  it('raises the ceiling to 25 s after its keep-alive, and the reservation with it', async () => {
+    const { stage, host } = await heldHost();
+    const before = host.authority();
+    stage.pass(timing.heartbeatMs);
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(stage.ceiling(0).ticks).toBe(wanted(host));
+    const to = wanted(host);
+    expect(host.authority()).toEqual({ ...before, reservation: { from: 0, to } });
+  });
+
+  it.each<Fault>(['answer lost', 'asked twice', 'doubled'])(
+    'a swap met with "%s" is ours by read-back',
+    async (fault) => {
+      const { stage, host } = await heldHost();
+      stage.pass(timing.heartbeatMs);
+      host.faults.set('transact', [fault]);
+      expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+      expect(reservedTo(host)).toBe(wanted(host));
+      stage.etcd.deliverLate();
+      stage.pass(timing.heartbeatMs);
+      expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+      expect(reservedTo(host)).toBe(wanted(host));
+    },
+  );
+
+  it('a swap that has not arrived reserves nothing, and is recognised when it does', async () => {
+    const { stage, host } = await heldHost();
+    const before = reservedTo(host);
+    stage.pass(timing.heartbeatMs);
+    const first = wanted(host);
+    host.faults.set('transact', ['late', 'request lost']);
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(reservedTo(host)).toBe(before);
+    stage.etcd.deliverLate();
+    stage.pass(1_000);
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(reservedTo(host)).toBe(first);
+    expect(stage.ceiling(0).ticks).toBe(first);
+  });
+
+  it('a swap answered with success that is not in etcd reserves nothing', async () => {
+    const { stage, host } = await heldHost();
+    const before = reservedTo(host);
+    stage.pass(timing.heartbeatMs);
+    const { transact } = stage.etcd;
+    stage.etcd.transact = () => ({ succeeded: true, revision: 99n });
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    stage.etcd.transact = transact;
+    expect(reservedTo(host)).toBe(before);
+  });
+
+  it('a swap that took effect while its read-back failed is kept, and found later', async () => {
+    const { stage, host } = await heldHost();
+    const before = reservedTo(host);
+    stage.pass(timing.heartbeatMs);
+    host.faults.set('get', ['request lost']);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'failed', error: { code: 'ETCD_UNAVAILABLE' } });
+    expect(reservedTo(host)).toBe(before);
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(reservedTo(host)).toBe(wanted(host));
+  });
+
+  it('swaps without an answer do not pile up without bound', async () => {
+    const { stage, host } = await heldHost();
+    const { transact } = stage.etcd;
+    let sent = 0;
+    stage.etcd.transact = () => {
+      sent += 1;
+      return { succeeded: false, revision: 1n };
+    };
+    for (let beat = 0; beat < 200; beat += 1) {
+      stage.pass(10);
+      expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    }
+    stage.etcd.transact = transact;
+    expect(sent).toBe(64);
+  });
+
+  it('a ceiling never falls: a clock that went back raises nothing', async () => {
+    const { stage, host } = await heldHost();
+    const before = stage.ceiling(0);
+    host.clock.stepMs = -9;
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(stage.ceiling(0)).toEqual(before);
+    expect(reservedTo(host)).toBe(before.ticks);
+  });
+
+  it('a clock that must be waited for keeps the lease alive and raises nothing', async () => {
+    const { stage, host } = await heldHost();
+    const before = stage.ceiling(0);
+    stage.pass(timing.heartbeatMs);
+    host.clock.verdict = { kind: 'wait', untilWall: wallMs(0) };
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(stage.ceiling(0)).toEqual(before);
+    stage.pass(timing.refuseAfterMs - 1);
+    expect(host.authority().ok).toBe(true);
+  });
+
+  it('a clock that is ejected gives owner key and lease back, and raises nothing', async () => {
+    const { stage, host } = await heldHost();
+    const before = stage.ceiling(0);
+    stage.pass(timing.heartbeatMs);
+    host.clock.verdict = { kind: 'eject', reason: 'CLOCK_BACKWARD', detail: 'by an hour' };
+    const refusal = { code: 'CLOCK_BACKWARD', message: 'by an hour' };
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'ejected', ...refusal });
+    expect(host.authority()).toEqual({ ok: false, ...refusal });
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+    expect(stage.ceiling(0)).toEqual(before);
+  });
+
+  it('a raise is used only once it is confirmed, and the one before stays usable', async () => {
+    const confirmations: Array<PromiseWithResolvers<void>> = [];
+    const stage = await Stage.open();
+    const host = await stage.host({
+      confirm: () => {
+        const next = Promise.withResolvers<void>();
+        confirmations.push(next);
+        if (confirmations.length === 1) next.resolve();
+        return next.promise;
+      },
+    });
+    await host.identity.acquire();
+    const before = reservedTo(host);
+    stage.pass(timing.heartbeatMs);
+    const beating = host.identity.heartbeat();
+    while (confirmations.length < 2) await Promise.resolve();
+    expect([stage.ceiling(0).ticks, reservedTo(host)]).toEqual([wanted(host), before]);
+    confirmations[1]?.resolve();
+    await beating;
+    expect(reservedTo(host)).toBe(wanted(host));
+  });
+
+  it('runs one at a time', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.heartbeatMs);
+    const before = stage.etcd.revision;
+    const outcomes = await Promise.all([host.identity.heartbeat(), host.identity.heartbeat()]);
+    expect(outcomes).toEqual([{ kind: 'held' }, { kind: 'stopped' }]);
+    expect(stage.etcd.revision).toBe(before + 1n);
+  });
+});
+
+describe('the own deadline', () => {
+  it('past it the authority is refused even when no timer fired', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.refuseAfterMs - 1);
+    expect(host.authority().ok).toBe(true);
+    stage.pass(1);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
+    expect(host.identity.state.mode).toBe('suspended');
+  });
+
+  it('counts from before the keep-alive was sent, not from its answer', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({}, async (name) => {
+      if (name === 'keepAlive') stage.pass(3_000);
+      return { fault: 'pass' };
+    });
+    await host.identity.acquire();
+    await host.identity.heartbeat();
+    stage.pass(timing.refuseAfterMs - 3_000 - 1);
+    expect(host.authority().ok).toBe(true);
+    stage.pass(1);
+    expect(host.authority().ok).toBe(false);
+  });
+
+  it('a keep-alive whose answer is lost does not move it', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.heartbeatMs);
+    host.faults.set('keepAlive', ['answer lost']);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'failed' });
+    stage.pass(timing.refuseAfterMs - timing.heartbeatMs);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
+  });
+
+  it('a wall clock that runs ahead brings it nearer', async () => {
+    const { host } = await heldHost();
+    host.clock.stepMs = timing.refuseAfterMs;
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
+  });
+
+  it('a heartbeat that took longer than it leaves the reign suspended', async () => {
+    const stage = await Stage.open();
+    let slow = false;
+    const host = await stage.host({}, async (name) => {
+      if (slow && name === 'get') stage.pass(timing.refuseAfterMs);
+      return { fault: 'pass' };
+    });
+    await host.identity.acquire();
+    slow = true;
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect([host.identity.state.mode, host.authority().ok]).toEqual(['suspended', false]);
+  });
+
+  it('is checked without an allocation too', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.refuseAfterMs);
+    host.identity.check(host.clock.read());
+    expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', refusal: { code: 'LEASE_SUSPENDED' } });
+  });
+});
+
+describe('resuming a suspended reign', () => {
+  async function suspended() {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.refuseAfterMs + 5_000);
+    expect(host.authority().ok).toBe(false);
+    return { stage, host };
+  }
+
+  it('goes on with the same fence while nobody was in between', async () => {
+    const { stage, host } = await suspended();
+    const { fence } = host.identity.state;
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(host.authority()).toMatchObject({ ok: true, fence, reservation: { from: 0, to: stage.ceiling(0).ticks } });
+    expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held', 'suspended', 'held']);
+  });
+
+  it('is refused when the lease has run out', async () => {
+    const { stage, host } = await suspended();
+    stage.pass(timing.ttlMs);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost', code: 'LEASE_LOST' });
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_LOST' });
+    expect(host.states.map(({ mode }) => mode).slice(-2)).toEqual(['lost', 'none']);
+  });
+
+  it.each(['the owner key', 'the ceiling'])(
+    'is refused when somebody was in between: %s was taken over while our lease lived',
+    async (taken) => {
+      const { stage, host } = await suspended();
+      if (taken === 'the owner key') {
+        const owner = stage.etcd.peek(keys.owner(0));
+        stage.etcd.tamper(keys.owner(0), undefined);
+        stage.etcd.tamper(keys.owner(0), owner?.value);
+      } else {
+        stage.etcd.tamper(keys.ceiling(0), encodeCeiling({ ticks: ticks(stage.ceiling(0).ticks + 1), nonce: 'other' }));
+      }
+      expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost', code: 'LEASE_LOST' });
+      expect(host.authority().ok).toBe(false);
+    },
+  );
+
+  it('is refused when the ceiling was written again, though with our own value', async () => {
+    const { stage, host } = await suspended();
+    const ours = stage.etcd.peek(keys.ceiling(0));
+    stage.etcd.tamper(keys.ceiling(0), ours?.value);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
+  });
+
+  it.each([
+    ['missing', undefined],
+    ['unreadable', Buffer.from('?')],
+  ])('a %s ceiling ends the reign', async (_what, value) => {
+    const { stage, host } = await suspended();
+    stage.etcd.tamper(keys.ceiling(0), value);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
+    expect(stage.etcd.peek(keys.ceiling(0))?.value).toEqual(value);
+    await expect(host.identity.acquire()).rejects.toMatchObject({ code: 'NAMESPACE_DAMAGED' });
+  });
+
+  it('after a loss the next reign has a higher fence and a reservation of its own', async () => {
+    const { stage, host } = await suspended();
+    const first = host.identity.state.fence ?? 0n;
+    const ceiling = stage.ceiling(0).ticks;
+    stage.pass(timing.ttlMs);
+    await host.identity.heartbeat();
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+    const authority = host.authority();
+    expect(authority).toMatchObject({ ok: true, workerId: 0, reservation: { from: ceiling } });
+    expect(authority.ok && authority.fence > first).toBe(true);
+  });
+});
+
+describe('giving the identity back', () => {
+  it('refuses at once, before etcd has answered, and frees the worker ID', async () => {
+    const { stage, host } = await heldHost();
+    const released = host.identity.release();
+    expect(host.authority().ok).toBe(false);
+    expect(await released).toBe(true);
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+    expect(stage.ceiling(0).ticks).toBe(wanted(host));
+  });
+
+  it('tells when etcd did not confirm it, and does not throw', async () => {
+    const { host } = await heldHost();
+    host.faults.set('revokeLease', ['request lost']);
+    expect(await host.identity.release()).toBe(false);
+    expect(host.authority().ok).toBe(false);
+  });
+
+  it('ends a heartbeat in flight without effect', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.heartbeatMs);
+    const beating = host.identity.heartbeat();
+    await host.identity.release();
+    expect(await beating).toEqual({ kind: 'stopped' });
+    expect(host.identity.state.mode).toBe('none');
+  });
+});

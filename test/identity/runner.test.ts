@@ -1,0 +1,229 @@
+import { describe, expect, it } from 'vitest';
+import { encodeCeiling } from '../../src/codec/ceiling.ts';
+import { toTicks } from '../../src/core/layout.ts';
+import { wallMs } from '../../src/core/units.ts';
+import { IdentityRunner } from '../../src/identity/runner.ts';
+import type { Fault } from './fake-etcd.ts';
+import { type Host, keys, layout, Stage, timing } from './stage.ts';
+
+/** Timers on the stage's time line: `pass` fires them in order and lets everything that they start settle. */
+class Timers {
+  readonly #stage: Stage;
+  readonly #waiting = new Set<{ atMs: number; fire: () => void }>();
+
+  constructor(stage: Stage) {
+    this.#stage = stage;
+  }
+
+  sleep = (ms: number, signal: AbortSignal): Promise<void> =>
+    new Promise((resolve) => {
+      const timer = { atMs: this.#stage.nowMs + ms, fire: resolve };
+      const end = () => {
+        this.#waiting.delete(timer);
+        resolve();
+      };
+      if (signal.aborted) return end();
+      this.#waiting.add(timer);
+      signal.addEventListener('abort', end, { once: true });
+    });
+
+  async pass(ms: number): Promise<void> {
+    const untilMs = this.#stage.nowMs + ms;
+    await settle();
+    for (;;) {
+      const next = [...this.#waiting].sort((a, b) => a.atMs - b.atMs)[0];
+      if (!next || next.atMs > untilMs) break;
+      this.#stage.nowMs = next.atMs;
+      this.#waiting.delete(next);
+      next.fire();
+      await settle();
+    }
+    this.#stage.nowMs = untilMs;
+    await settle();
+  }
+
+  get count(): number {
+    return this.#waiting.size;
+  }
+}
+
+const settle = () => new Promise((resolve) => setImmediate(resolve));
+
+async function running(stage: Stage, host: Host) {
+  const timers = new Timers(stage);
+  const stop = new AbortController();
+  const anchors: number[] = [];
+  const runner = new IdentityRunner({
+    identity: host.identity,
+    timing,
+    readClock: () => ({ reading: host.clock.read(), verdict: host.clock.verdict }),
+    trustClockAnew: () => anchors.push(stage.nowMs),
+    sleep: timers.sleep,
+    random: () => 0.5,
+    releaseLimitMs: 2_000,
+  });
+  const done = runner.run(stop.signal).then(
+    () => 'stopped' as const,
+    (error: unknown) => error,
+  );
+  await timers.pass(0);
+  return { timers, stop, runner, done, anchors };
+}
+
+describe('keeping an identity', () => {
+  it('acquires at once and holds it by heartbeats for as long as etcd answers', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { timers, stop, done } = await running(stage, host);
+    const { fence } = host.identity.state;
+    await timers.pass(600_000);
+    expect(host.authority()).toMatchObject({ ok: true, fence });
+    expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held']);
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('waits for a ceiling that is ahead in short steps, without holding a lease', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({ staticWorkerId: 1 });
+    const ahead = toTicks(layout, wallMs(host.clock.read().wall + 20_000));
+    stage.etcd.tamper(keys.ceiling(1), encodeCeiling({ ticks: ahead, nonce: 'other' }));
+    const { timers, stop, done } = await running(stage, host);
+    await timers.pass(19_000);
+    expect(stage.etcd.peek(keys.owner(1))).toBeUndefined();
+    await timers.pass(1_000);
+    expect(host.authority().ok).toBe(true);
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('a failed heartbeat is repeated each second, so that one that fails stops nothing', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { timers, stop, done } = await running(stage, host);
+    host.faults.set('keepAlive', Array<Fault>(4).fill('request lost'));
+    await timers.pass(60_000);
+    expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held']);
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('an outage of etcd suspends after 15 s, and the same identity resumes', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { timers, stop, done } = await running(stage, host);
+    const { fence } = host.identity.state;
+    host.faults.set('keepAlive', Array<Fault>(10).fill('request lost'));
+    await timers.pass(timing.refuseAfterMs);
+    expect(host.states.at(-1)).toMatchObject({ mode: 'suspended' });
+    await timers.pass(10_000);
+    expect(host.authority()).toMatchObject({ ok: true, fence });
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('the deadline closes in time though the heartbeat in flight never ends', async () => {
+    const stage = await Stage.open();
+    let silent = false;
+    const host = await stage.host({}, async () => {
+      if (silent) await new Promise(() => {});
+      return { fault: 'pass' };
+    });
+    const { timers, stop, done } = await running(stage, host);
+    silent = true;
+    await timers.pass(timing.refuseAfterMs);
+    expect(host.states.at(-1)).toMatchObject({ mode: 'suspended' });
+    stop.abort();
+    await timers.pass(2_000);
+    expect(await done).toBe('stopped');
+  });
+
+  it('a lost identity is replaced by a new reign', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { timers, stop, done } = await running(stage, host);
+    stage.etcd.tamper(keys.owner(0), undefined);
+    await timers.pass(timing.heartbeatMs + 2_000);
+    expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held', 'lost', 'none', 'acquiring', 'held']);
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('an ejected clock gives the identity back within half a second, and gets a new trial when it is steady', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { timers, stop, done, anchors } = await running(stage, host);
+    host.clock.verdict = { kind: 'eject', reason: 'CLOCK_BACKWARD', detail: 'back' };
+    await timers.pass(500);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'CLOCK_BACKWARD' });
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+    expect(anchors).toEqual([500]);
+    host.clock.verdict = { kind: 'steady' };
+    await timers.pass(1_499);
+    expect(host.authority().ok).toBe(false);
+    await timers.pass(1);
+    expect(host.authority().ok).toBe(true);
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('waking it makes an ejection act at once', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { timers, stop, runner, done } = await running(stage, host);
+    host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
+    runner.wake();
+    await timers.pass(0);
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('backs off while the pool is exhausted, up to 5 s', async () => {
+    const stage = await Stage.open();
+    for (const workerId of [0, 1, 2]) stage.etcd.tamper(keys.owner(workerId), Buffer.from('busy'));
+    const reads: number[] = [];
+    const host = await stage.host({}, async (name) => {
+      if (name === 'range') reads.push(stage.nowMs);
+      return { fault: 'pass' };
+    });
+    const { timers, stop, done } = await running(stage, host);
+    await timers.pass(20_000);
+    expect(reads).toEqual([0, 375, 1_125, 2_625, 5_625, 9_375, 13_125, 16_875]);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'POOL_EXHAUSTED' });
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('stopping gives the identity back and leaves no timer', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { timers, stop, done } = await running(stage, host);
+    stop.abort();
+    expect(await done).toBe('stopped');
+    expect([stage.etcd.peek(keys.owner(0)), timers.count]).toEqual([undefined, 0]);
+    expect(host.authority()).toMatchObject({ ok: false, message: expect.stringContaining('stopping') });
+  });
+
+  it('stopping ends within its limit though etcd is silent', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({}, async (name) => {
+      if (name === 'revokeLease') await new Promise(() => {});
+      return { fault: 'pass' };
+    });
+    const { timers, stop, done } = await running(stage, host);
+    stop.abort();
+    await timers.pass(2_000);
+    expect(await done).toBe('stopped');
+    expect(host.authority().ok).toBe(false);
+  });
+
+  it('a damaged namespace ends it with the fault', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    stage.etcd.tamper(keys.ceiling(2), undefined);
+    const { timers, done } = await running(stage, host);
+    expect(await done).toMatchObject({ code: 'NAMESPACE_DAMAGED' });
+    expect(timers.count).toBe(0);
+  });
+});
