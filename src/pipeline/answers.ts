@@ -68,7 +68,7 @@ export function deadLetter(
   const original = Buffer.alloc(20);
   original.writeInt32BE(partition, 0);
   original.writeBigInt64BE(BigInt(record.offset), 4);
-  original.writeBigInt64BE(BigInt(record.timestampMs), 12);
+  original.writeBigInt64BE(wholeTimestamp(record.timestampMs), 12);
   headers['kafka_dlt-original-topic'] = context.requestTopic;
   headers['kafka_dlt-original-partition'] = original.subarray(0, 4);
   headers['kafka_dlt-original-offset'] = original.subarray(4, 12);
@@ -76,6 +76,11 @@ export function deadLetter(
   headers['kafka_dlt-exception-fqcn'] = error.code;
   headers['kafka_dlt-exception-message'] = error.message;
   return { topic: context.deadLetterTopic, key: record.key, value: record.value, headers };
+}
+
+/** A sender may set any 64-bit timestamp; one that is no exact number is told as Kafka's -1, for none. */
+function wholeTimestamp(timestampMs: number): bigint {
+  return Number.isSafeInteger(timestampMs) ? BigInt(timestampMs) : -1n;
 }
 
 function addressed(to: { readonly replyTopic: string; readonly replyPartition?: number }) {

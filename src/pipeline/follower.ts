@@ -20,7 +20,8 @@ const REACH_TIMEOUT_MS = 10_000;
  * Follows every ledger partition and keeps the index in step with the log.
  *
  * Modes of a partition:
- * - restoring: behind the end that the log had when reading began; the index may not be asked yet.
+ * - restoring: behind the end that the log had when reading began, or the index is not yet recognised as this log's; it
+ *   may not be asked.
  * - following: at the end, or about to be; the index may be asked.
  * - stopped: the log holds something that can't be read. Nothing may be decided there until somebody mends it.
  *
@@ -48,6 +49,7 @@ export class Follower implements LedgerFollower {
     }
     state.distrusted = false;
     state.target = bounds.high;
+    state.recognised = index.last(partition) === undefined;
     return this.resume(partition);
   }
 
@@ -77,6 +79,7 @@ export class Follower implements LedgerFollower {
       return;
     }
     state.verify = undefined;
+    state.recognised = true;
     this.#apply(partition, state, records);
     state.expected = last.offset + 1;
     this.#advanced(partition);
@@ -96,7 +99,7 @@ export class Follower implements LedgerFollower {
     const state = this.#state(partition);
     if (state.fault !== undefined) return state.fault;
     const end = this.#options.index.end(partition);
-    if (!state.distrusted && end >= state.target) return undefined;
+    if (!state.distrusted && state.recognised && end >= state.target) return undefined;
     const message = `ledger partition ${partition} is being restored: at offset ${end} of ${state.target}`;
     return new IdallocError('INDEX_RESTORING', message);
   }
@@ -138,7 +141,7 @@ export class Follower implements LedgerFollower {
     const state = this.#state(partition);
     const end = this.#options.index.end(partition);
     state.release(end);
-    if (state.restored || end < state.target) return;
+    if (state.restored || !state.recognised || end < state.target) return;
     state.restored = true;
     this.#options.onChange();
   }
@@ -162,6 +165,8 @@ class PartitionState {
   expected = 0;
   /** Digest that the next record must have. */
   verify: Buffer | undefined;
+  /** What the index held when reading began was found in the log. */
+  recognised = false;
   /** The end to be reached before the index may be asked. */
   target = Number.POSITIVE_INFINITY;
   restored = false;

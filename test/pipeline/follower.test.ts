@@ -1,0 +1,289 @@
+import { describe, expect, it } from 'vitest';
+import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { Follower } from '../../src/pipeline/follower.ts';
+import { MemoryIndex } from '../support/memory-index.ts';
+import { type LedgerDraft, MemoryLedger, MemoryReader } from '../support/memory-ledger.ts';
+import { entry } from '../support/memory-records.ts';
+import { ManualTimers } from '../support/memory-worker.ts';
+
+/** A follower of one partition, with an index that may be older than the follower. */
+function world(options: { readonly entries?: readonly LedgerDraft[]; readonly index?: MemoryIndex } = {}) {
+  const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+  if (options.entries) topic.land(0, options.entries);
+  return { topic, ...follow(topic, options.index) };
+}
+
+function follow(topic: MemoryLedger, index = new MemoryIndex()) {
+  const timers = new ManualTimers();
+  const causes: string[] = [];
+  let changes = 0;
+  const follower = new Follower({
+    index,
+    partitions: 1,
+    setTimer: timers.set,
+    onRestart: (partition, cause) => {
+      causes.push(cause);
+      reader.restart(partition);
+    },
+    onChange: () => {
+      changes += 1;
+    },
+  });
+  const reader = new MemoryReader(topic, follower);
+  return { index, timers, causes, follower, reader, changes: () => changes };
+}
+
+/** An index that has applied what the topic holds now, as a worker before this one left it. */
+function indexOf(topic: MemoryLedger): MemoryIndex {
+  const { index, reader } = follow(topic);
+  reader.catchUp(0);
+  return index;
+}
+
+const three = [entry('a'), entry('b'), entry('c')];
+const offsetOf = (index: MemoryIndex, id: string) => index.lookUp(0, entry(id).key)?.offset;
+
+describe('restoring', () => {
+  it('refuses with INDEX_RESTORING before it has begun, and until the end that the log had then', () => {
+    const { topic, follower, reader, index } = world({ entries: three });
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    reader.poll(0, 2);
+    topic.land(0, [entry('d')]);
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(follower.caughtUp()).toBe(false);
+    reader.poll(0, 1);
+    expect(index.end(0)).toBe(3);
+    expect(follower.refusal(0)).toBeUndefined();
+    expect(follower.caughtUp()).toBe(true);
+  });
+
+  it('is over at once for an empty partition', () => {
+    const { follower, reader } = world();
+    reader.poll(0);
+    expect(follower.refusal(0)).toBeUndefined();
+  });
+
+  it('begins where retention left the log when nothing is known', () => {
+    const { topic, follower, reader, index } = world({ entries: three });
+    topic.trim(0, 2);
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toBeUndefined();
+    expect([offsetOf(index, 'b'), offsetOf(index, 'c')]).toEqual([undefined, 2]);
+  });
+
+  it('tells when a partition is caught up, once', () => {
+    const { topic, reader, changes } = world({ entries: three });
+    reader.poll(0, 2);
+    expect(changes()).toBe(0);
+    reader.poll(0, 1);
+    expect(changes()).toBe(1);
+    topic.land(0, [entry('d')]);
+    reader.catchUp(0);
+    expect(changes()).toBe(1);
+  });
+});
+
+describe('an index from before', () => {
+  it('goes on at its last entry and applies only what is new', () => {
+    const { topic } = world({ entries: three });
+    const index = indexOf(topic);
+    topic.land(0, [entry('d'), entry('a', { first: 5n })]);
+    const { follower, reader, causes } = follow(topic, index);
+    expect(follower.begin(0, topic.bounds(0))).toBe(2);
+    reader.catchUp(0);
+    expect(causes).toEqual([]);
+    expect([offsetOf(index, 'a'), offsetOf(index, 'd'), index.end(0)]).toEqual([0, 3, 5]);
+  });
+
+  it('is not asked before its last entry was recognised, even if the log is no longer than it', () => {
+    const { topic } = world({ entries: three });
+    const { follower, reader, changes } = follow(topic, indexOf(topic));
+    follower.begin(0, topic.bounds(0));
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(changes()).toBe(0);
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toBeUndefined();
+    expect(changes()).toBe(1);
+  });
+
+  it('is distrusted and restored when another entry stands where its last one was', () => {
+    const { topic } = world({ entries: three });
+    const index = indexOf(topic);
+    topic.truncate(0, 0);
+    topic.land(0, [entry('x'), entry('b'), entry('c', { first: 1n }), entry('y')]);
+    const { follower, reader, causes } = follow(topic, index);
+    reader.poll(0);
+    expect(causes).toEqual([expect.stringContaining('offset 2')]);
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toBeUndefined();
+    expect([offsetOf(index, 'a'), offsetOf(index, 'x'), index.end(0)]).toEqual([undefined, 0, 4]);
+  });
+
+  it('is restored when the log ends before it', () => {
+    const { topic } = world({ entries: three });
+    const index = indexOf(topic);
+    topic.truncate(0, 1);
+    const { reader } = follow(topic, index);
+    reader.catchUp(0);
+    expect([offsetOf(index, 'a'), offsetOf(index, 'b'), index.end(0)]).toEqual([0, undefined, 1]);
+  });
+
+  it('is restored when retention has overtaken it', () => {
+    const { topic } = world({ entries: three });
+    const index = indexOf(topic);
+    topic.land(0, [entry('d'), entry('e'), entry('f')]);
+    topic.trim(0, 4);
+    const { reader } = follow(topic, index);
+    reader.catchUp(0);
+    expect([offsetOf(index, 'c'), offsetOf(index, 'e'), index.end(0)]).toEqual([undefined, 4, 6]);
+  });
+
+  it('is restored when retention took the entry by which the log is recognised', () => {
+    const { topic } = world({ entries: three });
+    const index = indexOf(topic);
+    topic.land(0, [entry('d')]);
+    topic.trim(0, 3);
+    const { reader } = follow(topic, index);
+    reader.catchUp(0);
+    expect([offsetOf(index, 'c'), offsetOf(index, 'd')]).toEqual([undefined, 3]);
+  });
+});
+
+describe('following', () => {
+  it('skips what was settled before it was read', () => {
+    const { topic, reader, index, causes } = world({ entries: three });
+    reader.catchUp(0);
+    topic.land(0, [entry('d')]);
+    index.apply(0, topic.read(0, 3));
+    topic.land(0, [entry('e')]);
+    reader.catchUp(0);
+    expect([offsetOf(index, 'd'), offsetOf(index, 'e'), causes]).toEqual([3, 4, []]);
+  });
+
+  it('distrusts a log in which reading skips an entry', () => {
+    const { topic, follower, reader, causes, index } = world({ entries: three });
+    reader.catchUp(0);
+    topic.land(0, [entry('d'), entry('e')]);
+    follower.deliver(0, topic.read(0, 4));
+    expect(causes).toEqual([expect.stringContaining('offset 4 where 3 was due')]);
+    expect(index.end(0)).toBe(3);
+    reader.catchUp(0);
+    expect(index.end(0)).toBe(5);
+  });
+
+  it('distrusts a log in which reading falls back to the start', () => {
+    const { topic, reader, causes } = world({ entries: three });
+    reader.catchUp(0);
+    topic.truncate(0, 1);
+    reader.poll(0);
+    expect(causes).toEqual([expect.stringContaining('offset 0 where 3 was due')]);
+  });
+
+  it('takes nothing while it waits for its restart', () => {
+    const { topic, follower, reader, index, causes } = world({ entries: three });
+    reader.catchUp(0);
+    follower.distrust(0, 'for a test');
+    topic.land(0, [entry('d')]);
+    follower.deliver(0, topic.read(0, 3));
+    expect(index.end(0)).toBe(3);
+    follower.distrust(0, 'again');
+    expect(causes).toEqual(['for a test']);
+  });
+
+  it('reads its last entry again after a rebalance, and recognises it', () => {
+    const { topic, follower, reader, causes, index } = world({ entries: three });
+    reader.catchUp(0);
+    topic.land(0, [entry('d')]);
+    reader.rejoin(0);
+    reader.catchUp(0);
+    expect([causes, index.end(0), follower.refusal(0)]).toEqual([[], 4, undefined]);
+    topic.truncate(0, 3);
+    topic.land(0, [entry('z')]);
+    reader.rejoin(0);
+    reader.poll(0);
+    expect(causes).toHaveLength(1);
+  });
+});
+
+describe('an entry that can not be read', () => {
+  const foreign: readonly (readonly [string, LedgerDraft])[] = [
+    ['no value', { key: entry('x').key, value: null }],
+    ['bytes of somebody else', { key: entry('x').key, value: Buffer.from('hello') }],
+    ['a later format', { key: entry('x').key, value: Buffer.concat([entry('x').value, Buffer.from([0])]) }],
+    ['a batch without a key', { key: null, value: entry('x').value }],
+  ];
+
+  it.each(foreign)('stops the partition for good: %s', (_, bad) => {
+    const { topic, follower, reader, index } = world({ entries: [...three, bad, entry('d')] });
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    topic.land(0, [entry('e')]);
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    expect(offsetOf(index, 'd')).toBeUndefined();
+  });
+
+  it('does not keep other partitions from being served', () => {
+    const { follower, reader } = world({ entries: [{ key: null, value: null }] });
+    reader.catchUp(0);
+    expect(follower.caughtUp()).toBe(true);
+  });
+
+  it('ends the waiting of whoever waits for the entries behind it', async () => {
+    const { topic, follower, reader } = world({ entries: three });
+    reader.catchUp(0);
+    const reached = expect(follower.reached(0, 5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    topic.land(0, [{ key: null, value: null }, entry('d')]);
+    reader.catchUp(0);
+    await reached;
+    await expect(follower.reached(0, 5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+  });
+});
+
+describe('a marker', () => {
+  it('needs no key, decides nothing, and raises the highest request offset', () => {
+    const marker = { key: null, value: encodeLedgerEntry({ kind: 'marker', end: 3, through: 500 }) };
+    const { index, reader, follower } = world({ entries: [...three, marker] });
+    reader.catchUp(0);
+    expect([index.end(0), index.through(0), follower.refusal(0)]).toEqual([4, 500, undefined]);
+  });
+});
+
+describe('reached', () => {
+  it('resolves when the offset is applied, at once when it already is', async () => {
+    const { topic, follower, reader, timers } = world({ entries: three });
+    reader.catchUp(0);
+    await follower.reached(0, 3);
+    const seen: string[] = [];
+    const reached = follower.reached(0, 5).then(() => seen.push('reached'));
+    topic.land(0, [entry('d')]);
+    reader.catchUp(0);
+    await Promise.resolve();
+    expect(seen).toEqual([]);
+    topic.land(0, [entry('e')]);
+    reader.catchUp(0);
+    await reached;
+    expect(timers.pending).toBe(0);
+  });
+
+  it('gives up after its time, and keeps nothing of it', async () => {
+    const { follower, reader, timers } = world({ entries: three });
+    reader.catchUp(0);
+    const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({
+      code: 'INDEX_RESTORING',
+      message: expect.stringContaining('to offset 3 only, not to 9'),
+    });
+    timers.fire();
+    await reached;
+    expect(timers.pending).toBe(0);
+  });
+
+  it('rejects with LEDGER_TRUNCATED when the log is found to have lost entries', async () => {
+    const { follower, reader } = world({ entries: three });
+    reader.catchUp(0);
+    const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
+    follower.distrust(0, 'for a test');
+    await reached;
+  });
+});

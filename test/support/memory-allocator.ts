@@ -1,0 +1,27 @@
+import { wallMs } from '../../src/core/units.ts';
+import type { Allocation, Allocator } from '../../src/pipeline/ports.ts';
+
+/** Hands out runs of IDs that nobody else gets, one after the other, and keeps count. */
+export class CountingAllocator implements Allocator {
+  readonly workerId: number;
+  readonly asked: number[] = [];
+  /** Awaited before anything is handed out; a rejection is the refusal. */
+  before: () => Promise<void> = async () => {};
+  #next: bigint;
+
+  constructor(workerId: number) {
+    this.workerId = workerId;
+    this.#next = BigInt(workerId) * 1_000_000_000n;
+  }
+
+  async allocate(counts: readonly number[]): Promise<readonly Allocation[]> {
+    await this.before();
+    return counts.map((count) => {
+      const first = this.#next;
+      this.#next += BigInt(count);
+      this.asked.push(count);
+      const fence = BigInt(this.workerId + 1);
+      return { ranges: [{ first, count }], workerId: this.workerId, fence, generatedAt: wallMs(1_700_000_000_000) };
+    });
+  }
+}

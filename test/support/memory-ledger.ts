@@ -1,0 +1,183 @@
+import { IdallocError } from '../../src/errors.ts';
+import type { Appended, LedgerLog, LedgerRecord, LogBounds } from '../../src/pipeline/ports.ts';
+
+/**
+ * What the network does to one append:
+ *
+ * - pass:         the entries land, and the answer comes back
+ * - entries lost: the broker never sees them, and the caller learns nothing
+ * - answer lost:  they land, and the caller learns nothing
+ * - late:         the caller learns nothing; they land whenever deliverLate is called
+ * - sent again:   a first copy lands and its answer is lost; the client sends a second, whose answer comes back
+ * - echoed:       they land and the answer comes back; a second copy lands whenever deliverLate is called
+ */
+export type Fate = 'pass' | 'entries lost' | 'answer lost' | 'late' | 'sent again' | 'echoed';
+
+/** Decides the fate of each append as it is sent, and may hold the append (until it resolves) and the answer (back). */
+export type Link = (partition: number) => Promise<{ fate: Fate; back?: Promise<void> }>;
+
+export const goodLink: Link = async () => ({ fate: 'pass' });
+
+/** A link on which the next appends meet these fates, and all after them pass. */
+export function linkOf(...fates: Fate[]): Link {
+  return async () => ({ fate: fates.shift() ?? 'pass' });
+}
+
+export interface LedgerDraft {
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+}
+
+interface Partition {
+  low: number;
+  records: LedgerRecord[];
+}
+
+/**
+ * The ledger topic in memory. Each append is atomic and gets dense offsets; the append time is the given clock's.
+ * Everything that goes wrong on the way is the link's; what goes wrong with the log is done to it by name.
+ */
+export class MemoryLedger {
+  readonly #partitions: readonly Partition[];
+  readonly #nowMs: () => number;
+  readonly #late: Array<() => unknown> = [];
+
+  constructor(partitions: number, nowMs: () => number) {
+    this.#partitions = Array.from({ length: partitions }, () => ({ low: 0, records: [] }));
+    this.#nowMs = nowMs;
+  }
+
+  /** A client of this topic behind a link of its own. */
+  producer(link: Link = goodLink): LedgerLog {
+    return {
+      append: async (partition, entries) => {
+        const { fate, back } = await link(partition);
+        const answer = this.#serve(fate, () => this.land(partition, entries));
+        if (back) await back;
+        if (answer === undefined) throw new IdallocError('APPEND_UNANSWERED', `no answer to an append (${fate})`);
+        return answer;
+      },
+      endOffset: async (partition) => this.bounds(partition).high,
+    };
+  }
+
+  /** Appends at once, as anybody with access to the topic can. */
+  land(partition: number, entries: readonly LedgerDraft[]): Appended {
+    const { high } = this.bounds(partition);
+    const appendedAtMs = this.#nowMs();
+    const records = entries.map(({ key, value }, i) => ({ offset: high + i, key, value, appendedAtMs }));
+    this.#of(partition).records.push(...records);
+    return { baseOffset: high, appendedAtMs };
+  }
+
+  get lateCount(): number {
+    return this.#late.length;
+  }
+
+  /** Lets the late or echoed append with this index land now. */
+  deliverLate(index = 0): void {
+    const [copy] = this.#late.splice(index, 1);
+    copy?.();
+  }
+
+  bounds(partition: number): LogBounds {
+    const { low, records } = this.#of(partition);
+    return { low, high: low + records.length };
+  }
+
+  /** At most `max` records from `offset` on, which must be within the bounds or at their end. */
+  read(partition: number, offset: number, max = Number.POSITIVE_INFINITY): readonly LedgerRecord[] {
+    const { low, records } = this.#of(partition);
+    return records.slice(offset - low, Math.min(records.length, offset - low + max));
+  }
+
+  /** Loses everything from `high` on, as an election among brokers that lag does. */
+  truncate(partition: number, high: number): void {
+    const at = this.#of(partition);
+    at.records = at.records.slice(0, Math.max(0, high - at.low));
+  }
+
+  /** Drops everything below `low`, as retention does. */
+  trim(partition: number, low: number): void {
+    const at = this.#of(partition);
+    at.records = at.records.slice(low - at.low);
+    at.low = low;
+  }
+
+  #serve(fate: Fate, land: () => Appended): Appended | undefined {
+    switch (fate) {
+      case 'entries lost':
+        return undefined;
+      case 'late':
+        this.#late.push(land);
+        return undefined;
+      case 'answer lost':
+        land();
+        return undefined;
+      case 'sent again':
+        land();
+        return land();
+      case 'echoed':
+        this.#late.push(land);
+        return land();
+      case 'pass':
+        return land();
+    }
+  }
+
+  #of(partition: number): Partition {
+    const found = this.#partitions[partition];
+    if (found === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
+    return found;
+  }
+}
+
+/** What a reader feeds. */
+export interface LedgerSink {
+  begin(partition: number, bounds: LogBounds): number;
+  resume(partition: number): number;
+  deliver(partition: number, records: readonly LedgerRecord[]): void;
+}
+
+/**
+ * Reads a ledger the way kafkajs does, one step at a time and only when told to: a position outside the log goes to its
+ * start without a word.
+ */
+export class MemoryReader {
+  readonly #ledger: MemoryLedger;
+  readonly #sink: LedgerSink;
+  /** Where reading goes on; absent for a partition that has to begin anew. */
+  readonly #next = new Map<number, number>();
+
+  constructor(ledger: MemoryLedger, sink: LedgerSink) {
+    this.#ledger = ledger;
+    this.#sink = sink;
+  }
+
+  /** Forgets its place in the partition: the next poll begins anew. */
+  restart(partition: number): void {
+    this.#next.delete(partition);
+  }
+
+  /** Goes on where the sink says, as after a rebalance. */
+  rejoin(partition: number): void {
+    this.#next.set(partition, this.#sink.resume(partition));
+  }
+
+  /** Delivers the next records of a partition, `max` of them; false when there were none. */
+  poll(partition: number, max?: number): boolean {
+    const bounds = this.#ledger.bounds(partition);
+    const asked = this.#next.get(partition) ?? this.#sink.begin(partition, bounds);
+    const offset = asked >= bounds.low && asked <= bounds.high ? asked : bounds.low;
+    const records = this.#ledger.read(partition, offset, max);
+    this.#next.set(partition, offset + records.length);
+    if (records.length > 0) this.#sink.deliver(partition, records);
+    return records.length > 0;
+  }
+
+  /** Polls until nothing comes, but not for ever. */
+  catchUp(partition: number): void {
+    for (let polls = 0; polls < 1_000; polls += 1) if (!this.poll(partition)) return;
+    throw new Error(`ledger partition ${partition} is read over and over`);
+  }
+}

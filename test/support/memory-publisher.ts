@@ -1,0 +1,29 @@
+import type { Delivery, OutgoingRecord, Publisher } from '../../src/pipeline/ports.ts';
+
+/** Topics in memory: what was acknowledged, in order, and faults on the way there. */
+export class MemoryPublisher implements Publisher {
+  readonly records: OutgoingRecord[] = [];
+  /** Topics that can't take a record, with the reason. */
+  readonly refusing = new Map<string, string>();
+  /** Called when records are sent and when they are acknowledged. */
+  onEvent: (what: 'sent' | 'acknowledged', records: readonly OutgoingRecord[]) => void = () => {};
+  /** Awaited between landing and answer; a rejection is an answer that got lost. */
+  hold: (records: readonly OutgoingRecord[]) => Promise<void> = async () => {};
+
+  async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {
+    if (records.length === 0) return [];
+    this.onEvent('sent', records);
+    const deliveries = records.map(({ topic }): Delivery => {
+      const reason = this.refusing.get(topic);
+      return reason === undefined ? { ok: true } : { ok: false, reason };
+    });
+    this.records.push(...records.filter((_, i) => deliveries[i]?.ok));
+    await this.hold(records);
+    this.onEvent('acknowledged', records);
+    return deliveries;
+  }
+
+  on(topic: string): OutgoingRecord[] {
+    return this.records.filter((record) => record.topic === topic);
+  }
+}

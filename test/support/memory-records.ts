@@ -1,0 +1,68 @@
+import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
+import { encodeIdRequest, type IdRequest } from '../../src/codec/id-request.ts';
+import {
+  encodeLedgerEntry,
+  encodeLedgerKey,
+  type LedgerBatchEntry,
+  requestHash,
+} from '../../src/codec/ledger-entry.ts';
+import { presetLayout } from '../../src/core/presets.ts';
+import type { RequestRecord } from '../../src/pipeline/ports.ts';
+
+/** The topic that requests name for their replies unless they say otherwise. */
+export const REPLIES = 'id.replies.orders';
+export const layout = presetLayout('default');
+
+/** A good request, unless the fields say otherwise. */
+export function request(
+  offset: number,
+  id: string,
+  fields: Partial<IdRequest> & { readonly headers?: RequestRecord['headers'] } = {},
+): RequestRecord {
+  const { headers = {}, ...rest } = fields;
+  const value = encodeIdRequest({ count: 1, correlationId: Buffer.from(id), replyTopic: REPLIES, ...rest });
+  return record(offset, value, headers);
+}
+
+/** Any record of the request topic. */
+export function record(
+  offset: number,
+  value: Buffer | null,
+  headers: RequestRecord['headers'] = {},
+  timestampMs = 1_699_999_999_000 + offset,
+): RequestRecord {
+  return { offset, key: Buffer.from('k'), value, headers, timestampMs };
+}
+
+/** A ledger entry as another worker would write it. */
+export function entry(
+  id: string,
+  fields: Partial<Pick<LedgerBatchEntry, 'count' | 'replyTopic' | 'requestOffset' | 'end' | 'through'>> & {
+    readonly first?: bigint;
+  } = {},
+): { readonly key: Buffer; readonly value: Buffer } {
+  const { first = 77_000n, count = 1, replyTopic = REPLIES, ...rest } = fields;
+  const value = encodeLedgerEntry({
+    kind: 'batch',
+    requestHash: requestHash(count, replyTopic),
+    count,
+    replyTopic,
+    requestOffset: 0,
+    batch: {
+      ranges: [{ first, count }],
+      step: layout.step,
+      datacenterId: 3,
+      workerId: 9,
+      fence: 10n,
+      epochMs: layout.epochMs,
+      layoutFingerprint: layout.fingerprint,
+      generatedAtMs: 1_700_000_000_000,
+    },
+    framing: 'SINGLE_OBJECT',
+    schemaFingerprint: ID_REPLY_FINGERPRINT,
+    end: 0,
+    through: -1,
+    ...rest,
+  });
+  return { key: encodeLedgerKey(Buffer.from(id)), value };
+}

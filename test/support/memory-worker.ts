@@ -1,0 +1,156 @@
+import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
+import { type WallMs, wallMs } from '../../src/core/units.ts';
+import type { ErrorCode } from '../../src/errors.ts';
+import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
+import { Follower } from '../../src/pipeline/follower.ts';
+import { Ledger } from '../../src/pipeline/ledger.ts';
+import type { LedgerIndex, LedgerLog, RequestRecord } from '../../src/pipeline/ports.ts';
+import type { ReplyPolicy } from '../../src/pipeline/reply-policy.ts';
+import { CountingAllocator } from './memory-allocator.ts';
+import { MemoryIndex } from './memory-index.ts';
+import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
+import { MemoryPublisher } from './memory-publisher.ts';
+import { layout, REPLIES } from './memory-records.ts';
+
+export const REQUESTS = 'id.requests';
+export const DEAD_LETTERS = 'id.requests.dlt';
+export const MAX_COUNT = 100_000;
+export const POLICY: ReplyPolicy = {
+  prefix: 'id.replies.',
+  requestTopic: REQUESTS,
+  ownTopics: [REQUESTS, DEAD_LETTERS, 'id.ledger', 'id.witness', 'id.replies.ledger'],
+};
+/** Calls back only when told to. */
+export class ManualTimers {
+  readonly #due = new Set<() => void>();
+
+  readonly set = (run: () => void): { cancel(): void } => {
+    this.#due.add(run);
+    return { cancel: () => this.#due.delete(run) };
+  };
+
+  get pending(): number {
+    return this.#due.size;
+  }
+
+  fire(): void {
+    for (const run of [...this.#due]) {
+      this.#due.delete(run);
+      run();
+    }
+  }
+}
+
+export interface MemoryWorkerOptions {
+  readonly topic: MemoryLedger;
+  readonly partitions?: number;
+  readonly workerId?: number;
+  readonly link?: Link;
+  readonly index?: LedgerIndex;
+  readonly now?: () => WallMs;
+  /** False: the reader comes only when it is polled; else also whenever somebody waits for it. */
+  readonly diligent?: boolean;
+}
+
+/** One worker's pipeline, the real one, over topics in memory. `events` has what happened, in order. */
+export class MemoryWorker {
+  readonly events: string[] = [];
+  readonly errors: ErrorCode[] = [];
+  readonly restarts: string[] = [];
+  readonly timers = new ManualTimers();
+  readonly publisher = new MemoryPublisher();
+  readonly index: LedgerIndex;
+  readonly allocator: CountingAllocator;
+  readonly follower: Follower;
+  readonly reader: MemoryReader;
+  readonly ledger: Ledger;
+  readonly deps: PipelineDeps;
+
+  constructor(options: MemoryWorkerOptions) {
+    const { topic, partitions = 1, diligent = true } = options;
+    this.index = options.index ?? new MemoryIndex();
+    this.allocator = new CountingAllocator(options.workerId ?? 0);
+    this.follower = new Follower({
+      index: this.index,
+      partitions,
+      setTimer: (run) => {
+        if (diligent) queueMicrotask(() => this.catchUp());
+        return this.timers.set(run);
+      },
+      onRestart: (partition, cause) => {
+        this.restarts.push(cause);
+        this.reader.restart(partition);
+      },
+      onChange: () => {},
+    });
+    this.reader = new MemoryReader(topic, this.follower);
+    this.ledger = new Ledger(this.#recorded(topic.producer(options.link)), this.index, this.follower);
+    this.publisher.onEvent = (what, records) => {
+      for (const { topic: to, key } of records) this.events.push(`${what} ${to} ${key?.toString() ?? ''}`);
+    };
+    this.deps = {
+      layout,
+      datacenterId: 3,
+      maxCount: MAX_COUNT,
+      index: this.index,
+      ledger: this.ledger,
+      allocator: this.allocator,
+      now: options.now ?? (() => wallMs(1_700_000_000_000)),
+      names: DEFAULT_HEADER_NAMES,
+      requestTopic: REQUESTS,
+      deadLetterTopic: DEAD_LETTERS,
+      replyPolicy: POLICY,
+      publisher: this.publisher,
+      observe: { served: () => {}, failed: (code) => this.errors.push(code), deadLettered: () => {} },
+    };
+    this.#partitions = partitions;
+    this.catchUp();
+  }
+
+  readonly #partitions: number;
+
+  /** Lets the reader read all there is. */
+  catchUp(): void {
+    for (let partition = 0; partition < this.#partitions; partition += 1) this.reader.catchUp(partition);
+  }
+
+  /** Serves a batch of a request partition; rejects as the pipeline does. */
+  async serve(records: readonly RequestRecord[], partition = 0, isCurrent = () => true): Promise<void> {
+    const resolved = (offset: number) => this.events.push(`resolved ${offset}`);
+    await processBatch(this.deps, partition, records, { isCurrent, resolved });
+  }
+
+  /** The replies that went to a topic, decoded. */
+  replies(topic = REPLIES): ReplySeen[] {
+    return this.publisher.on(topic).map(({ key, value, headers, timestampMs }) => {
+      const reply = decodeIdReply(value as Buffer);
+      const replayed = headers[DEFAULT_HEADER_NAMES.replayed] !== undefined;
+      return { ...reply, id: key?.toString() ?? '', replayed, timestampMs, bytes: value as Buffer };
+    });
+  }
+
+  #recorded(log: LedgerLog): LedgerLog {
+    return {
+      append: async (partition, entries) => {
+        this.events.push(`append ${entries.length}`);
+        const appended = await log.append(partition, entries);
+        this.events.push(`appended at ${appended.baseOffset}`);
+        return appended;
+      },
+      endOffset: (partition) => log.endOffset(partition),
+    };
+  }
+}
+
+export type ReplySeen = IdReply & {
+  readonly id: string;
+  readonly replayed: boolean;
+  readonly timestampMs: number | undefined;
+  readonly bytes: Buffer;
+};
+
+/** The first ID of a reply; an error's code where it has none. */
+export function gist(reply: ReplySeen): string {
+  return 'batch' in reply ? reply.batch.ranges.map(({ first, count }) => `${first}+${count}`).join() : reply.error.code;
+}
