@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { type Admin, type Kafka, Partitioners, type Producer } from 'kafkajs';
+import type { Admin, Kafka, Producer } from 'kafkajs';
 import { readClock, sleep } from './adapters/clock.ts';
 import { SqliteIndex } from './adapters/index/sqlite-index.ts';
 import { kafkaClient } from './adapters/kafka/client.ts';
 import { KafkaLedgerLog } from './adapters/kafka/ledger-log.ts';
 import { LedgerReader } from './adapters/kafka/ledger-reader.ts';
+import { createPartitioner } from './adapters/kafka/partitioner.ts';
 import { KafkaPublisher } from './adapters/kafka/publisher.ts';
 import { RequestConsumer } from './adapters/kafka/request-consumer.ts';
 import { checkTopics, type TopicsReport } from './adapters/kafka/topics.ts';
@@ -67,7 +68,6 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   const kafka = kafkaClient(config.kafka, kafkaLogCreator(log));
   const admin = await connected(stack, kafka.admin());
   const report = await checkedTopics(admin, config, log);
-  const createPartitioner = Partitioners.DefaultPartitioner;
   const producer = await connected(stack, kafka.producer({ createPartitioner, allowAutoTopicCreation: false }));
   const clock = new GuardedClock(readClock);
   const fail = (error: unknown) => failed.reject(error);

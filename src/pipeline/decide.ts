@@ -53,7 +53,10 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
     else refusals.set(accepted, refusal);
   }
   const own = await write(deps, partition, view, [...drafts.values()]);
-  return part.map((accepted) => refusals.get(accepted) ?? settled(deps, partition, accepted, own.get(accepted)));
+  return part.map((accepted) => {
+    const written = own.get(accepted);
+    return refusals.get(accepted) ?? written?.decision ?? settled(deps, partition, accepted, written?.offset);
+  });
 }
 
 /** Checks that only a request without an entry has to pass. */
@@ -70,22 +73,35 @@ function admit(deps: DecisionDeps, { request }: Accepted): Decision | undefined 
   return undefined;
 }
 
-/** Allocates for the drafts and commits their entries; tells at which offset each draft's own entry lies. */
+/** A draft's own entry: where it lies, and the decision if it is known to be the first of its key. */
+interface Written {
+  readonly offset: number;
+  readonly decision?: Decision;
+}
+
+/** Allocates for the drafts and commits their entries. */
 async function write(
   deps: DecisionDeps,
   partition: number,
   view: View,
   drafts: readonly Accepted[],
-): Promise<ReadonlyMap<Accepted, number>> {
+): Promise<ReadonlyMap<Accepted, Written>> {
   if (drafts.length === 0) return new Map();
   const allocations = await deps.allocator.allocate(drafts.map(({ request }) => request.count));
   const entries = drafts.map((accepted, i) => {
     const allocation = allocations[i];
     if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
-    return { key: accepted.key, value: encodeLedgerEntry(entryOf(deps, accepted, allocation, view)) };
+    const entry = entryOf(deps, accepted, allocation, view);
+    return { accepted, key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });
-  const { baseOffset } = await deps.ledger.commit(partition, { end: view.end, entries });
-  return new Map(drafts.map((accepted, i) => [accepted, baseOffset + i]));
+  const { baseOffset, appendedAtMs, firsts } = await deps.ledger.commit(partition, { end: view.end, entries });
+  return new Map(
+    entries.map(({ accepted, entry }, i) => {
+      const offset = baseOffset + i;
+      if (!firsts.has(offset)) return [accepted, { offset }];
+      return [accepted, { offset, decision: { kind: 'batch', entry, appendedAtMs, replayed: false } }];
+    }),
+  );
 }
 
 function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation, view: View): LedgerBatchEntry {
@@ -113,7 +129,7 @@ function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation,
   };
 }
 
-/** The decision as the ledger has it. `ownOffset` is where this request's own entry lies, if it wrote one. */
+/** The decision as the ledger has it, for a request whose own entry, if there is one, is not known to be the first. */
 function settled(deps: DecisionDeps, partition: number, accepted: Accepted, ownOffset: number | undefined): Decision {
   const winner = deps.index.lookUp(partition, accepted.key);
   if (winner === undefined) {

@@ -1,10 +1,17 @@
+import type { LedgerEntry } from '../codec/ledger-entry.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Appended, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
 
 /** Entries to be appended, with the end of the index when their keys were looked up. */
 export interface Draft {
   readonly end: number;
-  readonly entries: readonly { readonly key: Buffer; readonly value: Buffer }[];
+  readonly entries: readonly { readonly key: Buffer; readonly value: Buffer; readonly entry: LedgerEntry }[];
+}
+
+/** Entries that are settled: where they lie, and which of them decide. */
+export interface Settled extends Appended {
+  /** Offsets at which the first entry of a key lies, as far as the index learned it from this append. */
+  readonly firsts: ReadonlySet<number>;
 }
 
 /**
@@ -35,8 +42,7 @@ export class Ledger {
   async inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
     const before = this.#turns.get(partition) ?? Promise.resolve();
     const turn = before.then(() => {
-      const refusal = this.#follower.refusal(partition);
-      if (refusal !== undefined) throw refusal;
+      this.#requireTrusted(partition);
       return work();
     });
     const settled = turn.catch(() => undefined); // the caller of this turn handles the failure; the next only waits
@@ -46,9 +52,10 @@ export class Ledger {
 
   /**
    * Appends and settles. On return the index holds the first entry of each key, ours or an earlier one.
-   * Rejects with APPEND_UNANSWERED (entries may or may not be in the log) or LEDGER_TRUNCATED.
+   * Rejects with APPEND_UNANSWERED (entries may or may not be in the log), LEDGER_TRUNCATED, or what refuses a turn when
+   * the index was found wrong meanwhile (entries are in the log).
    */
-  async commit(partition: number, draft: Draft): Promise<Appended> {
+  async commit(partition: number, draft: Draft): Promise<Settled> {
     const appended = await this.#append(partition, draft);
     const { baseOffset, appendedAtMs } = appended;
     if (baseOffset < draft.end) {
@@ -57,9 +64,14 @@ export class Ledger {
       throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     }
     if (this.#index.end(partition) < baseOffset) await this.#follower.reached(partition, baseOffset);
-    const records = draft.entries.map(({ key, value }, i) => ({ offset: baseOffset + i, key, value, appendedAtMs }));
-    this.#index.apply(partition, records);
-    return appended;
+    this.#requireTrusted(partition); // the log may have turned out to be another one while the append was under way
+    const records = draft.entries.map((drafted, i) => ({ ...drafted, offset: baseOffset + i, appendedAtMs }));
+    return { ...appended, firsts: this.#index.apply(partition, records) };
+  }
+
+  #requireTrusted(partition: number): void {
+    const refusal = this.#follower.refusal(partition);
+    if (refusal !== undefined) throw refusal;
   }
 
   async #append(partition: number, draft: Draft): Promise<Appended> {

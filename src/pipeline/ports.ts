@@ -1,3 +1,4 @@
+import type { LedgerEntry } from '../codec/ledger-entry.ts';
 import type { RecordHeaders } from '../codec/request-headers.ts';
 import type { IdRange } from '../core/generator.ts';
 import type { WallMs } from '../core/units.ts';
@@ -24,6 +25,8 @@ export interface LedgerRecord {
   readonly value: Buffer | null;
   /** The broker's clock when it appended the entry (LogAppendTime). */
   readonly appendedAtMs: number;
+  /** What the value says, where whoever wrote it is at hand: it need not be decoded then. */
+  readonly entry?: LedgerEntry;
 }
 
 /** The broker's answer to an append. */
@@ -63,8 +66,11 @@ export interface LedgerIndex {
   /** The highest request offset of all applied entries; -1 for none. */
   through(partition: number): number;
   lookUp(partition: number, key: Buffer): IndexedEntry | undefined;
-  /** Applies entries in log order; those below the end are skipped. All or nothing. */
-  apply(partition: number, records: readonly LedgerRecord[]): void;
+  /**
+   * Applies entries in log order; those below the end are skipped. All or nothing. Tells which offsets hold the first
+   * entry of their key.
+   */
+  apply(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
   /** Forgets all of a partition; its end goes to `from`. */
   wipe(partition: number, from: number): void;
   /** The last applied entry, by which a restart recognises the log; absent when nothing was applied since the wipe. */

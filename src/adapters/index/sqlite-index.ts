@@ -53,8 +53,8 @@ export class SqliteIndex implements LedgerIndex {
     return this.#tables(partition).lookUp(key);
   }
 
-  apply(partition: number, records: readonly LedgerRecord[]): void {
-    this.#tables(partition).apply(records);
+  apply(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
+    return this.#tables(partition).apply(records);
   }
 
   wipe(partition: number, from: number): void {
@@ -105,14 +105,15 @@ class PartitionTables {
     };
   }
 
-  apply(records: readonly LedgerRecord[]): void {
+  apply(records: readonly LedgerRecord[]): ReadonlySet<number> {
+    const firsts = new Set<number>();
     const fresh = records.filter((record) => record.offset >= this.end);
     const lastFresh = fresh.at(-1);
-    if (lastFresh === undefined) return;
+    if (lastFresh === undefined) return firsts;
     const before = { end: this.end, through: this.through, digest: this.digest };
     this.#db.exec('BEGIN');
     try {
-      for (const record of fresh) this.#applyOne(record);
+      for (const record of fresh) if (this.#applyOne(record)) firsts.add(record.offset);
       this.digest = digestEntry(lastFresh);
       this.#saveState.run(this.#partition, this.end, this.through, this.digest);
       this.#db.exec('COMMIT');
@@ -121,24 +122,22 @@ class PartitionTables {
       Object.assign(this, before);
       throw error;
     }
+    return firsts;
   }
 
-  /** The first entry of a key wins, so a later one is only passed over. */
-  #applyOne(record: LedgerRecord): void {
+  /** The first entry of a key wins, so a later one is only passed over. Tells whether this is a first. */
+  #applyOne(record: LedgerRecord): boolean {
     if (record.value === null) throw this.#foreign(record, 'no value');
-    const entry = decodeLedgerEntry(record.value);
-    if (entry.kind === 'batch') {
-      if (record.key === null) throw this.#foreign(record, 'no key');
-      this.through = Math.max(this.through, entry.requestOffset);
-      const keyHash = hashKey(record.key);
-      if (this.#find.get(keyHash, record.key) === undefined) {
-        this.#insertEntry.run(record.offset, record.key, record.value, record.appendedAtMs);
-        this.#insertLookup.run(keyHash, record.offset);
-      }
-    } else {
-      this.through = Math.max(this.through, entry.through);
-    }
+    const entry = record.entry ?? decodeLedgerEntry(record.value);
     this.end = record.offset + 1;
+    this.through = Math.max(this.through, entry.kind === 'batch' ? entry.requestOffset : entry.through);
+    if (entry.kind === 'marker') return false;
+    if (record.key === null) throw this.#foreign(record, 'no key');
+    const keyHash = hashKey(record.key);
+    if (this.#find.get(keyHash, record.key) !== undefined) return false;
+    this.#insertEntry.run(record.offset, record.key, record.value, record.appendedAtMs);
+    this.#insertLookup.run(keyHash, record.offset);
+    return true;
   }
 
   #foreign(record: LedgerRecord, what: string): IdallocError {
@@ -180,6 +179,7 @@ function openLocked(file: string): DatabaseSync {
       PRAGMA journal_mode = WAL;
       PRAGMA synchronous = NORMAL;
       PRAGMA cache_size = -65536;
+      PRAGMA wal_autocheckpoint = 10000;
       CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT);
       CREATE TABLE IF NOT EXISTS state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB);`);
     return db;
