@@ -66,18 +66,19 @@ function jars(context: string): Promise<string> {
   });
 }
 
-function etcdProgram(context: string): Promise<string> {
-  return run({
-    command: 'go',
-    args: [
-      ...['build', '-trimpath', '-buildvcs=false', '-ldflags=-s -w'],
-      ...['-o', join(context, 'etcd'), 'go.etcd.io/etcd/server/v3'],
-    ],
-    cwd: join(ROOT, 'ops/dev/etcd'),
-    env: { ...process.env, CGO_ENABLED: '0' },
-    purpose: 'the build of etcd by Go',
-    timeoutMs: BUILD_MS,
-  });
+/** The server comes from the module that the server processes are built from, the client from one of its own. */
+async function etcdPrograms(context: string): Promise<void> {
+  const build = (program: string, of: string, module: string) =>
+    run({
+      command: 'go',
+      args: ['build', '-trimpath', '-buildvcs=false', '-ldflags=-s -w', '-o', join(context, program), of],
+      cwd: join(ROOT, module),
+      env: { ...process.env, CGO_ENABLED: '0' },
+      purpose: `the build of ${program} by Go`,
+      timeoutMs: BUILD_MS,
+    });
+  await build('etcd', 'go.etcd.io/etcd/server/v3', 'ops/dev/etcd');
+  await build('etcdctl', 'go.etcd.io/etcd/etcdctl/v3', 'ops/images/etcd/client');
 }
 
 async function nodeAndNpm(context: string): Promise<void> {
@@ -93,7 +94,7 @@ async function nodeAndNpm(context: string): Promise<void> {
 /** What a stand-in needs beside the files in ops/images: programs of this machine, and what they bring into the context. */
 const STAND_INS: Readonly<Record<ImageName, { tools: ToolName[]; fill: (context: string) => Promise<unknown> }>> = {
   kafka: { tools: ['java', 'mvn'], fill: jars },
-  etcd: { tools: ['go'], fill: etcdProgram },
+  etcd: { tools: ['go'], fill: etcdPrograms },
   node: { tools: [], fill: nodeAndNpm },
 };
 
