@@ -45,6 +45,7 @@ export const ERRORS = {
   TOPIC_INVALID: { retryable: false, deadLetter: false },
   KAFKA_UNAVAILABLE: { retryable: true, deadLetter: false },
   NO_REPLY: { retryable: true, deadLetter: false },
+  MALFORMED_REPLY: { retryable: false, deadLetter: false },
   STOPPING: { retryable: true, deadLetter: false },
 } as const satisfies Record<string, { retryable: boolean; deadLetter: boolean }>;
 

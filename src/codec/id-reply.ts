@@ -47,7 +47,7 @@ export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
 
 /**
  * The reply in a record's value; `encoding` tells how it listed its IDs (RANGES for an error). A reply of single IDs
- * comes back as the fewest ranges. Throws IdallocError UNKNOWN_SCHEMA for bytes that are no reply of this schema.
+ * comes back as the fewest ranges. Throws IdallocError MALFORMED_REPLY for bytes that are no reply of this schema.
  */
 export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Encoding } {
   try {
@@ -55,7 +55,7 @@ export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Enc
     if (wire === undefined) throw new Error('it is framed otherwise, or with another schema');
     return fromWire(wire as Wire);
   } catch (error) {
-    throw new IdallocError('UNKNOWN_SCHEMA', `the value is no IdReply: ${describeError(error)}`, { cause: error });
+    throw new IdallocError('MALFORMED_REPLY', `the value is no IdReply: ${describeError(error)}`, { cause: error });
   }
 }
 
