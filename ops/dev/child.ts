@@ -6,6 +6,7 @@ import { endRecorded, recordProcess } from './leftovers.ts';
 
 const GUARD = join(import.meta.dirname, 'guard.sh');
 const READY_POLL_MS = 25;
+const NOT_READY_GRACE_MS = 5_000;
 const live = new Set<ChildProcess>();
 
 export interface Command {
@@ -107,7 +108,7 @@ export async function startChild(what: Command & { name: string; logFile: string
 
 /**
  * Waits until `ready` answers true. Throws, with the last lines of the log, when the child ends first or `timeoutMs`
- * have passed; the child is killed then.
+ * have passed; the child is stopped then.
  */
 export async function untilReady(
   child: Child,
@@ -126,7 +127,7 @@ export async function untilReady(
       await sleep(READY_POLL_MS, undefined, options.signal ? { signal: options.signal } : {});
     }
   } catch (error) {
-    await child.kill();
+    await child.stop(NOT_READY_GRACE_MS);
     throw error;
   }
 }

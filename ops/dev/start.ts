@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
-import { killAll } from './child.ts';
 import { log } from './progress.ts';
 import { type Options, ServersGone, serve } from './serve.ts';
+import { stopSignal } from './stop-signal.ts';
 
 const USAGE = `npm start [-- --once] [--json]
 
@@ -14,32 +14,8 @@ one real request over Kafka. Serves until Ctrl-C, and keeps its data in .idalloc
 
 Downloads are kept in ~/.cache/idalloc (IDALLOC_CACHE_DIR). KAFKA_HOME: use the jars of that Kafka instead.
 `;
-/** Ctrl-C reaches this process from the terminal, and again from npm, which passes it on. */
-const SAME_SIGNAL_MS = 1_000;
 /** Taking over from an `npm start` that ends; more of them than this in a row is a fault. */
 const MAX_TAKEOVERS = 100;
-
-/** Aborted by the first SIGINT, SIGTERM or SIGHUP, or when the process that waits for this one is gone. */
-function stopSignal(): AbortSignal {
-  const controller = new AbortController();
-  let firstAt = Number.POSITIVE_INFINITY;
-  const stop = () => {
-    if (performance.now() - firstAt > SAME_SIGNAL_MS) {
-      killAll();
-      process.exit(130);
-    }
-    if (controller.signal.aborted) return;
-    firstAt = performance.now();
-    log('stopping');
-    controller.abort(new Error('interrupted'));
-  };
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, stop);
-  if (process.connected) process.once('disconnect', stop);
-  // Nobody reads any more, as after `| head -1`.
-  process.stdout.on('error', stop);
-  process.stderr.on('error', stop);
-  return controller.signal;
-}
 
 function parseOptions(): Options | undefined {
   const flag = { type: 'boolean', default: false } as const;
@@ -77,7 +53,7 @@ async function main(): Promise<number> {
     process.stdout.write(USAGE);
     return 0;
   }
-  const stop = stopSignal();
+  const stop = stopSignal(() => log('stopping'));
   try {
     await serveOn(options, stop);
     return 0;

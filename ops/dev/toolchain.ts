@@ -90,15 +90,19 @@ export function requireTools(names: readonly ToolName[], env: NodeJS.ProcessEnv)
     const path = which(tool.command, env);
     const version = path && versionOf(path, tool.versionArgs);
     if (version && isAtLeast(version, tool.oldest)) continue;
-    const state = version ? `is version ${version.join('.')}` : 'is missing';
-    faults.push(`${tool.command} ${state}, and ${tool.oldest.join('.')} or later ${tool.purpose}`);
+    const state = version ? `is only ${version.join('.')}` : 'is missing';
+    faults.push(`${tool.command} ${state}; ${tool.oldest.join('.')} or later ${tool.purpose}`);
     missing.push(tool);
   }
-  if (missing.length > 0)
-    throw new Error(`${faults.join('; ')}. Install with: ${installCommand(missing, process.platform)}`);
+  if (missing.length > 0) {
+    throw new Error(`${faults.join('\n  ')}\n  Install with: ${installCommand(missing, process.platform)}`);
+  }
 }
 
 function installCommand(tools: readonly Tool[], platform: NodeJS.Platform): string {
   if (platform === 'darwin') return `brew install ${tools.map((tool) => tool.brew).join(' ')}`;
-  return `apt-get update && apt-get install -y ${tools.map((tool) => tool.apt).join(' ')} (Debian; elsewhere the same packages)`;
+  const backports = tools.some((tool) => tool.command === 'go')
+    ? '; Debian 12 has a Go that recent in backports only'
+    : '';
+  return `apt-get update && apt-get install -y ${tools.map((tool) => tool.apt).join(' ')} (Debian${backports})`;
 }

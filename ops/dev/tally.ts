@@ -1,0 +1,54 @@
+/** How many tests passed, failed and were skipped. */
+export interface Tally {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+}
+
+export const NONE: Tally = { passed: 0, failed: 0, skipped: 0 };
+
+export function add(a: Tally, b: Tally): Tally {
+  return { passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped };
+}
+
+/** The last line of `npm test`; scripts read it. */
+export function tallyLine({ passed, failed, skipped }: Tally): string {
+  return `${passed} passed, ${failed} failed, ${skipped} skipped`;
+}
+
+interface VitestReport {
+  readonly numPassedTests: number;
+  readonly numFailedTests: number;
+  readonly numPendingTests: number;
+  readonly numTodoTests: number;
+  readonly testResults: readonly {
+    readonly status: string;
+    readonly assertionResults: readonly { readonly status: string }[];
+  }[];
+}
+
+/**
+ * What a run of vitest came to, by its JSON report (undefined when it wrote none) and its exit code. A file that failed
+ * outside of its tests counts as one failure, and so does a run that failed without a failed test: an error in the
+ * set-up, or one that no test caught.
+ */
+export function tallyOfVitest(report: string | undefined, exitCode: number): Tally {
+  if (report === undefined) return { ...NONE, failed: 1 };
+  const found = JSON.parse(report) as VitestReport;
+  const brokenFiles = found.testResults.filter(
+    (file) => file.status === 'failed' && !file.assertionResults.some((test) => test.status === 'failed'),
+  ).length;
+  const failed = found.numFailedTests + brokenFiles;
+  return {
+    passed: found.numPassedTests,
+    failed: failed === 0 && exitCode !== 0 ? 1 : failed,
+    skipped: found.numPendingTests + found.numTodoTests,
+  };
+}
+
+/** The steps of a package script such as `npm run check:a && npm run check:b`, in order. Throws when it has none. */
+export function stepsOf(script: string | undefined): string[] {
+  const steps = [...(script ?? '').matchAll(/npm run (\S+)/g)].map((match) => match[1] ?? '');
+  if (steps.length === 0) throw new Error('the package script "check" names no step as `npm run STEP`');
+  return steps;
+}

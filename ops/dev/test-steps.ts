@@ -1,0 +1,91 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { signalGroup, spawnGuarded } from './child.ts';
+import { ROOT } from './paths.ts';
+import { run } from './run.ts';
+import { stepsOf, type Tally, tallyOfVitest } from './tally.ts';
+
+export type Project = 'unit' | 'integration';
+
+const VITEST = join(ROOT, 'node_modules/.bin/vitest');
+const STEP_TIMEOUT_MS = 60 * 60_000;
+const LIST_TIMEOUT_MS = 60_000;
+/** After Ctrl-C vitest's tear-down stops the servers of the tests. */
+const TEARDOWN_MS = 30_000;
+
+/** Runs a command with its output shown, and returns its exit code; ends it when `signal` is aborted. */
+async function show(command: string, args: readonly string[], signal: AbortSignal, env = process.env): Promise<number> {
+  signal.throwIfAborted();
+  const child = spawnGuarded({ command, args, cwd: ROOT, env }, 1, 2);
+  const ended = new Promise<number>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('exit', (code) => resolve(code ?? 1));
+  });
+  const over = new AbortController();
+  const end = async () => {
+    signalGroup(child, 'SIGINT');
+    await sleep(TEARDOWN_MS, undefined, { signal: over.signal }).then(
+      () => signalGroup(child, 'SIGKILL'),
+      () => undefined, // it ended in time
+    );
+  };
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(STEP_TIMEOUT_MS)]);
+  limit.addEventListener('abort', end);
+  const code = await ended;
+  limit.removeEventListener('abort', end);
+  over.abort();
+  signal.throwIfAborted();
+  return code;
+}
+
+/** Runs the steps of `npm run check` one by one, all of them: each counts as a test. */
+export async function runChecks(signal: AbortSignal, title: (text: string) => void): Promise<Tally> {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  let failed = 0;
+  const steps = stepsOf(scripts.check);
+  for (const step of steps) {
+    title(step);
+    if ((await show('npm', ['run', '--silent', step], signal)) !== 0) {
+      failed++;
+      title(`${step} failed`);
+    }
+  }
+  return { passed: steps.length - failed, failed, skipped: 0 };
+}
+
+/** Runs vitest on one project, with its usual report shown, and counts by its JSON report. */
+export async function runVitest(
+  project: Project,
+  filter: readonly string[],
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal,
+): Promise<Tally> {
+  const dir = mkdtempSync(join(tmpdir(), 'idalloc-test-'));
+  const report = join(dir, 'report.json');
+  try {
+    const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+    const args = ['run', '--project', project, ...reporters, ...filter];
+    const code = await show(VITEST, args, signal, { ...process.env, ...env });
+    return tallyOfVitest(existsSync(report) ? readFileSync(report, 'utf8') : undefined, code);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+/** True when a filter (file names, as vitest takes them) selects any test file of a project. */
+export async function selects(project: Project, filter: readonly string[], signal: AbortSignal): Promise<boolean> {
+  const files = filter.filter((argument) => !argument.startsWith('-'));
+  const listed = await run({
+    command: VITEST,
+    args: ['list', '--filesOnly', '--project', project, ...files],
+    cwd: ROOT,
+    purpose: 'the listing of the selected tests',
+    timeoutMs: LIST_TIMEOUT_MS,
+    signal,
+  });
+  return listed.trim() !== '';
+}

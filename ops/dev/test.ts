@@ -1,0 +1,100 @@
+import { ensureEngine } from './docker-engine.ts';
+import { ensureImages } from './images.ts';
+import { stopSignal } from './stop-signal.ts';
+import { add, NONE, type Tally, tallyLine } from './tally.ts';
+import { type Project, runChecks, runVitest, selects } from './test-steps.ts';
+
+const USAGE = `npm test [-- FILTER...]
+
+Runs all checks, the unit tests, and the integration tests on real servers: as containers where an engine answers or,
+on Debian as root, can be installed and started (IDALLOC_NO_INSTALL=1 prevents that), else as child processes. With CI
+set, the lack of an engine is a failure. The last line of standard output is "N passed, N failed, N skipped".
+
+With a filter (as vitest takes it, such as part of a file name), only the tests that it selects are run.
+`;
+
+interface ServerChoice {
+  readonly kind: 'containers' | 'processes';
+  /** Why there are no containers. */
+  readonly reason?: string;
+  stop(): Promise<void>;
+}
+
+function title(text: string): void {
+  process.stdout.write(`\n=== ${text}\n`);
+}
+
+function log(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
+/** Containers when an engine and the images can be had, else processes and the reason. */
+async function chooseServers(): Promise<ServerChoice> {
+  const wish = process.env.IDALLOC_TEST_SERVERS;
+  const nothing = async () => undefined;
+  if (wish === 'processes') return { kind: wish, reason: 'IDALLOC_TEST_SERVERS=processes', stop: nothing };
+  const engine = await ensureEngine(log);
+  if ('unavailable' in engine) return { kind: 'processes', reason: engine.unavailable, stop: nothing };
+  try {
+    await ensureImages(['kafka', 'etcd'], log);
+    return { kind: 'containers', stop: () => engine.stop() };
+  } catch (error) {
+    await engine.stop();
+    const reason = `the images can't be had: ${error instanceof Error ? error.message : error}`;
+    return { kind: 'processes', reason, stop: nothing };
+  }
+}
+
+async function integration(filter: readonly string[], signal: AbortSignal): Promise<Tally> {
+  title('servers for the integration tests');
+  const servers = await chooseServers();
+  try {
+    let tally = NONE;
+    if (servers.reason !== undefined) {
+      log(`No container engine: ${servers.reason}`);
+      log('The servers run as child processes; tests of images and of docker-compose.yml are skipped.');
+      if (process.env.CI) {
+        log('CI is set, so the lack of containers is a failure.');
+        tally = { ...NONE, failed: 1 };
+      }
+    }
+    title(`integration tests on ${servers.kind}`);
+    return add(tally, await runVitest('integration', filter, { IDALLOC_TEST_SERVERS: servers.kind }, signal));
+  } finally {
+    await servers.stop();
+  }
+}
+
+async function everything(signal: AbortSignal): Promise<Tally> {
+  const checks = await runChecks(signal, title);
+  title('unit tests');
+  const unit = await runVitest('unit', [], {}, signal);
+  return add(add(checks, unit), await integration([], signal));
+}
+
+async function selected(filter: readonly string[], signal: AbortSignal): Promise<Tally> {
+  const has = async (project: Project) => selects(project, filter, signal);
+  let tally = NONE;
+  if (await has('unit')) tally = add(tally, await runVitest('unit', filter, {}, signal));
+  if (await has('integration')) tally = add(tally, await integration(filter, signal));
+  return tally;
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  if (args.includes('--help') || args.includes('-h')) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const signal = stopSignal(() => log('stopping'));
+  try {
+    const tally = await (args.length > 0 ? selected(args, signal) : everything(signal));
+    if (tally.passed + tally.failed + tally.skipped === 0) throw new Error(`no test fits ${args.join(' ')}`);
+    process.stdout.write(`\n${tallyLine(tally)}\n`);
+    return tally.failed === 0 ? 0 : 1;
+  } catch (error) {
+    log(`idalloc: ${error instanceof Error ? error.message : error}`);
+    return signal.aborted ? 130 : 1;
+  }
+}
+
+process.exit(await main(process.argv.slice(2)));
