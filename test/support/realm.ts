@@ -1,9 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { type Admin, type Consumer, Kafka, type KafkaMessage, logLevel, Partitioners, type Producer } from 'kafkajs';
+import kafkajs, { type Admin, type Kafka, Partitioners, type Producer, type RecordMetadata } from 'kafkajs';
+import { type ClosableEtcd, connectEtcd } from '../../src/adapters/etcd/etcd.ts';
+import { kafkaClient } from '../../src/adapters/kafka/client.ts';
 import { initTopics } from '../../src/adapters/kafka/topics.ts';
-import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { type Ceiling, decodeCeiling } from '../../src/codec/ceiling.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { loadKafkaConfig } from '../../src/config.ts';
+import { presetLayout } from '../../src/core/presets.ts';
+import { type NamespaceKeys, namespaceKeys } from '../../src/identity/keys.ts';
+import type { KeyValue } from '../../src/identity/ports.ts';
+import { Followed } from './followed.ts';
 import type { SuiteServers } from './servers.ts';
 import { WorkerProcess } from './worker-process.ts';
 
@@ -17,78 +23,107 @@ export interface Ask {
   readonly expiresAtMs?: number;
 }
 
-/** A record of the reply or dead-letter topic. */
-export interface Seen {
-  readonly partition: number;
-  readonly offset: number;
-  readonly message: KafkaMessage;
+export interface RealmOptions {
+  readonly partitions?: number;
+  readonly env?: Readonly<Record<string, string>>;
 }
 
+export const DATACENTER_ID = 4;
+export const LAYOUT = presetLayout('default');
+
+/** A lease that ends soon after its owner's death, for tests that wait for it; the ceiling is raised every 1.5 s. */
+export const SHORT_LEASE = {
+  LEASE_TTL_SECONDS: '10',
+  LEASE_HEARTBEAT_MS: '1500',
+  ETCD_REFUSE_AFTER_MS: '3000',
+  RESERVATION_MS: '5000',
+} as const;
+
+const SEND_AT_ONCE = 1_000;
+
 /**
- * Topics, group and etcd prefix of one test, so that tests share servers and nothing else. Its Kafka client is the
- * test's own; workers are processes.
+ * Topics, group and etcd prefix of one test, so that tests share servers and nothing else. Its clients of Kafka and
+ * etcd are the test's own; workers are processes.
  */
 export class Realm implements AsyncDisposable {
   readonly env: Readonly<Record<string, string>>;
+  readonly requestTopic: string;
+  readonly ledgerTopic: string;
+  readonly deadLetterTopic: string;
   readonly replyTopic: string;
-  readonly kafka: Kafka;
+  readonly groupId: string;
+  readonly keys: NamespaceKeys;
   readonly admin: Admin;
+  readonly etcd: ClosableEtcd;
+  readonly #kafka: Kafka;
   readonly #producer: Producer;
   readonly #stack = new AsyncDisposableStack();
 
   private constructor(servers: SuiteServers, options: RealmOptions) {
     const id = randomUUID().slice(0, 8);
+    const prefix = `/test-${id}`;
+    this.groupId = `t${id}`;
+    this.requestTopic = `t${id}.requests`;
+    this.ledgerTopic = `t${id}.ledger`;
+    this.deadLetterTopic = `t${id}.requests.dlt`;
     this.replyTopic = `t${id}.replies.main`;
+    this.keys = namespaceKeys(prefix, DATACENTER_ID);
     this.env = {
       KAFKA_BROKERS: servers.brokers.join(','),
       ETCD_ENDPOINTS: servers.etcdEndpoints.join(','),
-      ETCD_PREFIX: `/test-${id}`,
-      KAFKA_GROUP_ID: `t${id}`,
-      REQUEST_TOPIC: `t${id}.requests`,
-      LEDGER_TOPIC: `t${id}.ledger`,
-      DEAD_LETTER_TOPIC: `t${id}.requests.dlt`,
+      ETCD_PREFIX: prefix,
+      KAFKA_GROUP_ID: this.groupId,
+      REQUEST_TOPIC: this.requestTopic,
+      LEDGER_TOPIC: this.ledgerTopic,
+      DEAD_LETTER_TOPIC: this.deadLetterTopic,
       REPLY_TOPIC_PREFIX: `t${id}.replies.`,
       REQUEST_PARTITIONS: String(options.partitions ?? 3),
       TOPIC_REPLICATION_FACTOR: '1',
       ALLOW_WEAK_LEDGER: '1',
-      DATACENTER_ID: '4',
+      DATACENTER_ID: String(DATACENTER_ID),
       ...options.env,
     };
-    this.kafka = new Kafka({ brokers: [...servers.brokers], logLevel: logLevel.NOTHING });
-    this.admin = this.kafka.admin();
-    this.#producer = this.kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
+    this.#kafka = kafkaClient({ brokers: servers.brokers, clientId: 'test', tls: false }, () => () => undefined);
+    this.admin = this.#kafka.admin();
+    this.#producer = this.#kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
+    this.etcd = connectEtcd({ endpoints: servers.etcdEndpoints });
   }
 
   static async create(servers: SuiteServers, options: RealmOptions = {}): Promise<Realm> {
     const realm = new Realm(servers, options);
-    await Promise.all([realm.admin.connect(), realm.#producer.connect()]);
+    realm.#stack.defer(() => realm.etcd.close());
     realm.#stack.defer(() => realm.admin.disconnect());
     realm.#stack.defer(() => realm.#producer.disconnect());
+    await Promise.all([realm.admin.connect(), realm.#producer.connect()]);
     await initTopics(realm.admin, loadKafkaConfig(realm.env).topics);
-    const topics = [{ topic: realm.replyTopic, numPartitions: options.partitions ?? 3, replicationFactor: 1 }];
-    await realm.admin.createTopics({ topics, waitForLeaders: true });
+    await realm.createTopic(realm.replyTopic, { partitions: options.partitions ?? 3 });
     return realm;
-  }
-
-  get requestTopic(): string {
-    return this.#name('REQUEST_TOPIC');
-  }
-
-  get ledgerTopic(): string {
-    return this.#name('LEDGER_TOPIC');
-  }
-
-  get deadLetterTopic(): string {
-    return this.#name('DEAD_LETTER_TOPIC');
-  }
-
-  get groupId(): string {
-    return this.#name('KAFKA_GROUP_ID');
   }
 
   /** A worker of this realm, stopped with it at the latest; the caller waits for it to be ready. */
   worker(env: Readonly<Record<string, string>> = {}): WorkerProcess {
     return this.#stack.use(new WorkerProcess({ ...this.env, ...env }));
+  }
+
+  async createTopic(topic: string, options: { partitions?: number; configs?: Record<string, string> } = {}) {
+    const { partitions = 1, configs = {} } = options;
+    const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }));
+    const topics = [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }];
+    await this.admin.createTopics({ topics, waitForLeaders: true });
+  }
+
+  /** Changes one config of a topic and leaves the others as they are. */
+  async setTopicConfig(topic: string, name: string, value: string): Promise<void> {
+    const type = kafkajs.ConfigResourceTypes.TOPIC;
+    const { resources } = await this.admin.describeConfigs({
+      includeSynonyms: false,
+      resources: [{ type, name: topic }],
+    });
+    const kept = (resources[0]?.configEntries ?? [])
+      .filter(({ configSource, configName }) => configSource === TOPIC_CONFIG && configName !== name)
+      .map(({ configName, configValue }) => ({ name: configName, value: configValue }));
+    const configEntries = [...kept, { name, value }];
+    await this.admin.alterConfigs({ validateOnly: false, resources: [{ type, name: topic, configEntries }] });
   }
 
   async send(asks: readonly Ask[]): Promise<void> {
@@ -103,96 +138,50 @@ export class Realm implements AsyncDisposable {
       }),
       ...(ask.partition === undefined ? {} : { partition: ask.partition }),
     }));
-    await this.#producer.send({ topic: this.requestTopic, messages });
+    for (let from = 0; from < messages.length; from += SEND_AT_ONCE) {
+      await this.sendRaw(messages.slice(from, from + SEND_AT_ONCE));
+    }
   }
 
   /** Sends records as they are, well formed or not. */
-  async sendRaw(messages: Parameters<Producer['send']>[0]['messages']): Promise<void> {
-    await this.#producer.send({ topic: this.requestTopic, messages });
+  sendRaw(messages: Parameters<Producer['send']>[0]['messages']): Promise<RecordMetadata[]> {
+    return this.#producer.send({ topic: this.requestTopic, messages });
   }
 
-  /** Follows a topic from its beginning. */
-  async follow(topic: string): Promise<Followed> {
-    const followed = new Followed(this.kafka.consumer({ groupId: `follow-${randomUUID()}`, maxWaitTimeInMs: 50 }));
-    await followed.start(topic);
-    return this.#stack.use(followed);
+  /** Follows a topic from its beginning; the replies by default. */
+  async follow(topic = this.replyTopic): Promise<Followed> {
+    return this.#stack.use(await Followed.start(this.#kafka, topic));
   }
 
-  /** All replies, decoded, by correlation ID, once there are `atLeast` distinct ones. */
-  async replies(followed: Followed, atLeast: number): Promise<ReadonlyMap<string, readonly DecodedReply[]>> {
-    await followed.until((seen) => new Set(seen.map(({ message }) => String(message.key))).size >= atLeast);
-    return Map.groupBy(followed.seen.map(decodeReply), ({ reply }) => reply.correlationId.toString());
+  /** How many records all partitions of a topic have had. */
+  async records(topic: string): Promise<number> {
+    const offsets = await this.admin.fetchTopicOffsets(topic);
+    return offsets.reduce((sum, { high }) => sum + Number(high), 0);
+  }
+
+  /** The group's committed offset of each request partition that has one. */
+  async committed(): Promise<ReadonlyMap<number, number>> {
+    const [found] = await this.admin.fetchOffsets({ groupId: this.groupId, topics: [this.requestTopic] });
+    const offsets = (found?.partitions ?? []).map(({ partition, offset }) => [partition, Number(offset)] as const);
+    return new Map(offsets.filter(([, offset]) => offset >= 0));
+  }
+
+  async owner(workerId: number): Promise<KeyValue | undefined> {
+    const key = this.keys.owner(workerId);
+    return (await this.etcd.get([key])).get(key);
+  }
+
+  async ceiling(workerId: number): Promise<Ceiling> {
+    const key = this.keys.ceiling(workerId);
+    const stored = (await this.etcd.get([key])).get(key);
+    if (stored === undefined) throw new Error(`there is no ${key}`);
+    return decodeCeiling(stored.value);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stack.disposeAsync();
   }
-
-  #name(variable: string): string {
-    const name = this.env[variable];
-    if (name === undefined) throw new Error(`the realm has no ${variable}`);
-    return name;
-  }
 }
 
-export interface RealmOptions {
-  readonly partitions?: number;
-  readonly env?: Readonly<Record<string, string>>;
-}
-
-export interface DecodedReply {
-  readonly reply: IdReply & { readonly encoding: Encoding };
-  readonly replayed: boolean;
-  readonly seen: Seen;
-}
-
-export function decodeReply(seen: Seen): DecodedReply {
-  const { value, headers } = seen.message;
-  if (value === null) throw new Error('a reply without a value');
-  return { reply: decodeIdReply(value), replayed: headers?.['idalloc-replayed'] !== undefined, seen };
-}
-
-/** Everything on a topic so far, and promises for what is to come. */
-export class Followed implements AsyncDisposable {
-  readonly #consumer: Consumer;
-  readonly #seen: Seen[] = [];
-  readonly #watchers = new Set<() => void>();
-
-  constructor(consumer: Consumer) {
-    this.#consumer = consumer;
-  }
-
-  get seen(): readonly Seen[] {
-    return this.#seen;
-  }
-
-  async start(topic: string): Promise<void> {
-    await this.#consumer.connect();
-    await this.#consumer.subscribe({ topic, fromBeginning: true });
-    await this.#consumer.run({
-      autoCommit: false,
-      eachBatch: async ({ batch }) => {
-        const { partition } = batch;
-        for (const message of batch.messages) this.#seen.push({ partition, offset: Number(message.offset), message });
-        for (const watch of [...this.#watchers]) watch();
-      },
-    });
-  }
-
-  /** Resolves when what was seen satisfies; the test's own time-out bounds it. */
-  until(satisfies: (seen: readonly Seen[]) => boolean): Promise<void> {
-    return new Promise((resolve) => {
-      const look = () => {
-        if (!satisfies(this.#seen)) return;
-        this.#watchers.delete(look);
-        resolve();
-      };
-      this.#watchers.add(look);
-      look();
-    });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#consumer.disconnect();
-  }
-}
+/** Kafka's number for a config that was set on the topic itself. */
+const TOPIC_CONFIG = 1;

@@ -1,46 +1,66 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { Watchers } from './watchers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+/** Ends the worker when the tests' own process is killed. */
+const GUARD = fileURLToPath(new URL('../../ops/dev/guard.sh', import.meta.url));
 const STOP_TIMEOUT_MS = 30_000;
+/** A start waits up to 35 s for a ceiling, and for what a crashed owner left up to a lease's time. */
+const READY_TIMEOUT_MS = 90_000;
+const CLI_TIMEOUT_MS = 60_000;
+
+type Env = Readonly<Record<string, string>>;
+
+/** Only what every program needs: the settings of whoever runs the tests must not reach a worker. */
+function bareEnv(): Env {
+  return { PATH: process.env.PATH ?? '' };
+}
 
 /** A line of a worker's log. */
-export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string };
+export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string; readonly level?: number };
+
+export interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
 
 /** A real worker in a process of its own, followed by its log. */
 export class WorkerProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #lines: LogLine[] = [];
-  readonly #watchers = new Set<() => void>();
+  readonly #watchers = new Watchers();
   readonly #errors: string[] = [];
-  readonly exit: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
+  #ended = false;
+  /** Resolves when the process has ended and all that it wrote was read. */
+  readonly exit: Promise<Exit>;
 
-  constructor(env: Readonly<Record<string, string>>) {
+  /** Starts at once, with these variables and no others. Without INDEX_DIR the index is its own, and goes with it. */
+  constructor(env: Env) {
     const indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));
-    this.#child = spawn(process.execPath, [MAIN, 'worker'], {
-      env: { ...process.env, OPS_HOST: '127.0.0.1', OPS_PORT: '0', ...env, INDEX_DIR: indexDir },
-      stdio: ['ignore', 'pipe', 'pipe'],
+    this.#child = spawn('/bin/sh', [GUARD, process.execPath, MAIN, 'worker'], {
+      env: { ...bareEnv(), OPS_HOST: '127.0.0.1', OPS_PORT: '0', ...env, INDEX_DIR: indexDir },
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: true, // the guard ends a process group, which must not be ours
     });
-    const { stdout, stderr } = this.#child;
-    if (stdout === null || stderr === null) throw new TypeError('a piped child has both streams');
+    const { stdin, stdout, stderr } = this.#child;
+    if (stdin === null || stdout === null || stderr === null) throw new TypeError('a piped child has its streams');
+    stdin.on('error', () => undefined); // the guard may be gone before it is told to let go
     createInterface({ input: stdout }).on('line', (line) => this.#take(line));
     createInterface({ input: stderr }).on('line', (line) => this.#errors.push(line));
+    this.#child.once('exit', () => stdin.end('done\n'));
     this.exit = new Promise((resolve) => {
-      this.#child.once('exit', (code, signal) => {
+      this.#child.once('close', (code, signal) => {
         if (env.INDEX_DIR === undefined) rmSync(indexDir, { recursive: true, force: true });
+        this.#ended = true;
         resolve({ code, signal });
-        for (const watch of [...this.#watchers]) watch();
+        this.#watchers.changed();
       });
     });
-  }
-
-  get pid(): number {
-    if (this.#child.pid === undefined) throw new Error('the worker did not start');
-    return this.#child.pid;
   }
 
   get lines(): readonly LogLine[] {
@@ -52,18 +72,16 @@ export class WorkerProcess implements AsyncDisposable {
     return this.#errors.join('\n');
   }
 
-  /** The first line, from the beginning of the log, that holds; rejects when the worker ends without it. */
-  line(holds: (line: LogLine) => boolean): Promise<LogLine> {
-    return new Promise((resolve, reject) => {
-      const look = () => {
-        const found = this.#lines.find(holds);
-        if (found === undefined && this.#child.exitCode === null && this.#child.signalCode === null) return;
-        this.#watchers.delete(look);
-        if (found !== undefined) resolve(found);
-        else reject(new Error(`the worker ended without the line; its last words:\n${this.#lastWords()}`));
-      };
-      this.#watchers.add(look);
-      look();
+  /** The first line, at `from` in the log or later, that holds; rejects when it does not come. */
+  line(holds: (line: LogLine) => boolean, from = 0): Promise<LogLine> {
+    return this.#watchers.wait({
+      what: () => `a line of the worker's log; its last words:\n${this.#lastWords()}`,
+      look: () => {
+        const found = this.#lines.slice(from).find(holds);
+        if (found === undefined && this.#ended) throw new Error(`the worker ended without it:\n${this.#lastWords()}`);
+        return found;
+      },
+      timeoutMs: READY_TIMEOUT_MS,
     });
   }
 
@@ -71,15 +89,36 @@ export class WorkerProcess implements AsyncDisposable {
     return this.line(({ msg }) => msg === 'idalloc ready');
   }
 
-  /** The port of health and metrics, as its log tells it. */
-  async opsPort(): Promise<number> {
-    const line = await this.line(({ msg }) => msg === 'health and metrics are served');
-    return Number(line.port);
+  /** The gate's last word so far: 'open', a reason, or undefined before there was one. */
+  gate(): unknown {
+    const last = this.#lines.findLast(({ msg }) => typeof msg === 'string' && /^gate (open|closed|still)/.test(msg));
+    return last?.msg === 'gate open' ? 'open' : last?.reason;
+  }
+
+  /** The partitions of the request topic that it has had since it last joined the group. */
+  partitions(): readonly number[] {
+    const joined = this.#lines.findLast(({ msg }) => msg === 'joined the request group');
+    return (joined?.partitions ?? []) as readonly number[];
+  }
+
+  /** Resolves when it has exactly so many partitions. */
+  async hasPartitions(count: number): Promise<void> {
+    await this.#watchers.wait({
+      what: () => `${count} partitions; the worker has ${this.partitions()}`,
+      look: () => (this.partitions().length === count ? true : undefined),
+      timeoutMs: READY_TIMEOUT_MS,
+    });
+  }
+
+  /** Asks the listener for health and metrics. */
+  async ops(path: string): Promise<Response> {
+    const { port } = await this.line(({ msg }) => msg === 'health and metrics are served');
+    return await fetch(`http://127.0.0.1:${port}${path}`);
   }
 
   /** The value of a metric without labels, or of the series whose labels are given as they are printed. */
   async metric(name: string): Promise<number> {
-    const response = await fetch(`http://127.0.0.1:${await this.opsPort()}/metrics`);
+    const response = await this.ops('/metrics');
     const line = (await response.text()).split('\n').find((text) => text.startsWith(`${name} `));
     if (line === undefined) throw new Error(`no metric ${name}`);
     return Number(line.slice(name.length + 1));
@@ -91,14 +130,17 @@ export class WorkerProcess implements AsyncDisposable {
 
   /** Ends the worker as an operator would, and fails the test when it does not end. */
   async stop(): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    if (this.#ended) return;
     this.kill('SIGCONT');
     this.kill('SIGTERM');
-    const late = setTimeout(() => this.kill('SIGKILL'), STOP_TIMEOUT_MS);
-    const { signal } = await this.exit;
-    clearTimeout(late);
-    if (signal === 'SIGKILL')
-      throw new Error(`the worker did not stop in ${STOP_TIMEOUT_MS} ms:\n${this.#lastWords()}`);
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      this.kill('SIGKILL');
+    }, STOP_TIMEOUT_MS);
+    await this.exit;
+    clearTimeout(timer);
+    if (late) throw new Error(`the worker did not stop in ${STOP_TIMEOUT_MS} ms:\n${this.#lastWords()}`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -107,7 +149,7 @@ export class WorkerProcess implements AsyncDisposable {
 
   #take(text: string): void {
     this.#lines.push(parseLine(text));
-    for (const watch of [...this.#watchers]) watch();
+    this.#watchers.changed();
   }
 
   #lastWords(): string {
@@ -121,4 +163,19 @@ function parseLine(text: string): LogLine {
   } catch {
     return { msg: text }; // a crash of the runtime prints plain text, which the last words must show
   }
+}
+
+/** Runs a command of idalloc to its end, in a process of its own. */
+export function runIdalloc(
+  args: readonly string[],
+  env: Env,
+): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
+  return new Promise((resolve, reject) => {
+    const options = { env: { ...bareEnv(), ...env }, timeout: CLI_TIMEOUT_MS };
+    execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
+      const code = error === null ? 0 : error.code;
+      if (typeof code === 'number') resolve({ code, stdout, stderr });
+      else reject(error);
+    });
+  });
 }

@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import { decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { BACKFILL_MS } from '../../src/core/generator.ts';
+import { decompose, formatHex, tickStartMs } from '../../src/core/layout.ts';
+import type { DecodedReply, Followed } from '../support/followed.ts';
+import { DATACENTER_ID, LAYOUT, Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+
+const startedMs = Date.now();
+let realm: Realm;
+let worker: WorkerProcess;
+let replies: Followed;
+let ledger: Followed;
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers());
+  worker = realm.worker();
+  [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic), worker.ready()]);
+});
+
+afterAll(() => realm?.[Symbol.asyncDispose]());
+
+function batchOf({ reply }: DecodedReply): IdBatch {
+  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+  return reply.batch;
+}
+
+/** Every ID rises above the one before and carries the identity that the batch tells, at a time between the two. */
+function checkIds(batch: IdBatch, fromMs: number, untilMs: number): void {
+  const ids = expandIds(batch);
+  expect(ids.every((id, i) => i === 0 || id > (ids[i - 1] ?? id))).toBe(true);
+  const parts = ids.map((id) => decompose(LAYOUT, id));
+  expect(new Set(parts.map(({ datacenter, worker: workerId }) => `${datacenter}/${workerId}`))).toEqual(
+    new Set([`${DATACENTER_ID}/${batch.workerId}`]),
+  );
+  const times = parts.map(({ ticks }) => tickStartMs(LAYOUT, ticks));
+  expect(times[0]).toBeGreaterThanOrEqual(fromMs);
+  expect(times.at(-1)).toBeLessThanOrEqual(untilMs);
+}
+
+test.for(['RANGES', 'IDS'] as const)('one request is answered with its batch, as %s', async (encoding) => {
+  const correlationId = `one-${encoding}`;
+  const sentMs = Date.now();
+  await realm.send([{ correlationId, count: 5_000, encoding }]);
+  const decoded = await replies.reply(correlationId);
+  const batch = batchOf(decoded);
+  const { message } = decoded.seen;
+
+  expect(decoded.reply.encoding).toBe(encoding);
+  expect(decoded.replayed).toBe(false);
+  expect(message.key).toEqual(Buffer.from(correlationId));
+  expect(message.headers).toEqual({ kafka_correlationId: Buffer.from(correlationId) });
+
+  expect(new Set(expandIds(batch)).size).toBe(5_000);
+  checkIds(batch, sentMs - BACKFILL_MS, Date.now());
+  expect(batch).toMatchObject({ datacenterId: DATACENTER_ID, epochMs: LAYOUT.epochMs, step: 1n });
+  expect(batch.layoutFingerprint).toBe(LAYOUT.fingerprint);
+  expect(batch.generatedAtMs).toBeGreaterThanOrEqual(sentMs);
+  expect(batch.fence).toBe((await realm.owner(batch.workerId))?.createRevision);
+
+  const isEntry = (key: Buffer | null) => key !== null && decodeLedgerKey(key).equals(Buffer.from(correlationId));
+  const entry = () => ledger.seen.find((seen) => isEntry(seen.message.key));
+  await ledger.until('the entry', () => entry() !== undefined);
+  expect(message.timestamp).toBe(entry()?.message.timestamp);
+});
+
+test('100,000 IDs come in one batch, all different, a full millisecond at most in each range', async () => {
+  const correlationId = 'many';
+  await realm.send([{ correlationId, count: 100_000 }]);
+  const batch = batchOf(await replies.reply(correlationId));
+  expect(new Set(expandIds(batch)).size).toBe(100_000);
+  expect(batch.ranges.length).toBeGreaterThanOrEqual(Math.ceil(100_000 / LAYOUT.sequencesPerTick));
+  expect(batch.ranges.every(({ count }) => count <= LAYOUT.sequencesPerTick)).toBe(true);
+  checkIds(batch, startedMs, Date.now());
+});
+
+test('headers alone are a request, its correlation ID is any bytes, and its trace is copied', async () => {
+  const correlationId = Buffer.from([0, 0xff, 0xfe, 0x80, 1]);
+  await realm.sendRaw([
+    {
+      key: correlationId,
+      value: Buffer.alloc(0),
+      headers: {
+        kafka_correlationId: correlationId,
+        kafka_replyTopic: realm.replyTopic,
+        kafka_replyPartition: Buffer.from([0, 0, 0, 2]),
+        'idalloc-count': '3',
+        traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+      },
+    },
+  ]);
+  const decoded = await replies.reply(correlationId);
+  expect(expandIds(batchOf(decoded))).toHaveLength(3);
+  expect(decoded.seen.partition).toBe(2);
+  expect(decoded.seen.message.headers).toEqual({
+    kafka_correlationId: correlationId,
+    traceparent: Buffer.from('00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'),
+  });
+});
+
+test('the lease record has exactly its four fields, under a lease', async () => {
+  const { workerId } = await worker.ready();
+  const owner = await realm.owner(Number(workerId));
+  const record = JSON.parse(String(owner?.value));
+  expect(record).toEqual({
+    assigned_worker_ip: expect.stringMatching(/^[0-9a-f.:]+$/),
+    lease_ttl_seconds: 30,
+    heartbeat_token: expect.stringMatching(/./),
+    granted_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+  });
+  expect(Date.parse(record.granted_at)).toBeGreaterThanOrEqual(startedMs);
+  expect(owner?.leaseId).not.toBe(0n);
+});
+
+test('`idalloc request --json` prints one line; asked again under its correlation ID, the same IDs', async () => {
+  const args = ['request', '--count', '3', '--correlation-id', 'by-hand', '--json'];
+  const first = await runIdalloc(args, realm.env);
+  expect(first).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\{.*\}\n$/) });
+  const printed = JSON.parse(first.stdout);
+  const { workerId, fence } = await worker.ready();
+  expect(printed).toMatchObject({ correlation_id: 'by-hand', count: 3, datacenter_id: DATACENTER_ID, replayed: false });
+  expect(printed).toMatchObject({ worker_id: workerId, fence });
+  for (const { value_string, value_hex, breakdown } of printed.ids) {
+    const { ticks, datacenter, worker: leased, sequence } = decompose(LAYOUT, BigInt(value_string));
+    expect(value_hex).toBe(formatHex(BigInt(value_string)));
+    expect(breakdown).toEqual({
+      timestamp_ms: tickStartMs(LAYOUT, ticks),
+      datacenter_id: datacenter,
+      worker_id: leased,
+      sequence_number: sequence,
+    });
+  }
+  expect(new Set(printed.ids.map(({ value_string }: { value_string: string }) => value_string)).size).toBe(3);
+
+  const again = await runIdalloc(args, realm.env);
+  expect(JSON.parse(again.stdout)).toEqual({ ...printed, replayed: true });
+});
+
+test('`idalloc request` prints a table for people, and says why there is none', async () => {
+  const { code, stdout } = await runIdalloc(['request', '--count', '2'], realm.env);
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/^ *value +hex +time +datacenter +worker +sequence\n/);
+  expect(stdout.split('\n').filter((line) => / [0-9a-f]{16} {2}\d{4}-\d\d-\d\dT/.test(line))).toHaveLength(2);
+
+  const refused = await runIdalloc(['request', '--count', '100001'], realm.env);
+  expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^INVALID_COUNT: /) });
+});

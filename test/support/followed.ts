@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto';
+import type { Kafka, KafkaMessage } from 'kafkajs';
+import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import type { Encoding } from '../../src/codec/id-request.ts';
+import { Watchers } from './watchers.ts';
+
+/** A record of a topic that a test follows. */
+export interface Seen {
+  readonly partition: number;
+  readonly offset: number;
+  readonly message: KafkaMessage;
+  /** When it came, by the monotonic clock. */
+  readonly atMs: number;
+}
+
+export interface DecodedReply {
+  readonly reply: IdReply & { readonly encoding: Encoding };
+  readonly replayed: boolean;
+  readonly seen: Seen;
+}
+
+export function decodeReply(seen: Seen): DecodedReply {
+  const { value, headers } = seen.message;
+  if (value === null) throw new Error('a reply without a value');
+  return { reply: decodeIdReply(value), replayed: headers?.['idalloc-replayed'] !== undefined, seen };
+}
+
+/** Everything on a topic so far, in log order within each partition, and promises for what is to come. */
+export class Followed implements AsyncDisposable {
+  readonly #topic: string;
+  readonly #consumer: ReturnType<Kafka['consumer']>;
+  readonly #seen: Seen[] = [];
+  readonly #ends = new Map<number, number>();
+  readonly #watchers = new Watchers();
+
+  private constructor(kafka: Kafka, topic: string) {
+    this.#topic = topic;
+    this.#consumer = kafka.consumer({ groupId: `follow-${randomUUID()}`, maxWaitTimeInMs: 50 });
+  }
+
+  /** Reads the topic from its beginning, in a group of its own. */
+  static async start(kafka: Kafka, topic: string): Promise<Followed> {
+    const followed = new Followed(kafka, topic);
+    await followed.#consumer.connect();
+    await followed.#consumer.subscribe({ topic, fromBeginning: true });
+    await followed.#consumer.run({
+      autoCommit: false,
+      eachBatch: async ({ batch }) => followed.#take(batch.partition, batch.messages),
+    });
+    return followed;
+  }
+
+  get seen(): readonly Seen[] {
+    return this.#seen;
+  }
+
+  /** Resolves when what was seen satisfies; rejects when it does not in time. */
+  async until(what: string, satisfies: (seen: readonly Seen[]) => boolean, timeoutMs?: number): Promise<void> {
+    await this.#watchers.wait({
+      what: () => `${what} on ${this.#topic}, where ${this.#seen.length} records were seen`,
+      look: () => (satisfies(this.#seen) ? true : undefined),
+      timeoutMs,
+    });
+  }
+
+  /** All replies by correlation ID, in order, once `atLeast` correlation IDs have one. */
+  async replies(atLeast: number, timeoutMs?: number): Promise<ReadonlyMap<string, readonly DecodedReply[]>> {
+    const answered = new Set<string>();
+    let counted = 0;
+    const enough = (seen: readonly Seen[]): boolean => {
+      for (; counted < seen.length; counted += 1) answered.add(String(seen[counted]?.message.key));
+      return answered.size >= atLeast;
+    };
+    await this.until(`replies to ${atLeast} requests`, enough, timeoutMs);
+    return Map.groupBy(this.#seen.map(decodeReply), ({ reply }) => reply.correlationId.toString());
+  }
+
+  /** The `nth` reply to one request, the first by default. */
+  async reply(correlationId: string | Buffer, nth = 0): Promise<DecodedReply> {
+    const key = Buffer.from(correlationId);
+    const found = () => this.#seen.filter(({ message }) => message.key?.equals(key))[nth];
+    await this.until(`reply ${nth} to ${correlationId}`, () => found() !== undefined);
+    return decodeReply(found() as Seen);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#consumer.disconnect();
+  }
+
+  /** A reader that joins its group again begins anew, since it commits nothing: what is known already is skipped. */
+  #take(partition: number, messages: readonly KafkaMessage[]): void {
+    const atMs = performance.now();
+    for (const message of messages) {
+      const offset = Number(message.offset);
+      if (offset < (this.#ends.get(partition) ?? 0)) continue;
+      this.#ends.set(partition, offset + 1);
+      this.#seen.push({ partition, offset, message, atMs });
+    }
+    this.#watchers.changed();
+  }
+}
