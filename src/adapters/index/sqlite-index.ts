@@ -110,18 +110,10 @@ class PartitionTables {
     const fresh = records.filter((record) => record.offset >= this.end);
     const lastFresh = fresh.at(-1);
     if (lastFresh === undefined) return firsts;
-    const before = { end: this.end, through: this.through, digest: this.digest };
-    this.#db.exec('BEGIN');
-    try {
+    this.#inTransaction(() => {
       for (const record of fresh) if (this.#applyOne(record)) firsts.add(record.offset);
       this.digest = digestEntry(lastFresh);
-      this.#saveState.run(this.#partition, this.end, this.through, this.digest);
-      this.#db.exec('COMMIT');
-    } catch (error) {
-      this.#db.exec('ROLLBACK');
-      Object.assign(this, before);
-      throw error;
-    }
+    });
     return firsts;
   }
 
@@ -148,12 +140,28 @@ class PartitionTables {
   }
 
   wipe(from: number): void {
-    this.#db.exec(`DROP TABLE entry_${this.#partition}; DROP TABLE lookup_${this.#partition}`);
-    this.#createTables();
-    this.end = from;
-    this.through = -1;
-    this.digest = undefined;
-    this.#saveState.run(this.#partition, from, -1, null);
+    this.#inTransaction(() => {
+      this.#db.exec(`DROP TABLE entry_${this.#partition}; DROP TABLE lookup_${this.#partition}`);
+      this.#createTables();
+      this.end = from;
+      this.through = -1;
+      this.digest = undefined;
+    });
+  }
+
+  /** Entries and what is said of them change together or not at all: an end without its entries would be believed. */
+  #inTransaction(change: () => void): void {
+    const before = { end: this.end, through: this.through, digest: this.digest };
+    this.#db.exec('BEGIN');
+    try {
+      change();
+      this.#saveState.run(this.#partition, this.end, this.through, this.digest ?? null);
+      this.#db.exec('COMMIT');
+    } catch (error) {
+      Object.assign(this, before);
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK'); // a full disk has ended it already
+      throw error;
+    }
   }
 
   #createTables(): void {

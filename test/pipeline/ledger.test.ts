@@ -1,0 +1,243 @@
+import { describe, expect, it } from 'vitest';
+import { type Link, linkOf, MemoryLedger } from '../support/memory-ledger.ts';
+import { entry, request } from '../support/memory-records.ts';
+import { gist, MemoryWorker } from '../support/memory-worker.ts';
+
+const topicOf = (partitions = 1) => new MemoryLedger(partitions, () => 1_700_000_000_000);
+
+/** Enough turns of the microtask queue for anything that can go on to do so. */
+async function settle(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe('an append without an answer', () => {
+  it.each(['answer lost', 'entries lost', 'late'] as const)('publishes and resolves nothing (%s)', async (fate) => {
+    const worker = new MemoryWorker({ topic: topicOf(), link: linkOf(fate) });
+    await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    expect(worker.publisher.records).toEqual([]);
+    expect(worker.events).toEqual(['append 1']);
+  });
+
+  it('whose entries landed gives their batch when the requests come again', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic, link: linkOf('answer lost') });
+    await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await worker.serve([request(0, 'a')]);
+    expect(worker.replies().map(gist)).toEqual(['0+1']);
+    expect(worker.allocator.asked).toEqual([1]);
+    expect(topic.bounds(0).high).toBe(1);
+  });
+
+  it('whose entries were lost leaves a gap when the requests come again', async () => {
+    const worker = new MemoryWorker({ topic: topicOf(), link: linkOf('entries lost') });
+    await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await worker.serve([request(0, 'a')]);
+    expect(worker.replies().map(gist)).toEqual(['1+1']);
+  });
+
+  it('whose entries land after the requests came again loses against what was decided then', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic, link: linkOf('late') });
+    await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await worker.serve([request(0, 'a')]);
+    topic.deliverLate();
+    worker.catchUp();
+    await worker.serve([request(0, 'a')]);
+    expect(worker.replies().map(gist)).toEqual(['1+1', '1+1']);
+  });
+
+  it('whose entries land between the next look-up and its append wins', async () => {
+    const topic = topicOf();
+    const fates: Array<() => Awaited<ReturnType<Link>>> = [
+      () => ({ fate: 'late' }),
+      () => {
+        topic.deliverLate();
+        return { fate: 'pass' };
+      },
+    ];
+    const worker = new MemoryWorker({ topic, link: async () => fates.shift()?.() ?? { fate: 'pass' } });
+    await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await worker.serve([request(0, 'a')]);
+    expect(worker.replies().map(gist)).toEqual(['0+1']);
+    expect(worker.allocator.asked).toEqual([1, 1]);
+  });
+
+  it('reads the ledger to its end before its turn is over', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic, link: linkOf('answer lost'), diligent: false });
+    const served = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await settle();
+    const next = worker.serve([request(0, 'a')]);
+    await settle();
+    expect(worker.events).toEqual(['append 1']);
+    worker.catchUp();
+    await Promise.all([served, next]);
+    expect(worker.allocator.asked).toEqual([1]);
+  });
+
+  it('says so when the ledger can not be read to its end either', async () => {
+    const worker = new MemoryWorker({ topic: topicOf(), link: linkOf('answer lost'), diligent: false });
+    const served = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({
+      code: 'APPEND_UNANSWERED',
+      message: expect.stringContaining("can't be read to its end"),
+    });
+    await settle();
+    worker.timers.fire();
+    await served;
+  });
+});
+
+describe('a log that lost entries', () => {
+  it('is LEDGER_TRUNCATED when an append goes below the end that was read, and nothing is told', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic });
+    await worker.serve([request(0, 'a'), request(1, 'b')]);
+    topic.truncate(0, 1);
+    const told = worker.publisher.records.length;
+    await expect(worker.serve([request(2, 'c')])).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
+    expect(worker.publisher.records).toHaveLength(told);
+    expect(worker.follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(worker.restarts).toHaveLength(1);
+  });
+
+  it('is served again once it is restored, from what the log still holds', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic });
+    await worker.serve([request(0, 'a'), request(1, 'b')]);
+    topic.truncate(0, 1);
+    await expect(worker.serve([request(2, 'c')])).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
+    await expect(worker.serve([request(2, 'c')])).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    worker.catchUp();
+    await worker.serve([request(0, 'a'), request(2, 'c')]);
+    expect(worker.replies().slice(2).map(gist)).toEqual(['0+1', '2+1']);
+    expect(worker.index.end(0)).toBe(2);
+  });
+
+  it('decides nothing when it comes to light while an append is in flight', async () => {
+    const topic = topicOf();
+    const answer = Promise.withResolvers<void>();
+    const worker = new MemoryWorker({ topic, link: async () => ({ fate: 'pass', back: answer.promise }) });
+    topic.land(0, [entry('x')]);
+    worker.catchUp();
+    topic.truncate(0, 0);
+    topic.land(0, [entry('a', { first: 900n })]);
+    const served = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    await settle();
+    worker.reader.rejoin(0);
+    worker.reader.poll(0);
+    expect(worker.restarts).toHaveLength(1);
+    answer.resolve();
+    await served;
+    worker.catchUp();
+    await worker.serve([request(0, 'a')]);
+    expect(worker.replies().map(gist)).toEqual(['900+1']);
+  });
+});
+
+describe('settling', () => {
+  it('waits until everything below the base offset was read', async () => {
+    const topic = topicOf();
+    const link: Link = async () => {
+      topic.land(0, [entry('a', { first: 900n }), entry('y')]);
+      return { fate: 'pass' };
+    };
+    const worker = new MemoryWorker({ topic, link, diligent: false });
+    const served = worker.serve([request(0, 'a')]);
+    await settle();
+    expect(worker.publisher.records).toEqual([]);
+    worker.reader.poll(0, 1);
+    await settle();
+    expect(worker.publisher.records).toEqual([]);
+    worker.reader.poll(0, 1);
+    await served;
+    expect(worker.replies().map(gist)).toEqual(['900+1']);
+  });
+
+  it('waits for nobody when nobody else wrote', async () => {
+    const worker = new MemoryWorker({ topic: topicOf(), diligent: false });
+    await worker.serve([request(0, 'a')]);
+    expect(worker.replies()).toHaveLength(1);
+    expect(worker.timers.pending).toBe(0);
+  });
+
+  it('gives the same when the reader came first', async () => {
+    const topic = topicOf();
+    const answer = Promise.withResolvers<void>();
+    const worker = new MemoryWorker({ topic, link: async () => ({ fate: 'pass', back: answer.promise }) });
+    const served = worker.serve([request(0, 'a')]);
+    await settle();
+    worker.catchUp();
+    answer.resolve();
+    await served;
+    expect(worker.replies()).toMatchObject([{ replayed: false }]);
+  });
+
+  it('gives up when the reader does not come, and the requests get their batch later', async () => {
+    const topic = topicOf();
+    const link: Link = async () => {
+      if (topic.bounds(0).high === 0) topic.land(0, [entry('y')]);
+      return { fate: 'pass' };
+    };
+    const worker = new MemoryWorker({ topic, link, diligent: false });
+    const served = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    await settle();
+    worker.timers.fire();
+    await served;
+    expect(worker.publisher.records).toEqual([]);
+    worker.catchUp();
+    await worker.serve([request(0, 'a')]);
+    expect(worker.replies().map(gist)).toEqual(['0+1']);
+  });
+});
+
+describe('turns', () => {
+  it('two batches of one partition never have two appends in flight', async () => {
+    const inFlight = { now: 0, most: 0 };
+    const answers: Array<() => void> = [];
+    const link: Link = async () => {
+      inFlight.now += 1;
+      inFlight.most = Math.max(inFlight.most, inFlight.now);
+      const back = new Promise<void>((resolve) => answers.push(resolve)).then(() => {
+        inFlight.now -= 1;
+      });
+      return { fate: 'pass', back };
+    };
+    const worker = new MemoryWorker({ topic: topicOf(), link });
+    const served = ['a', 'b', 'c'].map((id, i) => worker.serve([request(i, id)]));
+    for (let i = 0; i < 3; i += 1) {
+      await settle();
+      expect(answers).toHaveLength(i + 1);
+      answers[i]?.();
+    }
+    await Promise.all(served);
+    expect(inFlight.most).toBe(1);
+    expect(worker.replies().map(gist)).toEqual(['0+1', '1+1', '2+1']);
+  });
+
+  it('partitions do not wait for one another', async () => {
+    const link: Link = async (partition) => ({
+      fate: 'pass',
+      ...(partition === 0 ? { back: new Promise<void>(() => {}) } : {}),
+    });
+    const worker = new MemoryWorker({ topic: topicOf(2), partitions: 2, link });
+    void worker.serve([request(0, 'a')], 0);
+    await worker.serve([request(0, 'b')], 1);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['b']);
+  });
+
+  it('a turn that fails does not fail the next', async () => {
+    const worker = new MemoryWorker({ topic: topicOf(), link: linkOf('entries lost') });
+    const failing = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await worker.serve([request(1, 'b')]);
+    await failing;
+    expect(worker.replies().map(({ id }) => id)).toEqual(['b']);
+  });
+
+  it('a request that came with two sessions gets one batch', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic });
+    await Promise.all([worker.serve([request(0, 'a')]), worker.serve([request(0, 'a')])]);
+    expect(topic.bounds(0).high).toBe(1);
+    expect(worker.replies().map(gist)).toEqual(['0+1', '0+1']);
+  });
+});
