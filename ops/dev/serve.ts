@@ -69,7 +69,7 @@ async function startOne(
 ): Promise<Running> {
   const slot = claimSlot(STATE_DIR);
   cleanup.defer(() => slot.release());
-  const brokerCount = await countBrokers(servers);
+  const brokerCount = await countBrokers(servers, signal);
   const env = workerEnv({ env: process.env, ...servers, stateDir: STATE_DIR, slot: slot.number, brokerCount });
   await idalloc(['topics', 'init'], env, signal);
   log('topics are there; starting a worker');
@@ -115,11 +115,11 @@ function idalloc(args: readonly string[], env: NodeJS.ProcessEnv, signal: AbortS
 }
 
 /** How many brokers the cluster has; the one of this checkout is alone. */
-async function countBrokers(servers: Servers): Promise<number> {
+async function countBrokers(servers: Servers, signal: AbortSignal): Promise<number> {
   if (servers.kafkaFrom === 'checkout') return 1;
-  const { kafka: settings } = loadKafkaConfig(process.env);
-  const kafka = kafkaClient(settings, kafkaLogCreator(createLogger({ level: 'error', destination: 'stderr' })));
-  return withAdmin(kafka, settings.brokers, async (admin) => (await admin.describeCluster()).brokers.length);
+  const config = loadKafkaConfig(process.env);
+  const kafka = kafkaClient(config.kafka, kafkaLogCreator(createLogger({ level: 'error', destination: 'stderr' })));
+  return withAdmin(kafka, config, signal, async (admin) => (await admin.describeCluster()).brokers.length);
 }
 
 /** A program may keep all lines; people see those that matter, and not the known weakness of a single broker. */

@@ -1,0 +1,91 @@
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { acquireLock, tryLock } from '../../ops/dev/lock.mjs';
+import { ownIdentity } from '../../ops/dev/process-identity.mjs';
+
+let dir: string;
+let path: string;
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'idalloc-lock-'));
+  path = join(dir, 'deep/er/x.lock');
+});
+
+afterEach(() => rmSync(dir, { recursive: true }));
+
+function holdBy(content: string): void {
+  mkdirSync(join(dir, 'deep/er'), { recursive: true });
+  writeFileSync(path, content);
+}
+
+const STALE = JSON.stringify({ pid: process.pid, start: 'another boot/1' });
+
+test('a free lock is taken and names its holder, and is free again after the release', () => {
+  const lock = tryLock(path);
+  expect(JSON.parse(readFileSync(path, 'utf8'))).toEqual(ownIdentity());
+  if (!lock?.acquired) throw new Error('the lock was free');
+  lock.release();
+  expect(existsSync(path)).toBe(false);
+});
+
+test('a lock whose holder runs is not taken, and the holder is told', () => {
+  tryLock(path);
+  expect(tryLock(path)).toEqual({ acquired: false, holder: ownIdentity() });
+});
+
+test('a lock of an earlier process with a reused pid is stale, and so is one that was cut short', () => {
+  for (const content of [STALE, '', '{"pid":', '{}']) {
+    holdBy(content);
+    expect(tryLock(path)).toBeUndefined();
+    const lock = tryLock(path);
+    if (!lock?.acquired) throw new Error(`not taken over from: ${content}`);
+    lock.release();
+  }
+});
+
+test('while another process removes a stale lock, nobody else removes it', () => {
+  holdBy(STALE);
+  mkdirSync(`${path}.removing`);
+  tryLock(path);
+  expect(readFileSync(path, 'utf8')).toBe(STALE);
+});
+
+test('a remover that was killed does not block the lock for ever', () => {
+  holdBy(STALE);
+  mkdirSync(`${path}.removing`);
+  utimesSync(`${path}.removing`, 1, 1);
+  tryLock(path);
+  tryLock(path);
+  expect(tryLock(path)?.acquired).toBe(true);
+});
+
+test('releasing leaves a lock alone that somebody else has taken since', () => {
+  const lock = tryLock(path);
+  if (!lock?.acquired) throw new Error('the lock was free');
+  writeFileSync(path, STALE);
+  lock.release();
+  expect(readFileSync(path, 'utf8')).toBe(STALE);
+});
+
+test('waiting for a held lock ends at its time limit, and tells the holder once', async () => {
+  tryLock(path);
+  const told: number[] = [];
+  const wait = acquireLock(path, { timeoutMs: 250, onWait: ({ pid }) => told.push(pid) });
+  await expect(wait).rejects.toThrow('still held');
+  expect(told).toEqual([process.pid]);
+});
+
+test('a stale lock is taken over without a wait being told', async () => {
+  holdBy(STALE);
+  let told = false;
+  const release = await acquireLock(path, {
+    timeoutMs: 5_000,
+    onWait: () => {
+      told = true;
+    },
+  });
+  release();
+  expect(told).toBe(false);
+});

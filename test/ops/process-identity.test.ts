@@ -1,0 +1,42 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { expect, test } from 'vitest';
+import { isRunning, ownIdentity, parseProcStat, processStart } from '../../ops/dev/process-identity.mjs';
+
+const FIELDS_FROM_STATE = 'S 41 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2000';
+
+test('the start time is field 22, also when the name holds spaces and brackets', () => {
+  for (const name of ['(node)', '(a b)', '(evil) R 1 1 (x)']) {
+    const stat = `4711 ${name} ${FIELDS_FROM_STATE}`;
+    expect(parseProcStat(stat)).toEqual({ state: 'S', parent: 41, startTicks: '987654' });
+  }
+});
+
+test('text that is no process status is refused', () => {
+  for (const text of ['', '1 (x)', '1 (x) S', 'S x 42']) expect(() => parseProcStat(text)).toThrow('/proc/PID/stat');
+});
+
+test('this process runs, under its own start time only', () => {
+  const own = ownIdentity();
+  expect(own.pid).toBe(process.pid);
+  expect(isRunning(own)).toBe(true);
+  expect(isRunning({ pid: own.pid, start: `${own.start}0` })).toBe(false);
+});
+
+test('two processes have different identities although they start at nearly one time', () => {
+  expect(processStart(process.ppid)).toBeDefined();
+  expect(processStart(process.ppid)).not.toBe(processStart(process.pid));
+});
+
+test('a process that ended is not running', async () => {
+  const child = spawn(process.execPath, ['-e', 'process.stdin.resume()'], { stdio: ['pipe', 'ignore', 'ignore'] });
+  const identity = { pid: child.pid ?? 0, start: processStart(child.pid ?? 0) ?? '' };
+  expect(isRunning(identity)).toBe(true);
+  child.stdin.end();
+  await once(child, 'exit');
+  expect(isRunning(identity)).toBe(false);
+});
+
+test('a number that can be no pid names no process', () => {
+  for (const pid of [0, -1, 1.5, Number.NaN]) expect(processStart(pid)).toBeUndefined();
+});

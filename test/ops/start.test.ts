@@ -1,0 +1,79 @@
+import { expect, test } from 'vitest';
+import { parseRecord } from '../../ops/dev/leftovers.ts';
+import { parsePorts } from '../../ops/dev/ports.ts';
+import { parseReply, presentReply } from '../../ops/dev/reply.ts';
+import { workerEnv } from '../../ops/dev/worker-env.ts';
+import { isAlarming } from '../../ops/dev/worker-process.ts';
+
+const BREAKDOWN = { timestamp_ms: 1780416300000, datacenter_id: 4, worker_id: 18, sequence_number: 0 };
+const REPLY = {
+  correlation_id: 'order-1',
+  count: 1,
+  ids: [{ value_string: '55325805773398016', value_hex: '00c48e86f8092000', breakdown: BREAKDOWN }],
+  datacenter_id: 4,
+  worker_id: 18,
+  fence: '7',
+  replayed: false,
+};
+
+const BASE = { env: {}, brokers: 'b:1', endpoints: 'http://e:1', stateDir: '/s', slot: 2, brokerCount: 1 };
+
+test('the reply is the last line of the output, and is handed on as it stands', () => {
+  const line = JSON.stringify(REPLY);
+  expect(parseReply(`a banner\n${line}\n`)).toEqual({ line, reply: REPLY });
+});
+
+test('output without a reply is refused and shown', () => {
+  for (const output of ['', 'oops', '{}', '{"ids":[]}', 'null', '{"correlation_id":"x","error":{"code":"CONFLICT"}}']) {
+    expect(() => parseReply(output)).toThrow(output === '' ? '(nothing)' : output);
+  }
+});
+
+test('people see each ID with its time', () => {
+  const text = presentReply(REPLY);
+  expect(text).toContain('55325805773398016  00c48e86f8092000  2026-06-02T16:05:00.000Z  0');
+  expect(text).not.toContain('replay');
+  expect(presentReply({ ...REPLY, replayed: true })).toContain('a replay');
+});
+
+test('a cluster of one broker may have a weak ledger, and no other may', () => {
+  expect(workerEnv(BASE)).toMatchObject({ ALLOW_WEAK_LEDGER: '1', TOPIC_REPLICATION_FACTOR: '1' });
+  const three = workerEnv({ ...BASE, brokerCount: 3 });
+  expect(three).not.toHaveProperty('ALLOW_WEAK_LEDGER');
+  expect(three).not.toHaveProperty('TOPIC_REPLICATION_FACTOR');
+});
+
+test('what the user sets stands, an empty variable counts as unset, and the servers are those that run', () => {
+  const env = { DATACENTER_ID: '3', INDEX_DIR: '', ALLOW_WEAK_LEDGER: '0', KAFKA_BROKERS: '', OTHER: 'x' };
+  expect(workerEnv({ ...BASE, env })).toMatchObject({
+    DATACENTER_ID: '3',
+    INDEX_DIR: '/s/index-2',
+    ALLOW_WEAK_LEDGER: '0',
+    KAFKA_BROKERS: 'b:1',
+    ETCD_ENDPOINTS: 'http://e:1',
+    OTHER: 'x',
+  });
+});
+
+test('each cluster and each worker has an index of its own', () => {
+  const dirs = ['', 'a:1', 'b:1'].flatMap((brokers) =>
+    [0, 1].map((slot) => workerEnv({ ...BASE, slot, env: { KAFKA_BROKERS: brokers } }).INDEX_DIR),
+  );
+  expect(new Set(dirs).size).toBe(6);
+});
+
+test('a warning since the start and a line that is no log line are shown, and nothing else', () => {
+  const line = (level: number, time: number) => JSON.stringify({ level, time, msg: 'x' });
+  expect(isAlarming(line(40, 1000), 1000)).toBe(true);
+  expect(isAlarming(line(40, 999), 1000)).toBe(false);
+  expect(isAlarming(line(30, 1000), 1000)).toBe(false);
+  expect(isAlarming('Segmentation fault', 1000)).toBe(true);
+  expect(isAlarming('{}', 1000)).toBe(true);
+});
+
+test('remembered ports and processes are believed only when they read as such', () => {
+  expect(parsePorts('[1,65535]')).toEqual([1, 65_535]);
+  for (const text of ['', '{}', '[0]', '[65536]', '[1.5]', '["1"]', '[1']) expect(parsePorts(text)).toBeUndefined();
+  expect(parseRecord('{"pid":7,"start":"x"}')).toEqual({ pid: 7, start: 'x' });
+  for (const text of ['', '{}', '{"pid":"7","start":"x"}', '{"pid":7}']) expect(parseRecord(text)).toBeUndefined();
+});
