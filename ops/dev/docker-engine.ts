@@ -72,7 +72,7 @@ export async function ensurePrograms(wanted: Readonly<Record<string, string>>, l
     run({
       command: 'apt-get',
       args: ['-o', 'DPkg::Lock::Timeout=120', '-qq', ...args],
-      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive', NEEDRESTART_SUSPEND: '1' },
       purpose: `apt-get ${args[0]}`,
       timeoutMs: APT_MS,
     });

@@ -47,7 +47,7 @@ async function dockerBuild(image: string, context: string): Promise<void> {
   const buildKit = (await docker(['buildx', 'version'])).code === 0;
   await run({
     command: 'docker',
-    args: ['build', '--quiet', '--network', 'host', '--tag', image, context],
+    args: ['build', '--quiet', '--force-rm', '--network', 'host', '--tag', image, context],
     env: { ...process.env, DOCKER_BUILDKIT: buildKit ? '1' : '0' },
     purpose: `the build of ${image}`,
     timeoutMs: BUILD_MS,
