@@ -3,7 +3,7 @@ import { formatHex, type Layout } from '../core/layout.ts';
 import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { CliContext } from './context.ts';
-import { idTable, viewId } from './id-view.ts';
+import { type IdView, idTable, viewId } from './id-view.ts';
 
 interface DecodeOptions {
   readonly layout: PresetName;
@@ -38,20 +38,30 @@ export function decodeCommand({ out }: CliContext): Command {
     .addHelpText('after', EXAMPLES)
     .action((ids: readonly bigint[], options: DecodeOptions, command: Command) => {
       const layout = layoutOf(options, command);
-      const views = ids.map((id) => viewId(layout, id));
+      const views = viewAll(ids, layout, command);
       if (options.json !== true) return out(idTable(views));
       out(`${JSON.stringify({ layout: layout.name, epoch_ms: layout.epochMs, ids: views })}\n`);
     });
 }
 
 /** An ID from [0, 2^64), as people and programs write it. */
-export function parseId(text: string): bigint {
+function parseId(text: string): bigint {
   if (!/^([0-9]{1,20}|0x[0-9a-f]{1,16})$/i.test(text) || BigInt(text) > MAX_ID) {
     throw new InvalidArgumentError(
       `must be decimal from 0 to ${MAX_ID}, or 0x and at most ${formatHex(0n).length} hexadecimal digits.`,
     );
   }
   return BigInt(text);
+}
+
+/** Not every number is an ID of every layout: some bits must be 0, and times have an end. */
+function viewAll(ids: readonly bigint[], layout: Layout, command: Command): IdView[] {
+  try {
+    return ids.map((id) => viewId(layout, id));
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return command.error(`error: ${error.message}; see --layout`);
+  }
 }
 
 function parseEpoch(text: string): number {

@@ -28,9 +28,9 @@ const FETCH_WAIT_MS = 100;
  * The reader stands at the end of the reply topic before the request goes out, so no reply can be missed. kafkajs reads
  * only as the member of a group, so it takes one of its own that nobody else has and that keeps no offsets.
  *
- * @throws IdallocError NO_REPLY, TOPIC_INVALID for a missing topic, KAFKA_UNAVAILABLE, STOPPING after `stop`.
+ * @throws IdallocError NO_REPLY, TOPIC_INVALID for a missing topic, KAFKA_UNAVAILABLE.
  */
-export async function exchange(kafka: Kafka, admin: Admin, request: Exchange, stop: AbortSignal): Promise<Received> {
+export async function exchange(kafka: Kafka, admin: Admin, request: Exchange): Promise<Received> {
   await checkTopicsExist(admin, [request.requestTopic, request.replyTopic]);
   const ends = await admin.fetchTopicOffsets(request.replyTopic);
   const consumer = kafka.consumer({
@@ -40,7 +40,7 @@ export async function exchange(kafka: Kafka, admin: Admin, request: Exchange, st
     retry: { restartOnFailure: async () => false },
   });
   try {
-    return await Promise.race([converse(kafka, consumer, request, ends), stopped(stop)]);
+    return await converse(kafka, consumer, request, ends);
   } finally {
     await consumer.disconnect();
   }
@@ -147,12 +147,4 @@ async function within<T>(timeoutMs: number, work: Promise<T>, fault: () => Idall
   } finally {
     clearTimeout(timer);
   }
-}
-
-function stopped(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    const end = () => reject(new IdallocError('STOPPING', 'stopped by a signal before the reply came'));
-    if (signal.aborted) end();
-    else signal.addEventListener('abort', end, { once: true });
-  });
 }

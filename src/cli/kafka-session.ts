@@ -17,23 +17,35 @@ export function commandKafka({ env }: CliContext, config: KafkaConfig): Kafka {
 /**
  * Runs `use` with a connected admin client, which is closed afterwards.
  *
- * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers.
+ * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers; STOPPING as soon as the process shall end.
  */
 export async function withAdmin<T>(
   kafka: Kafka,
-  brokers: readonly string[],
+  { kafka: { brokers } }: KafkaConfig,
+  stop: AbortSignal,
   use: (admin: Admin) => Promise<T>,
 ): Promise<T> {
   const admin = kafka.admin();
-  try {
-    await admin.connect();
-  } catch (error) {
+  const connected = admin.connect().catch((error: unknown) => {
     const message = `no broker of ${brokers.join(', ')} answers: ${describeError(error)}; see KAFKA_BROKERS`;
     throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
-  }
+  });
+  await unlessStopped(stop, connected);
   try {
-    return await use(admin);
+    return await unlessStopped(stop, use(admin));
   } finally {
     await admin.disconnect();
+  }
+}
+
+async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T> {
+  const stopped = Promise.withResolvers<never>();
+  const end = () => stopped.reject(new IdallocError('STOPPING', 'stopped by a signal before it was done'));
+  if (stop.aborted) end();
+  stop.addEventListener('abort', end);
+  try {
+    return await Promise.race([work, stopped.promise]);
+  } finally {
+    stop.removeEventListener('abort', end);
   }
 }

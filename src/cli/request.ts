@@ -91,7 +91,7 @@ function ask(
     headers: config.headers,
     timeoutMs: options.timeoutMs,
   };
-  return withAdmin(kafka, config.kafka.brokers, (admin) => exchange(kafka, admin, request, context.stop));
+  return withAdmin(kafka, config, context.stop, (admin) => exchange(kafka, admin, request));
 }
 
 /** A refusal is a result: scripts get it on stdout, people on stderr. */

@@ -26,7 +26,7 @@ export function topicsCommand(context: CliContext): Command {
 async function runInit(context: CliContext, json: boolean): Promise<void> {
   const { env, out, setExitCode } = context;
   const config = loadKafkaConfig(env);
-  const { made, report } = await withAdmin(commandKafka(context, config), config.kafka.brokers, async (admin) => {
+  const { made, report } = await withAdmin(commandKafka(context, config), config, context.stop, async (admin) => {
     return { made: await initTopics(admin, config.topics), report: await checkTopics(admin, config.topics) };
   });
   if (report.faults.length > 0) setExitCode(EXIT.failed);

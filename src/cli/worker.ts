@@ -77,7 +77,7 @@ async function release(worker: Worker, config: Config, log: Log, context: CliCon
 /** A start that is told to stop may still come to its end, and is then released in good order; it gets its bound. */
 async function stoppedWhileStarting(stop: AbortSignal, graceMs: number): Promise<never> {
   await aborted(stop);
-  await sleep(graceMs);
+  await sleep(graceMs, undefined, { ref: false });
   throw new IdallocError(
     'STOPPING',
     'told to stop before the start was done; a lease that was taken runs out by itself',

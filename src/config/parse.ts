@@ -81,6 +81,8 @@ function textOf(
 }
 
 const MAX_EDITS = 2;
+/** Among shorter names two letters off is another word. */
+const SHORTEST = 6;
 
 /** One warning for each variable of the environment that is unknown, but close to one of the table. */
 export function misspelled(table: Table, env: Environment): string[] {
@@ -89,16 +91,20 @@ export function misspelled(table: Table, env: Environment): string[] {
   return Object.keys(env)
     .filter((name) => !taken.has(name) && name.includes('_') && name.length <= 64)
     .flatMap((name) => {
-      const meant = known.find((candidate) => isClose(name, candidate));
+      const meant =
+        known.find((other) => fewLettersOff(name, other)) ?? known.find((other) => fewWordsOff(name, other));
       return meant === undefined ? [] : [`${name} is not read: is ${meant} meant?`];
     });
 }
 
-/** A few letters off, or the same name with words added or missing at its end. */
-function isClose(name: string, candidate: string): boolean {
-  if (candidate.startsWith(`${name}_`) || name.startsWith(`${candidate}_`)) return true;
-  if (candidate.length < 6 || name.length < 6) return false;
-  return Math.abs(name.length - candidate.length) <= MAX_EDITS && edits(name, candidate) <= MAX_EDITS;
+function fewLettersOff(name: string, other: string): boolean {
+  if (other.length < SHORTEST || name.length < SHORTEST) return false;
+  return Math.abs(name.length - other.length) <= MAX_EDITS && edits(name, other) <= MAX_EDITS;
+}
+
+/** The same name with words added or missing at its end. */
+function fewWordsOff(name: string, other: string): boolean {
+  return other.startsWith(`${name}_`) || name.startsWith(`${other}_`);
 }
 
 /** Letters to insert, delete or change to get from one text to the other (Wagner and Fischer's table, two rows). */

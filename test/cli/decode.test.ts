@@ -1,0 +1,83 @@
+import { describe, expect, test } from 'vitest';
+import { idTable, viewId } from '../../src/cli/id-view.ts';
+import { presetLayout } from '../../src/core/presets.ts';
+import { cli } from './harness.ts';
+
+const GOLDEN = {
+  value_string: '55325805773398016',
+  value_hex: '00c48e86f8092000',
+  breakdown: { timestamp_ms: 1_780_416_300_000, datacenter_id: 4, worker_id: 18, sequence_number: 0 },
+};
+
+describe('idalloc decode', () => {
+  test.each([
+    '55325805773398016',
+    '0x00c48e86f8092000',
+    '0x00C48E86F8092000',
+    '0xc48e86f8092000',
+    '055325805773398016',
+  ])('reads %s as the golden vector', async (text) => {
+    const { code, out } = await cli(['decode', '--json', text]);
+    expect(code).toBe(0);
+    expect(JSON.parse(out)).toEqual({ layout: 'default', epoch_ms: 1_767_225_600_000, ids: [GOLDEN] });
+    expect(out.indexOf('\n')).toBe(out.length - 1);
+  });
+
+  test('shows a table with a line for each ID', async () => {
+    const { out } = await cli(['decode', '55325805773398016', '4095']);
+    expect(out.split('\n').map((line) => line.trim().split(/\s+/))).toEqual([
+      ['value', 'hex', 'time', 'datacenter', 'worker', 'sequence'],
+      ['55325805773398016', '00c48e86f8092000', '2026-06-02T16:05:00.000Z', '4', '18', '0'],
+      ['4095', '0000000000000fff', '2026-01-01T00:00:00.000Z', '0', '0', '4095'],
+      [''],
+    ]);
+  });
+
+  test('takes an ID apart by the layout it is told', async () => {
+    const { out } = await cli([
+      'decode',
+      '--json',
+      '--layout',
+      'sonyflake',
+      String((7n << 24n) | (5n << 16n) | 65_535n),
+    ]);
+    expect(JSON.parse(out).ids[0].breakdown).toEqual({
+      timestamp_ms: Date.UTC(2014, 8, 1) + 70,
+      datacenter_id: 0,
+      worker_id: 65_535,
+      sequence_number: 5,
+    });
+  });
+
+  test('wants an epoch for a layout that has none of use', async () => {
+    const without = await cli(['decode', '--layout', 'baidu', '1']);
+    expect(without).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--epoch-ms') });
+    const given = await cli(['decode', '--layout', 'baidu', '--epoch-ms', '1767225600000', '1']);
+    expect(given.code).toBe(0);
+  });
+
+  test.each(['', 'x', '-1', '1.5', '1e3', '0x', '0xg', '18446744073709551616', '0x10000000000000000', ' 1'])(
+    "refuses '%s' as no ID",
+    async (text) => {
+      expect(await cli(['decode', '--', text])).toMatchObject({ code: 2, out: '' });
+    },
+  );
+
+  test('refuses a number that the layout has no ID for, and names the layout', async () => {
+    const { code, out, err } = await cli(['decode', '1', '0x8000000000000000']);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toContain("'default'");
+  });
+});
+
+describe('the view of an ID', () => {
+  test('has no breakdown when its layout is not known', () => {
+    expect(viewId(undefined, 5n)).toEqual({ value_string: '5', value_hex: '0000000000000005', breakdown: null });
+    expect(idTable([viewId(undefined, 5n)])).toContain('?');
+  });
+
+  test('shows a time that no date can show as its number', () => {
+    const layout = presetLayout('default', { epochMs: 8_000_000_000_000_000 });
+    expect(() => idTable([viewId(layout, 2n ** 63n - 1n)])).not.toThrow();
+  });
+});

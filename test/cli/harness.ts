@@ -1,0 +1,35 @@
+import type { CliContext } from '../../src/cli/context.ts';
+import { runCli } from '../../src/cli/program.ts';
+
+export interface CliRun {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs one command line inside the test; the environment has nothing but `env`. */
+export async function cli(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  stop: AbortSignal = new AbortController().signal,
+): Promise<CliRun> {
+  let out = '';
+  let err = '';
+  let told = 0;
+  const context: CliContext = {
+    env,
+    stop,
+    out: (text) => {
+      out += text;
+    },
+    err: (text) => {
+      err += text;
+    },
+    hostIp: () => '192.0.2.1',
+    setExitCode: (code) => {
+      told = code;
+    },
+  };
+  const code = await runCli(args, '1.2.3', context);
+  return { code: code === 0 ? told : code, out, err };
+}

@@ -1,0 +1,109 @@
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { VARIABLES } from '../../src/config/variables.ts';
+import { cli } from './harness.ts';
+
+const MAIN = join(import.meta.dirname, '../../src/main.ts');
+
+describe('the command line', () => {
+  test.each([
+    ['nothing', []],
+    ['an unknown command', ['serve']],
+    ['an unknown option', ['decode', '--yaml', '1']],
+    ['a decode without IDs', ['decode']],
+    ['a count of 0', ['request', '--count', '0']],
+    ['a count that is no number', ['request', '--count', '1e3']],
+    ['an unknown encoding', ['request', '--encoding', 'JSON']],
+    ['an empty correlation ID', ['request', '--correlation-id', '']],
+    ['a correlation ID of 257 bytes', ['request', '--correlation-id', 'é'.repeat(129)]],
+    ['a timeout of 0', ['request', '--timeout-ms', '0']],
+    ['arguments that no command takes', ['worker', 'now']],
+  ])('answers %s with 2 and tells of --help', async (_, args) => {
+    const { code, out, err } = await cli(args, { KAFKA_BROKERS: 'unused:1' });
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toContain('--help');
+  });
+
+  test.each([[['worker']], [['request']], [['decode']], [['topics', 'init']]])(
+    '%s --help shows examples',
+    async (args) => {
+      const { code, out } = await cli([...args, '--help']);
+      expect(code).toBe(0);
+      expect(out).toContain('Examples:');
+    },
+  );
+
+  test('--help tells the exit codes', async () => {
+    expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){5}/);
+  });
+
+  test('worker --help names every variable', async () => {
+    const { out } = await cli(['worker', '--help']);
+    expect(Object.keys(VARIABLES).filter((name) => !out.includes(name))).toEqual([]);
+  });
+
+  test('--version is the version', async () => {
+    expect(await cli(['--version'])).toEqual({ code: 0, out: '1.2.3\n', err: '' });
+  });
+
+  test.each([[['worker']], [['request']], [['topics', 'init']]])(
+    '%s without configuration answers 78',
+    async (args) => {
+      const { code, out, err } = await cli(args);
+      expect({ code, out }).toEqual({ code: 78, out: '' });
+      expect(err).toContain('KAFKA_BROKERS');
+    },
+  );
+
+  test('worker without configuration names everything that is missing', async () => {
+    expect((await cli(['worker'])).err).toMatch(/KAFKA_BROKERS: .*\n.*ETCD_ENDPOINTS: .*\n.*DATACENTER_ID: /);
+  });
+
+  test('a command that waits for brokers ends when told to stop', async () => {
+    const stop = new AbortController();
+    const running = cli(['request', '--json', '--correlation-id', 'c'], { KAFKA_BROKERS: '127.0.0.1:1' }, stop.signal);
+    stop.abort();
+    const { code, out } = await running;
+    expect(code).toBe(1);
+    expect(JSON.parse(out)).toEqual({ correlation_id: 'c', error: { code: 'STOPPING', message: expect.any(String) } });
+  });
+});
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs the real program in a process of its own; its output is read only once it had time to fill the pipe. */
+function main(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> {
+  const child = spawn(process.execPath, [MAIN, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  let out = '';
+  let err = '';
+  child.stdout.setEncoding('utf8').on('data', (text) => {
+    out += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text) => {
+    err += text;
+  });
+  return new Promise((resolve) => child.once('close', (code) => resolve({ code, out, err })));
+}
+
+describe('the program', () => {
+  test('ends with 78 on a faulty configuration, told on stderr', async () => {
+    const { code, out, err } = await main(['worker'], { KAFKA_BROKERS: 'a:1', ETCD_ENDPOINTS: 'x' });
+    expect({ code, out }).toEqual({ code: 78, out: '' });
+    expect(err).toMatch(
+      /^CONFIG_INVALID: 2 faults in the configuration:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/,
+    );
+  });
+
+  test('writes all of an output that is larger than a pipe holds', async () => {
+    const ids = Array.from({ length: 5_000 }, (_, index) => String(index));
+    const { code, out } = await main(['decode', '--json', ...ids]);
+    expect(code).toBe(0);
+    expect(out.length).toBeGreaterThan(10 * 65_536);
+    expect(JSON.parse(out).ids).toHaveLength(5_000);
+  });
+});

@@ -1,0 +1,147 @@
+import { createServer } from 'node:http';
+import { connect } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type Ops, startOps } from '../../src/http/ops.ts';
+import { createMetrics, type Metrics } from '../../src/metrics.ts';
+
+const HOST = '127.0.0.1';
+const open: Ops[] = [];
+
+afterEach(async () => {
+  for (const ops of open.splice(0)) await ops[Symbol.asyncDispose]();
+});
+
+async function start(
+  ready: () => { ready: boolean; reason?: string } = () => ({ ready: true }),
+  metrics: Metrics = createMetrics(),
+): Promise<string> {
+  const ops = await startOps({ host: HOST, port: 0, ready, metrics });
+  open.push(ops);
+  return `http://${HOST}:${ops.port}`;
+}
+
+async function get(url: string): Promise<{ status: number; body: unknown }> {
+  const response = await fetch(url);
+  return { status: response.status, body: await response.json() };
+}
+
+describe('health', () => {
+  test('/healthz answers 200 though the gate is closed', async () => {
+    const url = await start(() => ({ ready: false, reason: 'LEASE_LOST' }));
+    expect(await get(`${url}/healthz`)).toEqual({ status: 200, body: { status: 'alive' } });
+  });
+
+  test('/readyz follows the gate at each call', async () => {
+    let state: { ready: boolean; reason?: string } = { ready: false, reason: 'NO_IDENTITY' };
+    const url = await start(() => state);
+    expect(await get(`${url}/readyz`)).toEqual({ status: 503, body: { status: 'not ready', reason: 'NO_IDENTITY' } });
+    state = { ready: true };
+    expect(await get(`${url}/readyz`)).toEqual({ status: 200, body: { status: 'ready' } });
+  });
+
+  test('answers are not to be kept by caches', async () => {
+    const response = await fetch(`${await start()}/readyz`);
+    expect(response.headers.get('cache-control')).toBe('no-store');
+  });
+
+  test('any other path is 404', async () => {
+    expect((await fetch(`${await start()}/api/v1/ids`)).status).toBe(404);
+  });
+});
+
+describe('metrics', () => {
+  test('show what was counted, under the names of Prometheus', async () => {
+    const metrics = createMetrics();
+    metrics.addIds(100_000);
+    metrics.addRequests('issued');
+    metrics.addRequests('replayed', 2);
+    metrics.addError('CONFLICT');
+    metrics.addReplies(3);
+    metrics.addDeadLetters(1);
+    metrics.setGate('STARTING');
+    metrics.setGate('open');
+    metrics.setLeaseMargin(14_500);
+    metrics.setCeilingMargin(-250);
+    metrics.setClockDrift({ lowMs: -3, highMs: 12 });
+    metrics.observeBatch(7);
+    metrics.setLag(3, 41);
+    const url = await start(undefined, metrics);
+    const response = await fetch(`${url}/metrics`);
+    expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
+    const lines = new Set((await response.text()).split('\n'));
+    for (const line of [
+      'idalloc_ids_total 100000',
+      'idalloc_requests_total{result="issued"} 1',
+      'idalloc_requests_total{result="replayed"} 2',
+      'idalloc_requests_total{result="refused"} 0',
+      'idalloc_replays_total 2',
+      'idalloc_errors_total{code="CONFLICT"} 1',
+      'idalloc_replies_total 3',
+      'idalloc_dead_letters_total 1',
+      'idalloc_gate{reason="STARTING"} 0',
+      'idalloc_gate{reason="open"} 1',
+      'idalloc_lease_margin_seconds 14.5',
+      'idalloc_ceiling_margin_seconds -0.25',
+      'idalloc_clock_drift_seconds{bound="low"} -0.003',
+      'idalloc_clock_drift_seconds{bound="high"} 0.012',
+      'idalloc_batch_seconds_bucket{le="0.005"} 0',
+      'idalloc_batch_seconds_bucket{le="0.01"} 1',
+      'idalloc_consumer_lag_records{partition="3"} 41',
+    ]) {
+      expect(lines).toContain(line);
+    }
+  });
+
+  test('forget the lag of a partition that went to another worker', async () => {
+    const metrics = createMetrics();
+    metrics.setLag(3, 41);
+    metrics.setLag(3, undefined);
+    expect((await metrics.render()).body).not.toContain('partition="3"');
+  });
+
+  test('forget the drift when no broker has told it', async () => {
+    const metrics = createMetrics();
+    metrics.setClockDrift({ lowMs: 0, highMs: 1 });
+    metrics.setClockDrift(undefined);
+    expect((await metrics.render()).body).not.toContain('bound=');
+  });
+
+  test('of two workers do not mix', async () => {
+    const one = createMetrics();
+    const two = createMetrics();
+    one.addIds(5);
+    expect((await two.render()).body).toContain('idalloc_ids_total 0');
+  });
+});
+
+describe('the listener', () => {
+  test('ends though a client holds its connection open', async () => {
+    const url = new URL(await start());
+    const socket = connect(Number(url.port), HOST);
+    await new Promise((resolve) => socket.once('connect', resolve));
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.on('error', () => 'a cut connection may come as a reset');
+    // Half a request: the server would wait for the rest.
+    socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\n');
+    const [ops] = open.splice(0);
+    await ops?.[Symbol.asyncDispose]();
+    await closed;
+    await expect(fetch(url)).rejects.toThrow();
+  });
+
+  test('a taken port is told as CONFIG_INVALID, with the variable', async () => {
+    const other = createServer().listen(0, HOST);
+    await new Promise((resolve) => other.once('listening', resolve));
+    const address = other.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    try {
+      const starting = startOps({ host: HOST, port, ready: () => ({ ready: true }), metrics: createMetrics() });
+      await expect(starting).rejects.toMatchObject({
+        code: 'CONFIG_INVALID',
+        message: expect.stringContaining('OPS_PORT'),
+      });
+    } finally {
+      other.close();
+    }
+  });
+});
