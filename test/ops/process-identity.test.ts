@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { expect, test } from 'vitest';
+import { readFileSync } from 'node:fs';
+import { expect, test, vi } from 'vitest';
 import { isRunning, ownIdentity, parseProcStat, processStart } from '../../ops/dev/process-identity.mjs';
 
 const FIELDS_FROM_STATE = 'S 41 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2000';
@@ -39,4 +40,16 @@ test('a process that ended is not running', async () => {
 
 test('a number that can be no pid names no process', () => {
   for (const pid of [0, -1, 1.5, Number.NaN]) expect(processStart(pid)).toBeUndefined();
+});
+
+test.runIf(process.platform === 'linux')('a process that ended but was not waited for is not running', async () => {
+  // The shell becomes a program that knows nothing of the child that the shell had.
+  const parent = spawn('/bin/sh', ['-c', 'sleep 0.1 & echo $!; exec sleep 100'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const [printed] = (await once(parent.stdout, 'data')) as [Buffer];
+  const pid = Number(printed);
+  await vi.waitFor(() => expect(readFileSync(`/proc/${pid}/stat`, 'utf8')).toContain(') Z '), { timeout: 10_000 });
+  expect(processStart(pid)).toBeUndefined();
+  parent.kill('SIGKILL');
 });
