@@ -179,6 +179,8 @@ function createMember(tools: Tools, parts: LedgerSide & { identity: IdentityHold
       groupId: config.groupId,
       concurrency: parts.partitions,
       commitIntervalMs: config.commitIntervalMs,
+      drainTimeoutMs: config.drainTimeoutMs,
+      sleep,
       log,
       handler: async (partition, records, control) => {
         const startedMs = performance.now();

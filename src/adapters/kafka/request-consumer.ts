@@ -3,6 +3,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { RequestRecord } from '../../pipeline/ports.ts';
 import { safeOffset } from './ledger-log.ts';
+import { Patience, Session } from './session.ts';
 
 /** Works on records of one partition; resolves parts as they are answered, rejects on a passing fault. */
 export type RequestHandler = (
@@ -17,6 +18,9 @@ export interface RequestConsumerOptions {
   readonly groupId: string;
   readonly concurrency: number;
   readonly commitIntervalMs: number;
+  /** How long leaving waits for the batches in hand. */
+  readonly drainTimeoutMs: number;
+  readonly sleep: (delayMs: number, signal: AbortSignal) => Promise<void>;
   readonly handler: RequestHandler;
   readonly log: Log;
   /** Joined, with so many partitions. */
@@ -31,29 +35,11 @@ const SESSION_TIMEOUT_MS = 10_000;
 const HEARTBEAT_MS = 3_000;
 /** While a handler waits, kafkajs sends no heartbeat of its own. */
 const WAITING_HEARTBEAT_MS = 1_000;
-/** A handler that takes longer goes on outside, so that it holds up neither other partitions nor a rebalance. */
-const PATIENCE_MS = 1_000;
 /** After a fault a partition rests before its requests come again; longer when nothing will mend by itself. */
 const REST_MS = { retryable: 200, lasting: 5_000 } as const;
 const MAX_WAIT_MS = 100;
 /** 1 MiB: two of the largest record batches that the request topic takes would not help, one must fit. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
-
-/**
- * One partition while this worker has it, in one generation of the group. Everything that comes late, a batch, an
- * answer, a commit, is checked against it: once ended, a session never acts again.
- */
-interface Session {
-  readonly partition: number;
-  current: boolean;
-  /** A handler that outlasted its patience is still at work: nothing else may start. */
-  busy: boolean;
-  /** The offset to go on from, once known. */
-  next: number | undefined;
-  committed: number | undefined;
-  /** Commits in the generation of the session's last batch, without trying again in a later one. */
-  commit: EachBatchPayload['commitOffsetsIfNecessary'] | undefined;
-}
 
 /** How a handler ended: a passing fault may be over soon, a lasting one needs somebody. */
 type Outcome = 'well' | 'retryable' | 'lasting';
@@ -99,11 +85,15 @@ export class RequestConsumer {
     this.#commitTimer = setInterval(() => void this.#commit(), commitIntervalMs);
   }
 
-  /** Leaves the group. What was answered is committed; what was not comes again to whoever has the partition next. */
+  /**
+   * Leaves the group, after the parts in hand have ended or the drain time is over. What was answered is committed; what
+   * was not comes again to whoever has the partition next.
+   */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.pause();
     clearInterval(this.#commitTimer);
+    await this.#drain();
     await this.#commit();
     this.#endSessions();
     await this.#consumer.disconnect();
@@ -118,23 +108,21 @@ export class RequestConsumer {
 
   resume(): void {
     this.#open = true;
-    const partitions = [...this.#sessions.values()].filter(({ busy }) => !busy).map(({ partition }) => partition);
-    if (partitions.length > 0) this.#resume(partitions);
+    const idle = [...this.#sessions.values()].filter(({ inHand }) => inHand === undefined);
+    if (idle.length > 0) this.#resume(idle.map(({ partition }) => partition));
+  }
+
+  async #drain(): Promise<void> {
+    const over = new AbortController();
+    const inHand = Promise.all([...this.#sessions.values()].map((session) => session.inHand));
+    await Promise.race([inHand, this.#options.sleep(this.#options.drainTimeoutMs, over.signal)]);
+    over.abort();
   }
 
   #joined(partitions: readonly number[]): void {
     this.#endSessions();
     const { topic } = this.#options;
-    for (const partition of partitions) {
-      this.#sessions.set(partition, {
-        partition,
-        current: true,
-        busy: false,
-        next: undefined,
-        committed: undefined,
-        commit: undefined,
-      });
-    }
+    for (const partition of partitions) this.#sessions.set(partition, new Session(partition));
     if (partitions.length > 0) {
       if (this.#open) this.#resume(partitions);
       else this.#consumer.pause([{ topic, partitions: [...partitions] }]);
@@ -151,53 +139,44 @@ export class RequestConsumer {
 
   /** Never throws for a passing fault, and never waits without end: kafkajs would stop fetching for everybody. */
   async #onBatch(payload: EachBatchPayload): Promise<void> {
-    const { batch, resolveOffset, heartbeat, isRunning } = payload;
-    const session = this.#sessions.get(batch.partition);
-    if (session === undefined || session.busy || !this.#open || !isRunning()) return;
+    const session = this.#sessions.get(payload.batch.partition);
+    if (session === undefined || session.inHand !== undefined || !this.#open || !payload.isRunning()) return;
     session.commit = payload.commitOffsetsIfNecessary;
     const beating = setInterval(() => {
-      heartbeat().catch((error) => {
-        // The runner's own heartbeat, right after this handler, meets the same answer and acts on it.
-        this.#options.log.debug({ error: describeError(error) }, 'heartbeat refused while a batch was at work');
+      payload.heartbeat().catch((error) => {
+        // The runner's own heartbeat, right after this handler, meets the same answer and rejoins.
+        session.interrupted = true;
+        this.#options.log.debug({ error: describeError(error) }, 'heartbeat refused while a batch was in hand');
       });
     }, WAITING_HEARTBEAT_MS);
     try {
-      await this.#work(session, batch.messages, batch.highWatermark, resolveOffset);
+      await this.#work(session, payload);
     } finally {
       clearInterval(beating);
     }
   }
 
-  async #work(
-    session: Session,
-    messages: readonly KafkaMessage[],
-    highWatermark: string,
-    resolveOffset: (offset: string) => void,
-  ): Promise<void> {
+  async #work(session: Session, { batch, resolveOffset }: EachBatchPayload): Promise<void> {
+    using patience = new Patience();
+    const from = safeOffset(batch.messages[0]?.offset ?? '0');
     let outside = false;
     const control = {
-      isCurrent: () => session.current && this.#open,
+      isCurrent: () => session.current && !session.interrupted && this.#open,
       resolved: (offset: number) => {
         if (!session.current) return;
+        patience.renew();
         session.next = offset + 1;
         if (!outside) resolveOffset(String(offset));
-        this.#options.onLag(session.partition, Math.max(0, Number(highWatermark) - session.next));
+        this.#options.onLag(session.partition, Math.max(0, Number(batch.highWatermark) - session.next));
       },
     };
-    session.busy = true;
-    const work = this.#handle(session, messages.map(toRecord), control);
-    const patience = Promise.withResolvers<'late'>();
-    const timer = setTimeout(() => patience.resolve('late'), PATIENCE_MS);
-    const outcome = await Promise.race([work, patience.promise]);
-    clearTimeout(timer);
-    if (outcome === 'late' && session.current) {
-      outside = true;
-      const from = safeOffset(messages[0]?.offset ?? '0');
-      this.#consumer.pause([{ topic: this.#options.topic, partitions: [session.partition] }]);
-      void work.then((ended) => this.#release(session, ended, session.next ?? from));
-      return;
-    }
-    if (outcome !== 'late') this.#release(session, outcome, undefined);
+    const work = this.#handle(session, batch.messages.map(toRecord), control);
+    const ended = work.then((outcome) => this.#ended(session, outcome, outside, from));
+    session.inHand = ended;
+    const late = (await Promise.race([work, patience.over])) === 'late';
+    if (!late || session.inHand !== ended) return;
+    outside = true;
+    if (session.current) this.#pause([session.partition]);
   }
 
   /** The handler's outcome as a value: after a fault the partition rests. */
@@ -220,28 +199,31 @@ export class RequestConsumer {
     }
   }
 
-  /** Lets the partition go on: at once, or after a rest; from `seek` when kafkajs lost its place meanwhile. */
-  #release(session: Session, outcome: Outcome, seek: number | undefined): void {
-    if (!session.current) return;
-    const { topic } = this.#options;
-    const { partition } = session;
-    const goOn = () => {
-      if (!session.current) return;
-      session.busy = false;
-      if (seek !== undefined) this.#consumer.seek({ topic, partition, offset: String(seek) });
-      if (this.#open) this.#resume([partition]);
-    };
-    if (outcome === 'well') {
-      if (seek === undefined) session.busy = false;
-      else goOn();
-      return;
+  /** Lets the partition go on: at once when all went well, after a rest when there was a fault. */
+  #ended(session: Session, outcome: Outcome, outside: boolean, from: number): void {
+    if (outcome === 'well' && !outside) session.inHand = undefined;
+    else if (outcome === 'well') this.#goOn(session, from);
+    else if (session.current) {
+      this.#pause([session.partition]);
+      const timer = setTimeout(() => {
+        this.#timers.delete(timer);
+        this.#goOn(session, from);
+      }, REST_MS[outcome]);
+      this.#timers.add(timer);
     }
-    this.#consumer.pause([{ topic, partitions: [partition] }]);
-    const timer = setTimeout(() => {
-      this.#timers.delete(timer);
-      goOn();
-    }, REST_MS[outcome]);
-    this.#timers.add(timer);
+  }
+
+  /** From where the batch came to, which kafkajs does not know when the work ended outside of its loop. */
+  #goOn(session: Session, from: number): void {
+    session.inHand = undefined;
+    if (!session.current) return;
+    const { partition } = session;
+    this.#consumer.seek({ topic: this.#options.topic, partition, offset: String(session.next ?? from) });
+    if (this.#open) this.#resume([partition]);
+  }
+
+  #pause(partitions: readonly number[]): void {
+    this.#consumer.pause([{ topic: this.#options.topic, partitions: [...partitions] }]);
   }
 
   #resume(partitions: readonly number[]): void {
