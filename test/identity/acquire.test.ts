@@ -236,6 +236,17 @@ describe('acquiring a worker ID', () => {
     await expect(host.identity.acquire()).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
   });
 
+  it('an owner that came between the read and the claim keeps the claim out', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({}, async (name) => {
+      if (name === 'grantLease') stage.etcd.tamper(keys.owner(0), Buffer.from('other'));
+      return { fault: 'pass' };
+    });
+    expect(await host.identity.acquire()).toEqual({ kind: 'raced' });
+    expect(stage.etcd.peek(keys.owner(0))?.value.toString()).toBe('other');
+    expect(stage.ceiling(0).ticks).toBe(0);
+  });
+
   it('a ceiling that was raised between the read and the claim keeps the claim out', async () => {
     const stage = await Stage.open();
     let raised = false;
@@ -288,18 +299,21 @@ describe('acquiring a worker ID', () => {
     expect(stage.etcd.revision).toBe(before);
   });
 
-  it('a release while the lease is being granted leaves no lease and no authority', async () => {
+  it('a lease that is granted only after it was given back is given back again', async () => {
     const stage = await Stage.open();
-    const leases: bigint[] = [];
-    const host = await stage.host({
-      newLeaseId: () => {
-        leases.push(77n);
-        return 77n;
-      },
+    const asked = Promise.withResolvers<void>();
+    const granted = Promise.withResolvers<void>();
+    const host = await stage.host({ newLeaseId: () => 77n }, async (name) => {
+      if (name === 'grantLease') {
+        asked.resolve();
+        await granted.promise;
+      }
+      return { fault: 'pass' };
     });
     const acquiring = host.identity.acquire();
-    while (leases.length === 0) await Promise.resolve();
+    await asked.promise;
     await host.identity.release();
+    granted.resolve();
     expect(await acquiring).toEqual({ kind: 'stopped' });
     expect(stage.etcd.keepAlive(77n)).toEqual({ ttlSeconds: 0 });
     expect(host.authority().ok).toBe(false);

@@ -194,6 +194,15 @@ describe('the own deadline', () => {
     expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
   });
 
+  it('a heartbeat whose read-back had no answer does not move it', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.heartbeatMs);
+    host.faults.set('get', ['answer lost']);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'failed' });
+    stage.pass(timing.refuseAfterMs - timing.heartbeatMs);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
+  });
+
   it('a wall clock that runs ahead brings it nearer', async () => {
     const { host } = await heldHost();
     host.clock.stepMs = timing.refuseAfterMs;
@@ -261,6 +270,14 @@ describe('resuming a suspended reign', () => {
     },
   );
 
+  it('is refused when the lease is gone, though the owner key stayed', async () => {
+    const { stage, host } = await suspended();
+    const owner = stage.etcd.peek(keys.owner(0));
+    stage.etcd.tamper(keys.owner(0), owner?.value);
+    stage.etcd.revokeLease(owner?.leaseId ?? 0n);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
+  });
+
   it('is refused when the ceiling was written again, though with our own value', async () => {
     const { stage, host } = await suspended();
     const ours = stage.etcd.peek(keys.ceiling(0));
@@ -307,6 +324,17 @@ describe('giving the identity back', () => {
     host.faults.set('revokeLease', ['request lost']);
     expect(await host.identity.release()).toBe(false);
     expect(host.authority().ok).toBe(false);
+  });
+
+  it('a swap of ours that arrives after it changes nothing', async () => {
+    const { stage, host } = await heldHost();
+    const before = stage.ceiling(0);
+    stage.pass(timing.heartbeatMs);
+    host.faults.set('transact', ['late']);
+    await host.identity.heartbeat();
+    await host.identity.release();
+    stage.etcd.deliverLate();
+    expect(stage.ceiling(0)).toEqual(before);
   });
 
   it('ends a heartbeat in flight without effect', async () => {
