@@ -172,6 +172,7 @@ function createMember(tools: Tools, parts: LedgerSide & { identity: IdentityHold
   const { config, kafka, metrics, log } = tools;
   const pipeline = pipelineDeps(tools, parts);
   let announced = false;
+  let held = new Set<number>();
   return (onCrash: (error: Error) => void) =>
     new RequestConsumer({
       kafka,
@@ -184,10 +185,17 @@ function createMember(tools: Tools, parts: LedgerSide & { identity: IdentityHold
       log,
       handler: async (partition, records, control) => {
         const startedMs = performance.now();
-        await processBatch(pipeline, partition, records, control);
+        try {
+          await processBatch(pipeline, partition, records, control);
+        } catch (error) {
+          if (error instanceof IdallocError) metrics.addError(error.code);
+          throw error;
+        }
         metrics.observeBatch(performance.now() - startedMs);
       },
       onJoin: (partitions) => {
+        for (const lost of held.difference(new Set(partitions))) metrics.setLag(lost, undefined);
+        held = new Set(partitions);
         parts.log.refreshLeaders().catch((error) => log.debug({ err: error }, 'ledger leaders not refreshed'));
         log.info({ partitions }, 'joined the request group');
         if (announced) return;
