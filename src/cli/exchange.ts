@@ -134,8 +134,8 @@ function noReply({ requestTopic, replyTopic, timeoutMs }: Exchange): IdallocErro
   return new IdallocError(
     'NO_REPLY',
     `no reply on '${replyTopic}' within ${timeoutMs} ms, though the request stands in '${requestTopic}': is a worker ` +
-      "running ('idalloc worker'), ready (its /readyz tells why not), and reading that topic (REQUEST_TOPIC)? " +
-      'The same correlation ID can be sent again and never gets a second batch',
+      "running ('idalloc worker'), ready (its /readyz tells why not), reading that topic (REQUEST_TOPIC) and allowed " +
+      'to reply there (REPLY_TOPIC_PREFIX)? The same correlation ID can be sent again: it never gets a second batch',
   );
 }
 

@@ -75,16 +75,21 @@ async function runRequest(context: CliContext, options: RequestOptions): Promise
   }
 }
 
-function ask(
+async function ask(
   context: CliContext,
   config: KafkaConfig,
   correlationId: string,
   options: RequestOptions,
 ): Promise<Received> {
   const kafka = commandKafka(context, config);
+  const requestTopic = config.topics.requests;
+  const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
+  if (replyTopic === requestTopic) {
+    throw new IdallocError('INVALID_REPLY_TOPIC', 'replies can not come on the request topic: give another one');
+  }
   const request = {
-    requestTopic: config.topics.requests,
-    replyTopic: options.replyTopic ?? cliReplyTopic(config.topics),
+    requestTopic,
+    replyTopic,
     correlationId: Buffer.from(correlationId, 'utf8'),
     count: options.count,
     encoding: options.encoding,

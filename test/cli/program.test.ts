@@ -60,6 +60,11 @@ describe('the command line', () => {
     expect((await cli(['worker'])).err).toMatch(/KAFKA_BROKERS: .*\n.*ETCD_ENDPOINTS: .*\n.*DATACENTER_ID: /);
   });
 
+  test('a request whose reply would come on the request topic is refused, before a broker is asked', async () => {
+    const { code, err } = await cli(['request', '--reply-topic', 'id.requests'], { KAFKA_BROKERS: '127.0.0.1:1' });
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/^INVALID_REPLY_TOPIC: /) });
+  });
+
   test('a command that waits for brokers ends when told to stop', async () => {
     const stop = new AbortController();
     const running = cli(['request', '--json', '--correlation-id', 'c'], { KAFKA_BROKERS: '127.0.0.1:1' }, stop.signal);
