@@ -186,7 +186,7 @@ export class Identity {
     if (turn !== this.#turn) return STOPPED;
     this.#attempt = undefined;
     this.#install(reign);
-    this.#settings.log('info', 'worker ID acquired', { workerId: reign.workerId, fence: reign.fence });
+    this.#settings.log('info', 'worker ID acquired', { workerId: reign.workerId, fence: String(reign.fence) });
     return { kind: 'held' };
   }
 
@@ -223,7 +223,7 @@ export class Identity {
     const reign = this.#reign;
     if (turn !== this.#turn || !reign) return STOPPED;
     const refusal: Refusal = { code: 'LEASE_LOST', message: `worker ID ${reign.workerId} is lost: ${why}` };
-    this.#settings.log('warn', refusal.message, { fence: reign.fence });
+    this.#settings.log('warn', refusal.message, { fence: String(reign.fence) });
     this.#turn += 1;
     this.#reign = undefined;
     this.#enter('lost', refusal);

@@ -101,7 +101,10 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
     await etcd.revokeLease(leaseId);
     return true;
   } catch (error) {
-    log('warn', 'a lease was not given back and will run out by itself', { leaseId, error: describeError(error) });
+    log('warn', 'a lease was not given back and will run out by itself', {
+      leaseId: String(leaseId),
+      error: describeError(error),
+    });
     return false;
   }
 }

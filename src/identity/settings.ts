@@ -14,7 +14,7 @@ export interface GuardedReading {
 }
 
 /** A reservation that is ours in etcd, shown to whoever must agree before it is used. */
-export interface Claim {
+interface Claim {
   readonly workerId: number;
   readonly fence: bigint;
   readonly reservation: Reservation;
@@ -22,7 +22,7 @@ export interface Claim {
   readonly modRevision: bigint;
 }
 
-export type Log = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;
+type Log = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;
 
 /** What an identity is made of; everything that touches the world comes in here. */
 export interface IdentitySettings {

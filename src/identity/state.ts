@@ -6,7 +6,7 @@ import type { IdallocError } from '../errors.ts';
 export type Mode = 'none' | 'acquiring' | 'held' | 'suspended' | 'lost';
 
 /** Why nothing may be allocated; each is a gate reason and an error code. */
-export type RefusalCode =
+type RefusalCode =
   | 'NO_IDENTITY'
   | 'POOL_EXHAUSTED'
   | 'ALL_CEILINGS_AHEAD'

@@ -18,7 +18,7 @@ interface Lease {
  */
 export type Fault = 'pass' | 'request lost' | 'answer lost' | 'late' | 'doubled' | 'asked twice';
 
-export type CallName = keyof EtcdPort;
+type CallName = keyof EtcdPort;
 
 /** Decides the fate of each call as it is sent, and may hold the request (until it resolves) and the answer (back). */
 export type Link = (name: CallName) => Promise<{ fault: Fault; back?: Promise<void> }>;

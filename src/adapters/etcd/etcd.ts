@@ -14,7 +14,7 @@ import type { Compare, EtcdPort, KeyValue, Operation } from '../../identity/port
 import { renewOnce } from './keep-alive.ts';
 import { type OnFault, Rotation, type RotationTiming } from './rotation.ts';
 
-export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
+const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
 
 /** The most keys or operations that etcd takes in one transaction. */
 const MAX_OPERATIONS = 128;
