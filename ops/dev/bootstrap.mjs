@@ -41,7 +41,7 @@ function npmCi() {
   const npmScript = process.env.npm_execpath;
   const [command, ...prefix] = npmScript?.endsWith('.js') ? [process.execPath, npmScript] : ['npm'];
   // Standard output stays clean: with --json it is read by a program.
-  const result = spawnSync(command, [...prefix, 'ci', '--no-audit', '--no-fund'], {
+  const result = spawnSync(command, [...prefix, 'ci', '--no-audit', '--no-fund', '--loglevel=error'], {
     cwd: ROOT,
     stdio: ['ignore', 2, 2],
   });
