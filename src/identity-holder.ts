@@ -13,7 +13,7 @@ import { namespaceKeys } from './identity/keys.ts';
 import { type Namespace, openNamespace } from './identity/namespace.ts';
 import { IdentityRunner } from './identity/runner.ts';
 import type { Authority, IdentityState } from './identity/state.ts';
-import type { Log } from './log.ts';
+import { etcdFaultLog, type Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 
 export interface IdentityHolderOptions {
@@ -50,8 +50,7 @@ export class IdentityHolder implements AsyncDisposable {
     this.#etcd = connectEtcd({
       endpoints,
       ...(credentials === undefined ? {} : { auth: credentials }),
-      onFault: (what, endpoint, error) =>
-        options.log.debug({ what, endpoint, error: describeError(error) }, 'etcd endpoint failed a call'),
+      onFault: etcdFaultLog(options.log),
     });
     options.gate.close('identity', 'NO_IDENTITY');
     this.#watch = setInterval(() => this.#showMargins(), WATCH_MS);

@@ -55,6 +55,7 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   await using stack = new AsyncDisposableStack();
   const { log, metrics } = deps;
   const failed = Promise.withResolvers<void>();
+  failed.promise.catch(() => undefined); // whoever watches `done` learns of it, also when it comes before that
   let membership: Membership | undefined;
   const gate = new Gatekeeper({
     now: () => readClock().mono,

@@ -19,7 +19,7 @@ export interface PipelineDeps extends DecisionDeps, AnswerContext {
 }
 
 /** What the pipeline tells to whoever counts. */
-export interface PipelineObserver {
+interface PipelineObserver {
   served(batch: { readonly ids: number; readonly replayed: boolean }): void;
   failed(code: ErrorCode): void;
   deadLettered(code: ErrorCode): void;

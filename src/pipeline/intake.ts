@@ -15,7 +15,7 @@ export interface Accepted {
 }
 
 /** A record that can't be served as it stands; the address is where its sender may be told, if anywhere. */
-export interface Rejected {
+interface Rejected {
   readonly kind: 'rejected';
   readonly record: RequestRecord;
   readonly address: ReplyAddress;

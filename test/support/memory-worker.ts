@@ -13,7 +13,7 @@ import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
 import { MemoryPublisher } from './memory-publisher.ts';
 import { layout, REPLIES } from './memory-records.ts';
 
-export const REQUESTS = 'id.requests';
+const REQUESTS = 'id.requests';
 export const DEAD_LETTERS = 'id.requests.dlt';
 export const MAX_COUNT = 100_000;
 export const POLICY: ReplyPolicy = {

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { inject } from 'vitest';
 
-export type ServersKind = 'containers' | 'processes';
+type ServersKind = 'containers' | 'processes';
 
 /** What a test may do to the servers of the suite. A test that breaks a server mends it before it ends. */
 export interface SuiteServers {
@@ -28,7 +28,7 @@ export interface TestServers extends SuiteServers {
 }
 
 /** Plain data by which another process finds running servers. */
-export interface ServersAddress {
+interface ServersAddress {
   readonly kind: ServersKind;
   readonly brokers: readonly string[];
   readonly etcdEndpoints: readonly string[];
@@ -78,7 +78,7 @@ export async function serveControl(servers: SuiteServers): Promise<{ url: string
 }
 
 /** The servers behind an address, acted on through the process that holds them. */
-export function serversAt(address: ServersAddress): SuiteServers {
+function serversAt(address: ServersAddress): SuiteServers {
   const act = async (path: string): Promise<void> => {
     const response = await fetch(`${address.controlUrl}/${path}`, { method: 'POST' });
     if (!response.ok) throw new Error(`${path}: ${await response.text()}`);

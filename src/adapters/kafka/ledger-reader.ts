@@ -6,7 +6,7 @@ import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
 import { safeOffset } from './ledger-log.ts';
 
 /** What the reader feeds; the follower decides where to read and what to make of it. */
-export interface LedgerSink {
+interface LedgerSink {
   begin(partition: number, bounds: LogBounds): number;
   resume(partition: number): number;
   deliver(partition: number, records: readonly LedgerRecord[]): void;

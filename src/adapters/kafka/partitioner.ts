@@ -22,7 +22,7 @@ const SEED = 0x9747b28c;
 const MULTIPLIER = 0x5bd1e995;
 
 /** MurmurHash2, 32 bits, little endian (Austin Appleby, public domain), with the seed that Kafka's clients use. */
-export function murmur2(data: Buffer): number {
+function murmur2(data: Buffer): number {
   let hash = SEED ^ data.length;
   const words = data.length & ~3;
   for (let at = 0; at < words; at += 4) {
