@@ -1,10 +1,7 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type IndexBinding, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
@@ -14,21 +11,17 @@ import { MemoryIndex } from '../../support/memory-index.ts';
 import { entry } from '../../support/memory-records.ts';
 
 const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
-const MODULE = fileURLToPath(new URL('../../../src/adapters/index/sqlite-index.ts', import.meta.url));
 
 let directory: string;
 let opened: SqliteIndex[];
-let children: ChildProcess[];
 
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'idalloc-index-'));
   opened = [];
-  children = [];
 });
 
 afterEach(() => {
   vi.restoreAllMocks();
-  for (const child of children) child.kill('SIGKILL');
   for (const index of opened) index[Symbol.dispose]();
   rmSync(directory, { recursive: true });
 });
@@ -246,69 +239,5 @@ describe('on disk', () => {
 
   it('refuses a partition that it does not have', () => {
     expect(() => open().end(2)).toThrow(RangeError);
-  });
-});
-
-describe('the lock', () => {
-  const program = `
-    const { SqliteIndex } = await import(${JSON.stringify(MODULE)});
-    try {
-      new SqliteIndex(process.argv[1], ${JSON.stringify(BINDING)});
-      process.stdout.write('opened');
-      setInterval(() => {}, 1000);
-    } catch (error) {
-      process.stdout.write(error.code);
-      process.exit(1);
-    }`;
-  const options = ['--input-type=module', '--eval', program];
-
-  /** What another process says that opens the directory: 'opened', or the code of its refusal. */
-  function openElsewhere(): string {
-    const run = spawnSync(process.execPath, [...options, directory], { encoding: 'utf8', timeout: 20_000 });
-    return run.stdout;
-  }
-
-  async function holdElsewhere(): Promise<ChildProcess> {
-    const child = spawn(process.execPath, [...options, directory], { stdio: ['ignore', 'pipe', 'ignore'] });
-    children.push(child);
-    const [said] = await once(child.stdout as NonNullable<typeof child.stdout>, 'data');
-    expect(String(said)).toBe('opened');
-    return child;
-  }
-
-  it('holds against another process right after a new index is opened', () => {
-    open();
-    expect(openElsewhere()).toBe('INDEX_LOCKED');
-  });
-
-  it('holds right after an old index is opened, before anything is written', () => {
-    const before = open();
-    before.apply(0, [at(0, entry('a'))]);
-    close(before);
-    open();
-    expect(openElsewhere()).toBe('INDEX_LOCKED');
-  });
-
-  it('holds against a second opener in the same process, and the refused one does no harm', () => {
-    const index = open();
-    index.apply(0, [at(0, entry('a'))]);
-    expect(() => open()).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
-    expect(() => open({ ...BINDING, clusterId: 'c2' })).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
-    expect(index.lookUp(0, keyOf('a'))?.offset).toBe(0);
-    expect(openElsewhere()).toBe('INDEX_LOCKED');
-  });
-
-  it('ends with the index', () => {
-    close(open());
-    open();
-  });
-
-  it('ends with its process, however that ends', async () => {
-    const holder = await holdElsewhere();
-    expect(() => open()).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
-    const gone = once(holder, 'exit');
-    holder.kill('SIGKILL');
-    await gone;
-    open();
   });
 });
