@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import {
   GenericContainer,
   getContainerRuntimeClient,
@@ -10,9 +11,14 @@ import {
   Wait,
 } from 'testcontainers';
 import { IMAGES } from '../../ops/dev/images.ts';
+import { isRunning, ownIdentity } from '../../ops/dev/process-identity.mjs';
 import { ETCD_SIZE, type TestServers } from './servers.ts';
 
 const START_MS = 120_000;
+/** Which process of which machine a container belongs to. */
+const HOST_LABEL = 'idalloc.test.host';
+const PID_LABEL = 'idalloc.test.pid';
+const START_LABEL = 'idalloc.test.start';
 
 /** The label by which everything of this process's testcontainers session is found again. */
 export async function sessionLabel(): Promise<string> {
@@ -20,15 +26,39 @@ export async function sessionLabel(): Promise<string> {
   return `${LABEL_TESTCONTAINERS_SESSION_ID}=${reaper.sessionId}`;
 }
 
-/** Removes what this session started, and nothing else; the reaper goes by itself when this process ends. */
-async function removeSession(): Promise<void> {
+/** Removes the containers and networks with a label; a reaper among them goes by itself when its session ends. */
+async function removeLabelled(label: string): Promise<void> {
   const { dockerode } = (await getContainerRuntimeClient()).container;
-  const filters = { label: [await sessionLabel()] };
+  const filters = { label: [label] };
   const containers = await dockerode.listContainers({ all: true, filters });
   const own = containers.filter((container) => container.Labels['org.testcontainers.ryuk'] !== 'true');
   await Promise.all(own.map(({ Id }) => dockerode.getContainer(Id).remove({ force: true, v: true })));
   const networks = await dockerode.listNetworks({ filters });
   await Promise.all(networks.map(({ Id }) => dockerode.getNetwork(Id).remove()));
+}
+
+/** Removes what this session started, and nothing else. */
+async function removeSession(): Promise<void> {
+  await removeLabelled(await sessionLabel());
+}
+
+/** Removes what sessions left whose process was killed on this machine; that of living ones stays. */
+export async function removeOrphans(log: (line: string) => void): Promise<void> {
+  const { dockerode } = (await getContainerRuntimeClient()).container;
+  const containers = await dockerode.listContainers({ all: true, filters: { label: [`${HOST_LABEL}=${hostname()}`] } });
+  const dead = containers.filter(({ Labels }) => {
+    return !isRunning({ pid: Number(Labels[PID_LABEL]), start: Labels[START_LABEL] ?? '' });
+  });
+  const sessions = new Set(dead.flatMap(({ Labels }) => Labels[LABEL_TESTCONTAINERS_SESSION_ID] ?? []));
+  for (const session of sessions) {
+    log(`removing what the killed session ${session} left`);
+    await removeLabelled(`${LABEL_TESTCONTAINERS_SESSION_ID}=${session}`);
+  }
+}
+
+function ownerLabels(): Record<string, string> {
+  const { pid, start } = ownIdentity();
+  return { [HOST_LABEL]: hostname(), [PID_LABEL]: String(pid), [START_LABEL]: start };
 }
 
 /**
@@ -39,6 +69,7 @@ async function startKafka(): Promise<{ container: StartedTestContainer; broker: 
   const port = await new RandomPortGenerator().generatePort();
   const broker = `127.0.0.1:${port}`;
   const container = await new GenericContainer(IMAGES.kafka)
+    .withLabels(ownerLabels())
     .withExposedPorts({ container: 9092, host: port })
     .withEnvironment({
       KAFKA_NODE_ID: '1',
@@ -71,6 +102,7 @@ async function startEtcd(network: StartedNetwork): Promise<{ members: StartedTes
   const members = await Promise.all(
     names.map((name) =>
       new GenericContainer(IMAGES.etcd)
+        .withLabels(ownerLabels())
         .withNetwork(network)
         .withNetworkAliases(name)
         .withExposedPorts(2379)

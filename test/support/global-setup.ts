@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { constants } from 'node:os';
 import type { TestProject } from 'vitest/node';
 import { type Engine, ensureEngine } from '../../ops/dev/docker-engine.ts';
 import { ensureImages, ensureReaper } from '../../ops/dev/images.ts';
@@ -24,7 +25,10 @@ async function chooseEngine(): Promise<Engine> {
   return engine;
 }
 
-/** Removes the session's containers when the process ends without the teardown, after Ctrl-C for one. */
+/**
+ * Removes the session's containers when the process ends without the teardown. A signal has to become an exit here: a
+ * library under testcontainers would otherwise end the process by that signal, past all exit handlers.
+ */
 function sweepAtExit(label: string): () => void {
   const sweep = () => {
     const docker = (...args: string[]) => spawnSync('docker', args, { encoding: 'utf8', timeout: 20_000 }).stdout ?? '';
@@ -32,15 +36,18 @@ function sweepAtExit(label: string): () => void {
     if (ids.length > 0) docker('rm', '--force', '--volumes', ...ids);
     docker('network', 'prune', '--force', '--filter', `label=${label}`);
   };
-  process.once('exit', sweep);
-  return () => process.off('exit', sweep);
+  const interrupted = () => process.exit(128 + constants.signals.SIGINT);
+  const terminated = () => process.exit(128 + constants.signals.SIGTERM);
+  process.once('exit', sweep).once('SIGINT', interrupted).once('SIGTERM', terminated);
+  return () => process.off('exit', sweep).off('SIGINT', interrupted).off('SIGTERM', terminated);
 }
 
 async function startContainers(): Promise<TestServers> {
   await ensureImages(['kafka', 'etcd'], log);
   // Read by testcontainers at its first container.
   if (!(await ensureReaper())) process.env.TESTCONTAINERS_RYUK_DISABLED = 'true';
-  const { sessionLabel, startContainerServers } = await import('./container-servers.ts');
+  const { removeOrphans, sessionLabel, startContainerServers } = await import('./container-servers.ts');
+  await removeOrphans(log);
   const forget = sweepAtExit(await sessionLabel());
   const servers = await startContainerServers();
   const stop = async (): Promise<void> => {
