@@ -34,7 +34,7 @@ export async function installKafka(env: NodeJS.ProcessEnv, options: Omit<BuildOp
     await run({
       command: 'mvn',
       args: [
-        ...['-q', '-B', '-f', POM, 'dependency:copy-dependencies'],
+        ...['-q', '-B', '-Dstyle.color=never', '-f', POM, 'dependency:copy-dependencies'],
         ...['-DincludeScope=runtime', `-DoutputDirectory=${into}`],
       ],
       purpose: "the download of Kafka's jars by Maven",

@@ -45,9 +45,17 @@ async function chooseServers(): Promise<ServerChoice> {
   }
 }
 
+/** Rejects at the stop. What is under way then ends with this process, as its guard sees to. */
+function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const stopped = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+  return Promise.race([work, stopped]);
+}
+
 async function integration(filter: readonly string[], signal: AbortSignal): Promise<Tally> {
   title('servers for the integration tests');
-  const servers = await chooseServers();
+  const servers = await unlessStopped(chooseServers(), signal);
   try {
     let tally = NONE;
     if (servers.reason !== undefined) {
