@@ -1,0 +1,119 @@
+import { expect, test } from 'vitest';
+import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import { decompose, toTicks } from '../../src/core/layout.ts';
+import { wallMs } from '../../src/core/units.ts';
+import type { Followed } from '../support/followed.ts';
+import { LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+const WORKER_ID = 7;
+const ONE_ID = { ...SHORT_LEASE, POOL_FIRST: String(WORKER_ID), POOL_LAST: String(WORKER_ID) };
+const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
+
+async function ask(realm: Realm, replies: Followed, correlationId: string, count = 100): Promise<IdBatch> {
+  await realm.send([{ correlationId, count }]);
+  const { reply } = await replies.reply(correlationId);
+  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+  return reply.batch;
+}
+
+/** The ticks of a batch, lowest first. */
+function ticksOf(batch: IdBatch): readonly number[] {
+  return expandIds(batch).map((id) => decompose(LAYOUT, id).ticks);
+}
+
+/** What the successor of a worker ID may give: IDs above all of before, from behind a ceiling above all of before. */
+function checkSuccession(before: IdBatch, after: IdBatch, ceilingBetween: number): void {
+  expect(after.workerId).toBe(before.workerId);
+  expect(after.fence).toBeGreaterThan(before.fence);
+  expect(ticksOf(before).at(-1)).toBeLessThan(ceilingBetween);
+  expect(ticksOf(after)[0]).toBeGreaterThanOrEqual(ceilingBetween);
+  expect((expandIds(after)[0] ?? 0n) > (expandIds(before).at(-1) ?? 0n)).toBe(true);
+}
+
+test('of two workers that race for one worker ID one is ready; the other follows it, with higher IDs', async () => {
+  await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
+  const replies = await realm.follow();
+  const racers = [realm.worker(), realm.worker()];
+  const [winner, loser] = await Promise.race(
+    racers.map((racer, i) => racer.ready().then(() => [racer, racers[1 - i] as WorkerProcess] as const)),
+  );
+  await loser.line(({ reason }) => reason === 'POOL_EXHAUSTED');
+  const readiness = await loser.ops('/readyz');
+  expect(readiness.status).toBe(503);
+  expect(await readiness.json()).toEqual({ status: 'not ready', reason: 'POOL_EXHAUSTED' });
+  expect((await loser.ops('/healthz')).status).toBe(200);
+
+  const before = await ask(realm, replies, 'before');
+  expect(loser.lines.some(({ msg }) => msg === 'idalloc ready')).toBe(false);
+  await winner.stop();
+  const ceiling = await realm.ceiling(WORKER_ID);
+
+  await loser.ready();
+  expect((await loser.ops('/readyz')).status).toBe(200);
+  checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
+});
+
+test('after kill -9 the worker ID is taken over when the lease has run out, with higher IDs', async () => {
+  await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
+  const replies = await realm.follow();
+  const first = realm.worker();
+  await first.ready();
+  const before = await ask(realm, replies, 'before');
+  first.kill('SIGKILL');
+  await first.exit;
+  const ceiling = await realm.ceiling(WORKER_ID);
+  expect(await realm.owner(WORKER_ID)).toBeDefined();
+
+  const second = realm.worker();
+  await second.ready();
+  expect(second.lines.some(({ reason }) => reason === 'POOL_EXHAUSTED')).toBe(true);
+  checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
+});
+
+test('under load over several reservations no ID reaches the ceiling stored at its time, and no ceiling falls', async () => {
+  await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
+  const replies = await realm.follow();
+  await realm.worker().ready();
+  const polls: { readonly sentMs: number; readonly ticks: number }[] = [];
+  const poll = async () => {
+    const sentMs = Date.now();
+    polls.push({ sentMs, ticks: (await realm.ceiling(WORKER_ID)).ticks });
+  };
+  await poll();
+  const batches: IdBatch[] = [];
+  const untilMs = performance.now() + 2 * RESERVE_MS;
+  while (performance.now() < untilMs) {
+    batches.push(await ask(realm, replies, `r${batches.length}`, 5_000));
+    await poll();
+  }
+
+  const ceilings = polls.map(({ ticks }) => ticks);
+  expect(ceilings).toEqual(ceilings.toSorted((a, b) => a - b));
+  expect(new Set(ceilings).size).toBeGreaterThan(3);
+  expect(new Set(batches.map(({ fence }) => fence)).size).toBe(1);
+  for (const batch of batches) {
+    // A poll that was sent after the IDs were made shows what was stored then, or a raise since: the bound is not below.
+    const after = polls.find(({ sentMs }) => sentMs >= batch.generatedAtMs);
+    expect(ticksOf(batch).at(-1)).toBeLessThan(after?.ticks ?? 0);
+  }
+  const lastMs = batches.at(-1)?.generatedAtMs ?? 0;
+  expect(toTicks(LAYOUT, wallMs(lastMs))).toBeGreaterThan(ceilings[0] ?? 0);
+});
+
+test.for([
+  ['the epoch', { LAYOUT_EPOCH_MS: '1767225600001' }, 'epoch_ms is 1767225600000, configured 1767225600001'],
+  ['the pool', { POOL_LAST: '8' }, 'pool is 7..7, configured 7..8'],
+  ['the layout', { LAYOUT: 'discord', LAYOUT_EPOCH_MS: '1767225600000' }, 'layout is '],
+] as const)('a namespace that differs in %s refuses the worker, which ends and names it', async ([, env, named]) => {
+  await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
+  await realm.worker().ready();
+  const ceiling = await realm.ceiling(WORKER_ID);
+  const other = realm.worker(env);
+  expect(await other.exit).toEqual({ code: 1, signal: null });
+  const last = other.lines.find(({ level }) => level === 60);
+  expect(last?.msg).toMatch(/^NAMESPACE_MISMATCH: /);
+  expect(last?.msg).toContain(named);
+  expect((await realm.ceiling(WORKER_ID)).ticks).toBeGreaterThanOrEqual(ceiling.ticks);
+});
