@@ -36,6 +36,7 @@ export const ERRORS = {
   APPEND_UNANSWERED: { retryable: true, deadLetter: false },
   LEDGER_TRUNCATED: { retryable: true, deadLetter: false },
   LEDGER_UNREADABLE: { retryable: false, deadLetter: false },
+  REQUESTS_RECREATED: { retryable: false, deadLetter: false },
   LEDGER_WEAK: { retryable: false, deadLetter: false },
   LEDGER_RETENTION: { retryable: false, deadLetter: false },
   INDEX_RESTORING: { retryable: true, deadLetter: false },

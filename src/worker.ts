@@ -14,7 +14,7 @@ import { DEFAULT_HEADER_NAMES } from './codec/request-headers.ts';
 import type { Config } from './config.ts';
 import type { GateReason } from './core/gate.ts';
 import { wallMs } from './core/units.ts';
-import { IdallocError } from './errors.ts';
+import { describeError, IdallocError } from './errors.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
@@ -31,6 +31,9 @@ export interface Worker extends AsyncDisposable {
   readonly done: Promise<void>;
   health(): { readonly gate: 'open' | GateReason };
 }
+
+/** How often a marker is written where a partition is served, so that its ledger never runs empty. */
+const MARKER_INTERVAL_MS = 3_600_000;
 
 interface Tools {
   readonly config: Config;
@@ -77,7 +80,7 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   const ledger = await startLedger(tools, report, stack);
   const identity = stack.use(new IdentityHolder({ config, log, clock, gate, metrics, fail }));
   membership = new Membership({
-    createMember: createMember(tools, { ...ledger, identity }),
+    createMember: createMember(tools, { ...ledger, identity }, stack),
     isOpen: () => gate.reason() === undefined,
     graceOver: () => gate.graceOver(config.gateGraceMs),
     log,
@@ -163,17 +166,26 @@ async function startLedger(tools: Tools, report: TopicsReport, stack: AsyncDispo
     producer,
     admin,
     topic,
+    requestTopic: config.topics.requests,
     readClock: () => clock.read().reading,
     onDriftSample: (sample) => clock.recordDrift(sample),
   });
   return { index, ledger: new Ledger(ledgerLog, index, follower), log: ledgerLog, partitions };
 }
 
-function createMember(tools: Tools, parts: LedgerSide & { identity: IdentityHolder }) {
+function createMember(tools: Tools, parts: LedgerSide & { identity: IdentityHolder }, stack: AsyncDisposableStack) {
   const { config, kafka, metrics, log } = tools;
   const pipeline = pipelineDeps(tools, parts);
   let announced = false;
   let held = new Set<number>();
+  const mark = (partition: number): void => {
+    parts.ledger.mark(partition).catch((error) => {
+      const lasting = error instanceof IdallocError && !error.retryable;
+      log[lasting ? 'error' : 'warn']({ partition, error: describeError(error) }, 'ledger partition was not marked');
+    });
+  };
+  const markers = setInterval(() => held.forEach(mark), MARKER_INTERVAL_MS);
+  stack.defer(() => clearInterval(markers));
   return (onCrash: (error: Error) => void) =>
     new RequestConsumer({
       kafka,
@@ -197,6 +209,7 @@ function createMember(tools: Tools, parts: LedgerSide & { identity: IdentityHold
       onJoin: (partitions) => {
         for (const lost of held.difference(new Set(partitions))) metrics.setLag(lost, undefined);
         held = new Set(partitions);
+        for (const partition of partitions) mark(partition);
         parts.log.refreshLeaders().catch((error) => log.debug({ err: error }, 'ledger leaders not refreshed'));
         log.info({ partitions }, 'joined the request group');
         if (announced) return;

@@ -4,7 +4,7 @@ import type { WallMs } from '../core/units.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
 import type { Accepted } from './intake.ts';
 import type { Ledger } from './ledger.ts';
-import type { Allocation, Allocator, IndexedEntry, LedgerIndex } from './ports.ts';
+import { type Allocation, type Allocator, FORGOTTEN, type IndexedEntry, type LedgerIndex } from './ports.ts';
 
 /** What deciding needs. */
 export interface DecisionDeps {
@@ -48,7 +48,7 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
   for (const accepted of part) {
     const name = accepted.key.toString('latin1');
     if (drafts.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) continue;
-    const refusal = admit(deps, accepted);
+    const refusal = admit(deps, partition, accepted);
     if (refusal === undefined) drafts.set(name, accepted);
     else refusals.set(accepted, refusal);
   }
@@ -60,7 +60,9 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
 }
 
 /** Checks that only a request without an entry has to pass. */
-function admit(deps: DecisionDeps, { request }: Accepted): Decision | undefined {
+function admit(deps: DecisionDeps, partition: number, { request, record }: Accepted): Decision | undefined {
+  const horizon = deps.index.horizon(partition);
+  if (horizon === undefined || record.offset <= horizon) return forgotten();
   if (request.count > deps.maxCount) {
     const message = `count ${request.count} is above ${deps.maxCount}, the largest batch of one request: ask in several`;
     return { kind: 'refused', code: 'INVALID_COUNT', message };
@@ -132,6 +134,7 @@ function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation,
 /** The decision as the ledger has it, for a request whose own entry, if there is one, is not known to be the first. */
 function settled(deps: DecisionDeps, partition: number, accepted: Accepted, ownOffset: number | undefined): Decision {
   const winner = deps.index.lookUp(partition, accepted.key);
+  if (winner === FORGOTTEN) return forgotten();
   if (winner === undefined) {
     throw new IdallocError(
       'LEDGER_TRUNCATED',
@@ -152,6 +155,13 @@ function readWinner(partition: number, winner: IndexedEntry): LedgerBatchEntry {
     'LEDGER_UNREADABLE',
     `ledger partition ${partition} has a marker under a request's key at offset ${winner.offset}: somebody else writes to the ledger topic`,
   );
+}
+
+/** A second batch would be the one thing worse than none. */
+function forgotten(): Decision {
+  const message =
+    'the ledger no longer has what was decided for requests of this age: send it under a new correlation ID';
+  return { kind: 'refused', code: 'FORGOTTEN', message };
 }
 
 function conflict(entry: LedgerBatchEntry, { request }: Accepted): string {

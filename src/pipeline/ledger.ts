@@ -1,11 +1,11 @@
-import type { LedgerEntry } from '../codec/ledger-entry.ts';
+import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Appended, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
 
 /** Entries to be appended, with the end of the index when their keys were looked up. */
 export interface Draft {
   readonly end: number;
-  readonly entries: readonly { readonly key: Buffer; readonly value: Buffer; readonly entry: LedgerEntry }[];
+  readonly entries: readonly { readonly key: Buffer | null; readonly value: Buffer; readonly entry: LedgerEntry }[];
 }
 
 /** Entries that are settled: where they lie, and which of them decide. */
@@ -28,6 +28,8 @@ export class Ledger {
   readonly #index: LedgerIndex;
   readonly #follower: LedgerFollower;
   readonly #turns = new Map<number, Promise<unknown>>();
+  /** Partitions where a marker is due before anything else is decided. */
+  readonly #markerDue = new Set<number>();
 
   constructor(log: LedgerLog, index: LedgerIndex, follower: LedgerFollower) {
     this.#log = log;
@@ -36,13 +38,26 @@ export class Ledger {
   }
 
   /**
+   * Writes a marker: at a take-over, and from time to time, so that the log never runs empty while somebody serves, and
+   * so that a later restore finds where an index was complete. Nothing is decided on the partition before it is there.
+   * Rejects as `inTurn` does.
+   */
+  mark(partition: number): Promise<void> {
+    this.#markerDue.add(partition);
+    return this.inTurn(partition, async () => {});
+  }
+
+  /**
    * Runs `work` when all earlier work on the partition has ended, well or not. Rejects with INDEX_RESTORING or
-   * LEDGER_UNREADABLE while the index can't be asked.
+   * LEDGER_UNREADABLE while the index can't be asked, and with what a marker that is due is refused for.
    */
   async inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
     const before = this.#turns.get(partition) ?? Promise.resolve();
-    const turn = before.then(() => {
+    const turn = before.then(async () => {
       this.#requireTrusted(partition);
+      if (this.#markerDue.has(partition) || this.#index.horizon(partition) === undefined) {
+        await this.#writeMarker(partition);
+      }
       return work();
     });
     const settled = turn.catch(() => undefined); // the caller of this turn handles the failure; the next only waits
@@ -67,6 +82,30 @@ export class Ledger {
     this.#requireTrusted(partition); // the log may have turned out to be another one while the append was under way
     const records = draft.entries.map((drafted, i) => ({ ...drafted, offset: baseOffset + i, appendedAtMs }));
     return { ...appended, firsts: this.#index.apply(partition, records) };
+  }
+
+  /**
+   * Where the horizon is not known, because nothing that is left in the log tells, every request that exists now may
+   * have been decided by entries that are gone: the marker's `through` says so.
+   */
+  async #writeMarker(partition: number): Promise<void> {
+    const requestEnd = await this.#log.requestEnd(partition);
+    const end = this.#index.end(partition);
+    const through = this.#index.through(partition);
+    if (through >= requestEnd) {
+      throw new IdallocError(
+        'REQUESTS_RECREATED',
+        `the ledger knows request offset ${through} of partition ${partition}, but the request topic ends at ${requestEnd}: it was made anew; make the ledger topic anew as well, or use another request topic`,
+      );
+    }
+    const known = this.#index.horizon(partition) !== undefined;
+    const entry = { kind: 'marker', end, through: known ? through : requestEnd - 1 } as const;
+    await this.commit(partition, { end, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
+    if (this.#index.horizon(partition) === undefined) {
+      const message = `somebody else wrote to ledger partition ${partition} while it was marked: it is marked again`;
+      throw new IdallocError('INDEX_RESTORING', message);
+    }
+    this.#markerDue.delete(partition);
   }
 
   #requireTrusted(partition: number): void {

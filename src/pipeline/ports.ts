@@ -41,9 +41,11 @@ export interface LedgerLog {
    * Appends entries to one partition as one record batch, durably.
    * Rejects with APPEND_UNANSWERED for anything but exactly one good answer: the entries may or may not be in the log.
    */
-  append(partition: number, entries: readonly { key: Buffer; value: Buffer }[]): Promise<Appended>;
+  append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended>;
   /** The offset after the last entry of the partition, as the broker tells it now. */
   endOffset(partition: number): Promise<number>;
+  /** The offset after the last request of the request topic's partition, as the broker tells it now. */
+  requestEnd(partition: number): Promise<number>;
 }
 
 /** How far a ledger partition reaches now: [low, high). */
@@ -59,19 +61,36 @@ export interface IndexedEntry {
   readonly appendedAtMs: number;
 }
 
-/** What is known of each ledger partition below its end. */
+/** What a look-up says of a key whose deciding entry can't be known: the log's head, where it may have been, is gone. */
+export const FORGOTTEN = 'forgotten';
+
+/**
+ * What is known of each ledger partition below its end.
+ *
+ * The head of the log goes by retention, so an index that was restored from a log that starts above 0 knows less than
+ * all. An entry tells at which `end` its writer looked its key up: below that, there was no entry for the key. If that
+ * end lies before the start of the log, the key's first entry may have been trimmed, and the entry is not applied but its
+ * key forgotten. The first entry that lies at its own `end` anchors the horizon: its writer had read all that was
+ * trimmed, so its `through` covers every request decided there.
+ */
 export interface LedgerIndex {
   /** The offset after the last entry applied. */
   end(partition: number): number;
-  /** The highest request offset of all applied entries; -1 for none. */
+  /** The highest request offset that the applied entries tell of; -1 for none. */
   through(partition: number): number;
-  lookUp(partition: number, key: Buffer): IndexedEntry | undefined;
+  /**
+   * Requests up to this offset may have been decided by entries that are no longer in the log: -1 when the log was
+   * whole. Undefined while nothing in the log tells.
+   */
+  horizon(partition: number): number | undefined;
+  /** The first entry of a key; FORGOTTEN when there was one, but which batch it had can't be told any more. */
+  lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined;
   /**
    * Applies entries in log order; those below the end are skipped. All or nothing. Tells which offsets hold the first
    * entry of their key.
    */
   apply(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
-  /** Forgets all of a partition; its end goes to `from`. */
+  /** Forgets all of a partition, to be restored from a log that starts at `from`. */
   wipe(partition: number, from: number): void;
   /** The last applied entry, by which a restart recognises the log; absent when nothing was applied since the wipe. */
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined;

@@ -3,7 +3,7 @@ import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 import { type LedgerDraft, MemoryLedger, MemoryReader } from '../support/memory-ledger.ts';
-import { entry } from '../support/memory-records.ts';
+import { entry, offsetOf } from '../support/memory-records.ts';
 import { ManualTimers } from '../support/memory-worker.ts';
 
 /** A follower of one partition, with an index that may be older than the follower. */
@@ -41,7 +41,7 @@ function indexOf(topic: MemoryLedger): MemoryIndex {
 }
 
 const three = [entry('a'), entry('b'), entry('c')];
-const offsetOf = (index: MemoryIndex, id: string) => index.lookUp(0, entry(id).key)?.offset;
+const heldAt = (index: MemoryIndex, id: string) => offsetOf(index.lookUp(0, entry(id).key));
 
 describe('restoring', () => {
   it('refuses with INDEX_RESTORING before it has begun, and until the end that the log had then', () => {
@@ -64,11 +64,11 @@ describe('restoring', () => {
   });
 
   it('begins where retention left the log when nothing is known', () => {
-    const { topic, follower, reader, index } = world({ entries: three });
+    const { topic, follower, reader, index } = world({ entries: [entry('a'), entry('b'), entry('c', { end: 2 })] });
     topic.trim(0, 2);
     reader.catchUp(0);
     expect(follower.refusal(0)).toBeUndefined();
-    expect([offsetOf(index, 'b'), offsetOf(index, 'c')]).toEqual([undefined, 2]);
+    expect([heldAt(index, 'b'), heldAt(index, 'c')]).toEqual([undefined, 2]);
   });
 
   it('tells when a partition is caught up, once', () => {
@@ -92,7 +92,7 @@ describe('an index from before', () => {
     expect(follower.begin(0, topic.bounds(0))).toBe(2);
     reader.catchUp(0);
     expect(causes).toEqual([]);
-    expect([offsetOf(index, 'a'), offsetOf(index, 'd'), index.end(0)]).toEqual([0, 3, 5]);
+    expect([heldAt(index, 'a'), heldAt(index, 'd'), index.end(0)]).toEqual([0, 3, 5]);
   });
 
   it('is not asked before its last entry was recognised, even if the log is no longer than it', () => {
@@ -117,7 +117,7 @@ describe('an index from before', () => {
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     reader.catchUp(0);
     expect(follower.refusal(0)).toBeUndefined();
-    expect([offsetOf(index, 'a'), offsetOf(index, 'x'), index.end(0)]).toEqual([undefined, 0, 4]);
+    expect([heldAt(index, 'a'), heldAt(index, 'x'), index.end(0)]).toEqual([undefined, 0, 4]);
   });
 
   it('is restored when the log ends before it', () => {
@@ -126,27 +126,27 @@ describe('an index from before', () => {
     topic.truncate(0, 1);
     const { reader } = follow(topic, index);
     reader.catchUp(0);
-    expect([offsetOf(index, 'a'), offsetOf(index, 'b'), index.end(0)]).toEqual([0, undefined, 1]);
+    expect([heldAt(index, 'a'), heldAt(index, 'b'), index.end(0)]).toEqual([0, undefined, 1]);
   });
 
   it('is restored when retention has overtaken it', () => {
     const { topic } = world({ entries: three });
     const index = indexOf(topic);
-    topic.land(0, [entry('d'), entry('e'), entry('f')]);
+    topic.land(0, [entry('d', { end: 3 }), entry('e', { end: 4 }), entry('f', { end: 4 })]);
     topic.trim(0, 4);
     const { reader } = follow(topic, index);
     reader.catchUp(0);
-    expect([offsetOf(index, 'c'), offsetOf(index, 'e'), index.end(0)]).toEqual([undefined, 4, 6]);
+    expect([heldAt(index, 'c'), heldAt(index, 'e'), index.end(0)]).toEqual([undefined, 4, 6]);
   });
 
   it('is restored when retention took the entry by which the log is recognised', () => {
     const { topic } = world({ entries: three });
     const index = indexOf(topic);
-    topic.land(0, [entry('d')]);
+    topic.land(0, [entry('d', { end: 3 })]);
     topic.trim(0, 3);
     const { reader } = follow(topic, index);
     reader.catchUp(0);
-    expect([offsetOf(index, 'c'), offsetOf(index, 'd')]).toEqual([undefined, 3]);
+    expect([heldAt(index, 'c'), heldAt(index, 'd')]).toEqual([undefined, 3]);
   });
 });
 
@@ -158,7 +158,7 @@ describe('following', () => {
     index.apply(0, topic.read(0, 3));
     topic.land(0, [entry('e')]);
     reader.catchUp(0);
-    expect([offsetOf(index, 'd'), offsetOf(index, 'e'), causes]).toEqual([3, 4, []]);
+    expect([heldAt(index, 'd'), heldAt(index, 'e'), causes]).toEqual([3, 4, []]);
   });
 
   it('distrusts a log in which reading skips an entry', () => {
@@ -221,7 +221,7 @@ describe('an entry that can not be read', () => {
     topic.land(0, [entry('e')]);
     reader.catchUp(0);
     expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
-    expect(offsetOf(index, 'd')).toBeUndefined();
+    expect(heldAt(index, 'd')).toBeUndefined();
   });
 
   it('does not keep other partitions from being served', () => {

@@ -28,6 +28,8 @@ export interface LedgerDraft {
   readonly value: Buffer | null;
 }
 
+const REQUEST_END = 1_000_000;
+
 interface Partition {
   low: number;
   records: LedgerRecord[];
@@ -40,6 +42,8 @@ interface Partition {
 export class MemoryLedger {
   readonly #partitions: readonly Partition[];
   readonly #nowMs: () => number;
+  /** How far the request topic's partitions reach; far, unless a test says otherwise. */
+  readonly requestEnds = new Map<number, number>();
   readonly #late: Array<() => unknown> = [];
 
   constructor(partitions: number, nowMs: () => number) {
@@ -58,6 +62,7 @@ export class MemoryLedger {
         return answer;
       },
       endOffset: async (partition) => this.bounds(partition).high,
+      requestEnd: async (partition) => this.requestEnds.get(partition) ?? REQUEST_END,
     };
   }
 

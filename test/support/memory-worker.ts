@@ -139,6 +139,7 @@ export class MemoryWorker {
         return appended;
       },
       endOffset: (partition) => log.endOffset(partition),
+      requestEnd: (partition) => log.requestEnd(partition),
     };
   }
 }

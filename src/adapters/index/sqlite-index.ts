@@ -4,10 +4,10 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { IdallocError } from '../../errors.ts';
-import type { IndexedEntry, LedgerIndex, LedgerRecord } from '../../pipeline/ports.ts';
+import { FORGOTTEN, type IndexedEntry, type LedgerIndex, type LedgerRecord } from '../../pipeline/ports.ts';
 
 /** Bumped when the tables change: an index of another format is wiped, since the ledger can restore it. */
-const FORMAT = 1;
+const FORMAT = 2;
 
 /** Which ledger an index belongs to; any difference makes what is stored worthless. */
 export interface IndexBinding {
@@ -44,12 +44,16 @@ export class SqliteIndex implements LedgerIndex {
     return this.#tables(partition).through;
   }
 
+  horizon(partition: number): number | undefined {
+    return this.#tables(partition).horizon;
+  }
+
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
     const { end, digest } = this.#tables(partition);
     return digest === undefined ? undefined : { offset: end - 1, digest };
   }
 
-  lookUp(partition: number, key: Buffer): IndexedEntry | undefined {
+  lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
     return this.#tables(partition).lookUp(key);
   }
 
@@ -82,22 +86,28 @@ class PartitionTables {
   end = 0;
   through = -1;
   digest: Buffer | undefined;
+  /** Where the log started when this was restored from it. */
+  origin = 0;
+  horizon: number | undefined = -1;
 
   constructor(db: DatabaseSync, partition: number) {
     this.#db = db;
     this.#partition = partition;
     this.#createTables();
-    this.#saveState = db.prepare('INSERT OR REPLACE INTO state (id, "end", through, digest) VALUES (?, ?, ?, ?)');
-    const stored = db.prepare('SELECT "end", through, digest FROM state WHERE id = ?').get(partition);
+    this.#saveState = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)');
+    const stored = db.prepare('SELECT * FROM state WHERE id = ?').get(partition);
     if (stored === undefined) return;
     this.end = Number(stored.end);
     this.through = Number(stored.through);
     this.digest = stored.digest === null ? undefined : Buffer.from(stored.digest as Uint8Array);
+    this.origin = Number(stored.origin);
+    this.horizon = stored.horizon === null ? undefined : Number(stored.horizon);
   }
 
-  lookUp(key: Buffer): IndexedEntry | undefined {
+  lookUp(key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
     const row = this.#find.get(hashKey(key), key);
     if (row === undefined) return undefined;
+    if (row.value === null) return FORGOTTEN;
     return {
       offset: Number(row.offset),
       value: Buffer.from(row.value as Uint8Array),
@@ -122,14 +132,16 @@ class PartitionTables {
     if (record.value === null) throw this.#foreign(record, 'no value');
     const entry = record.entry ?? decodeLedgerEntry(record.value);
     this.end = record.offset + 1;
-    this.through = Math.max(this.through, entry.kind === 'batch' ? entry.requestOffset : entry.through);
+    this.through = Math.max(this.through, entry.through, entry.kind === 'batch' ? entry.requestOffset : -1);
+    if (record.offset === entry.end) this.horizon ??= entry.through;
     if (entry.kind === 'marker') return false;
     if (record.key === null) throw this.#foreign(record, 'no key');
     const keyHash = hashKey(record.key);
     if (this.#find.get(keyHash, record.key) !== undefined) return false;
-    this.#insertEntry.run(record.offset, record.key, record.value, record.appendedAtMs);
+    const known = entry.end >= this.origin;
+    this.#insertEntry.run(record.offset, record.key, known ? record.value : null, record.appendedAtMs);
     this.#insertLookup.run(keyHash, record.offset);
-    return true;
+    return known;
   }
 
   #foreign(record: LedgerRecord, what: string): IdallocError {
@@ -146,19 +158,22 @@ class PartitionTables {
       this.end = from;
       this.through = -1;
       this.digest = undefined;
+      this.origin = from;
+      this.horizon = from === 0 ? -1 : undefined;
     });
   }
 
   /** Entries and what is said of them change together or not at all: an end without its entries would be believed. */
   #inTransaction(change: () => void): void {
-    const before = { end: this.end, through: this.through, digest: this.digest };
+    const { end, through, digest, origin, horizon } = this;
     this.#db.exec('BEGIN');
     try {
       change();
-      this.#saveState.run(this.#partition, this.end, this.through, this.digest ?? null);
+      const now = [this.end, this.through, this.digest ?? null, this.origin, this.horizon ?? null];
+      this.#saveState.run(this.#partition, ...now);
       this.#db.exec('COMMIT');
     } catch (error) {
-      Object.assign(this, before);
+      Object.assign(this, { end, through, digest, origin, horizon });
       if (this.#db.isTransaction) this.#db.exec('ROLLBACK'); // a full disk has ended it already
       throw error;
     }
@@ -188,8 +203,7 @@ function openLocked(file: string): DatabaseSync {
       PRAGMA synchronous = NORMAL;
       PRAGMA cache_size = -65536;
       PRAGMA wal_autocheckpoint = 10000;
-      CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT);
-      CREATE TABLE IF NOT EXISTS state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB);`);
+      CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT);`);
     return db;
   } catch (error) {
     db.close();
@@ -206,10 +220,11 @@ function bind(db: DatabaseSync, binding: IndexBinding): void {
   const text = JSON.stringify({ format: FORMAT, ...binding });
   const stored = db.prepare('SELECT text FROM binding WHERE id = 1').get();
   if (stored?.text === text) return;
-  const tables = db.prepare("SELECT name FROM sqlite_master WHERE name LIKE 'entry_%' OR name LIKE 'lookup_%'").all();
+  const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'binding'").all();
   db.exec('BEGIN');
-  for (const { name } of tables) if (/^(entry|lookup)_\d+$/.test(String(name))) db.exec(`DROP TABLE ${name}`);
-  db.exec('DELETE FROM state');
+  for (const { name } of tables) db.exec(`DROP TABLE ${name}`);
+  db.exec(`CREATE TABLE state
+    (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER, horizon INTEGER)`);
   db.prepare('INSERT OR REPLACE INTO binding VALUES (1, ?)').run(text);
   db.exec('COMMIT');
 }

@@ -10,6 +10,7 @@ export interface KafkaLedgerLogOptions {
   readonly producer: Producer;
   readonly admin: Admin;
   readonly topic: string;
+  readonly requestTopic: string;
   readonly readClock: () => Reading;
   /** Each answer tells the broker's clock. */
   readonly onDriftSample: (sample: DriftSample) => void;
@@ -27,7 +28,7 @@ export class KafkaLedgerLog implements LedgerLog {
     this.#options = options;
   }
 
-  async append(partition: number, entries: readonly { key: Buffer; value: Buffer }[]): Promise<Appended> {
+  async append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended> {
     const { producer, topic, readClock } = this.#options;
     const sent = readClock();
     const answer = await this.#send(() =>
@@ -49,11 +50,12 @@ export class KafkaLedgerLog implements LedgerLog {
     return appended;
   }
 
-  async endOffset(partition: number): Promise<number> {
-    const offsets = await this.#options.admin.fetchTopicOffsets(this.#options.topic);
-    const found = offsets.find((offset) => offset.partition === partition);
-    if (found === undefined) throw new IdallocError('TOPIC_INVALID', `ledger partition ${partition} does not exist`);
-    return safeOffset(found.high);
+  endOffset(partition: number): Promise<number> {
+    return this.#endOf(this.#options.topic, partition);
+  }
+
+  requestEnd(partition: number): Promise<number> {
+    return this.#endOf(this.#options.requestTopic, partition);
   }
 
   /** Learns which broker leads each partition, by which the brokers' clocks are told apart. */
@@ -61,6 +63,13 @@ export class KafkaLedgerLog implements LedgerLog {
     const { topics } = await this.#options.admin.fetchTopicMetadata({ topics: [this.#options.topic] });
     const partitions = topics.flatMap((topic) => topic.partitions);
     this.#leaders = new Map(partitions.map(({ partitionId, leader }) => [partitionId, leader]));
+  }
+
+  async #endOf(topic: string, partition: number): Promise<number> {
+    const offsets = await this.#options.admin.fetchTopicOffsets(topic);
+    const found = offsets.find((offset) => offset.partition === partition);
+    if (found === undefined) throw new IdallocError('TOPIC_INVALID', `topic ${topic} has no partition ${partition}`);
+    return safeOffset(found.high);
   }
 
   async #send(send: () => Promise<RecordMetadata[]>): Promise<RecordMetadata[]> {

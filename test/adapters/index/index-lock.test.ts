@@ -84,7 +84,7 @@ describe('the lock', { timeout: 60_000 }, () => {
     index.apply(0, [RECORD]);
     expect(() => open()).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
     expect(() => open({ ...BINDING, clusterId: 'c2' })).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
-    expect(index.lookUp(0, RECORD.key)?.offset).toBe(0);
+    expect(index.lookUp(0, RECORD.key)).toMatchObject({ offset: 0 });
     expect(openElsewhere()).toBe('INDEX_LOCKED');
   });
 

@@ -8,7 +8,7 @@ import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
 import type { LedgerIndex, LedgerRecord } from '../../../src/pipeline/ports.ts';
 import { MemoryIndex } from '../../support/memory-index.ts';
-import { entry } from '../../support/memory-records.ts';
+import { entry, offsetOf } from '../../support/memory-records.ts';
 
 const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
 
@@ -75,7 +75,7 @@ describe.each<[string, () => LedgerIndex]>([
     index.apply(0, [at(0, first), at(1, entry('a', { first: 2n })), at(2, entry('b'))]);
     index.apply(0, [at(3, entry('a', { first: 3n }))]);
     expect(index.lookUp(0, keyOf('a'))).toEqual({ offset: 0, value: first.value, appendedAtMs: 1_700_000_000_000 });
-    expect(index.lookUp(0, keyOf('b'))?.offset).toBe(2);
+    expect(index.lookUp(0, keyOf('b'))).toMatchObject({ offset: 2 });
     expect(index.end(0)).toBe(4);
   });
 
@@ -92,7 +92,7 @@ describe.each<[string, () => LedgerIndex]>([
     const index = make();
     index.apply(0, [at(0, entry('a')), at(1, entry('b'))]);
     index.apply(0, [at(0, entry('x')), at(1, entry('y')), at(2, entry('z'))]);
-    expect(['x', 'y', 'z'].map((id) => index.lookUp(0, keyOf(id))?.offset)).toEqual([undefined, undefined, 2]);
+    expect(['x', 'y', 'z'].map((id) => offsetOf(index.lookUp(0, keyOf(id))))).toEqual([undefined, undefined, 2]);
   });
 
   it('applies nothing of a delivery that has a bad entry, and goes on after it', () => {
@@ -112,7 +112,7 @@ describe.each<[string, () => LedgerIndex]>([
       expect(index.lookUp(0, keyOf('b'))).toBeUndefined();
     }
     index.apply(0, good);
-    expect([index.end(0), index.through(0), index.lookUp(0, keyOf('b'))?.offset]).toEqual([3, 9, 1]);
+    expect([index.end(0), index.through(0), offsetOf(index.lookUp(0, keyOf('b')))]).toEqual([3, 9, 1]);
   });
 
   it('remembers the highest request offset, whatever the order, of markers too', () => {
@@ -138,9 +138,9 @@ describe.each<[string, () => LedgerIndex]>([
     const index = make();
     index.apply(0, [at(0, entry('a', { first: 1n }))]);
     index.apply(1, [at(0, entry('b')), at(1, entry('a', { first: 2n }))]);
-    expect([index.lookUp(0, keyOf('a'))?.offset, index.lookUp(1, keyOf('a'))?.offset]).toEqual([0, 1]);
+    expect([offsetOf(index.lookUp(0, keyOf('a'))), offsetOf(index.lookUp(1, keyOf('a')))]).toEqual([0, 1]);
     index.wipe(1, 0);
-    expect([index.lookUp(0, keyOf('a'))?.offset, index.lookUp(1, keyOf('a'))]).toEqual([0, undefined]);
+    expect([offsetOf(index.lookUp(0, keyOf('a'))), index.lookUp(1, keyOf('a'))]).toEqual([0, undefined]);
   });
 
   it('forgets all of a partition, and begins where it is told', () => {
@@ -153,8 +153,37 @@ describe.each<[string, () => LedgerIndex]>([
       undefined,
       undefined,
     ]);
-    index.apply(0, [at(50, entry('a'))]);
-    expect(index.lookUp(0, keyOf('a'))?.offset).toBe(50);
+    index.apply(0, [at(50, entry('a', { end: 50 }))]);
+    expect(index.lookUp(0, keyOf('a'))).toMatchObject({ offset: 50 });
+  });
+
+  it('forgets a key whose first entry may have gone with the head of the log', () => {
+    const index = make();
+    index.wipe(0, 50);
+    index.apply(0, [at(50, entry('a', { end: 49 })), at(51, entry('b', { end: 50 })), at(52, entry('a', { end: 52 }))]);
+    expect([index.lookUp(0, keyOf('a')), offsetOf(index.lookUp(0, keyOf('b')))]).toEqual(['forgotten', 51]);
+  });
+
+  it('has no horizon over a whole log', () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { end: 0, through: 7 }))]);
+    expect(index.horizon(0)).toBe(-1);
+  });
+
+  it('takes its horizon from the first entry that lies at its own end', () => {
+    const index = make();
+    index.wipe(0, 50);
+    expect(index.horizon(0)).toBeUndefined();
+    index.apply(0, [at(50, entry('a', { end: 48, through: 900 })), at(51, entry('b', { end: 50, through: 901 }))]);
+    expect(index.horizon(0)).toBeUndefined();
+    index.apply(0, [at(52, entry('c', { end: 52, through: 30 })), at(53, entry('d', { end: 53, through: 31 }))]);
+    expect(index.horizon(0)).toBe(30);
+  });
+
+  it("counts what an entry's writer knew among the request offsets that it tells of", () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { requestOffset: 3, through: 12 }))]);
+    expect(index.through(0)).toBe(12);
   });
 
   it('takes any bytes for a key', () => {
@@ -165,7 +194,7 @@ describe.each<[string, () => LedgerIndex]>([
       0,
       keys.map((key, offset) => at(offset, { key, value: entry('a').value })),
     );
-    expect(keys.map((key) => index.lookUp(0, key)?.offset)).toEqual([0, 1, 2, 3, 4]);
+    expect(keys.map((key) => offsetOf(index.lookUp(0, key)))).toEqual([0, 1, 2, 3, 4]);
   });
 });
 
@@ -184,7 +213,7 @@ describe('on disk', () => {
       appendedAtMs: 1_700_000_000_000,
     });
     after.apply(0, [at(3, entry('a')), at(4, entry('c'))]);
-    expect([after.lookUp(0, keyOf('a'))?.offset, after.lookUp(0, keyOf('c'))?.offset]).toEqual([0, 4]);
+    expect([offsetOf(after.lookUp(0, keyOf('a'))), offsetOf(after.lookUp(0, keyOf('c')))]).toEqual([0, 4]);
   });
 
   it.each([
@@ -216,13 +245,17 @@ describe('on disk', () => {
       failCommits(byItself);
       expect(() => change(index)).toThrow('the disk is full');
       vi.restoreAllMocks();
-      expect([index.end(0), index.last(0)?.offset, index.lookUp(0, keyOf('a'))?.offset]).toEqual([1, 0, 0]);
+      expect([index.end(0), index.last(0)?.offset, offsetOf(index.lookUp(0, keyOf('a')))]).toEqual([1, 0, 0]);
     }
     close(index);
     const after = open();
-    expect([after.end(0), after.lookUp(0, keyOf('a'))?.offset, after.lookUp(0, keyOf('b'))]).toEqual([1, 0, undefined]);
+    expect([after.end(0), offsetOf(after.lookUp(0, keyOf('a'))), after.lookUp(0, keyOf('b'))]).toEqual([
+      1,
+      0,
+      undefined,
+    ]);
     after.apply(0, [at(1, entry('b'))]);
-    expect(after.lookUp(0, keyOf('b'))?.offset).toBe(1);
+    expect(after.lookUp(0, keyOf('b'))).toMatchObject({ offset: 1 });
   });
 
   it('finds each of many keys', () => {
@@ -234,7 +267,7 @@ describe('on disk', () => {
         ids.slice(from, from + 500).map((id, i) => at(from + i, entry(id))),
       );
     }
-    expect(ids.every((id, offset) => index.lookUp(0, keyOf(id))?.offset === offset)).toBe(true);
+    expect(ids.every((id, offset) => offsetOf(index.lookUp(0, keyOf(id))) === offset)).toBe(true);
   });
 
   it('refuses a partition that it does not have', () => {
