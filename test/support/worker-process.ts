@@ -36,14 +36,15 @@ export class WorkerProcess implements AsyncDisposable {
   readonly #watchers = new Watchers();
   readonly #errors: string[] = [];
   #ended = false;
+  readonly indexDir: string;
   /** Resolves when the process has ended and all that it wrote was read. */
   readonly exit: Promise<Exit>;
 
   /** Starts at once, with these variables and no others. Without INDEX_DIR the index is its own, and goes with it. */
   constructor(env: Env) {
-    const indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));
+    this.indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));
     this.#child = spawn('/bin/sh', [GUARD, process.execPath, MAIN, 'worker'], {
-      env: { ...bareEnv(), OPS_HOST: '127.0.0.1', OPS_PORT: '0', ...env, INDEX_DIR: indexDir },
+      env: { ...bareEnv(), OPS_HOST: '127.0.0.1', OPS_PORT: '0', ...env, INDEX_DIR: this.indexDir },
       stdio: ['pipe', 'pipe', 'pipe'],
       detached: true, // the guard ends a process group, which must not be ours
     });
@@ -55,7 +56,7 @@ export class WorkerProcess implements AsyncDisposable {
     this.#child.once('exit', () => stdin.end('done\n'));
     this.exit = new Promise((resolve) => {
       this.#child.once('close', (code, signal) => {
-        if (env.INDEX_DIR === undefined) rmSync(indexDir, { recursive: true, force: true });
+        if (env.INDEX_DIR === undefined) rmSync(this.indexDir, { recursive: true, force: true });
         this.#ended = true;
         resolve({ code, signal });
         this.#watchers.changed();

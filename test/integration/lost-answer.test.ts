@@ -1,0 +1,113 @@
+import { expect, test } from 'vitest';
+import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import { decodeLeaseRecord } from '../../src/codec/lease-record.ts';
+import { decompose } from '../../src/core/layout.ts';
+import type { Followed } from '../support/followed.ts';
+import { type GrpcProxy, startGrpcProxy } from '../support/grpc-proxy.ts';
+import { LAYOUT, Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+const TXN = '/etcdserverpb.KV/Txn';
+const POOL = [0, 1, 2];
+/** Extends often, and goes on without etcd for long enough to connect anew. */
+const OFTEN = {
+  LEASE_TTL_SECONDS: '20',
+  LEASE_HEARTBEAT_MS: '1500',
+  ETCD_REFUSE_AFTER_MS: '10000',
+  RESERVATION_MS: '12000',
+} as const;
+
+/** Reads are transactions too. Of the writes, a claim puts a lease record, and an extension a raised ceiling alone. */
+const isClaim = (request: Buffer) => request.includes('"heartbeat_token"');
+const isExtension = (request: Buffer) => /\d{9,} [\w-]{36}/.test(request.toString('latin1')) && !isClaim(request);
+
+/** A worker whose only way to etcd is the proxy. */
+class Scene implements AsyncDisposable {
+  readonly #stack = new AsyncDisposableStack();
+  readonly proxy: GrpcProxy;
+  readonly realm: Realm;
+  readonly replies: Followed;
+
+  private constructor(proxy: GrpcProxy, realm: Realm, replies: Followed) {
+    this.proxy = proxy;
+    this.realm = realm;
+    this.replies = replies;
+    this.#stack.defer(() => proxy.close());
+    this.#stack.use(realm);
+  }
+
+  static async open(lease: Readonly<Record<string, string>>): Promise<Scene> {
+    const servers = suiteServers();
+    const proxy = await startGrpcProxy(servers.etcdEndpoints[0] ?? '');
+    const env = { ...lease, ETCD_ENDPOINTS: proxy.endpoint, POOL_FIRST: '0', POOL_LAST: String(POOL.at(-1)) };
+    const realm = await Realm.create(servers, { env });
+    return new Scene(proxy, realm, await realm.follow());
+  }
+
+  async ask(correlationId: string): Promise<IdBatch> {
+    await this.realm.send([{ correlationId, count: 100 }]);
+    const { reply } = await this.replies.reply(correlationId);
+    if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+    return reply.batch;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** IDs that were just made lie below the ceiling that is stored now. */
+async function checkCovered(realm: Realm, batch: IdBatch): Promise<void> {
+  const { ticks } = await realm.ceiling(batch.workerId);
+  expect(decompose(LAYOUT, expandIds(batch).at(-1) ?? 0n).ticks).toBeLessThan(ticks);
+}
+
+function readBackFrom(worker: WorkerProcess, line: number) {
+  return worker.line(({ msg }) => msg === 'no answer to a write: reading back what became of it', line);
+}
+
+test('the answer to an acquire is lost: what is read back is the identity, and no second one is taken', async () => {
+  await using scene = await Scene.open({});
+  const { proxy, realm } = scene;
+  const lost = proxy.dropAnswers(TXN, 1, isClaim);
+  const worker = realm.worker();
+  await lost;
+  await worker.ready();
+  await readBackFrom(worker, 0);
+  expect(proxy.dropped).toBe(1);
+
+  const batch = await scene.ask('a');
+  const owners = await Promise.all(POOL.map((workerId) => realm.owner(workerId)));
+  expect(owners.flatMap((owner, workerId) => (owner === undefined ? [] : [workerId]))).toEqual([batch.workerId]);
+  const owner = owners[batch.workerId];
+  const ceilings = await Promise.all(POOL.map((workerId) => realm.ceiling(workerId)));
+  expect(ceilings.filter(({ ticks }) => ticks > 0)).toEqual([ceilings[batch.workerId]]);
+  expect(batch.fence).toBe(owner?.createRevision);
+  expect(ceilings[batch.workerId]?.nonce).toBe(decodeLeaseRecord(owner?.value ?? Buffer.alloc(0)).heartbeatToken);
+  await checkCovered(realm, batch);
+});
+
+test('the answer to an extension is lost: the worker goes on under its fence, and extends from there', async () => {
+  await using scene = await Scene.open(OFTEN);
+  const { proxy, realm } = scene;
+  const worker = realm.worker();
+  await worker.ready();
+  const before = await scene.ask('before');
+  const line = worker.lines.length;
+  const ceilingMs = async () => (await realm.ceiling(before.workerId)).ticks;
+
+  await proxy.dropAnswers(TXN, 1, isExtension);
+  const raised = await ceilingMs();
+  await readBackFrom(worker, line);
+  // Each extension compares the revision of the one before: the next one took the lost one for its own.
+  await expect.poll(ceilingMs, { timeout: 20_000 }).toBeGreaterThan(raised);
+
+  const after = await scene.ask('after');
+  expect(after).toMatchObject({ workerId: before.workerId, fence: before.fence });
+  expect((await realm.owner(before.workerId))?.createRevision).toBe(before.fence);
+  expect((expandIds(after)[0] ?? 0n) > (expandIds(before).at(-1) ?? 0n)).toBe(true);
+  await checkCovered(realm, after);
+  expect(worker.lines.slice(line).filter(({ msg }) => msg === 'gate closed')).toEqual([]);
+  expect((await worker.ops('/readyz')).status).toBe(200);
+});

@@ -1,0 +1,110 @@
+import { expect, test } from 'vitest';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { runIdalloc } from '../support/worker-process.ts';
+
+/** Draining is bounded by 10 s, and giving the identity back by another 10 s. */
+const STOP_LIMIT_MS = 20_000;
+const REQUESTS = 3_000;
+const ERROR_LEVEL = 50;
+
+test('SIGTERM under load: what was answered is committed, the group is left, the worker ID is free at once', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const replies = await realm.follow();
+  const worker = realm.worker();
+  const { workerId } = await worker.ready();
+  const asks = Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `r${i}`, count: 1_000 }));
+  await realm.send(asks);
+  await replies.until('some replies', (seen) => seen.length > 0);
+
+  const begunMs = performance.now();
+  worker.kill('SIGTERM');
+  expect(await worker.exit).toEqual({ code: 0, signal: null });
+  expect(performance.now() - begunMs).toBeLessThan(STOP_LIMIT_MS);
+  expect(worker.lines.at(-1)?.msg).toBe('stopped');
+  expect(await realm.owner(Number(workerId))).toBeUndefined();
+  const { groups } = await realm.admin.describeGroups([realm.groupId]);
+  expect(groups[0]?.members).toEqual([]);
+
+  const committed = [...(await realm.committed()).values()].reduce((sum, offset) => sum + offset, 0);
+  const published = await realm.records(realm.replyTopic);
+  await replies.until('what was published', (seen) => seen.length === published);
+  expect(committed).toBe(published);
+  expect(committed).toBeGreaterThan(0);
+  expect(committed).toBeLessThan(REQUESTS);
+
+  const next = realm.worker();
+  const answered = await replies.replies(REQUESTS);
+  expect([...answered.values()].filter((all) => all.length > 1)).toEqual([]);
+  expect(await next.metric('idalloc_replays_total')).toBe(0);
+});
+
+test('health, readiness and metrics of a worker that serves, and nothing worse than news in its log', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const replies = await realm.follow();
+  const worker = realm.worker();
+  await worker.ready();
+  await realm.send([{ correlationId: 'one', count: 17 }]);
+  await replies.reply('one');
+
+  const healthz = await worker.ops('/healthz');
+  expect([healthz.status, await healthz.json()]).toEqual([200, { status: 'alive' }]);
+  const readyz = await worker.ops('/readyz');
+  expect([readyz.status, await readyz.json()]).toEqual([200, { status: 'ready' }]);
+  expect(await worker.metric('idalloc_ids_total')).toBe(17);
+  expect(await worker.metric('idalloc_requests_total{result="issued"}')).toBe(1);
+  expect(await worker.metric('idalloc_gate{reason="open"}')).toBe(1);
+  expect(await worker.metric('idalloc_batch_seconds_count')).toBeGreaterThan(0);
+  await expect.poll(() => worker.metric('idalloc_lease_margin_seconds')).toBeGreaterThan(0);
+  expect(await worker.metric('idalloc_ceiling_margin_seconds')).toBeGreaterThan(0);
+  const drift = () =>
+    Promise.all(['low', 'high'].map((b) => worker.metric(`idalloc_clock_drift_seconds{bound="${b}"}`)));
+  await expect
+    .poll(() =>
+      drift().then(
+        ([low = 1, high = -1]) => low <= 0.1 && high >= -0.1,
+        () => false,
+      ),
+    )
+    .toBe(true);
+
+  await worker.stop();
+  expect(worker.errors).toBe('');
+  expect(worker.lines.filter(({ level = ERROR_LEVEL }) => level >= ERROR_LEVEL)).toEqual([]);
+});
+
+test('a worker without configuration names every variable at once and exits with 78', async () => {
+  const { code, stderr } = await runIdalloc(['worker'], { LEASE_TTL_SECONDS: 'soon', OPS_PORT: '70000' });
+  expect(code).toBe(78);
+  expect(stderr).toMatch(/^CONFIG_INVALID: 5 faults/);
+  for (const name of ['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID', 'LEASE_TTL_SECONDS', 'OPS_PORT']) {
+    expect(stderr).toMatch(new RegExp(`^ +${name}: `, 'm'));
+  }
+});
+
+test('a worker whose topics do not exist ends, names each, and says how to make them', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker({ REQUEST_TOPIC: 'no-such.requests', LEDGER_TOPIC: 'no-such.ledger' });
+  expect(await worker.exit).toEqual({ code: 1, signal: null });
+  const last = worker.lines.find(({ level }) => level === 60);
+  for (const topic of ['no-such.requests', 'no-such.ledger']) {
+    expect(last?.msg).toContain(`TOPIC_INVALID`);
+    expect(last?.msg).toContain(`topic '${topic}' does not exist: run 'idalloc topics init'`);
+  }
+});
+
+test('a ledger on one broker is refused unless that is accepted', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker({ ALLOW_WEAK_LEDGER: '0' });
+  expect(await worker.exit).toEqual({ code: 1, signal: null });
+  expect(worker.lines.find(({ level }) => level === 60)?.msg).toMatch(/^LEDGER_WEAK: .*ALLOW_WEAK_LEDGER=1/);
+});
+
+test('two workers with one index directory: the second is refused', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const first = realm.worker();
+  await first.ready();
+  const second = realm.worker({ INDEX_DIR: first.indexDir });
+  expect(await second.exit).toEqual({ code: 1, signal: null });
+  expect(second.lines.find(({ level }) => level === 60)?.msg).toMatch(/^INDEX_LOCKED: /);
+});
