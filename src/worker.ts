@@ -1,51 +1,25 @@
-import { randomUUID } from 'node:crypto';
-import type { Admin, Kafka, Producer } from 'kafkajs';
-import { readClock, sleep } from './adapters/clock.ts';
-import { SqliteIndex } from './adapters/index/sqlite-index.ts';
+import type { Admin, Producer } from 'kafkajs';
+import { readClock } from './adapters/clock.ts';
 import { kafkaClient } from './adapters/kafka/client.ts';
-import { KafkaLedgerLog } from './adapters/kafka/ledger-log.ts';
-import { LedgerReader } from './adapters/kafka/ledger-reader.ts';
 import { createPartitioner } from './adapters/kafka/partitioner.ts';
-import { KafkaPublisher } from './adapters/kafka/publisher.ts';
-import { RequestConsumer } from './adapters/kafka/request-consumer.ts';
 import { checkTopics, type TopicsReport } from './adapters/kafka/topics.ts';
-import { ReignAllocator } from './allocator.ts';
-import { DEFAULT_HEADER_NAMES } from './codec/request-headers.ts';
 import type { Config } from './config.ts';
 import type { GateReason } from './core/gate.ts';
-import { wallMs } from './core/units.ts';
-import { describeError, IdallocError } from './errors.ts';
+import { IdallocError } from './errors.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
+import { startLedger } from './ledger-side.ts';
 import { kafkaLogCreator, type Log } from './log.ts';
 import { Membership } from './membership.ts';
 import type { Metrics } from './metrics.ts';
-import { type PipelineDeps, processBatch } from './pipeline/batch.ts';
-import { Follower } from './pipeline/follower.ts';
-import { Ledger } from './pipeline/ledger.ts';
+import { createMember } from './request-side.ts';
 
 /** A worker at work; disposing it finishes what is in hand, leaves the group and gives the identity back. */
 export interface Worker extends AsyncDisposable {
   /** Rejects when the worker can't go on; pending otherwise. */
   readonly done: Promise<void>;
   health(): { readonly gate: 'open' | GateReason };
-}
-
-/** How often a marker is written where a partition is served, so that its ledger never runs empty. */
-const MARKER_INTERVAL_MS = 3_600_000;
-
-interface Tools {
-  readonly config: Config;
-  readonly log: Log;
-  readonly metrics: Metrics;
-  readonly kafka: Kafka;
-  readonly admin: Admin;
-  readonly producer: Producer;
-  readonly clock: GuardedClock;
-  readonly gate: Gatekeeper;
-  /** Ends the worker: for faults that no waiting mends. */
-  readonly fail: (error: unknown) => void;
 }
 
 /**
@@ -117,148 +91,4 @@ async function checkedTopics(admin: Admin, config: Config, log: Log): Promise<To
   const [first] = report.faults;
   if (first === undefined) return report;
   throw new IdallocError(first.code, report.faults.map(({ message }) => message).join('; '));
-}
-
-interface LedgerSide {
-  readonly index: SqliteIndex;
-  readonly ledger: Ledger;
-  readonly log: KafkaLedgerLog;
-  readonly partitions: number;
-}
-
-/** The index, and the reader that follows all ledger partitions from now on. */
-async function startLedger(tools: Tools, report: TopicsReport, stack: AsyncDisposableStack): Promise<LedgerSide> {
-  const { config, kafka, admin, producer, clock, gate, log } = tools;
-  const { clusterId, partitions } = report;
-  const topic = config.topics.ledger;
-  const index = stack.use(new SqliteIndex(config.indexDir, { clusterId, ledgerTopic: topic, partitions }));
-  const showRestore = () => {
-    if (follower.caughtUp()) gate.clear('index');
-    else gate.close('index', 'INDEX_RESTORING');
-  };
-  const follower = new Follower({
-    index,
-    partitions,
-    setTimer: (run, delayMs) => {
-      const timer = setTimeout(run, delayMs);
-      return { cancel: () => clearTimeout(timer) };
-    },
-    onRestart: (partition, cause) => {
-      log.warn({ partition, cause }, 'ledger partition is restored from the log');
-      reader.restart(partition);
-    },
-    onChange: showRestore,
-  });
-  const reader = new LedgerReader({
-    kafka,
-    admin,
-    topic,
-    partitions,
-    groupId: `${config.groupId}.ledger.${randomUUID()}`,
-    sink: follower,
-    log,
-    onCrash: tools.fail,
-  });
-  stack.defer(() => reader.stop());
-  showRestore();
-  await reader.start();
-  const ledgerLog = new KafkaLedgerLog({
-    producer,
-    admin,
-    topic,
-    requestTopic: config.topics.requests,
-    readClock: () => clock.read().reading,
-    onDriftSample: (sample) => clock.recordDrift(sample),
-  });
-  return { index, ledger: new Ledger(ledgerLog, index, follower), log: ledgerLog, partitions };
-}
-
-function createMember(tools: Tools, parts: LedgerSide & { identity: IdentityHolder }, stack: AsyncDisposableStack) {
-  const { config, kafka, metrics, log } = tools;
-  const pipeline = pipelineDeps(tools, parts);
-  let announced = false;
-  let held = new Set<number>();
-  const mark = (partition: number): void => {
-    parts.ledger.mark(partition).catch((error) => {
-      const lasting = error instanceof IdallocError && !error.retryable;
-      log[lasting ? 'error' : 'warn']({ partition, error: describeError(error) }, 'ledger partition was not marked');
-    });
-  };
-  const markers = setInterval(() => held.forEach(mark), MARKER_INTERVAL_MS);
-  stack.defer(() => clearInterval(markers));
-  return (onCrash: (error: Error) => void) =>
-    new RequestConsumer({
-      kafka,
-      topic: config.topics.requests,
-      groupId: config.groupId,
-      concurrency: parts.partitions,
-      commitIntervalMs: config.commitIntervalMs,
-      drainTimeoutMs: config.drainTimeoutMs,
-      sleep,
-      log,
-      handler: async (partition, records, control) => {
-        const startedMs = performance.now();
-        try {
-          await processBatch(pipeline, partition, records, control);
-        } catch (error) {
-          if (error instanceof IdallocError) metrics.addError(error.code);
-          throw error;
-        }
-        metrics.observeBatch(performance.now() - startedMs);
-      },
-      onJoin: (partitions) => {
-        for (const lost of held.difference(new Set(partitions))) metrics.setLag(lost, undefined);
-        held = new Set(partitions);
-        for (const partition of partitions) mark(partition);
-        parts.log.refreshLeaders().catch((error) => log.debug({ err: error }, 'ledger leaders not refreshed'));
-        log.info({ partitions }, 'joined the request group');
-        if (announced) return;
-        announced = true;
-        log.info({ ...parts.identity.describe() }, 'idalloc ready');
-      },
-      onLag: (partition, records) => metrics.setLag(partition, records),
-      onCrash,
-    });
-}
-
-function pipelineDeps(tools: Tools, parts: LedgerSide & { identity: IdentityHolder }): PipelineDeps {
-  const { config, admin, producer, clock, metrics } = tools;
-  const { topics, layout, datacenterId } = config;
-  return {
-    layout,
-    datacenterId,
-    maxCount: config.maxCount,
-    index: parts.index,
-    ledger: parts.ledger,
-    allocator: new ReignAllocator({
-      layout,
-      datacenterId,
-      readClock: () => clock.read(),
-      authority: (now) => parts.identity.authority(now),
-      random: Math.random,
-      sleep,
-    }),
-    now: () => wallMs(Date.now()),
-    names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
-    requestTopic: topics.requests,
-    deadLetterTopic: topics.deadLetters,
-    replyPolicy: {
-      prefix: topics.replyPrefix,
-      requestTopic: topics.requests,
-      ownTopics: [topics.requests, topics.ledger, topics.deadLetters, topics.witness],
-    },
-    publisher: new KafkaPublisher(producer, admin, () => performance.now()),
-    observe: {
-      served: ({ ids, replayed }) => {
-        metrics.addRequests(replayed ? 'replayed' : 'issued');
-        metrics.addReplies(1);
-        if (!replayed) metrics.addIds(ids);
-      },
-      failed: (code) => {
-        metrics.addRequests('refused');
-        metrics.addError(code);
-      },
-      deadLettered: () => metrics.addDeadLetters(1),
-    },
-  };
 }

@@ -1,4 +1,4 @@
-import type { Admin, Producer, RecordMetadata } from 'kafkajs';
+import type { Admin, ITopicMetadata, Producer, RecordMetadata } from 'kafkajs';
 import type { DriftSample } from '../../core/clock-guard.ts';
 import type { Reading } from '../../core/units.ts';
 import { wallMs } from '../../core/units.ts';
@@ -58,10 +58,9 @@ export class KafkaLedgerLog implements LedgerLog {
     return this.#endOf(this.#options.requestTopic, partition);
   }
 
-  /** Learns which broker leads each partition, by which the brokers' clocks are told apart. */
-  async refreshLeaders(): Promise<void> {
-    const { topics } = await this.#options.admin.fetchTopicMetadata({ topics: [this.#options.topic] });
-    const partitions = topics.flatMap((topic) => topic.partitions);
+  /** Takes which broker leads each partition, by which the brokers' clocks are told apart. */
+  learnLeaders(topics: readonly ITopicMetadata[]): void {
+    const partitions = topics.filter(({ name }) => name === this.#options.topic).flatMap((topic) => topic.partitions);
     this.#leaders = new Map(partitions.map(({ partitionId, leader }) => [partitionId, leader]));
   }
 
