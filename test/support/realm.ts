@@ -159,6 +159,13 @@ export class Realm implements AsyncDisposable {
     return offsets.reduce((sum, { high }) => sum + Number(high), 0);
   }
 
+  /** How many decisions the ledger holds now; markers, which decide nothing, have no key. */
+  async decisions(ledger: Followed): Promise<number> {
+    const records = await this.records(this.ledgerTopic);
+    await ledger.until('all records', (seen) => seen.length >= records);
+    return ledger.seen.filter(({ message }) => message.key !== null).length;
+  }
+
   /** The group's committed offset of each request partition that has one. */
   async committed(): Promise<ReadonlyMap<number, number>> {
     const [found] = await this.admin.fetchOffsets({ groupId: this.groupId, topics: [this.requestTopic] });

@@ -1,0 +1,83 @@
+import { expect, test } from 'vitest';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import type { LogLine } from '../support/worker-process.ts';
+
+const PARTITION = 1;
+const ROOMY_BYTES = 2 ** 21;
+
+const triedAgain = ({ msg }: LogLine) => msg === 'requests could not be served and will be tried again';
+
+/** Offsets are committed at once when they may be, so that a commit that comes too early is seen. */
+function openRealm(): Promise<Realm> {
+  return Realm.create(suiteServers(), { env: { COMMIT_INTERVAL_MS: '10' } });
+}
+
+/** A topic that refuses every record, for its size, until it is reopened. */
+function close(realm: Realm, topic: string): Promise<void> {
+  return realm.setTopicConfig(topic, 'max.message.bytes', '1');
+}
+
+function reopen(realm: Realm, topic: string): Promise<void> {
+  return realm.setTopicConfig(topic, 'max.message.bytes', String(ROOMY_BYTES));
+}
+
+async function expectCommitted(realm: Realm): Promise<void> {
+  await expect.poll(() => realm.committed(), { timeout: 20_000 }).toEqual(new Map([[PARTITION, 1]]));
+}
+
+test('while the ledger takes no entry, nothing is told and nothing is committed', async () => {
+  await using realm = await openRealm();
+  const replies = await realm.follow();
+  await close(realm, realm.ledgerTopic);
+  const worker = realm.worker();
+  await worker.ready();
+  await realm.send([{ correlationId: 'a', count: 3, partition: PARTITION }]);
+  expect(await worker.line(triedAgain)).toMatchObject({ partition: PARTITION, code: 'APPEND_UNANSWERED' });
+  expect(await realm.records(realm.replyTopic)).toBe(0);
+  expect(await realm.committed()).toEqual(new Map());
+
+  await reopen(realm, realm.ledgerTopic);
+  const { reply } = await replies.reply('a');
+  expect('batch' in reply).toBe(true);
+  await expectCommitted(realm);
+});
+
+test('while no topic takes the answer, no offset is committed; the next process tells what was decided', async () => {
+  await using realm = await openRealm();
+  const replies = await realm.follow();
+  const ledger = await realm.follow(realm.ledgerTopic);
+  await Promise.all([realm.replyTopic, realm.deadLetterTopic].map((topic) => close(realm, topic)));
+  const worker = realm.worker();
+  await worker.ready();
+  await realm.send([{ correlationId: 'a', count: 3, partition: PARTITION }]);
+  expect(await worker.line(triedAgain)).toMatchObject({ partition: PARTITION });
+  expect(await realm.decisions(ledger)).toBe(1);
+  expect(await realm.committed()).toEqual(new Map());
+
+  worker.kill('SIGKILL');
+  await worker.exit;
+  await Promise.all([realm.replyTopic, realm.deadLetterTopic].map((topic) => reopen(realm, topic)));
+  await realm.worker().ready();
+  const { reply, replayed, seen } = await replies.reply('a');
+  expect('batch' in reply).toBe(true);
+  expect(replayed).toBe(true);
+  expect(seen.message.timestamp).toBe(ledger.seen.find(({ message }) => message.key !== null)?.message.timestamp);
+  expect(await realm.decisions(ledger)).toBe(1);
+  await expectCommitted(realm);
+});
+
+test('while the dead-letter topic takes nothing, a bad record is not passed over', async () => {
+  await using realm = await openRealm();
+  const letters = await realm.follow(realm.deadLetterTopic);
+  await close(realm, realm.deadLetterTopic);
+  const worker = realm.worker();
+  await worker.ready();
+  await realm.sendRaw([{ key: 'bad', value: 'bad', partition: PARTITION }]);
+  expect(await worker.line(triedAgain)).toMatchObject({ partition: PARTITION, code: 'TOPIC_INVALID' });
+  expect(await realm.committed()).toEqual(new Map());
+
+  await reopen(realm, realm.deadLetterTopic);
+  await letters.until('the dead letter', (seen) => seen.length > 0);
+  await expectCommitted(realm);
+});

@@ -1,0 +1,155 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+type Headers = Readonly<Record<string, Buffer | string | (Buffer | string)[]>>;
+
+/** A record of the request topic, and what is to come of it. */
+interface Case {
+  readonly name: string;
+  readonly value: Buffer | null;
+  readonly headers?: Headers;
+  /** The code that its dead letter has; without one it is served. */
+  readonly code?: string;
+  /** Whether the sender hears of it. */
+  readonly told: boolean;
+}
+
+const PARTITION = 1;
+const HUGE_BYTES = 900_000;
+
+let realm: Realm;
+let replies: Followed;
+let letters: Followed;
+let denied: string;
+let cases: readonly Case[];
+let baseOffset: number;
+
+function request(name: string, fields: { count?: number; replyTopic?: string } = {}): Buffer {
+  const { count = 2, replyTopic = realm.replyTopic } = fields;
+  return encodeIdRequest({ count, correlationId: Buffer.from(name), replyTopic });
+}
+
+function withByte(bytes: Buffer, at: number, byte: number): Buffer {
+  const copy = Buffer.from(bytes);
+  copy[at] = byte;
+  return copy;
+}
+
+/** Where the sender is told, by headers, so that a body that can't be read does not hide it. */
+function addressed(name: string): Headers {
+  return { kafka_correlationId: name, kafka_replyTopic: realm.replyTopic };
+}
+
+function good(name: string, headers: Headers = {}): Case {
+  return { name, value: request(name), headers, told: true };
+}
+
+function makeCases(): readonly Case[] {
+  const bad = (name: string, code: string, value: Buffer | null, headers?: Headers, told = true): Case => {
+    return { name, code, value, told, ...(headers === undefined ? {} : { headers }) };
+  };
+  const unheard = (...args: [string, string, Buffer | null, Headers?]) =>
+    bad(args[0], args[1], args[2], args[3], false);
+  const anonymous = encodeIdRequest({ count: 2, replyTopic: realm.replyTopic });
+  const junk = Buffer.alloc(HUGE_BYTES, 'x');
+  const malformed = [
+    unheard('null', 'MALFORMED_REQUEST', null),
+    bad('null-addressed', 'MALFORMED_REQUEST', null, addressed('null-addressed')),
+    bad('truncated', 'MALFORMED_REQUEST', request('truncated').subarray(0, -3), addressed('truncated')),
+    unheard('truncated-unaddressed', 'MALFORMED_REQUEST', request('truncated-unaddressed').subarray(0, -3)),
+    bad('trailing', 'MALFORMED_REQUEST', Buffer.concat([request('trailing'), Buffer.of(0)]), addressed('trailing')),
+    bad('unframed', 'MALFORMED_REQUEST', Buffer.from('{"count":2}'), addressed('unframed')),
+    bad('fingerprint', 'UNKNOWN_SCHEMA', withByte(request('fingerprint'), 2, 0), addressed('fingerprint')),
+    bad('confluent', 'UNKNOWN_SCHEMA', withByte(request('confluent'), 0, 0), addressed('confluent')),
+    bad('too-long', 'MALFORMED_REQUEST', Buffer.alloc(20_000, request('too-long')), addressed('too-long')),
+    bad('disagreeing', 'MALFORMED_REQUEST', request('disagreeing'), { 'idalloc-count': '3' }),
+    bad('count-0', 'INVALID_COUNT', request('count-0', { count: 0 })),
+    bad('count-100001', 'INVALID_COUNT', request('count-100001', { count: 100_001 })),
+    bad('twice', 'MALFORMED_REQUEST', request('twice'), { kafka_correlationId: ['twice', 'twice'] }),
+    unheard('anonymous', 'INVALID_CORRELATION_ID', anonymous),
+    unheard('long-id', 'INVALID_CORRELATION_ID', anonymous, { kafka_correlationId: 'x'.repeat(257) }),
+    unheard('denied', 'INVALID_REPLY_TOPIC', request('denied', { replyTopic: denied })),
+    unheard('internal', 'INVALID_REPLY_TOPIC', request('internal', { replyTopic: '__consumer_offsets' })),
+    unheard('ledger', 'INVALID_REPLY_TOPIC', request('ledger', { replyTopic: realm.ledgerTopic })),
+    unheard('nameless', 'INVALID_REPLY_TOPIC', request('nameless', { replyTopic: '' })),
+    unheard('missing', 'REPLY_UNDELIVERABLE', request('missing', { replyTopic: `${realm.replyTopic}.none` })),
+    bad('huge', 'MALFORMED_REQUEST', null, { ...addressed('huge'), junk }),
+  ];
+  const served = [good('huge-good', { junk }), good('proto', JSON.parse('{"__proto__":"x","constructor":"y"}'))];
+  const mixed = malformed.flatMap((one, i) => [good(`good-${i}`), one]);
+  return [...mixed, ...served, good('last')];
+}
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers());
+  denied = `denied-${realm.requestTopic}`;
+  await realm.createTopic(denied);
+  [replies, letters] = await Promise.all([realm.follow(), realm.follow(realm.deadLetterTopic)]);
+  cases = makeCases();
+  const messages = cases.map(({ name, value, headers }) => {
+    return { key: `key-${name}`, value, partition: PARTITION, ...(headers === undefined ? {} : { headers }) };
+  });
+  // The huge ones go alone: a record batch may have 1 MiB.
+  const small = messages.filter(({ headers }) => headers?.junk === undefined);
+  const huge = messages.filter(({ headers }) => headers?.junk !== undefined);
+  const sent = await realm.sendRaw(small);
+  baseOffset = Number(sent[0]?.baseOffset);
+  for (const message of huge) await realm.sendRaw([message]);
+  cases = [...small, ...huge].map(({ key }) => cases.find(({ name }) => `key-${name}` === key) as Case);
+  await realm.worker().ready();
+});
+
+afterAll(() => realm?.[Symbol.asyncDispose]());
+
+test('every good record among the bad ones is served', async () => {
+  for (const { name } of cases.filter(({ code }) => code === undefined)) {
+    const { reply } = await replies.reply(name);
+    expect('batch' in reply, name).toBe(true);
+  }
+});
+
+test('every bad record is told to its sender where the address is known and allowed, and to nobody else', async () => {
+  const heard = cases.filter(({ told }) => told);
+  await replies.replies(heard.length);
+  for (const { name, code } of heard.filter((one) => one.code !== undefined)) {
+    const { reply } = await replies.reply(name);
+    expect('error' in reply ? reply.error : undefined, name).toMatchObject({
+      code,
+      message: expect.stringMatching(/./),
+    });
+  }
+  // The last records of the partition are answered by now, and so are all before them.
+  const told = new Set(replies.seen.map(({ message }) => String(message.key)));
+  expect(told).toEqual(new Set(heard.map(({ name }) => name)));
+});
+
+test('every bad record is a dead letter: its bytes and headers as they came, where it stood, and why', async () => {
+  const bad = cases.flatMap((one, i) => (one.code === undefined ? [] : [{ ...one, offset: baseOffset + i }]));
+  await letters.until(`${bad.length} dead letters`, (seen) => seen.length >= bad.length);
+  for (const { name, value, headers: own = {}, code, offset } of bad) {
+    const letter = letters.seen.find(({ message }) => String(message.key) === `key-${name}`)?.message;
+    const { headers = {} } = letter ?? {};
+    expect(letter?.value, name).toEqual(value);
+    for (const [header, text] of Object.entries(own)) {
+      expect(String(headers[header]) === String(text), `${name}: ${header}`).toBe(true);
+    }
+    const numbers = (header: string) => headers[header] as Buffer;
+    expect(String(headers['kafka_dlt-original-topic']), name).toBe(realm.requestTopic);
+    expect(numbers('kafka_dlt-original-partition').readInt32BE(), name).toBe(PARTITION);
+    expect(numbers('kafka_dlt-original-offset').readBigInt64BE(), name).toBe(BigInt(offset));
+    expect(Number(numbers('kafka_dlt-original-timestamp').readBigInt64BE()), name).toBeGreaterThan(0);
+    expect(String(headers['kafka_dlt-exception-fqcn']), name).toBe(code);
+    expect(String(headers['kafka_dlt-exception-message']), name).not.toBe('');
+  }
+  expect(letters.seen).toHaveLength(bad.length);
+});
+
+test('nothing is written to a topic that is not allowed', async () => {
+  await letters.until('all dead letters', (seen) => seen.length >= cases.filter(({ code }) => code).length);
+  expect(await realm.records(denied)).toBe(0);
+  const decided = cases.filter(({ name, code }) => code === undefined || name === 'missing');
+  expect(await realm.decisions(await realm.follow(realm.ledgerTopic))).toBe(decided.length);
+});
