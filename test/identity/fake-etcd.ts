@@ -37,6 +37,8 @@ export class FakeEtcd {
   #revision = 1n;
   /** Called after each put, with what was there before. */
   onPut: (now: KeyValue, before: KeyValue | undefined) => void = () => {};
+  /** Called after each deletion, by whatever cause, with what was there. */
+  onDelete: (before: KeyValue) => void = () => {};
 
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
@@ -160,7 +162,7 @@ export class FakeEtcd {
   }
 
   #apply(operation: Operation, revision: bigint): boolean {
-    if ('delete' in operation) return this.#kvs.delete(operation.delete);
+    if ('delete' in operation) return this.#delete(operation.delete);
     const before = this.#kvs.get(operation.put);
     const now: KeyValue = {
       key: operation.put,
@@ -183,8 +185,16 @@ export class FakeEtcd {
   #end(leaseId: bigint): void {
     if (!this.#leases.delete(leaseId)) return;
     const keys = [...this.#kvs.values()].filter((kv) => kv.leaseId === leaseId).map(({ key }) => key);
-    for (const key of keys) this.#kvs.delete(key);
+    for (const key of keys) this.#delete(key);
     if (keys.length > 0) this.#revision += 1n;
+  }
+
+  #delete(key: string): boolean {
+    const before = this.#kvs.get(key);
+    if (before === undefined) return false;
+    this.#kvs.delete(key);
+    this.onDelete(before);
+    return true;
   }
 }
 

@@ -1,0 +1,238 @@
+import type { IdBatch } from '../../src/codec/id-batch.ts';
+import { decodeIdReply, encodeIdReply } from '../../src/codec/id-reply.ts';
+import type { Asked, Entry, History, Told } from './history.ts';
+import { timing } from './setting.ts';
+
+export interface Fault {
+  readonly check: CheckName;
+  readonly what: string;
+}
+
+type Check = (history: History) => string | undefined;
+export type CheckName = keyof typeof CHECKS;
+
+/** Each promise, as a question to the whole history; the answer is the first breach, if there is one. */
+export const CHECKS = {
+  unique,
+  covered,
+  disjoint,
+  increasing,
+  stopped,
+  replay,
+  'decided before told': decidedBeforeTold,
+  'told before committed': toldBeforeCommitted,
+  'one append at a time': oneAppendAtATime,
+  sound,
+  answered,
+} as const satisfies Record<string, Check>;
+
+export function checkHistory(history: History): Fault[] {
+  return (Object.keys(CHECKS) as CheckName[]).flatMap((check) => {
+    const what = CHECKS[check](history);
+    return what === undefined ? [] : [{ check, what }];
+  });
+}
+
+interface Span {
+  readonly owner: string;
+  readonly first: bigint;
+  readonly last: bigint;
+}
+
+/** No ID is given twice, neither by allocators nor to requesters. The layout's step is 1. */
+function unique({ issued, told }: History): string | undefined {
+  const given = issued.map(({ allocation, first, last }) => ({ owner: `allocation ${allocation}`, first, last }));
+  const seen = new Map<string, readonly Span[]>();
+  for (const { partition, key, value } of told) {
+    const owner = `${partition}/${key}`;
+    const text = `${owner} ${value.toString('latin1')}`;
+    if (!seen.has(text)) seen.set(text, spansOf(owner, value));
+  }
+  return (
+    overlapOf(given.map((span, i) => ({ ...span, owner: `${span.owner} (range ${i})` }))) ??
+    overlapOf([...seen.values()].flat())
+  );
+}
+
+function spansOf(owner: string, value: Buffer): readonly Span[] {
+  const reply = decodeIdReply(value);
+  if ('error' in reply) return [];
+  return reply.batch.ranges.map(({ first, count }) => ({ owner, first, last: first + BigInt(count - 1) }));
+}
+
+function overlapOf(spans: readonly Span[]): string | undefined {
+  const sorted = [...spans].sort((a, b) => compare(a.first, b.first));
+  for (const [i, span] of sorted.entries()) {
+    const next = sorted[i + 1];
+    if (next !== undefined && next.first <= span.last)
+      return `ID ${next.first} belongs to ${span.owner} and to ${next.owner}`;
+  }
+  return undefined;
+}
+
+/** Each issued tick lay below the ceiling that was stored when it was taken. */
+function covered({ issued }: History): string | undefined {
+  const bare = issued.find(({ tick, ceiling }) => ceiling === undefined || tick >= ceiling);
+  return bare && `worker ${bare.workerId} issued tick ${bare.tick} under ceiling ${bare.ceiling}`;
+}
+
+/** Reservations of one worker ID follow each other in the order of their fences; stored ceilings only rise. */
+function disjoint({ grants, ceilings }: History): string | undefined {
+  const fell = ceilings.find(({ before, after }) => after === undefined || after <= before);
+  if (fell !== undefined) return `the ceiling of worker ${fell.workerId} went from ${fell.before} to ${fell.after}`;
+  const reigns = new Map<string, { workerId: number; fence: bigint; from: number; to: number }>();
+  for (const { workerId, fence, from, to } of grants) {
+    const name = `${workerId}/${fence}`;
+    const known = reigns.get(name) ?? { workerId, fence, from, to };
+    reigns.set(name, { ...known, from: Math.min(known.from, from), to: Math.max(known.to, to) });
+  }
+  const sorted = [...reigns.values()].sort((a, b) => a.workerId - b.workerId || compare(a.fence, b.fence));
+  for (const [i, reign] of sorted.entries()) {
+    const next = sorted[i + 1];
+    if (next?.workerId !== reign.workerId || next.from >= reign.to) continue;
+    return `worker ${reign.workerId}: fence ${reign.fence} has up to ${reign.to}, fence ${next.fence} from ${next.from}`;
+  }
+  return undefined;
+}
+
+/** The IDs of one worker ID rise: within a reign as they were taken, and from each reign to the next. */
+function increasing({ issued }: History): string | undefined {
+  const sorted = [...issued].sort((a, b) => a.workerId - b.workerId || compare(a.fence, b.fence) || a.order - b.order);
+  for (const [i, range] of sorted.entries()) {
+    const next = sorted[i + 1];
+    if (next?.workerId !== range.workerId || next.first > range.last) continue;
+    return `worker ${range.workerId}: ${next.first} (fence ${next.fence}) came after ${range.last} (fence ${range.fence})`;
+  }
+  return undefined;
+}
+
+/** Nothing is allocated past the own deadline, counted from the sending of the last renewal that was answered. */
+function stopped({ grants }: History): string | undefined {
+  const late = grants.find(({ sinceRenewalMs }) => sinceRenewalMs > timing.refuseAfterMs);
+  return (
+    late && `worker ${late.workerId} allocated ${late.sinceRenewalMs.toFixed(0)} ms after its last renewal was sent`
+  );
+}
+
+const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
+  `${partition}/${correlationId}`;
+
+/**
+ * The deciding entries of each correlation ID in its partition. The first decides. A later one can decide only after
+ * the ledger has lost the first: then a new request under the old correlation ID is a new one. Its writer must have
+ * read on past where the lost one was.
+ */
+function decidersOf({ entries, trims }: History): ReadonlyMap<string, readonly Entry[]> {
+  const deciders = new Map<string, Entry[]>();
+  const lost = (entry: Entry, by: number): boolean =>
+    trims.some(({ partition, low, order }) => partition === entry.partition && low > entry.offset && order < by);
+  for (const entry of entries) {
+    const known = deciders.get(nameOf(entry)) ?? [];
+    if (known.every((earlier) => entry.end > earlier.offset && lost(earlier, entry.order))) known.push(entry);
+    deciders.set(nameOf(entry), known);
+  }
+  return deciders;
+}
+
+const askedBy = ({ requests }: History) =>
+  new Map(requests.map((asked) => [`${asked.partition}/${asked.offset}`, asked]));
+
+/** Each request is told what its deciding entry says, byte for byte; CONFLICT and FORGOTTEN only where due. */
+function replay(history: History): string | undefined {
+  const [deciders, requests] = [decidersOf(history), askedBy(history)];
+  for (const told of history.told) {
+    const asked = requests.get(`${told.partition}/${told.offset}`);
+    if (asked === undefined) return `a reply for ${told.partition}/${told.offset}, which was never asked`;
+    const fault = wrongReply(told, asked, deciders.get(nameOf(asked)) ?? [], history);
+    if (fault !== undefined)
+      return `request ${told.partition}/${told.offset} (${asked.correlationId}) was told ${fault}`;
+  }
+  for (const [name, [first, ...later]] of deciders) {
+    const again = later.find(({ requestOffset }) => requestOffset === first?.requestOffset);
+    if (again !== undefined) return `request ${again.partition}/${again.requestOffset} (${name}) was decided twice`;
+  }
+  return undefined;
+}
+
+function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], { trims }: History): string | undefined {
+  if (told.topic !== asked.replyTopic || told.key !== asked.correlationId)
+    return `by ${told.topic} and key ${told.key}`;
+  const reply = decodeIdReply(told.value);
+  const correlationId = Buffer.from(asked.correlationId);
+  if ('batch' in reply) {
+    const expected = deciders
+      .filter((entry) => isFor(entry, asked))
+      .map(({ batch }) => encodeIdReply({ correlationId, batch }, 'RANGES'));
+    return expected.some((value) => value.equals(told.value)) ? undefined : 'another batch than the ledger decided';
+  }
+  const { code } = reply.error;
+  if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, asked))) return undefined;
+  const trimmed = trims.some(({ partition, order }) => partition === told.partition && order < told.sent);
+  return code === 'FORGOTTEN' && trimmed ? undefined : `${code} without need`;
+}
+
+function isFor({ count, replyTopic }: Entry, asked: Asked): boolean {
+  return count === asked.count && replyTopic === asked.replyTopic;
+}
+
+/** When a reply that rests on a decision is sent, the decision is in the ledger. */
+function decidedBeforeTold(history: History): string | undefined {
+  const [deciders, requests] = [decidersOf(history), askedBy(history)];
+  for (const told of history.told) {
+    const reply = decodeIdReply(told.value);
+    if ('error' in reply && reply.error.code !== 'CONFLICT') continue;
+    const asked = requests.get(`${told.partition}/${told.offset}`);
+    const known = (asked && deciders.get(nameOf(asked))) ?? [];
+    const there = known.some(
+      ({ order, batch }) => order < told.sent && (!('batch' in reply) || sameRanges(batch, reply.batch)),
+    );
+    if (!there) return `request ${told.partition}/${told.offset}`;
+  }
+  return undefined;
+}
+
+function sameRanges(a: IdBatch, b: IdBatch): boolean {
+  return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);
+}
+
+/** When an offset is committed, all requests below it have their replies. */
+function toldBeforeCommitted({ commits, told }: History): string | undefined {
+  const landed = new Map<string, number>();
+  for (const { partition, offset, landed: at } of told) {
+    const name = `${partition}/${offset}`;
+    if (!landed.has(name)) landed.set(name, at);
+  }
+  const checked = new Map<number, number>();
+  for (const { partition, offset, sent } of commits) {
+    for (let below = checked.get(partition) ?? 0; below < offset; below += 1) {
+      if ((landed.get(`${partition}/${below}`) ?? Number.POSITIVE_INFINITY) > sent)
+        return `${partition}/${below}, by a commit of ${offset}`;
+    }
+    checked.set(partition, Math.max(offset, checked.get(partition) ?? 0));
+  }
+  return undefined;
+}
+
+/** A process has one append to a partition under way. */
+function oneAppendAtATime({ appends }: History): string | undefined {
+  const open = new Map<string, number>();
+  for (const { process, partition, sent, ended } of appends) {
+    const name = `${process} to ledger ${partition}`;
+    if (sent < (open.get(name) ?? 0)) return `${name}: an append was sent while another was under way`;
+    open.set(name, ended);
+  }
+  return undefined;
+}
+
+function sound({ defects }: History): string | undefined {
+  return defects[0];
+}
+
+/** Once faults end everything is answered, and committed, in bounded time. */
+function answered({ healedMs }: History): string | undefined {
+  return healedMs === undefined ? 'requests were left without an answer' : undefined;
+}
+
+function compare(a: bigint, b: bigint): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

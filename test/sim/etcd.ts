@@ -1,0 +1,79 @@
+import { decodeCeiling } from '../../src/codec/ceiling.ts';
+import { IdallocError } from '../../src/errors.ts';
+import type { EtcdPort } from '../../src/identity/ports.ts';
+import { FakeEtcd } from '../identity/fake-etcd.ts';
+import type { History } from './history.ts';
+import type { Process } from './machine.ts';
+import type { Network } from './network.ts';
+import { descriptor, keys } from './setting.ts';
+import type { World } from './world.ts';
+
+const CALL_LIMIT_MS = 4_000;
+
+/** The store, watched: each change of a ceiling goes into the history. */
+export class Store {
+  readonly #network: Network;
+  readonly #world: World;
+  readonly #etcd: FakeEtcd;
+
+  constructor(world: World, network: Network, history: History) {
+    this.#world = world;
+    this.#network = network;
+    this.#etcd = new FakeEtcd(() => world.nowMs);
+    this.#etcd.onPut = (now, before) => {
+      const place = keys.parse(now.key);
+      if (place?.kind !== 'ceiling' || !before) return;
+      const [was, is] = [decodeCeiling(before.value).ticks, decodeCeiling(now.value).ticks];
+      history.ceilings.push({ workerId: place.workerId, before: was, after: is });
+      world.note(() => `ceiling of ${place.workerId}: ${was} to ${is}`);
+    };
+    this.#etcd.onDelete = ({ key, value }) => {
+      const place = keys.parse(key);
+      if (place?.kind !== 'ceiling') return;
+      history.ceilings.push({ workerId: place.workerId, before: decodeCeiling(value).ticks, after: undefined });
+    };
+  }
+
+  ceiling(workerId: number): number | undefined {
+    const kv = this.#etcd.peek(keys.ceiling(workerId));
+    return kv && decodeCeiling(kv.value).ticks;
+  }
+
+  /** Ends the lease of some owner long before its time. */
+  expireOne(): void {
+    const { first, last } = descriptor.pool;
+    const pool = Array.from({ length: last - first + 1 }, (_, i) => first + i);
+    const owners = pool.flatMap((workerId) => this.#etcd.peek(keys.owner(workerId)) ?? []);
+    if (owners.length === 0) return;
+    const { key, leaseId } = this.#world.rng.pick(owners);
+    this.#world.note(() => `the lease of ${key} ends`);
+    this.#etcd.revokeLease(leaseId);
+  }
+
+  /** The store as one process reaches it; `renewing` is called as a renewal is sent, what it returns when it is answered. */
+  port(from: Process, renewing: () => () => void): EtcdPort {
+    const call = <R>(name: keyof EtcdPort, effect: () => R): Promise<R> =>
+      this.#network.call(from, {
+        link: 'etcd',
+        name,
+        effect,
+        timeoutMs: CALL_LIMIT_MS,
+        noAnswer: () => new IdallocError('ETCD_UNAVAILABLE', `no answer to ${name}`),
+      });
+    const renewal = async <R>(name: keyof EtcdPort, effect: () => R): Promise<R> => {
+      const answered = renewing();
+      const answer = await call(name, effect);
+      answered();
+      return answer;
+    };
+    const etcd = this.#etcd;
+    return {
+      range: (prefix) => call('range', () => etcd.range(prefix)),
+      get: (wanted) => call('get', () => etcd.get(wanted)),
+      transact: (compares, operations) => call('transact', () => etcd.transact(compares, operations)),
+      grantLease: (leaseId, ttlSeconds) => renewal('grantLease', () => etcd.grantLease(leaseId, ttlSeconds)),
+      keepAlive: (leaseId) => renewal('keepAlive', () => etcd.keepAlive(leaseId)),
+      revokeLease: (leaseId) => call('revokeLease', () => etcd.revokeLease(leaseId)),
+    };
+  }
+}

@@ -1,0 +1,86 @@
+import type { Process } from './machine.ts';
+import type { World } from './world.ts';
+
+export type Link = 'etcd' | 'kafka';
+
+/** How bad the network is; each is a probability for one copy of one message. */
+export interface Weather {
+  readonly lost: number;
+  /** Late by up to a few seconds, or, a tenth as often, so late that everybody has given up. */
+  readonly late: number;
+  readonly doubled: number;
+}
+
+export const FAIR: Weather = { lost: 0, late: 0, doubled: 0 };
+
+interface Call<R> {
+  readonly link: Link;
+  readonly name: string;
+  /** What the server does when a copy of the request arrives; throws to refuse. */
+  readonly effect: () => R;
+  readonly timeoutMs: number;
+  readonly noAnswer: () => Error;
+}
+
+/**
+ * Between processes and servers. A call is sent once or twice, as clients that hedge or try again do; each copy takes
+ * effect when it arrives, if it does; the first answer that comes back is the answer. So a call that was given up may
+ * have taken effect, may take effect later, and may take effect twice.
+ */
+export class Network {
+  readonly #world: World;
+  weather: Weather = FAIR;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  call<R>(from: Process, { link, name, effect, timeoutMs, noAnswer }: Call<R>): Promise<R> {
+    const { rng } = this.#world;
+    return new Promise((resolve, reject) => {
+      let open = true;
+      const end = (how: () => void): void => {
+        if (!open) return;
+        open = false;
+        timer.cancelled = true;
+        how();
+      };
+      const timer = from.after(timeoutMs, () => end(() => reject(noAnswer())));
+      const send = (): void =>
+        this.#carry(from, link, `${name} of ${from.name}`, () => {
+          const outcome = attempt(effect);
+          this.#world.note(
+            () => `${from.name} ${link} ${name}${'error' in outcome ? ` refused: ${outcome.error}` : ''}`,
+          );
+          this.#carry(from, link, `answer to ${name} of ${from.name}`, () =>
+            from.deliver(() => end(() => ('error' in outcome ? reject(outcome.error) : resolve(outcome.value)))),
+          );
+        });
+      send();
+      if (rng.chance(this.weather.doubled)) this.#world.after(rng.between(0, 2 * timeoutMs), send);
+    });
+  }
+
+  /** One way of one message. */
+  #carry(from: Process, link: Link, what: string, arrive: () => void): void {
+    const { rng } = this.#world;
+    if (rng.chance(this.weather.lost)) {
+      this.#world.note(() => `lost: ${what}`);
+      return;
+    }
+    const late = rng.chance(this.weather.late);
+    const delayMs = !late ? rng.between(0.1, 3) : rng.chance(0.1) ? rng.between(4_000, 40_000) : rng.between(5, 4_500);
+    this.#world.after(delayMs, () => {
+      if (from.cut.has(link)) this.#world.note(() => `cut off: ${what}`);
+      else arrive();
+    });
+  }
+}
+
+function attempt<R>(effect: () => R): { readonly value: R } | { readonly error: unknown } {
+  try {
+    return { value: effect() };
+  } catch (error) {
+    return { error };
+  }
+}

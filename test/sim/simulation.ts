@@ -1,0 +1,36 @@
+import { checkHistory, type Fault } from './checker.ts';
+import { Store } from './etcd.ts';
+import { Faults } from './faults.ts';
+import { emptyHistory, type History } from './history.ts';
+import { Brokers } from './kafka.ts';
+import { Network } from './network.ts';
+import { sealed, World } from './world.ts';
+
+/** How long things go wrong, and how long it may take to answer everything afterwards. */
+const FAULTS_MS = 90_000;
+const HEALING_MS = 300_000;
+
+export interface Outcome {
+  readonly seed: number;
+  readonly faults: readonly Fault[];
+  readonly history: History;
+  readonly events: number;
+  readonly trace: readonly string[];
+}
+
+/** Plays one history and checks it. The same seed gives the same history, event for event. */
+export function simulate(seed: number, options: { readonly traced?: boolean } = {}): Promise<Outcome> {
+  return sealed(async () => {
+    const world = new World(seed, options.traced ?? false);
+    const history = emptyHistory();
+    const network = new Network(world);
+    const store = new Store(world, network, history);
+    const brokers = new Brokers(world, history);
+    const faults = new Faults({ world, network, store, brokers, history });
+    await world.run(FAULTS_MS, () => false);
+    faults.heal();
+    const healed = await world.run(FAULTS_MS + HEALING_MS, () => brokers.allDone());
+    if (healed) history.healedMs = world.nowMs - FAULTS_MS;
+    return { seed, faults: checkHistory(history), history, events: world.events, trace: world.trace ?? [] };
+  });
+}

@@ -1,0 +1,120 @@
+import { Rng } from './rng.ts';
+
+/** Something that happens at a moment; once cancelled it does not. */
+export interface Happening {
+  readonly atMs: number;
+  cancelled: boolean;
+}
+
+interface Event extends Happening {
+  readonly order: number;
+  readonly run: () => void;
+}
+
+/**
+ * Time, chance and order of one simulation. Nothing happens but events, one at a time; before the next one, all code
+ * that the last one woke has run until it waits again. So whatever may be told apart by its order is ordered here.
+ */
+export class World {
+  readonly rng: Rng;
+  readonly trace: string[] | undefined;
+  nowMs = 0;
+  events = 0;
+  #order = 0;
+  readonly #queue: Event[] = [];
+
+  constructor(seed: number, traced: boolean) {
+    this.rng = new Rng(seed);
+    this.trace = traced ? [] : undefined;
+  }
+
+  /** Runs something after so many virtual milliseconds; of two events at one moment the first made is first. */
+  after(delayMs: number, run: () => void): Happening {
+    const event: Event = { atMs: this.nowMs + Math.max(0, delayMs), order: this.tick(), run, cancelled: false };
+    let at = this.#queue.push(event) - 1;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (!before(event, this.#at(parent))) break;
+      this.#queue[at] = this.#at(parent);
+      at = parent;
+    }
+    this.#queue[at] = event;
+    return event;
+  }
+
+  /** Numbers whatever is recorded, so that the checker knows what came first. */
+  tick(): number {
+    this.#order += 1;
+    return this.#order;
+  }
+
+  /** A line of the trace, only made when somebody reads it. */
+  note(line: () => string): void {
+    this.trace?.push(`${this.nowMs.toFixed(3).padStart(10)} ${line()}`);
+  }
+
+  /** Lets events happen until `over` says so, or until the virtual time is up; false when it is. */
+  async run(untilMs: number, over: () => boolean): Promise<boolean> {
+    for (;;) {
+      if (over()) return true;
+      const next = this.#queue[0];
+      if (next === undefined || next.atMs > untilMs) return false;
+      const event = this.#pop();
+      if (event.cancelled) continue;
+      this.nowMs = event.atMs;
+      this.events += 1;
+      event.run();
+      await settled();
+    }
+  }
+
+  #pop(): Event {
+    const top = this.#at(0);
+    const moved = this.#queue.pop() as Event;
+    if (moved === top) return top;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= this.#queue.length) break;
+      if (child + 1 < this.#queue.length && before(this.#at(child + 1), this.#at(child))) child += 1;
+      if (!before(this.#at(child), moved)) break;
+      this.#queue[at] = this.#at(child);
+      at = child;
+    }
+    this.#queue[at] = moved;
+    return top;
+  }
+
+  #at(index: number): Event {
+    return this.#queue[index] as Event;
+  }
+}
+
+function before(a: Event, b: Event): boolean {
+  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
+}
+
+/** Resolves when every promise that could go on has: Node runs its tick queue after the last microtask. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => process.nextTick(resolve));
+}
+
+/** Runs with the real clocks and the real randomness out of reach, so that a run can't depend on them unnoticed. */
+export async function sealed<T>(run: () => Promise<T>): Promise<T> {
+  const real = { random: Math.random, now: Date.now, performanceNow: performance.now, setTimeout, setInterval };
+  const refuse = (): never => {
+    throw new Error('a simulated part reached for the real clock, timers or randomness');
+  };
+  Object.assign(globalThis, { setTimeout: refuse, setInterval: refuse });
+  Object.assign(Math, { random: refuse });
+  Object.assign(Date, { now: refuse });
+  Object.assign(performance, { now: refuse });
+  try {
+    return await run();
+  } finally {
+    Object.assign(globalThis, { setTimeout: real.setTimeout, setInterval: real.setInterval });
+    Object.assign(Math, { random: real.random });
+    Object.assign(Date, { now: real.now });
+    Object.assign(performance, { now: real.performanceNow });
+  }
+}
