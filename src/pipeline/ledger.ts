@@ -89,17 +89,18 @@ export class Ledger {
    * have been decided by entries that are gone: the marker's `through` says so.
    */
   async #writeMarker(partition: number): Promise<void> {
+    // Read first: a request that is decided by somebody else while the broker is asked is no sign of a new topic.
+    const known = this.#index.through(partition);
     const requestEnd = await this.#log.requestEnd(partition);
-    const end = this.#index.end(partition);
-    const through = this.#index.through(partition);
-    if (through >= requestEnd) {
+    if (known >= requestEnd) {
       throw new IdallocError(
         'REQUESTS_RECREATED',
-        `the ledger knows request offset ${through} of partition ${partition}, but the request topic ends at ${requestEnd}: it was made anew; make the ledger topic anew as well, or use another request topic`,
+        `the ledger knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}: it was made anew; make the ledger topic anew as well, or use another request topic`,
       );
     }
-    const known = this.#index.horizon(partition) !== undefined;
-    const entry = { kind: 'marker', end, through: known ? through : requestEnd - 1 } as const;
+    const end = this.#index.end(partition);
+    const through = this.#index.horizon(partition) === undefined ? requestEnd - 1 : this.#index.through(partition);
+    const entry = { kind: 'marker', end, through } as const;
     await this.commit(partition, { end, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
     if (this.#index.horizon(partition) === undefined) {
       const message = `somebody else wrote to ledger partition ${partition} while it was marked: it is marked again`;
