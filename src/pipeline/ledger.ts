@@ -99,7 +99,9 @@ export class Ledger {
       );
     }
     const end = this.#index.end(partition);
-    const through = this.#index.horizon(partition) === undefined ? requestEnd - 1 : this.#index.through(partition);
+    // Never less than the index tells: requests may have been asked and decided since the broker looked.
+    const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;
+    const through = Math.max(atLeast, this.#index.through(partition));
     const entry = { kind: 'marker', end, through } as const;
     await this.commit(partition, { end, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
     if (this.#index.horizon(partition) === undefined) {

@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { Ledger } from '../../src/pipeline/ledger.ts';
+import { MemoryLedger } from '../support/memory-ledger.ts';
+import { entry } from '../support/memory-records.ts';
+import { MemoryWorker } from '../support/memory-worker.ts';
+
+/** A worker about to write a marker, whose question for the request topic's end has been served but not answered yet. */
+function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; answer: () => void } {
+  const worker = new MemoryWorker({ topic });
+  const held = Promise.withResolvers<void>();
+  const log = topic.producer();
+  const slow = {
+    append: log.append,
+    endOffset: log.endOffset,
+    requestEnd: async (partition: number) => {
+      const end = await log.requestEnd(partition);
+      await held.promise;
+      return end;
+    },
+  };
+  return { worker, ledger: new Ledger(slow, worker.index, worker.follower), answer: held.resolve };
+}
+
+const lastOf = (topic: MemoryLedger) => decodeLedgerEntry(topic.read(0, topic.bounds(0).high - 1)[0]?.value as Buffer);
+
+describe('a marker whose answer about the request topic is late', () => {
+  it('does not take requests that were asked and decided meanwhile for those of another request topic', async () => {
+    const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+    topic.requestEnds.set(0, 0);
+    const { worker, ledger, answer } = asked(topic);
+    const marked = ledger.mark(0);
+    await new Promise((resolve) => setImmediate(resolve));
+    topic.land(0, [entry('a', { requestOffset: 0 })]);
+    worker.catchUp();
+    answer();
+    await marked;
+    expect(lastOf(topic)).toEqual({ kind: 'marker', end: 1, through: 0 });
+  });
+
+  it('tells of what the index learned meanwhile, where the horizon is not known', async () => {
+    const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+    topic.land(0, [entry('gone'), entry('kept', { requestOffset: 1 })]);
+    topic.trim(0, 1);
+    topic.requestEnds.set(0, 2);
+    const { worker, ledger, answer } = asked(topic);
+    const marked = ledger.mark(0);
+    await new Promise((resolve) => setImmediate(resolve));
+    topic.land(0, [entry('zombie', { requestOffset: 7, end: 1, through: 1 })]);
+    worker.catchUp();
+    expect(worker.index.horizon(0)).toBeUndefined();
+    answer();
+    await marked;
+    expect(lastOf(topic)).toEqual({ kind: 'marker', end: 3, through: 7 });
+  });
+});
