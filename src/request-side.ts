@@ -1,5 +1,8 @@
 import { sleep } from './adapters/clock.ts';
+import { briefKafkaClient } from './adapters/kafka/client.ts';
 import { KafkaPublisher } from './adapters/kafka/publisher.ts';
+import { ReplyProducers } from './adapters/kafka/reply-producers.ts';
+import { ReplyTopics } from './adapters/kafka/reply-topics.ts';
 import { RequestConsumer } from './adapters/kafka/request-consumer.ts';
 import { ReignAllocator } from './allocator.ts';
 import { DEFAULT_HEADER_NAMES } from './codec/request-headers.ts';
@@ -7,6 +10,7 @@ import { wallMs } from './core/units.ts';
 import { describeError, IdallocError } from './errors.ts';
 import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerSide } from './ledger-side.ts';
+import { kafkaLogCreator } from './log.ts';
 import { type PipelineDeps, processBatch } from './pipeline/batch.ts';
 import type { Tools } from './tools.ts';
 
@@ -19,7 +23,7 @@ type Parts = LedgerSide & { readonly identity: IdentityHolder };
 /** Makes members of the request group that carry batches through the pipeline; the first one announces the worker. */
 export function createMember(tools: Tools, parts: Parts, stack: AsyncDisposableStack) {
   const { config, kafka, metrics, log } = tools;
-  const pipeline = pipelineDeps(tools, parts);
+  const pipeline = pipelineDeps(tools, parts, stack);
   let announced = false;
   let held = new Set<number>();
   const mark = (partition: number): void => {
@@ -83,8 +87,19 @@ async function checkPartitions({ admin, config, log }: Tools, ledger: LedgerSide
   }
 }
 
-function pipelineDeps(tools: Tools, parts: Parts): PipelineDeps {
-  const { config, admin, producer, clock, metrics } = tools;
+/** Clients of its own: what befalls a topic of somebody else must not reach the ledger. */
+function createPublisher({ config, log }: Tools, stack: AsyncDisposableStack): KafkaPublisher {
+  const kafka = briefKafkaClient(config.kafka, kafkaLogCreator(log));
+  const monotonicMs = () => performance.now();
+  const topics = new ReplyTopics(kafka, monotonicMs);
+  const producers = new ReplyProducers(kafka);
+  stack.defer(() => topics.close());
+  stack.defer(() => producers.close());
+  return new KafkaPublisher({ topics, producers, monotonicMs, sleep });
+}
+
+function pipelineDeps(tools: Tools, parts: Parts, stack: AsyncDisposableStack): PipelineDeps {
+  const { config, clock, metrics } = tools;
   const { topics, layout, datacenterId } = config;
   return {
     layout,
@@ -109,7 +124,7 @@ function pipelineDeps(tools: Tools, parts: Parts): PipelineDeps {
       requestTopic: topics.requests,
       ownTopics: [topics.requests, topics.ledger, topics.deadLetters, topics.witness],
     },
-    publisher: new KafkaPublisher(producer, admin, () => performance.now()),
+    publisher: createPublisher(tools, stack),
     observe: {
       served: ({ ids, replayed }) => {
         metrics.addRequests(replayed ? 'replayed' : 'issued');

@@ -57,7 +57,18 @@ export function errorReply(
   return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
 }
 
-/** A copy of the record as it came, with the reason in headers named as Spring Kafka names them. */
+/** What a dead letter says of its record: in headers named as Spring Kafka names them. */
+const LETTER_HEADERS = {
+  topic: 'kafka_dlt-original-topic',
+  partition: 'kafka_dlt-original-partition',
+  offset: 'kafka_dlt-original-offset',
+  timestamp: 'kafka_dlt-original-timestamp',
+  code: 'kafka_dlt-exception-fqcn',
+  message: 'kafka_dlt-exception-message',
+} as const;
+const RECORD_LEFT_OUT = 'idalloc-record-left-out';
+
+/** A copy of the record as it came, with the reason. */
 export function deadLetter(
   record: RequestRecord,
   partition: number,
@@ -69,13 +80,22 @@ export function deadLetter(
   original.writeInt32BE(partition, 0);
   original.writeBigInt64BE(BigInt(record.offset), 4);
   original.writeBigInt64BE(wholeTimestamp(record.timestampMs), 12);
-  headers['kafka_dlt-original-topic'] = context.requestTopic;
-  headers['kafka_dlt-original-partition'] = original.subarray(0, 4);
-  headers['kafka_dlt-original-offset'] = original.subarray(4, 12);
-  headers['kafka_dlt-original-timestamp'] = original.subarray(12, 20);
-  headers['kafka_dlt-exception-fqcn'] = error.code;
-  headers['kafka_dlt-exception-message'] = error.message;
+  headers[LETTER_HEADERS.topic] = context.requestTopic;
+  headers[LETTER_HEADERS.partition] = original.subarray(0, 4);
+  headers[LETTER_HEADERS.offset] = original.subarray(4, 12);
+  headers[LETTER_HEADERS.timestamp] = original.subarray(12, 20);
+  headers[LETTER_HEADERS.code] = error.code;
+  headers[LETTER_HEADERS.message] = error.message;
   return { topic: context.deadLetterTopic, key: record.key, value: record.value, headers };
+}
+
+/**
+ * A dead letter without its record, for one that the dead-letter topic refuses: a name that is no UTF-8 grows when it is
+ * written again. The record is at its offset for as long as the request topic keeps it.
+ */
+export function bareLetter({ topic, headers }: OutgoingRecord): OutgoingRecord {
+  const kept = Object.values(LETTER_HEADERS).map((name) => [name, headers[name]] as const);
+  return { topic, key: null, value: null, headers: { ...Object.fromEntries(kept), [RECORD_LEFT_OUT]: '1' } };
 }
 
 /** A sender may set any 64-bit timestamp; one that is no exact number is told as Kafka's -1, for none. */

@@ -1,6 +1,7 @@
 import type { HeaderNames } from '../codec/request-headers.ts';
+import type { Layout } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import { type AnswerContext, batchReply, deadLetter, errorReply } from './answers.ts';
+import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply } from './answers.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
 import type { OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
@@ -8,8 +9,16 @@ import type { ReplyPolicy } from './reply-policy.ts';
 
 /** Bounds of a part: what is decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
-/** About 50 ms of the default layout's sequence numbers: no part may keep the generator busy for longer. */
-export const PART_MAX_IDS = 200_000;
+/** A part keeps the generator busy for about so long: others wait for their turn meanwhile. */
+const PART_MAX_GENERATOR_MS = 50;
+/** However many IDs the layout has: where requests want them listed one by one, so many take 30 ms to encode. */
+const PART_MAX_LISTED_IDS = 200_000;
+
+/** How many IDs the requests of a part may ask for together; one that asks for more makes a part of its own. */
+export function partMaxIds(layout: Layout): number {
+  const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
+  return Math.min(PART_MAX_LISTED_IDS, Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs));
+}
 
 export interface PipelineDeps extends DecisionDeps, AnswerContext {
   readonly names: HeaderNames;
@@ -56,10 +65,11 @@ export async function processBatch(
 function* cutIntoParts(records: readonly RequestRecord[], deps: PipelineDeps): Generator<Intake[]> {
   let part: Intake[] = [];
   let ids = 0;
+  const maxIds = partMaxIds(deps.layout);
   for (const record of records) {
     const intake = receive(record, deps.names, deps.replyPolicy);
     const asked = intake.kind === 'accepted' ? Math.min(intake.request.count, deps.maxCount) : 0;
-    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > PART_MAX_IDS)) {
+    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > maxIds)) {
       yield part;
       part = [];
       ids = 0;
@@ -117,12 +127,29 @@ async function publishReplies(
   });
 }
 
+/** A letter that its topic refuses, as one that has become too large by what it tells, goes without the record. */
 async function publishDeadLetters(deps: PipelineDeps, letters: readonly OutgoingRecord[]): Promise<void> {
   if (letters.length === 0) return;
-  const failed = (await deps.publisher.publish(letters)).find((delivery) => !delivery.ok);
-  if (failed === undefined || failed.ok) return;
+  const refused = await refusedOf(deps.publisher, letters);
+  if (refused.length === 0) return;
+  const [failed] = await refusedOf(
+    deps.publisher,
+    refused.map(({ letter }) => bareLetter(letter)),
+  );
+  if (failed === undefined) return;
   throw new IdallocError(
     'TOPIC_INVALID',
     `the dead-letter topic ${deps.deadLetterTopic} can't take a record: ${failed.reason}`,
   );
+}
+
+async function refusedOf(
+  publisher: Publisher,
+  letters: readonly OutgoingRecord[],
+): Promise<{ readonly letter: OutgoingRecord; readonly reason: string }[]> {
+  const deliveries = await publisher.publish(letters);
+  return letters.flatMap((letter, i) => {
+    const delivery = deliveries[i];
+    return delivery === undefined || delivery.ok ? [] : [{ letter, reason: delivery.reason }];
+  });
 }

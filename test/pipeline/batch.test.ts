@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { PART_MAX_IDS, PART_MAX_REQUESTS } from '../../src/pipeline/batch.ts';
+import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
+import { PART_MAX_REQUESTS, partMaxIds, processBatch } from '../../src/pipeline/batch.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
-import { record, request } from '../support/memory-records.ts';
+import { layout, record, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, MAX_COUNT, MemoryWorker } from '../support/memory-worker.ts';
 
 const topicOf = () => new MemoryLedger(1, () => 1_700_000_000_000);
@@ -82,6 +83,31 @@ describe('decided before told', () => {
     expect(worker.events.filter((event) => event.startsWith('resolved'))).toEqual([]);
   });
 
+  it('sends a dead letter that its topic refuses again without the record, and goes on', async () => {
+    const { worker } = world();
+    const { publish } = worker.publisher;
+    worker.publisher.publish = async (records) => {
+      const large = records.some(({ headers }) => 'large' in headers);
+      if (!large) return publish.call(worker.publisher, records);
+      return records.map(({ headers }) => ('large' in headers ? { ok: false, reason: 'too large' } : { ok: true }));
+    };
+    await worker.serve([record(7, Buffer.from('junk'), { large: 'x' }), request(8, 'a')]);
+    const [letter, ...others] = worker.publisher.on(DEAD_LETTERS);
+    expect(others).toEqual([]);
+    expect(letter).toMatchObject({ key: null, value: null });
+    expect(Object.keys(letter?.headers ?? {}).sort()).toEqual([
+      'idalloc-record-left-out',
+      'kafka_dlt-exception-fqcn',
+      'kafka_dlt-exception-message',
+      'kafka_dlt-original-offset',
+      'kafka_dlt-original-partition',
+      'kafka_dlt-original-timestamp',
+      'kafka_dlt-original-topic',
+    ]);
+    expect(letter?.headers['kafka_dlt-original-offset']).toEqual(Buffer.from([0, 0, 0, 0, 0, 0, 0, 7]));
+    expect(worker.events.at(-1)).toBe('resolved 8');
+  });
+
   it('resolves nothing when no IDs were to be had, and writes nothing', async () => {
     const { topic, worker } = world();
     worker.allocator.before = () => Promise.reject(new Error('no identity'));
@@ -106,8 +132,31 @@ describe('a batch in parts', () => {
   it('has no part that asks for more IDs than the bound', async () => {
     const { worker } = world();
     await worker.serve(Array.from({ length: 5 }, (_, i) => request(i, `r${i}`, { count: MAX_COUNT })));
-    expect(PART_MAX_IDS).toBe(2 * MAX_COUNT);
+    expect(partMaxIds(layout)).toBe(2 * MAX_COUNT);
     expect(worker.events.filter((event) => event.startsWith('append '))).toEqual(['append 2', 'append 2', 'append 1']);
+  });
+
+  it.each(Object.keys(PRESETS) as PresetName[])('keeps the generator of layout %s for 50 ms at most', (name) => {
+    const some = presetLayout(name, { epochMs: 1_600_000_000_000 });
+    const perMs = (some.sequencesPerTick - some.sequenceStartBelow + 1) / some.tickMs;
+    expect(partMaxIds(some)).toBeLessThanOrEqual(50 * perMs);
+    expect(partMaxIds(some)).toBeGreaterThan(Math.min(49 * perMs, 199_999));
+  });
+
+  it('has a request that asks for more than the bound in a part of its own', async () => {
+    const sonyflake = presetLayout('sonyflake');
+    const worker = new MemoryWorker({ topic: topicOf() });
+    const deps = { ...worker.deps, layout: sonyflake, maxCount: sonyflake.maxCount };
+    const counts = [600, 600, 600, sonyflake.maxCount, 1];
+    const batch = counts.map((count, i) => request(i, `r${i}`, { count }));
+    await processBatch(deps, 0, batch, { isCurrent: () => true, resolved: () => {} });
+    expect(partMaxIds(sonyflake)).toBe(1_280);
+    expect(worker.events.filter((event) => event.startsWith('append '))).toEqual([
+      'append 2',
+      'append 1',
+      'append 1',
+      'append 1',
+    ]);
   });
 
   it('keeps what was resolved when a later part fails', async () => {

@@ -1,5 +1,5 @@
-import { createRequire } from 'node:module';
 import { Kafka, type logCreator as LogCreator, logLevel, type SASLOptions } from 'kafkajs';
+import { mendKafkajs } from './kafkajs-mends.ts';
 
 type SaslMechanism = 'plain' | 'scram-sha-256' | 'scram-sha-512';
 
@@ -17,6 +17,9 @@ const MAX_RETRY_MS = 200;
 /** 5, 10, 20, 40, 80, 160 ms and then 48 waits of 200 ms: about 10 s, which outlasts the election of a leader. */
 const RETRIES = 54;
 
+/** For clients whose caller looks at each fault and decides what to do: 5, 10 and 20 ms. */
+const FEW_RETRIES = 3;
+
 const CONNECTION_TIMEOUT_MS = 3_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 
@@ -28,7 +31,16 @@ const REQUEST_TIMEOUT_MS = 10_000;
  * environment silences.
  */
 export function kafkaClient(settings: KafkaSettings, createLog: LogCreator): Kafka {
-  stopIdleTimers();
+  return clientWith(settings, createLog, RETRIES);
+}
+
+/** The same, but a passing fault comes back to the caller after three quick tries. */
+export function briefKafkaClient(settings: KafkaSettings, createLog: LogCreator): Kafka {
+  return clientWith(settings, createLog, FEW_RETRIES);
+}
+
+function clientWith(settings: KafkaSettings, createLog: LogCreator, retries: number): Kafka {
+  mendKafkajs();
   return new Kafka({
     clientId: settings.clientId,
     brokers: [...settings.brokers],
@@ -38,46 +50,8 @@ export function kafkaClient(settings: KafkaSettings, createLog: LogCreator): Kaf
     authenticationTimeout: REQUEST_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     enforceRequestTimeout: true,
-    retry: { initialRetryTime: INITIAL_RETRY_MS, maxRetryTime: MAX_RETRY_MS, retries: RETRIES },
+    retry: { initialRetryTime: INITIAL_RETRY_MS, maxRetryTime: MAX_RETRY_MS, retries },
     logLevel: logLevel.INFO,
     logCreator: createLog,
   });
-}
-
-interface RequestQueue {
-  readonly pending: readonly unknown[];
-  scheduleCheckPendingRequests(): void;
-}
-
-let idleTimersStopped = false;
-
-/**
- * Each connection of kafkajs keeps a timer going that looks for requests held back by throttling. With none held back
- * it asks for a delay before 1970, which Node takes for 1 ms and warns about: 900 wake-ups a second for each idle
- * connection. Nothing is lost by not starting it then, since holding a request back starts it too.
- *
- * The mend reaches inside the package, so it first looks whether the parts are where it knows them, and otherwise
- * leaves everything alone: the timers cost time, not correctness.
- */
-function stopIdleTimers(): void {
-  if (idleTimersStopped) return;
-  idleTimersStopped = true;
-  const queue = loadRequestQueue();
-  if (typeof queue?.scheduleCheckPendingRequests !== 'function') return;
-  const schedule = queue.scheduleCheckPendingRequests;
-  queue.scheduleCheckPendingRequests = function (this: RequestQueue) {
-    if (Array.isArray(this.pending) && this.pending.length === 0) return;
-    schedule.call(this);
-  };
-}
-
-function loadRequestQueue(): RequestQueue | undefined {
-  const path = 'kafkajs/src/network/requestQueue/index.js';
-  const require = createRequire(import.meta.url);
-  try {
-    return (require(path) as { prototype?: RequestQueue }).prototype;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return undefined;
-    throw error;
-  }
 }

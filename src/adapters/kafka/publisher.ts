@@ -1,48 +1,60 @@
-import type { Admin, Message, Producer } from 'kafkajs';
+import type { Message, PartitionMetadata, Producer } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
+import { brokerFault, isRecordFault, isTopicFault, isWeakness } from './broker-fault.ts';
+import { createPartitioner } from './partitioner.ts';
+import type { ReplyProducers } from './reply-producers.ts';
+import type { ReplyTopics } from './reply-topics.ts';
 
-/** One send stays below the broker's usual limit for a record batch (1 MiB), with room for framing. */
+export interface KafkaPublisherOptions {
+  readonly topics: Pick<ReplyTopics, 'standing' | 'doubt' | 'accuse' | 'acquit'>;
+  readonly producers: Pick<ReplyProducers, 'shared' | 'alone'>;
+  readonly monotonicMs: () => number;
+  readonly sleep: (delayMs: number) => Promise<void>;
+}
+
+/** What one partition gets in one send stays below the broker's usual limit for a record batch (1 MiB). */
 const SEND_MAX_BYTES = 900_000;
-/** How long the partition count of a reply topic is believed. */
-const METADATA_MAX_AGE_MS = 60_000;
-/** How long a missing reply topic stays missing, so that a burst of requests asks the broker once. */
-const MISSING_MAX_AGE_MS = 2_000;
-/** What a topic answers for a cause of its own; anything else is passing, or everybody's. */
-const TOPIC_FAULTS: ReadonlySet<string> = new Set([
-  'UNKNOWN_TOPIC_OR_PARTITION',
-  'INVALID_TOPIC_EXCEPTION',
-  'TOPIC_AUTHORIZATION_FAILED',
-  'MESSAGE_TOO_LARGE',
-  'RECORD_LIST_TOO_LARGE',
-  'INVALID_RECORD',
-  'INVALID_TIMESTAMP',
-]);
+/** A topic without a leader, or without enough replicas, is waited for so long: it outlasts an election. */
+const PATIENCE_MS = 10_000;
+const RETRY_MS = 200;
+/** A send that takes longer has met a broker that hangs. */
+const SEND_TIMEOUT_MS = 12_000;
+/** How long a broker may wait for its followers before it answers. */
+const REPLICATION_TIMEOUT_MS = 5_000;
 
-interface Indexed {
+/** A record on its way: its place in the answer, and the partition that it goes to. */
+interface Addressed {
   readonly index: number;
   readonly record: OutgoingRecord;
+  readonly partition: number;
+}
+
+/** How records of one topic are sent, and where the answers go until the signal says that they come too late. */
+interface Way {
+  readonly producer: Producer;
+  readonly topic: string;
+  readonly deliveries: Delivery[];
+  readonly signal: AbortSignal;
 }
 
 /**
- * Publishes through one kafkajs producer, a topic at a time: one send shares its fate, and no reply topic may hold up
- * another. Topic and partition are looked up first, since kafkajs drops records for a partition that does not exist.
+ * Publishes a topic at a time: one send shares its fate, and no reply topic may hold up another. Topic and partition are
+ * looked up first, since kafkajs drops records for a partition that does not exist.
+ *
+ * A fault that the broker told is laid at a topic's door only when it came in a send that had to do with no other topic.
  */
 export class KafkaPublisher implements Publisher {
-  readonly #producer: Producer;
-  readonly #admin: Admin;
-  readonly #monotonicMs: () => number;
-  readonly #topics = new Map<string, { readonly partitions: number; readonly readAtMs: number }>();
+  readonly #options: KafkaPublisherOptions;
+  readonly #partitioner = createPartitioner();
 
-  constructor(producer: Producer, admin: Admin, monotonicMs: () => number) {
-    this.#producer = producer;
-    this.#admin = admin;
-    this.#monotonicMs = monotonicMs;
+  constructor(options: KafkaPublisherOptions) {
+    this.#options = options;
   }
 
   async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {
     const byTopic = Map.groupBy(
-      records.map((record, index): Indexed => ({ index, record })),
+      records.map((record, index) => ({ index, record })),
       ({ record }) => record.topic,
     );
     const deliveries = new Array<Delivery>(records.length);
@@ -54,88 +66,155 @@ export class KafkaPublisher implements Publisher {
     return deliveries;
   }
 
-  async #publishTopic(topic: string, group: readonly Indexed[], deliveries: Delivery[]): Promise<void> {
-    const partitions = await this.#partitionsOf(topic);
-    const sendable = group.filter(({ index, record }) => {
-      const reason = unsendable(record, partitions);
-      if (reason !== undefined) deliveries[index] = { ok: false, reason };
-      return reason === undefined;
-    });
-    for (const chunk of cutByBytes(sendable)) await this.#sendChunk(topic, chunk, deliveries);
+  /** Tries until each record has an answer, or the topic's time is up. */
+  async #publishTopic(
+    topic: string,
+    group: readonly { index: number; record: OutgoingRecord }[],
+    deliveries: Delivery[],
+  ): Promise<void> {
+    const { topics, monotonicMs, sleep } = this.#options;
+    const begunMs = monotonicMs();
+    for (let doubted = false; ; ) {
+      const left = group.filter(({ index }) => deliveries[index] === undefined);
+      const refuse = (reason: string) => {
+        for (const { index } of left) deliveries[index] = { ok: false, reason };
+      };
+      const standing = await topics.standing(topic);
+      if (standing.kind === 'bad') return refuse(standing.reason);
+      if (standing.kind === 'leaderless') {
+        if (monotonicMs() - standing.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
+        await sleep(RETRY_MS);
+        continue;
+      }
+      const addressed = this.#address(left, standing.partitions, deliveries);
+      const error = await this.#sendAll(topic, addressed, deliveries, doubted);
+      if (error === undefined) {
+        if (standing.onProbation) topics.acquit(topic);
+        return;
+      }
+      topics.doubt(topic);
+      if (doubted) {
+        const isOver = standing.onProbation || monotonicMs() - begunMs >= PATIENCE_MS;
+        this.#blame(topic, error, isOver);
+        await sleep(RETRY_MS);
+      }
+      doubted = true;
+    }
   }
 
-  /** A chunk that its topic refuses is sent again record by record, so that one bad record fails alone. */
-  async #sendChunk(topic: string, chunk: readonly Indexed[], deliveries: Delivery[]): Promise<void> {
-    const reason = await this.#send(topic, chunk);
-    if (reason !== undefined && chunk.length > 1) {
-      for (const one of chunk) await this.#sendChunk(topic, [one], deliveries);
+  /** What a fault means that a topic met alone. Throws when it is everybody's, or nobody knows. */
+  #blame(topic: string, error: unknown, isOver: boolean): void {
+    const fault = brokerFault(error);
+    const isOwn = isTopicFault(fault) || (isOver && isWeakness(fault));
+    if (isOwn) this.#options.topics.accuse(topic, `topic ${topic} refused the record: ${fault}`);
+    else if (isOver) {
+      const message = `topic ${topic} did not take records: ${describeError(error)}`;
+      throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+    }
+  }
+
+  #address(
+    left: readonly { index: number; record: OutgoingRecord }[],
+    partitions: number,
+    deliveries: Delivery[],
+  ): Addressed[] {
+    return left.flatMap(({ index, record }) => {
+      const { topic, key } = record;
+      if (record.partition !== undefined && record.partition >= partitions) {
+        const reason = `topic ${topic} has no partition ${record.partition}: it has ${partitions}`;
+        deliveries[index] = { ok: false, reason };
+        return [];
+      }
+      const partitionMetadata = new Array<PartitionMetadata>(partitions);
+      const partition =
+        record.partition ?? this.#partitioner({ topic, partitionMetadata, message: { key, value: null } });
+      return [{ index, record, partition }];
+    });
+  }
+
+  /** Sends in order; the first fault that is not a record's own ends it and is returned. */
+  async #sendAll(
+    topic: string,
+    addressed: readonly Addressed[],
+    deliveries: Delivery[],
+    alone: boolean,
+  ): Promise<unknown> {
+    const { producers } = this.#options;
+    const send = (producer: Producer) =>
+      inTime(topic, async (signal) => {
+        for (const chunk of cutByBytes(addressed)) {
+          await this.#sendChunk({ producer, topic, deliveries, signal }, chunk);
+        }
+      });
+    try {
+      if (addressed.length > 0) await (alone ? producers.alone(send) : producers.shared(topic, send));
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+
+  /** A chunk in which the topic refuses a record is halved and sent again, so that a bad record fails alone. */
+  async #sendChunk(way: Way, chunk: readonly Addressed[]): Promise<void> {
+    if (way.signal.aborted) return;
+    const fault = await this.#send(way, chunk);
+    if (way.signal.aborted) return;
+    if (fault !== undefined && chunk.length > 1) {
+      const half = Math.ceil(chunk.length / 2);
+      await this.#sendChunk(way, chunk.slice(0, half));
+      await this.#sendChunk(way, chunk.slice(half));
       return;
     }
-    for (const { index } of chunk) deliveries[index] = reason === undefined ? { ok: true } : { ok: false, reason };
-  }
-
-  /** Resolves to the topic's own fault, if it has one; rejects on a passing fault. */
-  async #send(topic: string, chunk: readonly Indexed[]): Promise<string | undefined> {
-    const messages = chunk.map(({ record }) => toMessage(record));
-    try {
-      const answers = await this.#producer.send({ topic, acks: -1, messages });
-      const missing = chunk.find(
-        ({ record }) =>
-          record.partition !== undefined && !answers.some(({ partition }) => partition === record.partition),
-      );
-      if (answers.length > 0 && missing === undefined && answers.every(({ errorCode }) => errorCode === 0)) {
-        return undefined;
-      }
-      throw new IdallocError('KAFKA_UNAVAILABLE', `topic ${topic} did not acknowledge: ${JSON.stringify(answers)}`);
-    } catch (error) {
-      const fault = topicFault(error);
-      if (fault === undefined) throw error;
-      this.#topics.delete(topic);
-      return `topic ${topic} refused the record: ${fault}`;
+    const reason = `topic ${way.topic} refused the record: ${fault}`;
+    for (const { index } of chunk) {
+      way.deliveries[index] = fault === undefined ? { ok: true } : { ok: false, reason };
     }
   }
 
-  /** The topic's partition count; 0 when it does not exist or can't be seen. */
-  async #partitionsOf(topic: string): Promise<number> {
-    const known = this.#topics.get(topic);
-    const maxAgeMs = known?.partitions === 0 ? MISSING_MAX_AGE_MS : METADATA_MAX_AGE_MS;
-    if (known !== undefined && this.#monotonicMs() - known.readAtMs < maxAgeMs) return known.partitions;
-    const partitions = await this.#readPartitions(topic);
-    this.#topics.set(topic, { partitions, readAtMs: this.#monotonicMs() });
-    return partitions;
-  }
-
-  async #readPartitions(topic: string): Promise<number> {
+  /** Resolves to the fault of a record in the chunk, if there is one; rejects on any other. */
+  async #send({ producer, topic }: Way, chunk: readonly Addressed[]): Promise<string | undefined> {
     try {
-      const { topics } = await this.#admin.fetchTopicMetadata({ topics: [topic] });
-      return topics.find(({ name }) => name === topic)?.partitions.length ?? 0;
+      const messages = chunk.map(toMessage);
+      const answers = await producer.send({ topic, acks: -1, timeout: REPLICATION_TIMEOUT_MS, messages });
+      const acknowledged = new Set(answers.filter(({ errorCode }) => errorCode === 0).map((one) => one.partition));
+      if (chunk.every(({ partition }) => acknowledged.has(partition))) return undefined;
     } catch (error) {
-      if (topicFault(error) !== undefined) return 0;
-      throw new IdallocError('KAFKA_UNAVAILABLE', `can't look up topic ${topic}: ${describeError(error)}`, {
-        cause: error,
-      });
+      const fault = brokerFault(error);
+      if (isRecordFault(fault)) return fault;
+      throw error;
     }
+    throw new IdallocError('KAFKA_UNAVAILABLE', `topic ${topic} did not acknowledge all records`);
   }
 }
 
-function unsendable(record: OutgoingRecord, partitions: number): string | undefined {
-  if (partitions === 0) return `topic ${record.topic} does not exist or can't be seen: create it`;
-  if (record.partition === undefined || record.partition < partitions) return undefined;
-  return `topic ${record.topic} has no partition ${record.partition}: it has ${partitions}`;
+/** What comes later is not waited for, and changes nothing any more; the same bytes are sent again then. */
+async function inTime(topic: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const over = new AbortController();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    over.abort();
+    reject(new IdallocError('KAFKA_UNAVAILABLE', `topic ${topic} gave no answer in time`));
+  }, SEND_TIMEOUT_MS);
+  try {
+    await Promise.race([work(over.signal), promise]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
-function* cutByBytes(group: readonly Indexed[]): Generator<readonly Indexed[]> {
-  let chunk: Indexed[] = [];
-  let bytes = 0;
-  for (const one of group) {
-    const size = sizeOf(one.record);
-    if (chunk.length > 0 && bytes + size > SEND_MAX_BYTES) {
+/** Cuts where the records of one partition would be more than one record batch may have. */
+function* cutByBytes(addressed: readonly Addressed[]): Generator<readonly Addressed[]> {
+  let chunk: Addressed[] = [];
+  let bytes = new Map<number, number>();
+  for (const one of addressed) {
+    const sum = (bytes.get(one.partition) ?? 0) + sizeOf(one.record);
+    if (sum > SEND_MAX_BYTES && chunk.length > 0) {
       yield chunk;
       chunk = [];
-      bytes = 0;
+      bytes = new Map();
     }
     chunk.push(one);
-    bytes += size;
+    bytes.set(one.partition, (bytes.get(one.partition) ?? 0) + sizeOf(one.record));
   }
   if (chunk.length > 0) yield chunk;
 }
@@ -144,26 +223,23 @@ function* cutByBytes(group: readonly Indexed[]): Generator<readonly Indexed[]> {
 function sizeOf(record: OutgoingRecord): number {
   let bytes = 64 + (record.key?.length ?? 0) + (record.value?.length ?? 0);
   for (const [name, value] of Object.entries(record.headers)) {
-    for (const one of Array.isArray(value) ? value : [value ?? '']) bytes += 10 + name.length * 3 + one.length * 3;
+    for (const one of Array.isArray(value) ? value : [value]) {
+      bytes += 10 + 3 * name.length + (typeof one === 'string' ? 3 : 1) * (one?.length ?? 0);
+    }
   }
   return bytes;
 }
 
-function toMessage(record: OutgoingRecord): Message {
-  return {
-    key: record.key,
-    value: record.value,
-    headers: record.headers as NonNullable<Message['headers']>,
-    ...(record.partition === undefined ? {} : { partition: record.partition }),
-    ...(record.timestampMs === undefined ? {} : { timestamp: String(record.timestampMs) }),
-  };
+function toMessage({ record, partition }: Addressed): Message {
+  const headers = Object.create(null) as NonNullable<Message['headers']>;
+  for (const [name, value] of Object.entries(record.headers)) {
+    headers[name] = Array.isArray(value) ? value.map(toHeader) : toHeader(value as Buffer | string | undefined);
+  }
+  const timestamp = record.timestampMs === undefined ? {} : { timestamp: String(record.timestampMs) };
+  return { key: record.key, value: record.value, headers, partition, ...timestamp };
 }
 
-/** The broker's code when the fault is the topic's own; looks through the wrapping that kafkajs' retries add. */
-function topicFault(error: unknown): string | undefined {
-  for (let at = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth += 1) {
-    const type = (at as { type?: unknown }).type;
-    if (typeof type === 'string' && TOPIC_FAULTS.has(type)) return type;
-  }
-  return undefined;
+/** Kafka knows headers without a value, of which kafkajs can read but not write any. */
+function toHeader(value: Buffer | string | null | undefined): Buffer | string {
+  return value ?? Buffer.alloc(0);
 }

@@ -1,0 +1,110 @@
+import { expect, test } from 'vitest';
+import { kafkaClient } from '../../src/adapters/kafka/client.ts';
+import { decodeReply, type Followed } from '../support/followed.ts';
+import { Handmade } from '../support/handmade.ts';
+import { type PoisonCase, poisonCases } from '../support/poison.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const PARTITIONS = 3;
+const STALL_LIMIT_SECONDS = 0.1;
+const LEAST_CASES = 40;
+const ERROR_LEVEL = 50;
+/** Other work on the machine may stop the worker for longer than any record does, but hardly at one case in each round. */
+const MEASURED_ROUNDS = 3;
+
+interface Sent {
+  readonly one: PoisonCase;
+  /** Undefined where the broker refused it. */
+  readonly place: string | undefined;
+}
+
+const placeOf = (partition: number, offset: number) => `${partition}:${offset}`;
+
+/** Sends each case, and a good request behind it in the same partition. */
+async function sendAll(
+  realm: Realm,
+  cases: readonly PoisonCase[],
+  afterEach: (one: PoisonCase, good: string) => Promise<void>,
+): Promise<readonly Sent[]> {
+  const sent: Sent[] = [];
+  for (const [i, one] of cases.entries()) {
+    const partition = i % PARTITIONS;
+    const offset = await one.send(partition).catch((error: Error) => error);
+    if (offset instanceof Error && one.refused !== true) throw new Error(`${one.name} was refused`, { cause: offset });
+    sent.push({ one, place: offset instanceof Error ? undefined : placeOf(partition, offset) });
+    const good = `good-${one.name}`;
+    await realm.send([{ correlationId: good, count: 1, partition }]);
+    await afterEach(one, good);
+  }
+  return sent;
+}
+
+/** What came of each record, in the words of the table. */
+function outcomes(sent: readonly Sent[], replies: Followed, letters: Followed) {
+  const letterAt = new Map(
+    letters.seen.map(({ message: { headers = {} } }) => {
+      const partition = (headers['kafka_dlt-original-partition'] as Buffer).readInt32BE();
+      const offset = Number((headers['kafka_dlt-original-offset'] as Buffer).readBigInt64BE());
+      return [placeOf(partition, offset), headers] as const;
+    }),
+  );
+  return sent.map(({ one, place }) => {
+    const replied = replies.seen.find(({ message }) => message.key?.equals(one.id));
+    const { reply } = replied === undefined ? { reply: undefined } : decodeReply(replied);
+    const letter = letterAt.get(place ?? '');
+    return {
+      name: one.name,
+      reply: reply === undefined ? undefined : 'batch' in reply ? 'batch' : reply.error.code,
+      letter: letter === undefined ? undefined : String(letter['kafka_dlt-exception-fqcn']),
+      bare: letter?.['idalloc-record-left-out'] === undefined ? undefined : true,
+      refused: place === undefined ? true : undefined,
+    };
+  });
+}
+
+/** Each partition's last record is a good one, which is answered only when all before it are. */
+async function checkAll(realm: Realm, sent: readonly Sent[], replies: Followed, letters: Followed): Promise<void> {
+  for (const { one } of sent) expect('batch' in (await replies.reply(`good-${one.name}`)).reply, one.name).toBe(true);
+  const highs = await realm.admin.fetchTopicOffsets(realm.requestTopic);
+  const committed = async () => Object.fromEntries(await realm.committed());
+  const ends = Object.fromEntries(highs.map(({ partition, high }) => [partition, Number(high)]));
+  await expect.poll(committed, { timeout: 10_000 }).toEqual(ends);
+  const published = await realm.records(realm.deadLetterTopic);
+  await letters.until('all dead letters', (seen) => seen.length >= published);
+  const table = sent.map(({ one: { name, reply, letter, bare, refused } }) => ({ name, reply, letter, bare, refused }));
+  expect(outcomes(sent, replies, letters)).toEqual(table);
+}
+
+test('no record of any kind ends the worker, blocks a partition, stalls the event loop or holds up a good one', async () => {
+  const servers = suiteServers();
+  await using realm = await Realm.create(servers, { partitions: PARTITIONS });
+  await realm.setTopicConfig(realm.requestTopic, 'message.timestamp.after.max.ms', String(2n ** 63n - 1n));
+  const kafka = kafkaClient({ brokers: servers.brokers, clientId: 'poison', tls: false }, () => () => undefined);
+  await using handmade = await Handmade.connect(kafka, realm.requestTopic);
+  const [replies, letters] = await Promise.all([realm.follow(), realm.follow(realm.deadLetterTopic)]);
+  const worker = realm.worker();
+  await worker.ready();
+
+  const cases = poisonCases({ realm, kafka, handmade, round: 0 });
+  expect(cases.length).toBeGreaterThanOrEqual(LEAST_CASES);
+  const together = await sendAll(realm, cases, async () => {});
+  await checkAll(realm, together, replies, letters);
+
+  const stalls = cases.map(() => Number.POSITIVE_INFINITY);
+  for (let round = 1; round <= MEASURED_ROUNDS; round += 1) {
+    let at = 0;
+    const oneByOne = await sendAll(realm, poisonCases({ realm, kafka, handmade, round }), async (_, good) => {
+      await replies.reply(good);
+      // The longest since the last reading.
+      const seconds = await worker.metric('nodejs_eventloop_lag_max_seconds');
+      stalls[at] = Math.min(stalls[at] ?? 0, seconds);
+      at += 1;
+    });
+    await checkAll(realm, oneByOne, replies, letters);
+  }
+  const stalling = cases.flatMap(({ name }, i) => ((stalls[i] ?? 0) < STALL_LIMIT_SECONDS ? [] : [[name, stalls[i]]]));
+  expect(stalling).toEqual([]);
+  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+  expect((await worker.ops('/readyz')).status).toBe(200);
+});
