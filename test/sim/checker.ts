@@ -1,5 +1,5 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
-import { decodeIdReply, encodeIdReply } from '../../src/codec/id-reply.ts';
+import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import { timing } from './setting.ts';
 
@@ -43,10 +43,10 @@ interface Span {
 function unique({ issued, told }: History): string | undefined {
   const given = issued.map(({ allocation, first, last }) => ({ owner: `allocation ${allocation}`, first, last }));
   const seen = new Map<string, readonly Span[]>();
-  for (const { partition, key, value } of told) {
+  for (const { partition, key, value, reply } of told) {
     const owner = `${partition}/${key}`;
     const text = `${owner} ${value.toString('latin1')}`;
-    if (!seen.has(text)) seen.set(text, spansOf(owner, value));
+    if (!seen.has(text)) seen.set(text, spansOf(owner, reply));
   }
   return (
     overlapOf(given.map((span, i) => ({ ...span, owner: `${span.owner} (range ${i})` }))) ??
@@ -54,8 +54,7 @@ function unique({ issued, told }: History): string | undefined {
   );
 }
 
-function spansOf(owner: string, value: Buffer): readonly Span[] {
-  const reply = decodeIdReply(value);
+function spansOf(owner: string, reply: IdReply): readonly Span[] {
   if ('error' in reply) return [];
   return reply.batch.ranges.map(({ first, count }) => ({ owner, first, last: first + BigInt(count - 1) }));
 }
@@ -157,7 +156,7 @@ function replay(history: History): string | undefined {
 function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], { trims }: History): string | undefined {
   if (told.topic !== asked.replyTopic || told.key !== asked.correlationId)
     return `by ${told.topic} and key ${told.key}`;
-  const reply = decodeIdReply(told.value);
+  const { reply } = told;
   const correlationId = Buffer.from(asked.correlationId);
   if ('batch' in reply) {
     const expected = deciders
@@ -179,7 +178,7 @@ function isFor({ count, replyTopic }: Entry, asked: Asked): boolean {
 function decidedBeforeTold(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), askedBy(history)];
   for (const told of history.told) {
-    const reply = decodeIdReply(told.value);
+    const { reply } = told;
     if ('error' in reply && reply.error.code !== 'CONFLICT') continue;
     const asked = requests.get(`${told.partition}/${told.offset}`);
     const known = (asked && deciders.get(nameOf(asked))) ?? [];

@@ -42,9 +42,9 @@ export class KafkaClient {
   /** What `read` finds in a log, as soon as it finds anything. */
   async fetch<T>(log: string, read: (brokers: Brokers) => readonly T[], wanted: () => boolean): Promise<readonly T[]> {
     while (wanted()) {
-      const found = await this.call(log, read).catch(() => undefined); // lost: asked again
-      if (found !== undefined && found.length > 0) return found;
-      if (found !== undefined && read(this.#brokers).length === 0) await this.#grown(log);
+      if (read(this.#brokers).length === 0) await this.#grown(log);
+      const found = await this.call(log, read).catch(() => []); // lost: asked again
+      if (found.length > 0) return found;
     }
     return [];
   }

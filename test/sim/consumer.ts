@@ -8,7 +8,7 @@ import type { Process } from './machine.ts';
 import type { World } from './world.ts';
 
 const HEARTBEAT_MS = 3_000;
-const COMMIT_MS = 500;
+const COMMIT_MS = 1_000;
 const LOOK_MS = 250;
 const GRACE_MS = 10_000;
 const DRAIN_MS = 5_000;

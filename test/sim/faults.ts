@@ -24,7 +24,7 @@ export class Faults {
   constructor(around: Surroundings) {
     this.#around = around;
     const { world } = around;
-    this.#gapMs = world.rng.between(1_000, 8_000);
+    this.#gapMs = world.rng.between(600, 4_000);
     this.#slots = Array.from({ length: MACHINES }, (_, i) => ({
       machine: new Machine(world, `m${i}`),
       worker: undefined,
@@ -34,8 +34,8 @@ export class Faults {
       (slot) => this.#crash(slot),
       (slot) => this.#freeze(slot),
       (slot) => this.#stepClock(slot),
-      (slot) => this.#cut(slot, 'etcd', 40_000),
-      (slot) => this.#cut(slot, 'kafka', 15_000),
+      (slot) => this.#cut(slot, 'etcd', 20_000),
+      (slot) => this.#cut(slot, 'kafka', 12_000),
       (slot) => this.#restart(slot),
       () => this.#around.brokers.group.rebalance(),
       () => this.#around.store.expireOne(),
@@ -47,7 +47,7 @@ export class Faults {
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) world.rng.pick(this.#actions)(world.rng.pick(this.#slots));
     });
-    this.#repeat(world.rng.between(300, 1_500), () => this.#ask());
+    this.#repeat(world.rng.between(200, 1_000), () => this.#ask());
   }
 
   /** From here on nothing fails any more, and whoever was down comes back. */
@@ -86,7 +86,7 @@ export class Faults {
     const diskLost = world.rng.chance(0.4);
     if (diskLost) machine.loseDisk();
     world.note(() => `${worker.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
-    world.after(world.rng.between(0, 8_000), () => this.#start(slot));
+    world.after(world.rng.between(0, 5_000), () => this.#start(slot));
   }
 
   #restart(slot: Slot): void {
@@ -100,7 +100,7 @@ export class Faults {
     const { world } = this.#around;
     if (worker === undefined || !worker.process.running) return;
     const { process } = worker;
-    const forMs = world.rng.chance(0.5) ? world.rng.between(5, 3_000) : world.rng.between(3_000, 50_000);
+    const forMs = world.rng.chance(0.5) ? world.rng.between(5, 3_000) : world.rng.between(3_000, 25_000);
     const asleep = world.rng.chance(0.3);
     world.note(() => `${process.name} freezes for ${forMs.toFixed(0)} ms${asleep ? ', its monotonic clock too' : ''}`);
     process.freeze();

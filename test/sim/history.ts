@@ -1,4 +1,5 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
+import type { IdReply } from '../../src/codec/id-reply.ts';
 
 /**
  * What happened in a simulation, as plain data, seen from outside of the code under test. `order` numbers everything
@@ -98,6 +99,8 @@ export interface Told {
   readonly topic: string;
   readonly key: string;
   readonly value: Buffer;
+  /** What the value says. */
+  readonly reply: IdReply;
 }
 
 /** An accepted commit: everything below the offset is done with. */

@@ -1,3 +1,4 @@
+import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import type { Appended, OutgoingRecord, RequestRecord } from '../../src/pipeline/ports.ts';
 import { type LedgerDraft, MemoryLedger } from '../support/memory-ledger.ts';
@@ -67,7 +68,7 @@ export class Brokers {
     for (const { topic, key, value, headers } of records) {
       const tag = String(headers[TAG]);
       const [partition, offset] = tag.split('/').map(Number) as [number, number];
-      const what = { topic, key: String(key), value: value as Buffer };
+      const what = { topic, key: String(key), value: value as Buffer, reply: decodeIdReply(value as Buffer) };
       this.#history.told.push({ sent, landed: this.#world.tick(), partition, offset, ...what });
       this.answered.add(tag);
       this.#world.note(() => `${topic}: reply to ${tag}`);

@@ -47,31 +47,40 @@ export class Network {
       };
       const timer = from.after(timeoutMs, () => end(() => reject(noAnswer())));
       const send = (): void =>
-        this.#carry(from, link, `${name} of ${from.name}`, () => {
-          const outcome = attempt(effect);
-          this.#world.note(
-            () => `${from.name} ${link} ${name}${'error' in outcome ? ` refused: ${outcome.error}` : ''}`,
-          );
-          this.#carry(from, link, `answer to ${name} of ${from.name}`, () =>
-            from.deliver(() => end(() => ('error' in outcome ? reject(outcome.error) : resolve(outcome.value)))),
-          );
-        });
+        this.#carry(
+          from,
+          link,
+          () => `${name} of ${from.name}`,
+          () => {
+            const outcome = attempt(effect);
+            this.#world.note(
+              () => `${from.name} ${link} ${name}${'error' in outcome ? ` refused: ${outcome.error}` : ''}`,
+            );
+            this.#carry(
+              from,
+              link,
+              () => `answer to ${name} of ${from.name}`,
+              () =>
+                from.deliver(() => end(() => ('error' in outcome ? reject(outcome.error) : resolve(outcome.value)))),
+            );
+          },
+        );
       send();
       if (rng.chance(this.weather.doubled)) this.#world.after(rng.between(0, 2 * timeoutMs), send);
     });
   }
 
   /** One way of one message. */
-  #carry(from: Process, link: Link, what: string, arrive: () => void): void {
+  #carry(from: Process, link: Link, what: () => string, arrive: () => void): void {
     const { rng } = this.#world;
     if (rng.chance(this.weather.lost)) {
-      this.#world.note(() => `lost: ${what}`);
+      this.#world.note(() => `lost: ${what()}`);
       return;
     }
     const late = rng.chance(this.weather.late);
-    const delayMs = !late ? rng.between(0.1, 3) : rng.chance(0.1) ? rng.between(4_000, 40_000) : rng.between(5, 4_500);
+    const delayMs = !late ? rng.between(0.1, 3) : rng.chance(0.1) ? rng.between(4_000, 20_000) : rng.between(5, 4_500);
     this.#world.after(delayMs, () => {
-      if (from.cut.has(link)) this.#world.note(() => `cut off: ${what}`);
+      if (from.cut.has(link)) this.#world.note(() => `cut off: ${what()}`);
       else arrive();
     });
   }

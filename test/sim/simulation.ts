@@ -7,7 +7,7 @@ import { Network } from './network.ts';
 import { sealed, World } from './world.ts';
 
 /** How long things go wrong, and how long it may take to answer everything afterwards. */
-const FAULTS_MS = 90_000;
+const FAULTS_MS = 45_000;
 const HEALING_MS = 300_000;
 
 export interface Outcome {
@@ -20,17 +20,20 @@ export interface Outcome {
 
 /** Plays one history and checks it. The same seed gives the same history, event for event. */
 export function simulate(seed: number, options: { readonly traced?: boolean } = {}): Promise<Outcome> {
-  return sealed(async () => {
-    const world = new World(seed, options.traced ?? false);
-    const history = emptyHistory();
-    const network = new Network(world);
-    const store = new Store(world, network, history);
-    const brokers = new Brokers(world, history);
-    const faults = new Faults({ world, network, store, brokers, history });
-    await world.run(FAULTS_MS, () => false);
-    faults.heal();
-    const healed = await world.run(FAULTS_MS + HEALING_MS, () => brokers.allDone());
-    if (healed) history.healedMs = world.nowMs - FAULTS_MS;
-    return { seed, faults: checkHistory(history), history, events: world.events, trace: world.trace ?? [] };
-  });
+  return sealed(
+    async () => {
+      const world = new World(seed, options.traced ?? false);
+      const history = emptyHistory();
+      const network = new Network(world);
+      const store = new Store(world, network, history);
+      const brokers = new Brokers(world, history);
+      const faults = new Faults({ world, network, store, brokers, history });
+      await world.run(FAULTS_MS, () => false);
+      faults.heal();
+      const healed = await world.run(FAULTS_MS + HEALING_MS, () => brokers.allDone());
+      if (healed) history.healedMs = world.nowMs - FAULTS_MS;
+      return { seed, faults: checkHistory(history), history, events: world.events, trace: world.trace ?? [] };
+    },
+    options.traced ? 20 : 0,
+  );
 }

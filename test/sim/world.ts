@@ -99,8 +99,12 @@ function settled(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve));
 }
 
-/** Runs with the real clocks and the real randomness out of reach, so that a run can't depend on them unnoticed. */
-export async function sealed<T>(run: () => Promise<T>): Promise<T> {
+/**
+ * Runs with the real clocks and the real randomness out of reach, so that a run can't depend on them unnoticed.
+ * Errors are part of the plan here by the hundred: their stack traces, which take time, are cut to the given length.
+ */
+export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number): Promise<T> {
+  const stackTraces = Error.stackTraceLimit;
   const real = { random: Math.random, now: Date.now, performanceNow: performance.now, setTimeout, setInterval };
   const refuse = (): never => {
     throw new Error('a simulated part reached for the real clock, timers or randomness');
@@ -109,9 +113,11 @@ export async function sealed<T>(run: () => Promise<T>): Promise<T> {
   Object.assign(Math, { random: refuse });
   Object.assign(Date, { now: refuse });
   Object.assign(performance, { now: refuse });
+  Error.stackTraceLimit = stackTraceLimit;
   try {
     return await run();
   } finally {
+    Error.stackTraceLimit = stackTraces;
     Object.assign(globalThis, { setTimeout: real.setTimeout, setInterval: real.setInterval });
     Object.assign(Math, { random: real.random });
     Object.assign(Date, { now: real.now });

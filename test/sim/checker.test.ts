@@ -1,0 +1,165 @@
+import { describe, expect, it } from 'vitest';
+import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { CHECKS, type CheckName, checkHistory } from './checker.ts';
+import { type Entry, emptyHistory, type Grant, type History, type Issued, type Told } from './history.ts';
+import { layout } from './setting.ts';
+
+const REPLIES = 'id.replies.a';
+
+function batchOf(first: bigint, count = 2): Entry['batch'] {
+  return {
+    ranges: [{ first, count }],
+    step: layout.step,
+    datacenterId: 4,
+    workerId: 1,
+    fence: 10n,
+    epochMs: layout.epochMs,
+    layoutFingerprint: layout.fingerprint,
+    generatedAtMs: 1_700_000_000_000,
+  };
+}
+
+function entryOf(fields: Partial<Entry> = {}): Entry {
+  const place = { order: 10, partition: 0, offset: 5, correlationId: 'c', end: 5, requestOffset: 0 };
+  return { ...place, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
+}
+
+function issuedOf(fields: Partial<Issued> = {}): Issued {
+  const taken = { order: 5, allocation: 1, workerId: 1, fence: 10n, tick: 50, ceiling: 60 };
+  return { ...taken, first: 100n, last: 101n, ...fields };
+}
+
+function grantOf(fields: Partial<Grant> = {}): Grant {
+  return { workerId: 1, fence: 10n, from: 40, to: 60, sinceRenewalMs: 1_000, ...fields };
+}
+
+function toldOf(result: Entry['batch'] | string, fields: Partial<Told> = {}): Told {
+  const correlationId = Buffer.from('c');
+  const error = { code: String(result), message: 'because' };
+  const reply: IdReply = typeof result === 'string' ? { correlationId, error } : { correlationId, batch: result };
+  const value = encodeIdReply(reply, 'RANGES');
+  const sending = { sent: 20, landed: 21, partition: 0, offset: 0, topic: REPLIES, key: 'c' };
+  return { ...sending, value, reply, ...fields };
+}
+
+const asked = { partition: 0, offset: 0, correlationId: 'c', count: 2, replyTopic: REPLIES };
+
+/** One request, served as it should be. */
+function good(): History {
+  return {
+    ...emptyHistory(),
+    requests: [asked],
+    issued: [issuedOf()],
+    grants: [grantOf()],
+    ceilings: [{ workerId: 1, before: 40, after: 60 }],
+    entries: [entryOf()],
+    appends: [{ process: 'm0.1', partition: 0, sent: 6, ended: 11, answered: true }],
+    told: [toldOf(batchOf(100n))],
+    commits: [{ sent: 30, partition: 0, offset: 1 }],
+    healedMs: 5,
+  };
+}
+
+/** What is wrong with each history, by the check that must find it. */
+const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
+  unique: {
+    'two allocations share an ID': {
+      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 101n, last: 105n })],
+    },
+    'two requests were told one ID': {
+      told: [toldOf(batchOf(100n)), toldOf(batchOf(101n), { key: 'd', offset: 1 })],
+    },
+  },
+  covered: {
+    'a tick at the ceiling was issued': { issued: [issuedOf({ tick: 60 })] },
+    'a tick was issued without a ceiling': { issued: [issuedOf({ ceiling: undefined })] },
+  },
+  disjoint: {
+    'a ceiling fell': { ceilings: [{ workerId: 1, before: 60, after: 59 }] },
+    'a ceiling was deleted': { ceilings: [{ workerId: 1, before: 60, after: undefined }] },
+    'a reign began below the end of the one before': { grants: [grantOf(), grantOf({ fence: 11n, from: 59, to: 80 })] },
+  },
+  increasing: {
+    'IDs fell within a reign': {
+      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 90n, last: 91n })],
+    },
+    'IDs fell from one reign to the next': {
+      issued: [issuedOf({ order: 6 }), issuedOf({ order: 5, allocation: 2, fence: 11n, first: 90n, last: 91n })],
+    },
+  },
+  stopped: { 'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] } },
+  replay: {
+    'a later entry was told': {
+      entries: [entryOf(), entryOf({ order: 11, offset: 6, batch: batchOf(200n) })],
+      told: [toldOf(batchOf(200n))],
+    },
+    'an entry was told whose writer had not read past the lost one': {
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, batch: batchOf(200n), requestOffset: 1 })],
+      told: [toldOf(batchOf(200n))],
+    },
+    'a request was decided anew after its decision was lost': {
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, batch: batchOf(200n) })],
+      told: [toldOf(batchOf(200n))],
+    },
+    'the bytes differ': { told: [toldOf({ ...batchOf(100n), generatedAtMs: 1 })] },
+    'CONFLICT was told to the same request': { told: [toldOf('CONFLICT')] },
+    'a batch was told in place of CONFLICT': { requests: [{ ...asked, count: 3 }] },
+    'FORGOTTEN was told by a whole ledger': { told: [toldOf('FORGOTTEN')] },
+    'a reply went to another topic': { told: [toldOf(batchOf(100n), { topic: 'id.replies.b' })] },
+    'a reply answers nothing': { told: [toldOf(batchOf(100n), { offset: 7 })] },
+  },
+  'decided before told': {
+    'a reply was sent before its entry landed': { told: [toldOf(batchOf(100n), { sent: 9 })] },
+    'a reply has no entry': { entries: [] },
+    'CONFLICT was told before there was an entry to conflict with': {
+      requests: [{ ...asked, count: 3 }],
+      told: [toldOf('CONFLICT', { sent: 9 })],
+    },
+  },
+  'told before committed': {
+    'an offset was committed before the reply landed': { commits: [{ sent: 20, partition: 0, offset: 1 }] },
+    'an offset was committed past a request without a reply': { commits: [{ sent: 30, partition: 0, offset: 2 }] },
+  },
+  'one append at a time': {
+    'an append was sent before the last one ended': {
+      appends: [
+        { process: 'm0.1', partition: 0, sent: 6, ended: 11, answered: true },
+        { process: 'm0.1', partition: 0, sent: 10, ended: 12, answered: true },
+      ],
+    },
+  },
+  sound: { 'a defect showed': { defects: ['TypeError: x is undefined'] } },
+  answered: { 'requests were left': { healedMs: undefined } },
+};
+
+describe('the checker', () => {
+  it('finds nothing wrong with a good history', () => {
+    expect(checkHistory(good())).toEqual([]);
+  });
+
+  it('allows appends of one process to two partitions, and of two processes to one, at the same time', () => {
+    const append = { process: 'm0.1', partition: 0, sent: 6, ended: 11, answered: true };
+    const appends = [append, { ...append, partition: 1 }, { ...append, process: 'm1.1' }];
+    expect(checkHistory({ ...good(), appends })).toEqual([]);
+  });
+
+  it('allows FORGOTTEN, and a new batch for a new request, once the ledger has lost the old one', () => {
+    const trims = [{ order: 11, partition: 0, low: 6 }];
+    const again = entryOf({ order: 13, offset: 7, end: 6, requestOffset: 1, batch: batchOf(200n) });
+    const told = [
+      toldOf(batchOf(100n)),
+      toldOf('FORGOTTEN', { sent: 22 }),
+      toldOf(batchOf(200n), { sent: 24, landed: 25, offset: 1 }),
+    ];
+    const requests = [asked, { ...asked, offset: 1 }];
+    expect(checkHistory({ ...good(), requests, trims, entries: [entryOf(), again], told })).toEqual([]);
+  });
+
+  it.each(Object.keys(CHECKS) as CheckName[])('%s: finds each of its histories', (check) => {
+    for (const [name, wrong] of Object.entries(BAD[check])) {
+      expect(CHECKS[check]({ ...good(), ...wrong }), name).toEqual(expect.any(String));
+    }
+  });
+});

@@ -1,0 +1,152 @@
+import { parseArgs } from 'node:util';
+import type { Fault } from './checker.ts';
+import { loadMutant, MUTANTS, type Mutant } from './mutants.ts';
+import { simulate } from './simulation.ts';
+import { NOTHING, sum, type Tally, tallyOf } from './tally.ts';
+
+const HELP = `Plays histories of workers under faults, each from a seed, and checks them as a whole.
+
+  --seeds N     play N seeds (100)
+  --from K      begin with seed K (1)
+  --seed K      play one seed and print what happened
+  --mutants     make each known mistake in a copy of the sources, and play seeds until it is caught
+  --json        one JSON object on standard output
+  --help        this text
+
+Exit code: 0 when every history kept the promises (with --mutants: when every mistake was caught), else 1; 2 for
+arguments that make no sense.
+`;
+
+/** A mutant that no seed up to here has caught has survived. */
+const MUTANT_SEEDS = 2_000;
+/** After so many failures the rest would tell nothing new. */
+const ENOUGH_FAILURES = 5;
+/** Real milliseconds between two lines of progress. */
+const PROGRESS_MS = 2_000;
+
+/** Where the text goes: results to `out`, progress to `note`. */
+export interface Output {
+  readonly out: (text: string) => void;
+  readonly note: (text: string) => void;
+}
+
+/** Runs the command line and answers with its exit code. */
+export async function run(args: readonly string[], output: Output): Promise<number> {
+  const options = readArguments(args);
+  if (typeof options === 'string') {
+    output.note(`${options}\n\n${HELP}`);
+    return 2;
+  }
+  if (options.help) output.out(HELP);
+  else if (options.mutants) return await hunt(options, output);
+  else if (options.seed !== undefined) return await repeat(options.seed, options, output);
+  else return await play(options, output);
+  return 0;
+}
+
+interface Options {
+  readonly seeds: number;
+  readonly from: number;
+  readonly seed: number | undefined;
+  readonly mutants: boolean;
+  readonly json: boolean;
+  readonly help: boolean;
+}
+
+/** The options, or what is wrong with the arguments. */
+function readArguments(args: readonly string[]): Options | string {
+  const text = { type: 'string' } as const;
+  const flag = { type: 'boolean', default: false } as const;
+  const options = { seeds: text, from: text, seed: text, mutants: flag, json: flag, help: flag };
+  try {
+    const { values } = parseArgs({ args: [...args], options });
+    const whole = (name: 'seeds' | 'from' | 'seed'): number | undefined => {
+      const given = values[name];
+      if (given === undefined) return undefined;
+      if (/^\d{1,9}$/.test(given)) return Number(given);
+      throw new Error(`--${name} is ${given}, must be a whole number below 10^9`);
+    };
+    return { ...values, seeds: whole('seeds') ?? 100, from: whole('from') ?? 1, seed: whole('seed') };
+  } catch (error) {
+    return String(error);
+  }
+}
+
+interface Failure {
+  readonly seed: number;
+  readonly faults: readonly Fault[];
+}
+
+async function play({ seeds, from, json }: Options, { out, note }: Output): Promise<number> {
+  const failures: Failure[] = [];
+  const startedMs = performance.now();
+  let [tally, events, toldMs]: [Tally, number, number] = [NOTHING, 0, startedMs];
+  const perSecond = (played: number): number => Math.round((1_000 * played) / (performance.now() - startedMs));
+  let played = 0;
+  while (played < seeds && failures.length < ENOUGH_FAILURES) {
+    const outcome = await simulate(from + played);
+    tally = sum(tally, tallyOf(outcome.history));
+    events += outcome.events;
+    played += 1;
+    if (outcome.faults.length > 0) {
+      failures.push({ seed: outcome.seed, faults: outcome.faults });
+      note(describe(outcome));
+    }
+    if (performance.now() - toldMs < PROGRESS_MS) continue;
+    toldMs = performance.now();
+    note(`${played} of ${seeds} seeds, ${perSecond(played)} seeds/s`);
+  }
+  const result = { seeds: played, from, failed: failures, seedsPerSecond: perSecond(played), events, met: tally };
+  const met = Object.entries(tally).map(([name, count]) => `${name} ${count}`);
+  const text = `${played} seeds, ${failures.length} failed, ${result.seedsPerSecond} seeds/s; met: ${met.join(', ')}`;
+  out(json ? JSON.stringify(result) : text);
+  return failures.length === 0 ? 0 : 1;
+}
+
+async function repeat(seed: number, { json }: Options, { out, note }: Output): Promise<number> {
+  const { faults, trace, events, history } = await simulate(seed, { traced: true });
+  out(json ? JSON.stringify({ seed, faults, events, met: tallyOf(history), trace }) : trace.join('\n'));
+  note(faults.length > 0 ? describe({ seed, faults }) : `seed ${seed}: every promise was kept`);
+  return faults.length === 0 ? 0 : 1;
+}
+
+function describe({ seed, faults }: Failure): string {
+  const listed = faults.map(({ check, what }) => `  not ${check}: ${what}`).join('\n');
+  return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}\n${listed}`;
+}
+
+async function hunt({ from, json }: Options, { out, note }: Output): Promise<number> {
+  const hunted = [];
+  for (const mutant of MUTANTS) {
+    const startedMs = performance.now();
+    const found = await catchMutant(mutant, from);
+    const seconds = Math.round((performance.now() - startedMs) / 100) / 10;
+    const first = found?.faults[0];
+    const seeds = found === undefined ? MUTANT_SEEDS : found.seed - from + 1;
+    hunted.push({ mutant: mutant.name, caughtBy: first?.check ?? null, seeds, seconds });
+    note(
+      `${mutant.name}: ${first === undefined ? 'SURVIVED' : `caught by "${first.check}"`} after ${seeds} seeds, ${seconds} s`,
+    );
+    if (first !== undefined) note(`  ${first.what}`);
+  }
+  const survivors = hunted.filter(({ caughtBy }) => caughtBy === null);
+  out(json ? JSON.stringify({ mutants: hunted }) : `${hunted.length} mutants, ${survivors.length} survived`);
+  return survivors.length === 0 ? 0 : 1;
+}
+
+async function catchMutant(mutant: Mutant, from: number): Promise<Failure | undefined> {
+  using patched = await loadMutant(mutant);
+  for (let seed = from; seed < from + MUTANT_SEEDS; seed += 1) {
+    const { faults } = await patched.simulate(seed);
+    if (faults.length > 0) return { seed, faults };
+  }
+  return undefined;
+}
+
+if (import.meta.main) {
+  const output = {
+    out: (text: string) => void process.stdout.write(`${text}\n`),
+    note: (text: string) => void process.stderr.write(`${text}\n`),
+  };
+  process.exitCode = await run(process.argv.slice(2), output);
+}

@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest';
+import { run } from './main.ts';
+import { loadMutant, MUTANTS, patched, patchedFiles } from './mutants.ts';
+import { simulate } from './simulation.ts';
+import { NOTHING, sum, tallyOf } from './tally.ts';
+import { sealed } from './world.ts';
+
+const SEEDS = Array.from({ length: 50 }, (_, i) => i + 1);
+
+describe('simulated histories', { timeout: 60_000 }, () => {
+  it('of 50 seeds keep every promise, and meet everything that is hard', async () => {
+    let met = NOTHING;
+    for (const seed of SEEDS) {
+      const { faults, history } = await simulate(seed);
+      expect(faults, `seed ${seed}`).toEqual([]);
+      met = sum(met, tallyOf(history));
+    }
+    const seldom = Object.entries(met).filter(([, times]) => times < 20);
+    expect(seldom).toEqual([]);
+  });
+
+  it('of one seed are the same, event for event', async () => {
+    const [once, again] = [await simulate(7, { traced: true }), await simulate(7, { traced: true })];
+    expect(once.trace.length).toBeGreaterThan(500);
+    expect(again.trace).toEqual(once.trace);
+    expect(again.history).toEqual(once.history);
+  });
+
+  it('of two seeds differ', async () => {
+    const [one, other] = [await simulate(7, { traced: true }), await simulate(8, { traced: true })];
+    expect(one.trace).not.toEqual(other.trace);
+  });
+
+  it('can not reach the real clocks, timers or randomness, which come back afterwards', async () => {
+    const reach = [() => Math.random(), () => Date.now(), () => performance.now(), () => setTimeout(() => {}, 0)];
+    for (const real of reach) await expect(sealed(async () => real(), 0)).rejects.toThrow(/real clock/);
+    expect(Math.random()).toBeLessThan(1);
+    expect(Date.now()).toBeGreaterThan(0);
+  });
+});
+
+describe('mutants', { timeout: 60_000 }, () => {
+  it.each(MUTANTS)('$name: still fits the sources', (mutant) => {
+    expect([...patchedFiles(mutant).keys()].toSorted()).toEqual(
+      [...new Set(mutant.patches.map(({ file }) => file))].toSorted(),
+    );
+  });
+
+  it('are caught by a check, with the seed', async () => {
+    const [offByOne] = MUTANTS.filter(({ name }) => name === 'a range off by one');
+    if (offByOne === undefined) throw new Error('it has another name now');
+    using loaded = await loadMutant(offByOne);
+    const { faults } = await loaded.simulate(1);
+    expect(faults.map(({ check }) => check)).toContain('unique');
+  });
+
+  it('whose text is gone, or not the only one, are refused as stale', () => {
+    expect(() => patched('a b', 'c', 'd', 'somewhere')).toThrow(/stale mutant: somewhere/);
+    expect(() => patched('a a', 'a', 'd', 'somewhere')).toThrow(/stale mutant: somewhere/);
+    expect(patched('a b', 'a', '$&', 'somewhere')).toBe('$& b');
+  });
+});
+
+describe('the command line', { timeout: 60_000 }, () => {
+  async function told(...args: string[]): Promise<{ code: number; out: string; note: string }> {
+    const [out, note]: [string[], string[]] = [[], []];
+    const code = await run(args, { out: (text) => out.push(text), note: (text) => note.push(text) });
+    return { code, out: out.join('\n'), note: note.join('\n') };
+  }
+
+  it('plays seeds from where it is told, and counts them', async () => {
+    const { code, out } = await told('--seeds', '3', '--from', '5', '--json');
+    expect(code).toBe(0);
+    expect(JSON.parse(out)).toMatchObject({ seeds: 3, from: 5, failed: [] });
+  });
+
+  it('repeats a seed with its trace', async () => {
+    const [once, again] = [await told('--seed', '9'), await told('--seed', '9')];
+    expect(once).toEqual(again);
+    expect(once.out.split('\n').length).toBeGreaterThan(500);
+    expect(once.note).toBe('seed 9: every promise was kept');
+  });
+
+  it('refuses what it does not understand, and helps when asked', async () => {
+    expect(await told('--seeds', 'many')).toMatchObject({ code: 2, note: expect.stringContaining('--seeds is many') });
+    expect(await told('--sedes', '3')).toMatchObject({ code: 2 });
+    expect(await told('--help')).toMatchObject({ code: 0, out: expect.stringContaining('--mutants') });
+  });
+});

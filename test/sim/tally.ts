@@ -1,0 +1,53 @@
+import type { History } from './history.ts';
+
+/** How much of what is hard was met: a simulation that nothing happens in proves nothing. */
+export interface Tally {
+  readonly requests: number;
+  readonly replies: number;
+  readonly replayed: number;
+  readonly conflicts: number;
+  readonly forgotten: number;
+  /** Entries of the ledger that decide nothing, because another came first. */
+  readonly losers: number;
+  readonly unansweredAppends: number;
+  readonly trims: number;
+  readonly reigns: number;
+  /** The longest time from the end of the faults until everything was answered. */
+  readonly healedMs: number;
+}
+
+export const NOTHING: Tally = {
+  requests: 0,
+  replies: 0,
+  replayed: 0,
+  conflicts: 0,
+  forgotten: 0,
+  losers: 0,
+  unansweredAppends: 0,
+  trims: 0,
+  reigns: 0,
+  healedMs: 0,
+};
+
+export function tallyOf({ requests, told, entries, appends, trims, grants, healedMs }: History): Tally {
+  const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
+  const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
+  return {
+    requests: requests.length,
+    replies: told.length,
+    replayed: told.length - new Set(told.map(({ partition, offset }) => `${partition}/${offset}`)).size,
+    conflicts: codes.filter((code) => code === 'CONFLICT').length,
+    forgotten: codes.filter((code) => code === 'FORGOTTEN').length,
+    losers: entries.length - keys.size,
+    unansweredAppends: appends.filter(({ answered }) => !answered).length,
+    trims: trims.length,
+    reigns: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,
+    healedMs: Math.round(healedMs ?? 0),
+  };
+}
+
+export function sum(a: Tally, b: Tally): Tally {
+  const names = Object.keys(a) as (keyof Tally)[];
+  const added = Object.fromEntries(names.map((name) => [name, a[name] + b[name]])) as unknown as Tally;
+  return { ...added, healedMs: Math.max(a.healedMs, b.healedMs) };
+}
