@@ -54,7 +54,7 @@ export interface Grant {
 }
 
 /** A stored ceiling that was put in place of another, or deleted. */
-export interface CeilingChange {
+interface CeilingChange {
   readonly workerId: number;
   readonly before: number;
   readonly after: number | undefined;
@@ -75,7 +75,7 @@ export interface Entry {
 }
 
 /** One append of a process, from its sending until the process knew the outcome, or gave up. */
-export interface Append {
+interface Append {
   readonly process: string;
   readonly partition: number;
   readonly sent: number;
@@ -84,7 +84,7 @@ export interface Append {
 }
 
 /** The ledger lost its head. */
-export interface Trim {
+interface Trim {
   readonly order: number;
   readonly partition: number;
   readonly low: number;
@@ -104,7 +104,7 @@ export interface Told {
 }
 
 /** An accepted commit: everything below the offset is done with. */
-export interface Commit {
+interface Commit {
   readonly sent: number;
   readonly partition: number;
   readonly offset: number;

@@ -1,5 +1,4 @@
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
-import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import type { Appended, OutgoingRecord, RequestRecord } from '../../src/pipeline/ports.ts';
 import { type LedgerDraft, MemoryLedger } from '../support/memory-ledger.ts';
 import { Group } from './group.ts';
@@ -8,7 +7,7 @@ import { PARTITIONS, START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** The header in which a request says which one it is; replies carry a copy. */
-export const TAG = 'traceparent';
+const TAG = 'traceparent';
 
 /** The brokers: all topics, and the group. What lands here has happened, whoever learns of it. */
 export class Brokers {
@@ -17,6 +16,8 @@ export class Brokers {
   readonly ledger: MemoryLedger;
   readonly requests: readonly RequestRecord[][] = Array.from({ length: PARTITIONS }, () => []);
   readonly group: Group;
+  /** Called when entries land, whoever sent them. */
+  onAppend: (partition: number, baseOffset: number, entries: readonly LedgerDraft[]) => void = () => {};
   /** Requests that have a reply. */
   readonly answered = new Set<string>();
   readonly #watchers = new Map<string, Array<() => void>>();
@@ -35,14 +36,7 @@ export class Brokers {
 
   append(partition: number, entries: readonly LedgerDraft[]): Appended {
     const appended = this.ledger.land(partition, entries);
-    for (const [i, { key, value }] of entries.entries()) {
-      const entry = decodeLedgerEntry(value as Buffer);
-      if (entry.kind === 'marker') continue;
-      const { count, replyTopic, batch, requestOffset, end } = entry;
-      const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
-      const place = { order: this.#world.tick(), partition, offset: appended.baseOffset + i };
-      this.#history.entries.push({ ...place, correlationId, count, replyTopic, batch, requestOffset, end });
-    }
+    this.onAppend(partition, appended.baseOffset, entries);
     this.#world.note(() => `ledger ${partition}: ${entries.length} entries at ${appended.baseOffset}`);
     this.#grown(`ledger ${partition}`);
     return appended;

@@ -1,3 +1,4 @@
+import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { checkHistory, type Fault } from './checker.ts';
 import { Store } from './etcd.ts';
 import { Faults } from './faults.ts';
@@ -27,6 +28,7 @@ export function simulate(seed: number, options: { readonly traced?: boolean } = 
       const network = new Network(world);
       const store = new Store(world, network, history);
       const brokers = new Brokers(world, history);
+      brokers.onAppend = recorder(world, history);
       const faults = new Faults({ world, network, store, brokers, history });
       await world.run(FAULTS_MS, () => false);
       faults.heal();
@@ -36,4 +38,18 @@ export function simulate(seed: number, options: { readonly traced?: boolean } = 
     },
     options.traced ? 20 : 0,
   );
+}
+
+/** Writes the decisions that land in the ledger into the history; markers decide nothing. */
+function recorder(world: World, history: History): Brokers['onAppend'] {
+  return (partition, baseOffset, entries) => {
+    for (const [i, { key, value }] of entries.entries()) {
+      const entry = decodeLedgerEntry(value as Buffer);
+      if (entry.kind === 'marker') continue;
+      const { count, replyTopic, batch, requestOffset, end } = entry;
+      const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
+      const place = { order: world.tick(), partition, offset: baseOffset + i, requestOffset, end };
+      history.entries.push({ ...place, correlationId, count, replyTopic, batch });
+    }
+  };
 }
