@@ -40,13 +40,17 @@ async function show(command: string, args: readonly string[], signal: AbortSigna
   return code;
 }
 
-/** Runs the steps of `npm run check` one by one, all of them: each counts as a test. */
-export async function runChecks(signal: AbortSignal, title: (text: string) => void): Promise<Tally> {
+/** Runs the steps of an npm script that is a chain of others one by one, all of them: each counts as a test. */
+export async function runChain(
+  script: 'check' | 'simulate',
+  signal: AbortSignal,
+  title: (text: string) => void,
+): Promise<Tally> {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
   };
   let failed = 0;
-  const steps = stepsOf(scripts.check);
+  const steps = stepsOf(scripts[script]);
   for (const step of steps) {
     title(step);
     if ((await show('npm', ['run', '--silent', step], signal)) !== 0) {

@@ -2,11 +2,11 @@ import { ensureEngine } from './docker-engine.ts';
 import { ensureImages } from './images.ts';
 import { stopSignal } from './stop-signal.ts';
 import { add, NONE, type Tally, tallyLine } from './tally.ts';
-import { type Project, runChecks, runVitest, selects } from './test-steps.ts';
+import { type Project, runChain, runVitest, selects } from './test-steps.ts';
 
 const USAGE = `npm test [-- FILTER...]
 
-Runs all checks, the unit tests, and the integration tests on real servers: as containers where an engine answers or,
+Runs all checks, the unit tests, the simulator, and the integration tests on real servers: as containers where an engine answers or,
 on Debian as root, can be installed and started (IDALLOC_NO_INSTALL=1 prevents that), else as child processes. With CI
 set, the lack of an engine is a failure. The last line of standard output is "N passed, N failed, N skipped".
 
@@ -74,10 +74,11 @@ async function integration(filter: readonly string[], signal: AbortSignal): Prom
 }
 
 async function everything(signal: AbortSignal): Promise<Tally> {
-  const checks = await runChecks(signal, title);
+  const checks = await runChain('check', signal, title);
   title('unit tests');
   const unit = await runVitest('unit', [], {}, signal);
-  return add(add(checks, unit), await integration([], signal));
+  const simulated = await runChain('simulate', signal, title);
+  return [unit, simulated, await integration([], signal)].reduce(add, checks);
 }
 
 async function selected(filter: readonly string[], signal: AbortSignal): Promise<Tally> {
