@@ -44,6 +44,12 @@ const KAFKA_RULES: readonly { namespace: string; message: RegExp; error?: RegExp
   { namespace: 'Connection', message: /^(Response|Connection) /, level: 'warn' },
   { namespace: 'BrokerPool', message: /./, level: 'warn' },
   { namespace: 'Producer', message: /./, level: 'warn' },
+  { namespace: 'Consumer', message: /^Crash: .*(authoriz|authenticat)/i, level: 'error' },
+  {
+    namespace: 'Consumer',
+    message: /^(Crash: |Restarting |Caught error when (disconnecting|stopping) )/,
+    level: 'warn',
+  },
   { namespace: 'Runner', message: /^The group is rebalancing/, level: 'info' },
   { namespace: 'Runner', message: /^The coordinator is not aware/, level: 'warn' },
   { namespace: 'ConsumerGroup', message: /^Consumer has joined the group/, level: 'info' },

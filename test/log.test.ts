@@ -36,7 +36,19 @@ describe('the log of kafkajs', () => {
     ['Runner', 2, 'The group is rebalancing, re-joining', 'x', 'info'],
     ['Runner', 1, 'The coordinator is not aware of this member, re-joining the group', '', 'warn'],
     ['Runner', 1, 'Error when calling eachBatch', 'x', 'error'],
-    ['Consumer', 1, 'Crash: KafkaJSNumberOfRetriesExceeded: x', '', 'error'],
+    ['Consumer', 1, 'Crash: KafkaJSNumberOfRetriesExceeded: The coordinator is loading', '', 'warn'],
+    ['Consumer', 1, 'Crash: KafkaJSConnectionError: Connection error: write after end', '', 'warn'],
+    [
+      'Consumer',
+      1,
+      'Crash: KafkaJSProtocolError: Not authorized to access group: Group authorization failed',
+      '',
+      'error',
+    ],
+    ['Consumer', 1, 'Crash: KafkaJSSASLAuthenticationError: SASL PLAIN authentication failed', '', 'error'],
+    ['Consumer', 1, 'Restarting the consumer in 5ms', '', 'warn'],
+    ['Consumer', 1, 'Caught error when disconnecting the consumer: x', '', 'warn'],
+    ['Consumer', 1, 'Failed to execute listener: x', '', 'error'],
     ['Consumer', 4, 'Starting', '', 'debug'],
     ['ConsumerGroup', 4, 'Consumer has joined the group', '', 'info'],
     ['ConsumerGroup', 4, 'Pausing fetching from 12 topics', '', 'debug'],
@@ -60,7 +72,7 @@ describe('the log of kafkajs', () => {
   test('an error is never held back', () => {
     const { log, lines } = recorder();
     const write = kafkajs(log);
-    for (let i = 0; i < 3; i++) write('Consumer', 1, 'Crash: x');
+    for (let i = 0; i < 3; i++) write('Runner', 1, 'Error when calling eachBatch');
     expect(lines().map((line) => LEVELS[line.level])).toEqual(['error', 'error', 'error']);
   });
 

@@ -1,4 +1,11 @@
-import { Kafka, type logCreator as LogCreator, logLevel, type SASLOptions } from 'kafkajs';
+import {
+  type Consumer,
+  type ConsumerConfig,
+  Kafka,
+  type logCreator as LogCreator,
+  logLevel,
+  type SASLOptions,
+} from 'kafkajs';
 import { mendKafkajs } from './kafkajs-mends.ts';
 
 type SaslMechanism = 'plain' | 'scram-sha-256' | 'scram-sha-512';
@@ -41,7 +48,7 @@ export function briefKafkaClient(settings: KafkaSettings, createLog: LogCreator)
 
 function clientWith(settings: KafkaSettings, createLog: LogCreator, retries: number): Kafka {
   mendKafkajs();
-  return new Kafka({
+  return new PatientKafka(retries, {
     clientId: settings.clientId,
     brokers: [...settings.brokers],
     ssl: settings.tls,
@@ -54,4 +61,18 @@ function clientWith(settings: KafkaSettings, createLog: LogCreator, retries: num
     logLevel: logLevel.INFO,
     logCreator: createLog,
   });
+}
+
+/** kafkajs gives consumers five tries of their own, 0.2 s in all, unless each is told otherwise. */
+class PatientKafka extends Kafka {
+  readonly #retries: number;
+
+  constructor(retries: number, config: ConstructorParameters<typeof Kafka>[0]) {
+    super(config);
+    this.#retries = retries;
+  }
+
+  override consumer(config: ConsumerConfig): Consumer {
+    return super.consumer({ retry: { retries: this.#retries }, ...config });
+  }
 }

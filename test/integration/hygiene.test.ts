@@ -1,0 +1,60 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const ERROR_LEVEL = 50;
+/**
+ * Of one worker to one broker: two each for the request consumer and the ledger's reader, which fetch beside the rest;
+ * one each for the ledger's producer, the replies' producer, and what asks for metadata on either side.
+ */
+const CONNECTIONS_PER_BROKER = 8;
+
+/** Open TCP connections of a process to a port, as Linux lists them. */
+function connectionsTo(pid: number, port: number): number {
+  const inodes = new Set(
+    readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+      const [, inode] = /^socket:\[(\d+)\]$/.exec(linkOf(`/proc/${pid}/fd/${fd}`)) ?? [];
+      return inode ?? [];
+    }),
+  );
+  const hexPort = port.toString(16).toUpperCase().padStart(4, '0');
+  const rows = ['tcp', 'tcp6'].flatMap((table) =>
+    readFileSync(`/proc/${pid}/net/${table}`, 'utf8').split('\n').slice(1),
+  );
+  return rows.filter((row) => {
+    const [, , remote, state, , , , , , inode] = row.trim().split(/\s+/);
+    return state === '01' && remote?.endsWith(`:${hexPort}`) && inodes.has(inode ?? '');
+  }).length;
+}
+
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return ''; // closed since it was listed
+  }
+}
+
+test('a worker that serves has few connections to a broker, prints no warnings, and logs no errors when the broker restarts', async () => {
+  const servers = suiteServers();
+  const port = Number(servers.brokers[0]?.split(':').at(-1));
+  await using realm = await Realm.create(servers);
+  const worker = realm.worker();
+  const pid = Number((await worker.ready()).pid);
+  const ask = async (id: string) => {
+    await realm.send([{ correlationId: id, count: 1 }]);
+    await realm.send([{ correlationId: id, count: 1, replyTopic: `${realm.replyTopic}.none` }]);
+    await using replies = await realm.follow();
+    await replies.reply(id);
+  };
+  await ask('before');
+  expect(connectionsTo(pid, port)).toBe(CONNECTIONS_PER_BROKER);
+
+  await servers.restartKafka();
+  await ask('after');
+  await expect.poll(() => connectionsTo(pid, port), { timeout: 15_000 }).toBeLessThanOrEqual(CONNECTIONS_PER_BROKER);
+  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+  await worker.stop();
+  expect(worker.errors).toBe('');
+});
