@@ -41,6 +41,7 @@ export const ERRORS = {
   LEDGER_RETENTION: { retryable: false, deadLetter: false },
   INDEX_RESTORING: { retryable: true, deadLetter: false },
   INDEX_LOCKED: { retryable: false, deadLetter: false },
+  INDEX_UNUSABLE: { retryable: false, deadLetter: false },
   // process
   CONFIG_INVALID: { retryable: false, deadLetter: false },
   TOPIC_INVALID: { retryable: false, deadLetter: false },

@@ -24,7 +24,17 @@ export async function startLedger(
   const { config, kafka, admin, producer, clock, gate, log } = tools;
   const { clusterId, partitions } = report;
   const topic = config.topics.ledger;
-  const index = stack.use(new SqliteIndex(config.indexDir, { clusterId, ledgerTopic: topic, partitions }));
+  let restore: ((cause: string) => void) | undefined;
+  const binding = { clusterId, ledgerTopic: topic, partitions };
+  const index = stack.use(
+    new SqliteIndex(config.indexDir, binding, {
+      onWiped: (cause) => {
+        log.warn({ cause }, 'ledger index was thrown away');
+        restore?.(cause);
+      },
+      onUnusable: tools.fail,
+    }),
+  );
   const showRestore = () => {
     if (follower.caughtUp()) gate.clear('index');
     else gate.close('index', 'INDEX_RESTORING');
@@ -42,6 +52,7 @@ export async function startLedger(
     },
     onChange: showRestore,
   });
+  restore = (cause) => follower.restore(cause);
   const reader = new LedgerReader({
     kafka,
     admin,

@@ -44,6 +44,9 @@ const MAX_ENTRY_BYTES = 64 * 1024;
 
 const schema = loadSchema('ledger-entry', MAX_ENTRY_BYTES);
 
+/** What stands before the body of each entry. */
+export const LEDGER_ENTRY_HEADER = schema.header;
+
 interface WireLedgerBatch extends Omit<WireBatch, 'ids'> {
   readonly request_hash: Buffer;
   readonly count: number;

@@ -1,5 +1,5 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
-import { describeError, IdallocError } from '../errors.ts';
+import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
 import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
@@ -15,6 +15,8 @@ export interface FollowerOptions {
 
 /** How long somebody waits for the reader before giving up. */
 const REACH_TIMEOUT_MS = 10_000;
+/** What an index refuses with when it is its store, not an entry, that can't be used. */
+const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_UNUSABLE']);
 
 /**
  * Follows every ledger partition and keeps the index in step with the log.
@@ -25,9 +27,11 @@ const REACH_TIMEOUT_MS = 10_000;
  * - following: at the end, or about to be; the index may be asked.
  * - stopped: the log holds something that can't be read. Nothing may be decided there until somebody mends it.
  *
- * Reading begins at the last entry applied, which must come back with the digest that the index stored. Every delivery
- * must start where the one before ended. Anything else means that the log lost entries or is another log: the partition
- * is wiped and restored, since what the index says below its end would otherwise be believed.
+ * Reading begins at the last entry applied. Whenever it passes that entry, be it one from before or one of our own that
+ * was settled since, it must find it with the digest that the index stored. Every delivery must start where the one
+ * before ended and be without a hole, and no entry may tell of a longer log than there was at its place. Anything else
+ * means that the log lost entries or is another log: the partition is wiped and restored, since what the index says
+ * below its end would otherwise be believed. What a restore from nothing meets again is how the log is now.
  */
 export class Follower implements LedgerFollower {
   readonly #options: FollowerOptions;
@@ -50,6 +54,7 @@ export class Follower implements LedgerFollower {
     state.distrusted = false;
     state.target = bounds.high;
     state.recognised = index.last(partition) === undefined;
+    state.acceptedBelow = state.recognised ? bounds.high : 0;
     return this.resume(partition);
   }
 
@@ -57,9 +62,7 @@ export class Follower implements LedgerFollower {
   resume(partition: number): number {
     const { index } = this.#options;
     const state = this.#state(partition);
-    const last = index.last(partition);
-    state.verify = last?.digest;
-    state.expected = last?.offset ?? index.end(partition);
+    state.expected = index.last(partition)?.offset ?? index.end(partition);
     this.#advanced(partition);
     return state.expected;
   }
@@ -67,32 +70,32 @@ export class Follower implements LedgerFollower {
   /** Takes records in log order as they were read. */
   deliver(partition: number, records: readonly LedgerRecord[]): void {
     const state = this.#state(partition);
-    const [first] = records;
-    const last = records.at(-1);
-    if (first === undefined || last === undefined || state.distrusted || state.fault !== undefined) return;
-    if (first.offset !== state.expected) {
-      this.distrust(partition, `reading went on at offset ${first.offset} where ${state.expected} was due`);
-      return;
-    }
-    if (state.verify !== undefined && !digestEntry(first).equals(state.verify)) {
-      this.distrust(partition, `the entry at offset ${first.offset} is not the one that was applied before`);
-      return;
-    }
-    state.verify = undefined;
-    state.recognised = true;
+    if (records.length === 0 || state.distrusted || state.fault !== undefined) return;
+    if (!this.#isWhole(partition, state, records) || !this.#isKnown(partition, state, records)) return;
     this.#apply(partition, state, records);
-    state.expected = last.offset + 1;
+    if (state.distrusted || state.fault !== undefined) return;
+    state.expected += records.length;
     this.#advanced(partition);
   }
 
   distrust(partition: number, cause: string): void {
-    const state = this.#state(partition);
-    if (state.distrusted) return;
-    state.distrusted = true;
-    state.target = Number.POSITIVE_INFINITY;
-    state.fail(new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`));
-    this.#options.onChange();
-    this.#options.onRestart(partition, cause);
+    const error = new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
+    this.#restart(partition, error, cause);
+  }
+
+  /** The index lost what it knew: every partition is restored from the log. */
+  restore(cause: string): void {
+    for (const [partition, state] of this.#partitions.entries()) {
+      if (state.fault !== undefined) continue;
+      const message = `ledger partition ${partition} is restored from the log: ${cause}`;
+      this.#restart(partition, new IdallocError('INDEX_RESTORING', message), cause);
+    }
+  }
+
+  /** Does some of the work of forgetting what lies below `low`, where the log starts now; true while there is more. */
+  expire(partition: number, low: number): boolean {
+    if (this.refusal(partition) !== undefined) return false;
+    return this.#options.index.expire(partition, low);
   }
 
   refusal(partition: number): IdallocError | undefined {
@@ -125,16 +128,62 @@ export class Follower implements LedgerFollower {
     });
   }
 
-  /** An entry that can't be applied stops its partition: deciding without it could give a second batch. */
+  /** Offsets go up one by one, from where reading was. */
+  #isWhole(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
+    const at = records.findIndex(({ offset }, i) => offset !== state.expected + i);
+    if (at === -1) return true;
+    const cause = `reading went on at offset ${records[at]?.offset} where ${state.expected + at} was due`;
+    // Between deliveries retention may have overtaken the reader; inside of one the log itself has the hole.
+    if (at > 0 && state.expected + at < state.acceptedBelow) {
+      const message = `ledger partition ${partition} stops: ${cause}: the ledger topic was compacted, or somebody wrote to it with transactions`;
+      this.#stop(state, new IdallocError('LEDGER_UNREADABLE', message));
+    } else this.distrust(partition, cause);
+    return false;
+  }
+
+  /** The entry that the index applied last is the one that the log has at its place, if these records reach there. */
+  #isKnown(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
+    const last = this.#options.index.last(partition);
+    const found = records[(last?.offset ?? -1) - state.expected];
+    if (last === undefined || found === undefined) return true;
+    if (!digestEntry(found).equals(last.digest)) {
+      this.distrust(partition, `the entry at offset ${found.offset} is not the one that was applied before`);
+      return false;
+    }
+    state.recognised = true;
+    return true;
+  }
+
+  /**
+   * An entry that can't be applied stops its partition: deciding without it could give a second batch. A store that
+   * fails has told so itself, and has been replaced or has ended the worker.
+   */
   #apply(partition: number, state: PartitionState, records: readonly LedgerRecord[]): void {
     try {
-      this.#options.index.apply(partition, records);
+      const { lossAt } = this.#options.index.apply(partition, records);
+      if (lossAt === undefined || lossAt < state.acceptedBelow) return;
+      this.distrust(partition, `whoever wrote the entry at offset ${lossAt} had read a longer log`);
     } catch (error) {
+      if (error instanceof IdallocError && STORE_FAULTS.has(error.code)) return;
       const message = `ledger partition ${partition} stops: ${describeError(error)}`;
-      state.fault = new IdallocError('LEDGER_UNREADABLE', message, { cause: error });
-      state.fail(state.fault);
-      this.#options.onChange();
+      this.#stop(state, new IdallocError('LEDGER_UNREADABLE', message, { cause: error }));
     }
+  }
+
+  #stop(state: PartitionState, fault: IdallocError): void {
+    state.fault = fault;
+    state.fail(fault);
+    this.#options.onChange();
+  }
+
+  #restart(partition: number, error: IdallocError, cause: string): void {
+    const state = this.#state(partition);
+    if (state.distrusted) return;
+    state.distrusted = true;
+    state.target = Number.POSITIVE_INFINITY;
+    state.fail(error);
+    this.#options.onChange();
+    this.#options.onRestart(partition, cause);
   }
 
   #advanced(partition: number): void {
@@ -163,10 +212,10 @@ interface Waiter {
 class PartitionState {
   /** Offset of the next record that the reader is to deliver. */
   expected = 0;
-  /** Digest that the next record must have. */
-  verify: Buffer | undefined;
   /** What the index held when reading began was found in the log. */
   recognised = false;
+  /** What lies below was in the log when reading began with nothing: it is no news, whatever it tells of the log. */
+  acceptedBelow = 0;
   /** The end to be reached before the index may be asked. */
   target = Number.POSITIVE_INFINITY;
   restored = false;

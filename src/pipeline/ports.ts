@@ -64,14 +64,29 @@ export interface IndexedEntry {
 /** What a look-up says of a key whose deciding entry can't be known: the log's head, where it may have been, is gone. */
 export const FORGOTTEN = 'forgotten';
 
+/** What an index found in the entries that it applied. */
+export interface Applied {
+  /**
+   * The last of them whose writer had read the log beyond the entry's own place: the log was longer then, and what lay
+   * between is lost.
+   */
+  readonly lossAt?: number;
+}
+
 /**
- * What is known of each ledger partition below its end.
+ * What is known of each ledger partition from its origin to its end.
  *
- * The head of the log goes by retention, so an index that was restored from a log that starts above 0 knows less than
- * all. An entry tells at which `end` its writer looked its key up: below that, there was no entry for the key. If that
- * end lies before the start of the log, the key's first entry may have been trimmed, and the entry is not applied but its
- * key forgotten. The first entry that lies at its own `end` anchors the horizon: its writer had read all that was
- * trimmed, so its `through` covers every request decided there.
+ * The head of the log goes by retention, and the index forgets it as well, in its own time; so it knows less than all.
+ * Two rules keep it from giving a second batch:
+ *
+ * - An entry tells at which `end` its writer looked its key up: below that, there was no entry for the key. If that end
+ *   lies below the origin, the key's first entry may be among what is not known, and the key is FORGOTTEN.
+ * - Requests up to the horizon may have been decided by entries that are not known, and are never decided again. After
+ *   a restore the horizon is the `through` of the first entry that lies at its own `end`: its writer had read all that
+ *   was trimmed. It rises to the highest request offset among the entries that are forgotten, and to the `through` of
+ *   an entry whose writer had read what the log has lost since.
+ *
+ * A store that fails refuses with INDEX_RESTORING or INDEX_UNUSABLE, never with an answer.
  */
 export interface LedgerIndex {
   /** The offset after the last entry applied. */
@@ -79,20 +94,27 @@ export interface LedgerIndex {
   /** The highest request offset that the applied entries tell of; -1 for none. */
   through(partition: number): number;
   /**
-   * Requests up to this offset may have been decided by entries that are no longer in the log: -1 when the log was
-   * whole. Undefined while nothing in the log tells.
+   * Requests up to this offset may have been decided by entries that are not known: -1 when all are. Undefined while
+   * nothing in the log tells.
    */
   horizon(partition: number): number | undefined;
   /** The first entry of a key; FORGOTTEN when there was one, but which batch it had can't be told any more. */
   lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined;
   /**
-   * Applies entries in log order; those below the end are skipped. All or nothing. Tells which offsets hold the first
-   * entry of their key.
+   * Applies entries in log order; those below the end are skipped. All or nothing. Rejects with LEDGER_UNREADABLE for an
+   * entry that is none of ours, and with LEDGER_TRUNCATED for a hole.
    */
-  apply(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
+  apply(partition: number, records: readonly LedgerRecord[]): Applied;
+  /** Which offsets, of entries that were applied, hold the first entry of their key. */
+  firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
   /** Forgets all of a partition, to be restored from a log that starts at `from`. */
   wipe(partition: number, from: number): void;
-  /** The last applied entry, by which a restart recognises the log; absent when nothing was applied since the wipe. */
+  /**
+   * Does some of the work of forgetting what lies below `low`, where the log starts now; true while there is more to do.
+   * Some of it may stay known. Nothing is forgotten while there is no horizon to tell of it.
+   */
+  expire(partition: number, low: number): boolean;
+  /** The last applied entry, by which the log is recognised; absent when nothing was applied since the wipe. */
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined;
 }
 

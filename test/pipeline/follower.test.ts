@@ -1,51 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { Follower } from '../../src/pipeline/follower.ts';
-import { MemoryIndex } from '../support/memory-index.ts';
-import { type LedgerDraft, MemoryLedger, MemoryReader } from '../support/memory-ledger.ts';
-import { entry, offsetOf } from '../support/memory-records.ts';
-import { ManualTimers } from '../support/memory-worker.ts';
-
-/** A follower of one partition, with an index that may be older than the follower. */
-function world(options: { readonly entries?: readonly LedgerDraft[]; readonly index?: MemoryIndex } = {}) {
-  const topic = new MemoryLedger(1, () => 1_700_000_000_000);
-  if (options.entries) topic.land(0, options.entries);
-  return { topic, ...follow(topic, options.index) };
-}
-
-function follow(topic: MemoryLedger, index = new MemoryIndex()) {
-  const timers = new ManualTimers();
-  const causes: string[] = [];
-  let changes = 0;
-  const follower = new Follower({
-    index,
-    partitions: 1,
-    setTimer: timers.set,
-    onRestart: (partition, cause) => {
-      causes.push(cause);
-      reader.restart(partition);
-    },
-    onChange: () => {
-      changes += 1;
-    },
-  });
-  const reader = new MemoryReader(topic, follower);
-  return { index, timers, causes, follower, reader, changes: () => changes };
-}
-
-/** An index that has applied what the topic holds now, as a worker before this one left it. */
-function indexOf(topic: MemoryLedger): MemoryIndex {
-  const { index, reader } = follow(topic);
-  reader.catchUp(0);
-  return index;
-}
-
-const three = [entry('a'), entry('b'), entry('c')];
-const heldAt = (index: MemoryIndex, id: string) => offsetOf(index.lookUp(0, entry(id).key));
+import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-follower.ts';
+import type { LedgerDraft } from '../support/memory-ledger.ts';
+import { entry } from '../support/memory-records.ts';
 
 describe('restoring', () => {
   it('refuses with INDEX_RESTORING before it has begun, and until the end that the log had then', () => {
-    const { topic, follower, reader, index } = world({ entries: three });
+    const { topic, follower, reader, index } = followedWorld({ entries: three });
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     reader.poll(0, 2);
     topic.land(0, [entry('d')]);
@@ -58,13 +19,15 @@ describe('restoring', () => {
   });
 
   it('is over at once for an empty partition', () => {
-    const { follower, reader } = world();
+    const { follower, reader } = followedWorld();
     reader.poll(0);
     expect(follower.refusal(0)).toBeUndefined();
   });
 
   it('begins where retention left the log when nothing is known', () => {
-    const { topic, follower, reader, index } = world({ entries: [entry('a'), entry('b'), entry('c', { end: 2 })] });
+    const { topic, follower, reader, index } = followedWorld({
+      entries: [entry('a'), entry('b'), entry('c', { end: 2 })],
+    });
     topic.trim(0, 2);
     reader.catchUp(0);
     expect(follower.refusal(0)).toBeUndefined();
@@ -72,7 +35,7 @@ describe('restoring', () => {
   });
 
   it('tells when a partition is caught up, once', () => {
-    const { topic, reader, changes } = world({ entries: three });
+    const { topic, reader, changes } = followedWorld({ entries: three });
     reader.poll(0, 2);
     expect(changes()).toBe(0);
     reader.poll(0, 1);
@@ -85,7 +48,7 @@ describe('restoring', () => {
 
 describe('an index from before', () => {
   it('goes on at its last entry and applies only what is new', () => {
-    const { topic } = world({ entries: three });
+    const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d'), entry('a', { first: 5n })]);
     const { follower, reader, causes } = follow(topic, index);
@@ -96,7 +59,7 @@ describe('an index from before', () => {
   });
 
   it('is not asked before its last entry was recognised, even if the log is no longer than it', () => {
-    const { topic } = world({ entries: three });
+    const { topic } = followedWorld({ entries: three });
     const { follower, reader, changes } = follow(topic, indexOf(topic));
     follower.begin(0, topic.bounds(0));
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
@@ -107,7 +70,7 @@ describe('an index from before', () => {
   });
 
   it('is distrusted and restored when another entry stands where its last one was', () => {
-    const { topic } = world({ entries: three });
+    const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.truncate(0, 0);
     topic.land(0, [entry('x'), entry('b'), entry('c', { first: 1n }), entry('y')]);
@@ -121,7 +84,7 @@ describe('an index from before', () => {
   });
 
   it('is restored when the log ends before it', () => {
-    const { topic } = world({ entries: three });
+    const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.truncate(0, 1);
     const { reader } = follow(topic, index);
@@ -130,7 +93,7 @@ describe('an index from before', () => {
   });
 
   it('is restored when retention has overtaken it', () => {
-    const { topic } = world({ entries: three });
+    const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d', { end: 3 }), entry('e', { end: 4 }), entry('f', { end: 4 })]);
     topic.trim(0, 4);
@@ -140,7 +103,7 @@ describe('an index from before', () => {
   });
 
   it('is restored when retention took the entry by which the log is recognised', () => {
-    const { topic } = world({ entries: three });
+    const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d', { end: 3 })]);
     topic.trim(0, 3);
@@ -152,7 +115,7 @@ describe('an index from before', () => {
 
 describe('following', () => {
   it('skips what was settled before it was read', () => {
-    const { topic, reader, index, causes } = world({ entries: three });
+    const { topic, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d')]);
     index.apply(0, topic.read(0, 3));
@@ -162,7 +125,7 @@ describe('following', () => {
   });
 
   it('distrusts a log in which reading skips an entry', () => {
-    const { topic, follower, reader, causes, index } = world({ entries: three });
+    const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d'), entry('e')]);
     follower.deliver(0, topic.read(0, 4));
@@ -173,7 +136,7 @@ describe('following', () => {
   });
 
   it('distrusts a log in which reading falls back to the start', () => {
-    const { topic, reader, causes } = world({ entries: three });
+    const { topic, reader, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.truncate(0, 1);
     reader.poll(0);
@@ -181,7 +144,7 @@ describe('following', () => {
   });
 
   it('takes nothing while it waits for its restart', () => {
-    const { topic, follower, reader, index, causes } = world({ entries: three });
+    const { topic, follower, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     follower.distrust(0, 'for a test');
     topic.land(0, [entry('d')]);
@@ -192,7 +155,7 @@ describe('following', () => {
   });
 
   it('reads its last entry again after a rebalance, and recognises it', () => {
-    const { topic, follower, reader, causes, index } = world({ entries: three });
+    const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d')]);
     reader.rejoin(0);
@@ -215,7 +178,7 @@ describe('an entry that can not be read', () => {
   ];
 
   it.each(foreign)('stops the partition for good: %s', (_, bad) => {
-    const { topic, follower, reader, index } = world({ entries: [...three, bad, entry('d')] });
+    const { topic, follower, reader, index } = followedWorld({ entries: [...three, bad, entry('d')] });
     reader.catchUp(0);
     expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
     topic.land(0, [entry('e')]);
@@ -225,13 +188,13 @@ describe('an entry that can not be read', () => {
   });
 
   it('does not keep other partitions from being served', () => {
-    const { follower, reader } = world({ entries: [{ key: null, value: null }] });
+    const { follower, reader } = followedWorld({ entries: [{ key: null, value: null }] });
     reader.catchUp(0);
     expect(follower.caughtUp()).toBe(true);
   });
 
   it('ends the waiting of whoever waits for the entries behind it', async () => {
-    const { topic, follower, reader } = world({ entries: three });
+    const { topic, follower, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
     topic.land(0, [{ key: null, value: null }, entry('d')]);
@@ -244,7 +207,7 @@ describe('an entry that can not be read', () => {
 describe('a marker', () => {
   it('needs no key, decides nothing, and raises the highest request offset', () => {
     const marker = { key: null, value: encodeLedgerEntry({ kind: 'marker', end: 3, through: 500 }) };
-    const { index, reader, follower } = world({ entries: [...three, marker] });
+    const { index, reader, follower } = followedWorld({ entries: [...three, marker] });
     reader.catchUp(0);
     expect([index.end(0), index.through(0), follower.refusal(0)]).toEqual([4, 500, undefined]);
   });
@@ -252,7 +215,7 @@ describe('a marker', () => {
 
 describe('reached', () => {
   it('resolves when the offset is applied, at once when it already is', async () => {
-    const { topic, follower, reader, timers } = world({ entries: three });
+    const { topic, follower, reader, timers } = followedWorld({ entries: three });
     reader.catchUp(0);
     await follower.reached(0, 3);
     const seen: string[] = [];
@@ -268,7 +231,7 @@ describe('reached', () => {
   });
 
   it('gives up after its time, and keeps nothing of it', async () => {
-    const { follower, reader, timers } = world({ entries: three });
+    const { follower, reader, timers } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({
       code: 'INDEX_RESTORING',
@@ -280,7 +243,7 @@ describe('reached', () => {
   });
 
   it('rejects with LEDGER_TRUNCATED when the log is found to have lost entries', async () => {
-    const { follower, reader } = world({ entries: three });
+    const { follower, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
     follower.distrust(0, 'for a test');

@@ -1,11 +1,24 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { IdallocError } from '../../src/errors.ts';
-import { FORGOTTEN, type IndexedEntry, type LedgerIndex, type LedgerRecord } from '../../src/pipeline/ports.ts';
+import {
+  type Applied,
+  FORGOTTEN,
+  type IndexedEntry,
+  type LedgerIndex,
+  type LedgerRecord,
+} from '../../src/pipeline/ports.ts';
+
+interface Stored {
+  readonly indexed: IndexedEntry;
+  readonly end: number;
+  readonly requestOffset: number;
+}
 
 interface Partition {
-  readonly entries: Map<string, IndexedEntry | typeof FORGOTTEN>;
-  readonly origin: number;
+  /** All entries of each key that are still known, in log order. */
+  readonly entries: Map<string, Stored[]>;
+  origin: number;
   horizon: number | undefined;
   end: number;
   through: number;
@@ -33,24 +46,44 @@ export class MemoryIndex implements LedgerIndex {
   }
 
   lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
-    return this.#of(partition).entries.get(key.toString('latin1'));
+    const at = this.#of(partition);
+    const [first] = at.entries.get(key.toString('latin1')) ?? [];
+    if (first === undefined) return undefined;
+    const { end, indexed } = first;
+    const known = end >= at.origin;
+    return known ? indexed : FORGOTTEN;
   }
 
-  apply(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
+  apply(partition: number, records: readonly LedgerRecord[]): Applied {
     const at = this.#of(partition);
-    const firsts = new Set<number>();
     const fresh = records.filter(({ offset }) => offset >= at.end).map((record) => ({ record, ...readEntry(record) }));
-    for (const { record, name, end, through, asOf } of fresh) {
+    const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
+    if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log goes on at ${hole.record.offset}`);
+    let lossAt: number | undefined;
+    for (const { record, name, end, requestOffset, through } of fresh) {
       const { offset, value, appendedAtMs } = record;
-      if (name !== undefined && value !== null && !at.entries.has(name)) {
-        const known = end >= at.origin;
-        at.entries.set(name, known ? { offset, value, appendedAtMs } : FORGOTTEN);
-        if (known) firsts.add(offset);
+      if (name !== undefined && value !== null) {
+        const known = at.entries.get(name) ?? [];
+        at.entries.set(name, known);
+        known.push({ indexed: { offset, value, appendedAtMs }, end, requestOffset });
       }
-      if (offset === end) at.horizon ??= asOf;
-      at.through = Math.max(at.through, through);
+      if (offset === end) at.horizon ??= through;
+      if (offset < end) {
+        at.horizon = Math.max(at.horizon ?? -1, through);
+        lossAt = offset;
+      }
+      at.through = Math.max(at.through, through, requestOffset);
       at.end = offset + 1;
       at.last = { offset, digest: digestEntry(record) };
+    }
+    return lossAt === undefined ? {} : { lossAt };
+  }
+
+  firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
+    const firsts = new Set<number>();
+    for (const { key, offset } of records) {
+      const found = key === null ? undefined : this.lookUp(partition, key);
+      if (found !== undefined && found !== FORGOTTEN && found.offset === offset) firsts.add(offset);
     }
     return firsts;
   }
@@ -67,6 +100,21 @@ export class MemoryIndex implements LedgerIndex {
     });
   }
 
+  expire(partition: number, low: number): boolean {
+    const at = this.#of(partition);
+    if (at.horizon === undefined || low <= at.origin) return false;
+    at.origin = Math.min(low, at.end);
+    for (const [name, stored] of at.entries) {
+      const kept = stored.filter(({ indexed }) => indexed.offset >= at.origin);
+      for (const { indexed, requestOffset } of stored) {
+        if (indexed.offset < at.origin) at.horizon = Math.max(at.horizon, requestOffset);
+      }
+      if (kept.length > 0) at.entries.set(name, kept);
+      else at.entries.delete(name);
+    }
+    return false;
+  }
+
   #of(partition: number): Partition {
     const known = this.#partitions.get(partition);
     if (known !== undefined) return known;
@@ -78,9 +126,9 @@ export class MemoryIndex implements LedgerIndex {
 interface Read {
   readonly name?: string;
   readonly end: number;
-  /** The request offsets that it tells of: its own, and those of its writer's index. */
   readonly through: number;
-  readonly asOf: number;
+  /** -1 for a marker. */
+  readonly requestOffset: number;
 }
 
 function readEntry({ key, value, offset }: LedgerRecord): Read {
@@ -88,7 +136,7 @@ function readEntry({ key, value, offset }: LedgerRecord): Read {
   if (entry === undefined || (entry.kind === 'batch' && key === null)) {
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} is none of ours`);
   }
-  const { end, through: asOf } = entry;
-  if (entry.kind === 'marker') return { end, asOf, through: asOf };
-  return { name: key?.toString('latin1') ?? '', end, asOf, through: Math.max(asOf, entry.requestOffset) };
+  const { end, through } = entry;
+  if (entry.kind === 'marker') return { end, through, requestOffset: -1 };
+  return { name: key?.toString('latin1') ?? '', end, through, requestOffset: entry.requestOffset };
 }

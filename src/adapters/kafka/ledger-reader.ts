@@ -10,6 +10,7 @@ interface LedgerSink {
   begin(partition: number, bounds: LogBounds): number;
   resume(partition: number): number;
   deliver(partition: number, records: readonly LedgerRecord[]): void;
+  expire(partition: number, low: number): boolean;
 }
 
 export interface LedgerReaderOptions {
@@ -29,7 +30,10 @@ export interface LedgerReaderOptions {
 const APPLY_MAX_ENTRIES = 1_000;
 const SESSION_TIMEOUT_MS = 10_000;
 const MAX_WAIT_MS = 100;
-const RESTART_RETRY_MS = 500;
+/** At most so often a partition is read anew, whatever its log looks like. */
+const RESTART_INTERVAL_MS = 500;
+/** How often the index is told where the log starts. */
+const EXPIRE_INTERVAL_MS = 60_000;
 
 /** Reads all partitions of the ledger topic, all the time, into one sink. */
 export class LedgerReader {
@@ -37,9 +41,14 @@ export class LedgerReader {
   readonly #consumer: Consumer;
   /** Raised when a partition is read anew, so that a batch from before is dropped. */
   readonly #epochs: number[];
-  readonly #retries = new Set<NodeJS.Timeout>();
+  /** Partitions that wait to be read anew. */
+  readonly #due = new Set<number>();
+  #restartTimer: NodeJS.Timeout | undefined;
+  #restartedAtMs = Number.NEGATIVE_INFINITY;
+  #expireTimer: NodeJS.Timeout | undefined;
+  #expiring: Promise<void> | undefined;
+  #running = false;
   #stopped = false;
-
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
     this.#epochs = new Array<number>(options.partitions).fill(0);
@@ -66,37 +75,68 @@ export class LedgerReader {
       eachBatchAutoResolve: false,
       eachBatch: (payload) => this.#deliver(payload),
     });
+    this.#running = true;
+    for (const partition of this.#due) this.restart(partition);
+    this.#expireTimer = setInterval(() => {
+      this.#expiring ??= this.#expireAll().finally(() => {
+        this.#expiring = undefined;
+      });
+    }, EXPIRE_INTERVAL_MS);
   }
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    for (const timer of this.#retries) clearTimeout(timer);
+    clearTimeout(this.#restartTimer);
+    clearInterval(this.#expireTimer);
     await this.#consumer.disconnect();
+    await this.#expiring;
   }
 
   /** Stops reading a partition, asks the broker for its bounds and reads from where the sink says. */
   restart(partition: number): void {
-    if (this.#stopped) return;
     this.#epochs[partition] = (this.#epochs[partition] ?? 0) + 1;
+    this.#due.add(partition);
+    if (!this.#running || this.#stopped) return;
+    this.#consumer.pause([{ topic: this.#options.topic, partitions: [partition] }]);
+    this.#scheduleRestart();
+  }
+
+  #scheduleRestart(): void {
+    if (this.#stopped || this.#restartTimer !== undefined) return;
+    const sinceMs = performance.now() - this.#restartedAtMs;
+    this.#restartTimer = setTimeout(() => this.#restartDue(), Math.max(0, RESTART_INTERVAL_MS - sinceMs));
+  }
+
+  async #restartDue(): Promise<void> {
+    this.#restartedAtMs = performance.now();
     const { topic, sink, log } = this.#options;
-    this.#consumer.pause([{ topic, partitions: [partition] }]);
-    this.#readBounds().then(
-      (bounds) => {
+    try {
+      const bounds = await this.#readBounds();
+      for (const partition of this.#stopped ? [] : this.#due) {
         const found = bounds.get(partition);
-        if (found === undefined || this.#stopped) return;
+        if (found === undefined) continue;
         const offset = sink.begin(partition, found);
+        this.#due.delete(partition);
         this.#consumer.seek({ topic, partition, offset: String(offset) });
         this.#consumer.resume([{ topic, partitions: [partition] }]);
-      },
-      (error) => {
-        log.warn({ partition, error: describeError(error) }, 'ledger bounds could not be read, trying again');
-        const timer = setTimeout(() => {
-          this.#retries.delete(timer);
-          this.restart(partition);
-        }, RESTART_RETRY_MS);
-        this.#retries.add(timer);
-      },
-    );
+      }
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'ledger partitions could not be read anew, trying again');
+    }
+    this.#restartTimer = undefined;
+    if (this.#due.size > 0) this.#scheduleRestart();
+  }
+
+  /** Lets the index forget what the log no longer has, a step at a time. */
+  async #expireAll(): Promise<void> {
+    const { sink, log } = this.#options;
+    try {
+      for (const [partition, { low }] of await this.#readBounds()) {
+        while (!this.#stopped && sink.expire(partition, low)) await nextTurn();
+      }
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'the index could not forget what the ledger no longer has');
+    }
   }
 
   /** Runs inside the join, before the first fetch of the new generation. */

@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type IndexBinding, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { entry } from '../../support/memory-records.ts';
 
 const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
 const MODULE = fileURLToPath(new URL('../../../src/adapters/index/sqlite-index.ts', import.meta.url));
+const EVENTS: IndexEvents = { onWiped: () => {}, onUnusable: () => {} };
 const RECORD = { offset: 0, ...entry('a'), appendedAtMs: 1 };
 
 let directory: string;
@@ -29,7 +30,7 @@ afterEach(() => {
 });
 
 function open(binding = BINDING): SqliteIndex {
-  const index = new SqliteIndex(directory, binding);
+  const index = new SqliteIndex(directory, binding, EVENTS);
   opened.push(index);
   return index;
 }
@@ -43,7 +44,7 @@ describe('the lock', { timeout: 60_000 }, () => {
   const program = `
     const { SqliteIndex } = await import(${JSON.stringify(MODULE)});
     try {
-      new SqliteIndex(process.argv[1], ${JSON.stringify(BINDING)});
+      new SqliteIndex(process.argv[1], ${JSON.stringify(BINDING)}, {});
       process.stdout.write('opened');
       setInterval(() => {}, 1000);
     } catch (error) {

@@ -1,0 +1,61 @@
+/** Bits of a key's hash; with the 15 bits of a place within a run they fit a number exactly. */
+export const HASH_BITS = 38;
+
+/** Two 32-bit words, random for each store. */
+export interface HashSeed {
+  readonly low: number;
+  readonly high: number;
+}
+
+/**
+ * A keyed hash of a ledger key, in [0, 2^HASH_BITS).
+ *
+ * HalfSipHash-1-3 with 64 bits of output (Aumasson and Bernstein's SipHash in 32-bit words): requesters choose the
+ * keys, and without the seed they can't choose them so that many meet in one place and a look-up takes long.
+ */
+export function hashKey(key: Uint8Array, seed: HashSeed): number {
+  let v0 = seed.low;
+  let v1 = seed.high ^ 0xee;
+  let v2 = seed.low ^ 0x6c796765;
+  let v3 = seed.high ^ 0x74656462;
+  const words = key.length >>> 2;
+  let first = 0;
+  for (let i = 0; i < words + 7; i++) {
+    const word = i < words ? wordAt(key, i * 4) : i === words ? lastWord(key) : 0;
+    v3 ^= word;
+    v0 = (v0 + v1) | 0;
+    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+    v0 = (v0 << 16) | (v0 >>> 16);
+    v2 = (v2 + v3) | 0;
+    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+    v0 = (v0 + v3) | 0;
+    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+    v2 = (v2 + v1) | 0;
+    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+    v2 = (v2 << 16) | (v2 >>> 16);
+    v0 ^= word;
+    if (i === words) v2 ^= 0xee;
+    if (i === words + 3) {
+      first = (v1 ^ v3) >>> 0;
+      v1 ^= 0xdd;
+    }
+  }
+  return first * 64 + ((v1 ^ v3) & 63);
+}
+
+function wordAt(bytes: Uint8Array, at: number): number {
+  return (
+    byteAt(bytes, at) | (byteAt(bytes, at + 1) << 8) | (byteAt(bytes, at + 2) << 16) | (byteAt(bytes, at + 3) << 24)
+  );
+}
+
+/** What is left over of the key, with its length in the highest byte. */
+function lastWord(bytes: Uint8Array): number {
+  let word = bytes.length << 24;
+  for (let at = bytes.length & ~3, shift = 0; at < bytes.length; at++, shift += 8) word |= byteAt(bytes, at) << shift;
+  return word;
+}
+
+function byteAt(bytes: Uint8Array, at: number): number {
+  return bytes[at] as number;
+}

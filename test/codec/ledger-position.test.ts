@@ -1,0 +1,126 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { decodeLedgerEntry, encodeLedgerEntry, type LedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { readLedgerPosition } from '../../src/codec/ledger-position.ts';
+import { anyBatch, BATCH } from './samples.ts';
+
+const offset = fc.oneof(
+  fc.integer({ min: 0, max: 300 }),
+  fc.integer({ min: 0, max: 2 ** 40 }),
+  fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }),
+);
+const anyBytes = (length: number) =>
+  fc.uint8Array({ minLength: length, maxLength: length }).map((bytes) => Buffer.from(bytes));
+const anyEntry: fc.Arbitrary<LedgerEntry> = fc.oneof(
+  fc.record({ kind: fc.constant('marker' as const), end: offset, through: fc.oneof(offset, fc.constant(-1)) }),
+  fc
+    .record({
+      kind: fc.constant('batch' as const),
+      requestHash: anyBytes(16),
+      replyTopic: fc.oneof(fc.stringMatching(/^[a-z][a-z.]{0,100}$/), fc.string({ maxLength: 20 })),
+      requestOffset: offset,
+      batch: fc.oneof(anyBatch, fc.constant(BATCH)),
+      framing: fc.constantFrom('SINGLE_OBJECT' as const, 'CONFLUENT' as const),
+      schemaFingerprint: anyBytes(8),
+      end: offset,
+      through: fc.oneof(offset, fc.constant(-1)),
+    })
+    .map((entry) => ({ ...entry, count: entry.batch.ranges.reduce((sum, range) => sum + range.count, 0) })),
+);
+
+/** What the decoder makes of a value; undefined where it refuses. */
+function decoded(value: Buffer): unknown {
+  try {
+    const entry = decodeLedgerEntry(value);
+    const requestOffset = entry.kind === 'batch' ? entry.requestOffset : undefined;
+    return { end: entry.end, through: entry.through, requestOffset };
+  } catch {
+    return undefined;
+  }
+}
+
+function read(value: Buffer): unknown {
+  try {
+    const { end, through, requestOffset } = readLedgerPosition(value);
+    return { end, through, requestOffset };
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    return undefined;
+  }
+}
+
+describe('the position of an entry', () => {
+  it('is what decoding tells', () => {
+    fc.assert(
+      fc.property(anyEntry, (entry) => {
+        const value = encodeLedgerEntry(entry);
+        expect(decoded(value)).toBeDefined();
+        expect(read(value)).toEqual(decoded(value));
+      }),
+    );
+  });
+
+  it('is refused where decoding refuses, and only there, whatever became of the bytes', () => {
+    const damage = fc.oneof(
+      fc.record({ at: fc.nat(400), put: fc.nat(255) }),
+      fc.record({ at: fc.nat(400), xor: fc.constantFrom(1, 2, 4, 8, 16, 32, 64, 128) }),
+      fc.record({ cut: fc.nat(400) }),
+      fc.record({ insert: fc.nat(400), put: fc.constantFrom(0, 1, 0x80, 0xff) }),
+      fc.record({ remove: fc.nat(400) }),
+    );
+    let refused = 0;
+    let accepted = 0;
+    fc.assert(
+      fc.property(anyEntry, fc.array(damage, { minLength: 1, maxLength: 3 }), (entry, damages) => {
+        let value = encodeLedgerEntry(entry);
+        for (const how of damages) value = damaged(value, how);
+        const expected = decoded(value);
+        expect(read(value)).toEqual(expected);
+        if (expected === undefined) refused += 1;
+        else accepted += 1;
+      }),
+      { numRuns: 20_000 },
+    );
+    expect([refused > 1_000, accepted > 1_000]).toEqual([true, true]);
+  }, 60_000);
+
+  it('is refused in each bit of an ordinary entry that decoding minds', () => {
+    const value = encodeLedgerEntry({
+      kind: 'batch',
+      requestHash: requestHash(5, 'id.replies.orders'),
+      count: 5,
+      replyTopic: 'id.replies.orders',
+      requestOffset: 1_000_000,
+      batch: BATCH,
+      framing: 'SINGLE_OBJECT',
+      schemaFingerprint: Buffer.alloc(8, 7),
+      end: 2_000_000,
+      through: 999_999,
+    });
+    for (let bit = 0; bit < value.length * 8; bit++) {
+      const flipped = Buffer.from(value);
+      flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3);
+      expect(read(flipped)).toEqual(decoded(flipped));
+    }
+  });
+});
+
+type Damage =
+  | { at: number; put: number }
+  | { at: number; xor: number }
+  | { cut: number }
+  | { insert: number; put: number }
+  | { remove: number };
+
+function damaged(value: Buffer, how: Damage): Buffer {
+  const copy = Buffer.from(value);
+  if ('cut' in how) return copy.subarray(0, how.cut);
+  if ('remove' in how) return Buffer.concat([copy.subarray(0, how.remove), copy.subarray(how.remove + 1)]);
+  if ('insert' in how) {
+    return Buffer.concat([copy.subarray(0, how.insert), Buffer.from([how.put]), copy.subarray(how.insert)]);
+  }
+  if (copy.length === 0) return copy;
+  const at = how.at % copy.length;
+  copy[at] = 'put' in how ? how.put : (copy[at] ?? 0) ^ how.xor;
+  return copy;
+}

@@ -1,0 +1,140 @@
+import { describe, expect, it } from 'vitest';
+import { IdallocError } from '../../src/errors.ts';
+import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-follower.ts';
+import { MemoryIndex } from '../support/memory-index.ts';
+import { MemoryLedger } from '../support/memory-ledger.ts';
+import { entry } from '../support/memory-records.ts';
+
+describe('an own entry that was settled before it was read', () => {
+  it('is compared when reading passes it: another one at its place is distrusted', () => {
+    const { topic, reader, index, causes } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    index.apply(0, [{ offset: 3, ...entry('mine', { end: 3 }), appendedAtMs: 1 }]);
+    topic.land(0, [entry('theirs', { end: 3 })]);
+    reader.poll(0);
+    expect(causes).toEqual([expect.stringContaining('offset 3')]);
+    reader.catchUp(0);
+    expect([heldAt(index, 'mine'), heldAt(index, 'theirs')]).toEqual([undefined, 3]);
+  });
+
+  it('is compared wherever it lies in a delivery', () => {
+    const { topic, reader, index, causes } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    const mine = [entry('d', { end: 3 }), entry('mine', { end: 3 })];
+    index.apply(
+      0,
+      mine.map((drafted, i) => ({ offset: 3 + i, ...drafted, appendedAtMs: 1 })),
+    );
+    topic.land(0, [entry('d', { end: 3 }), entry('theirs', { end: 3 }), entry('f', { end: 3 })]);
+    reader.poll(0);
+    expect(causes).toEqual([expect.stringContaining('offset 4')]);
+  });
+});
+
+describe('a log that was longer once', () => {
+  const ahead = entry('d', { end: 9, through: 70 });
+
+  it('is distrusted when an entry comes whose writer had read beyond its place', () => {
+    const { topic, reader, causes, follower, index } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    topic.land(0, [ahead]);
+    reader.poll(0);
+    expect(causes).toEqual([expect.stringContaining('offset 3')]);
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    reader.catchUp(0);
+    expect(causes).toHaveLength(1);
+    expect([follower.refusal(0), heldAt(index, 'a'), heldAt(index, 'd')]).toEqual([undefined, 0, 3]);
+  });
+
+  it('is taken as it is by a restore from nothing, and what its writer knew counts as decided', () => {
+    const { reader, causes, index } = followedWorld({ entries: [...three, ahead, entry('e', { end: 4 })] });
+    reader.catchUp(0);
+    expect([causes, index.end(0), index.horizon(0)]).toEqual([[], 5, 70]);
+  });
+
+  it('is restored anew by an index from before, which may hold what the log lost', () => {
+    const { topic } = followedWorld({ entries: three });
+    const index = indexOf(topic);
+    topic.land(0, [ahead]);
+    const { reader, causes } = follow(topic, index);
+    reader.catchUp(0);
+    expect([causes.length, index.horizon(0), heldAt(index, 'd')]).toEqual([1, 70, 3]);
+  });
+});
+
+describe('a hole within a delivery', () => {
+  const skipping = (topic: MemoryLedger) => topic.read(0, 0).filter(({ offset }) => offset !== 1);
+
+  it('is distrusted where it is news', () => {
+    const { topic, follower, causes, index } = followedWorld();
+    follower.begin(0, topic.bounds(0));
+    topic.land(0, three);
+    follower.deliver(0, skipping(topic));
+    expect(causes).toEqual([expect.stringContaining('offset 2 where 1 was due')]);
+    expect([index.end(0), follower.refusal(0)?.code]).toEqual([0, 'INDEX_RESTORING']);
+  });
+
+  it('stops the partition when a restore from nothing meets it: it will not go away', () => {
+    const { topic, follower, causes, index } = followedWorld({ entries: three });
+    follower.begin(0, topic.bounds(0));
+    follower.deliver(0, skipping(topic));
+    expect(causes).toEqual([]);
+    expect([index.end(0), follower.refusal(0)?.code]).toEqual([0, 'LEDGER_UNREADABLE']);
+  });
+});
+
+describe('a store that fails', () => {
+  /** An index whose next apply is refused as the one on disk does it. */
+  function failing(code: 'INDEX_RESTORING' | 'INDEX_UNUSABLE') {
+    const index = new MemoryIndex();
+    const apply = index.apply.bind(index);
+    index.apply = () => {
+      index.apply = apply;
+      throw new IdallocError(code, 'the disk is full');
+    };
+    return index;
+  }
+
+  it('is not the fault of the log: the partition is not stopped, and nothing counts as read', () => {
+    const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+    topic.land(0, three);
+    for (const code of ['INDEX_RESTORING', 'INDEX_UNUSABLE'] as const) {
+      const { follower, reader, index } = follow(topic, failing(code));
+      reader.poll(0);
+      expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+      expect(index.end(0)).toBe(0);
+    }
+  });
+
+  it('lets every partition be restored, from nothing, but those that the log has stopped', async () => {
+    const topic = new MemoryLedger(2, () => 1_700_000_000_000);
+    topic.land(0, three);
+    topic.land(1, [{ key: null, value: null }]);
+    const { follower, reader, index, causes } = follow(topic, new MemoryIndex(), 2);
+    for (const partition of [0, 1]) reader.catchUp(partition);
+    const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    follower.restore('the disk is full');
+    await reached;
+    expect(causes).toEqual(['the disk is full']);
+    expect([0, 1].map((partition) => follower.refusal(partition)?.code)).toEqual([
+      'INDEX_RESTORING',
+      'LEDGER_UNREADABLE',
+    ]);
+    reader.catchUp(0);
+    expect([follower.refusal(0), heldAt(index, 'c')]).toEqual([undefined, 2]);
+  });
+});
+
+describe('expiry', () => {
+  it('forgets what the log no longer has, but not while the index is not known to be of this log', () => {
+    const { topic } = followedWorld({ entries: three });
+    const index = indexOf(topic);
+    const { follower, reader } = follow(topic, index);
+    follower.begin(0, topic.bounds(0));
+    follower.expire(0, 2);
+    expect(heldAt(index, 'a')).toBe(0);
+    reader.catchUp(0);
+    follower.expire(0, 2);
+    expect(heldAt(index, 'a')).toBeUndefined();
+  });
+});
