@@ -19,6 +19,8 @@ export interface KafkaOptions {
   readonly dir: string;
   /** Broker properties on top of the ones here. */
   readonly properties?: Readonly<Record<string, string>>;
+  /** A proxy's port, if the broker shall have a listener whose clients are told to come by that proxy. */
+  readonly proxyPort?: number;
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
@@ -27,6 +29,8 @@ export interface KafkaOptions {
 /** A running broker. `pid` is that of the JVM itself: SIGSTOP and SIGCONT freeze and thaw it. */
 export interface KafkaProcess extends Child {
   readonly brokers: readonly string[];
+  /** host:port of the listener for a proxy, where one was asked for. */
+  readonly behindProxy: string | undefined;
 }
 
 /**
@@ -40,7 +44,7 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
   requireTools(kafkaTools(cache, env), env);
   const libs = await installKafka(env, { cache, log, signal: options.signal });
   for (let attempt = 1; ; attempt++) {
-    const ports = await portsOf(options.dir, 3);
+    const ports = await portsOf(options.dir, options.proxyPort === undefined ? 3 : 4);
     try {
       return await startOnce(libs, ports, options, env);
     } catch (error) {
@@ -54,14 +58,15 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   const config = join(options.dir, 'server.properties');
   const data = join(options.dir, 'data');
   mkdirSync(options.dir, { recursive: true });
-  writeFileSync(config, kafkaProperties(data, ports, options.properties));
+  writeFileSync(config, kafkaProperties(data, ports, options.properties, options.proxyPort));
   if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options.signal, env);
   const logFile = join(options.dir, 'kafka.log');
   const flags = ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'];
   const child = await startChild({ name: 'Kafka', logFile, ...java(libs, flags, 'kafka.Kafka', [config], env) });
   const ready = () => logHolds(logFile, 'Kafka Server started');
   await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
-  return { ...child, brokers: [`127.0.0.1:${ports[0]}`] };
+  const behindProxy = ports[3] === undefined ? undefined : `127.0.0.1:${ports[3]}`;
+  return { ...child, brokers: [`127.0.0.1:${ports[0]}`], behindProxy };
 }
 
 /** The flags are for a short start: a class-data archive would save another second, and cost more to make and keep. */

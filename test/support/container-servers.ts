@@ -11,8 +11,9 @@ import {
   Wait,
 } from 'testcontainers';
 import { IMAGES } from '../../ops/dev/images.ts';
+import { freePorts } from '../../ops/dev/ports.ts';
 import { isRunning, ownIdentity } from '../../ops/dev/process-identity.mjs';
-import { ETCD_SIZE, type TestServers } from './servers.ts';
+import { ETCD_SIZE, type ProxiedBroker, type TestServers } from './servers.ts';
 
 const START_MS = 120_000;
 /** Which process of which machine a container belongs to. */
@@ -65,19 +66,22 @@ function ownerLabels(): Record<string, string> {
  * Kafka as one combined node. The host port is fixed before the start, so that the advertised address is known to the
  * image's own command and survives a restart. The broker reaches itself by a listener of its own.
  */
-async function startKafka(): Promise<{ container: StartedTestContainer; broker: string }> {
-  const port = await new RandomPortGenerator().generatePort();
+async function startKafka(): Promise<{ container: StartedTestContainer; broker: string; proxied: ProxiedBroker }> {
+  const ports = new RandomPortGenerator();
+  const port = await ports.generatePort();
+  const behindProxy = await ports.generatePort();
+  const [proxyPort = 0] = await freePorts(1);
   const broker = `127.0.0.1:${port}`;
   const container = await new GenericContainer(IMAGES.kafka)
     .withLabels(ownerLabels())
-    .withExposedPorts({ container: 9092, host: port })
+    .withExposedPorts({ container: 9092, host: port }, { container: 9095, host: behindProxy })
     .withEnvironment({
       KAFKA_NODE_ID: '1',
       KAFKA_PROCESS_ROLES: 'broker,controller',
       KAFKA_CONTROLLER_QUORUM_VOTERS: '1@localhost:9093',
-      KAFKA_LISTENERS: 'HOST://:9092,BROKER://:9094,CONTROLLER://:9093',
-      KAFKA_ADVERTISED_LISTENERS: `HOST://${broker},BROKER://localhost:9094`,
-      KAFKA_LISTENER_SECURITY_PROTOCOL_MAP: 'HOST:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT',
+      KAFKA_LISTENERS: 'HOST://:9092,BROKER://:9094,CONTROLLER://:9093,PROXY://:9095',
+      KAFKA_ADVERTISED_LISTENERS: `HOST://${broker},BROKER://localhost:9094,PROXY://127.0.0.1:${proxyPort}`,
+      KAFKA_LISTENER_SECURITY_PROTOCOL_MAP: 'HOST:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:PLAINTEXT',
       KAFKA_INTER_BROKER_LISTENER_NAME: 'BROKER',
       KAFKA_CONTROLLER_LISTENER_NAMES: 'CONTROLLER',
       KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR: '1',
@@ -92,7 +96,7 @@ async function startKafka(): Promise<{ container: StartedTestContainer; broker: 
     .withWaitStrategy(Wait.forLogMessage(/Kafka Server started/))
     .withStartupTimeout(START_MS)
     .start();
-  return { container, broker };
+  return { container, broker, proxied: { port: proxyPort, broker: `127.0.0.1:${behindProxy}` } };
 }
 
 /** One etcd cluster; its members wait for each other, so they start together. */
@@ -145,12 +149,13 @@ export async function startContainerServers(): Promise<TestServers> {
       'the containers did not start',
     );
   }
-  const { container, broker } = kafka.value;
+  const { container, broker, proxied } = kafka.value;
   const { members, endpoints } = etcd.value;
   return {
     kind: 'containers',
     brokers: [broker],
     etcdEndpoints: endpoints,
+    proxied,
     async pauseEtcd(index) {
       if (!(await isPaused(members[index]))) await (await handleOf(members[index])).pause();
     },

@@ -80,6 +80,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
       kind: servers.kind,
       brokers: servers.brokers,
       etcdEndpoints: servers.etcdEndpoints,
+      proxied: servers.proxied,
       controlUrl: control.url,
       ...(noEngine === undefined ? {} : { noEngine }),
     });

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startEtcd } from '../../ops/dev/etcd-process.ts';
 import { startKafka } from '../../ops/dev/kafka-process.ts';
+import { freePorts } from '../../ops/dev/ports.ts';
 import { ETCD_SIZE, type TestServers } from './servers.ts';
 
 /** Starts Kafka and three etcd members as child processes, with data that goes when they stop. */
@@ -10,8 +11,9 @@ export async function startProcessServers(log: (line: string) => void): Promise<
   const dir = await mkdtemp(join(tmpdir(), 'idalloc-servers-'));
   const kafkaDir = join(dir, 'kafka');
   const removeData = () => rm(dir, { recursive: true, force: true });
+  const [proxyPort = 0] = await freePorts(1);
   const [kafka, etcd] = await Promise.allSettled([
-    startKafka({ dir: kafkaDir, log }),
+    startKafka({ dir: kafkaDir, log, proxyPort }),
     startEtcd({ dir: join(dir, 'etcd'), size: ETCD_SIZE, log }),
   ]);
   if (kafka.status === 'rejected' || etcd.status === 'rejected') {
@@ -33,14 +35,16 @@ export async function startProcessServers(log: (line: string) => void): Promise<
     kind: 'processes',
     brokers: broker.brokers,
     etcdEndpoints: endpoints,
+    proxied: { port: proxyPort, broker: broker.behindProxy ?? '' },
     pauseEtcd: (index) => signal(index, 'SIGSTOP'),
     resumeEtcd: (index) => signal(index, 'SIGCONT'),
     killKafka: () => broker.kill(),
     async restartKafka() {
       await broker.stop();
-      const before = broker.brokers.join();
-      broker = await startKafka({ dir: kafkaDir, log });
-      const now = broker.brokers.join();
+      const addresses = () => [...broker.brokers, broker.behindProxy].join();
+      const before = addresses();
+      broker = await startKafka({ dir: kafkaDir, log, proxyPort });
+      const now = addresses();
       if (now !== before) throw new Error(`Kafka moved from ${before} to ${now}: another process has taken its port`);
     },
     async stop() {

@@ -143,9 +143,9 @@ export class Realm implements AsyncDisposable {
     }
   }
 
-  /** Sends records as they are, well formed or not. */
-  sendRaw(messages: Parameters<Producer['send']>[0]['messages']): Promise<RecordMetadata[]> {
-    return this.#producer.send({ topic: this.requestTopic, messages });
+  /** Sends records as they are, well formed or not; to the request topic by default. */
+  sendRaw(messages: Parameters<Producer['send']>[0]['messages'], topic = this.requestTopic): Promise<RecordMetadata[]> {
+    return this.#producer.send({ topic, messages });
   }
 
   /** Follows a topic from its beginning; the replies by default. */

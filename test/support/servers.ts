@@ -4,6 +4,14 @@ import { inject } from 'vitest';
 
 type ServersKind = 'containers' | 'processes';
 
+/** The way to the broker for a client that comes by a proxy, which is the test's to run. */
+export interface ProxiedBroker {
+  /** Of the loopback address: where the broker tells such clients to find it, so the proxy has to listen there. */
+  readonly port: number;
+  /** host:port that the proxy has to connect to. */
+  readonly broker: string;
+}
+
 /** What a test may do to the servers of the suite. A test that breaks a server mends it before it ends. */
 export interface SuiteServers {
   readonly kind: ServersKind;
@@ -11,6 +19,7 @@ export interface SuiteServers {
   readonly brokers: readonly string[];
   /** http://host:port of each of the three members of one etcd cluster. */
   readonly etcdEndpoints: readonly string[];
+  readonly proxied: ProxiedBroker;
   /** Freezes one etcd member: its sockets stay open and nothing answers. Harmless when it is frozen already. */
   pauseEtcd(index: number): Promise<void>;
   /** Ends the freeze; harmless when there is none. */
@@ -32,6 +41,7 @@ interface ServersAddress {
   readonly kind: ServersKind;
   readonly brokers: readonly string[];
   readonly etcdEndpoints: readonly string[];
+  readonly proxied: ProxiedBroker;
   readonly controlUrl: string;
   /** Why there is no container engine; undefined when the servers are containers. */
   readonly noEngine?: string;
@@ -87,6 +97,7 @@ function serversAt(address: ServersAddress): SuiteServers {
     kind: address.kind,
     brokers: address.brokers,
     etcdEndpoints: address.etcdEndpoints,
+    proxied: address.proxied,
     pauseEtcd: (index) => act(`pauseEtcd/${index}`),
     resumeEtcd: (index) => act(`resumeEtcd/${index}`),
     killKafka: () => act('killKafka'),

@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import type { Followed } from '../support/followed.ts';
+import { Load } from '../support/load.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { takenOver } from '../support/takeover.ts';
+import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+const PARTITIONS = 6;
+const ANSWERED_BEFORE = 300;
+const ANSWERED_BY_SUCCESSOR = 300;
+
+/** Freezes the victim until the other has taken over, and lets it go on with what it had in hand. */
+async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: Followed): Promise<number> {
+  const partitions = new Set(victim.partitions());
+  victim.kill('SIGSTOP');
+  try {
+    return await takenOver({ partitions, successor, replies, atLeast: ANSWERED_BY_SUCCESSOR });
+  } finally {
+    victim.kill('SIGCONT');
+  }
+}
+
+test('each of two workers is frozen until the other has taken over, and wakes with work in hand: one batch each', async ({
+  annotate,
+}) => {
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+  const [first, second] = [realm.worker(), realm.worker()];
+  const shared = () => Promise.all([first, second].map((worker) => worker.hasPartitions(PARTITIONS / 2)));
+  await shared();
+
+  const load = new Load(realm, { partitions: PARTITIONS });
+  try {
+    await replies.replies(ANSWERED_BEFORE);
+    for (const [victim, successor] of [
+      [first, second],
+      [second, first],
+    ] as const) {
+      const takeoverMs = await freeze(victim, successor, replies);
+      await report(annotate, `${takeoverMs} ms from SIGSTOP to the successor's first reply`);
+      await shared(); // the one that woke up is in the group again
+    }
+  } finally {
+    await load.stop();
+  }
+  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+    settledRecords(realm, realm.ledgerTopic, ledger),
+  );
+  await report(annotate, `frozen twice: ${JSON.stringify(history)}`);
+  for (const worker of [first, second]) expect(worker.gate()).toBe('open');
+});

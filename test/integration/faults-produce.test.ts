@@ -1,0 +1,114 @@
+import { expect, test } from 'vitest';
+import type { Followed } from '../support/followed.ts';
+import { Load } from '../support/load.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { takenOver } from '../support/takeover.ts';
+import { isProduceTo, TcpProxy } from '../support/tcp-proxy.ts';
+import { checkWholeHistory, type History, report, settledRecords } from '../support/whole-history.ts';
+
+const PARTITIONS = 3;
+/** Longer than a batch may be in hand inside of kafkajs' loop. */
+const SLOW_ANSWER_MS = 2_000;
+const DELAYS = 3;
+/** Some of them while others are under way on the same connection; more than kafkajs tries again at once. */
+const CUTS = 12;
+const ANSWERED = 100;
+
+/** A realm with a proxy for the workers that go by it; the test's own clients do not. */
+class Scene implements AsyncDisposable {
+  readonly proxy: TcpProxy;
+  readonly realm: Realm;
+  readonly replies: Followed;
+  readonly ledger: Followed;
+
+  private constructor(proxy: TcpProxy, realm: Realm, replies: Followed, ledger: Followed) {
+    this.proxy = proxy;
+    this.realm = realm;
+    this.replies = replies;
+    this.ledger = ledger;
+  }
+
+  static async open(): Promise<Scene> {
+    const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+    const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+    return new Scene(await TcpProxy.start(suiteServers().proxied), realm, replies, ledger);
+  }
+
+  proxiedWorker() {
+    return this.realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
+  }
+
+  /** Puts the fault to a running load, and checks everything once all is answered. */
+  async underLoad(fault: (load: Load) => Promise<unknown>): Promise<History> {
+    const load = new Load(this.realm, { partitions: PARTITIONS });
+    try {
+      await this.replies.replies(ANSWERED);
+      await fault(load);
+      await this.replies.replies(load.asks.length + ANSWERED);
+    } finally {
+      await load.stop();
+    }
+    return checkWholeHistory(this.realm, load.asks, this.replies, () =>
+      settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.realm[Symbol.asyncDispose]();
+    await this.proxy[Symbol.asyncDispose]();
+  }
+}
+
+const topics = { ledger: (realm: Realm) => realm.ledgerTopic, reply: (realm: Realm) => realm.replyTopic } as const;
+
+test.for(['ledger', 'reply'] as const)(
+  'answers of the %s topic come late: nothing is appended or told twice',
+  async (which, { annotate }) => {
+    await using scene = await Scene.open();
+    await scene.proxiedWorker().ready();
+    const matches = isProduceTo(topics[which](scene.realm));
+    const history = await scene.underLoad(() => scene.proxy.delayAnswers(matches, DELAYS, SLOW_ANSWER_MS));
+    await report(
+      annotate,
+      `${DELAYS} answers of the ${which} topic ${SLOW_ANSWER_MS} ms late: ${JSON.stringify(history)}`,
+    );
+    expect(history).toMatchObject({ duplicates: 0, losers: 0, doubled: 0 });
+  },
+);
+
+test.for([
+  ['ledger', 'appended again, and the first one decides', 'doubled'],
+  ['reply', 'told again, in the same bytes', 'duplicates'],
+] as const)('answers of the %s topic are lost: what was written is %s', async ([which, , repeated], { annotate }) => {
+  await using scene = await Scene.open();
+  await scene.proxiedWorker().ready();
+  const matches = isProduceTo(topics[which](scene.realm));
+  const history = await scene.underLoad(() => scene.proxy.cutAnswers(matches, CUTS));
+  await report(annotate, `${CUTS} answers of the ${which} topic lost: ${JSON.stringify(history)}`);
+  expect(history[repeated]).toBeGreaterThan(0);
+});
+
+test('an append that comes after another worker has decided the same requests loses, also for who wrote it', async ({
+  annotate,
+}) => {
+  await using scene = await Scene.open();
+  const { proxy, realm, replies } = scene;
+  const victim = scene.proxiedWorker();
+  await victim.hasPartitions(PARTITIONS);
+  const release = Promise.withResolvers<void>();
+  const history = await scene.underLoad(async () => {
+    await proxy.holdRequest(isProduceTo(realm.ledgerTopic), release.promise);
+    victim.kill('SIGSTOP');
+    try {
+      const partitions = new Set(victim.partitions());
+      const ms = await takenOver({ partitions, successor: realm.worker(), replies, atLeast: 10 * ANSWERED });
+      await report(annotate, `${ms} ms from SIGSTOP to the first reply of a worker started then`);
+    } finally {
+      release.resolve();
+      victim.kill('SIGCONT');
+    }
+  });
+  await report(annotate, `a zombie's append: ${JSON.stringify(history)}`);
+  expect(history.losers).toBeGreaterThan(0);
+});

@@ -1,0 +1,76 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Ask, Realm } from './realm.ts';
+
+export interface LoadOptions {
+  readonly partitions: number;
+  /** Requests sent at once. */
+  readonly burst?: number;
+  /** Between two bursts. */
+  readonly paceMs?: number;
+  readonly replyTopic?: string;
+}
+
+/** The sender gives up when the brokers refuse one burst for so long. */
+const REFUSED_LIMIT_MS = 60_000;
+const REFUSED_REST_MS = 100;
+
+/**
+ * Requests without end, to each partition in turn; a correlation ID names its partition. A burst without an answer is
+ * sent again as it was, as a client would: so the request topic may hold one request twice, and never misses one.
+ */
+export class Load {
+  readonly #realm: Realm;
+  readonly #options: LoadOptions;
+  readonly #ended: Promise<void>;
+  readonly #asks: Ask[] = [];
+  #stopping = false;
+
+  constructor(realm: Realm, options: LoadOptions) {
+    this.#realm = realm;
+    this.#options = options;
+    this.#ended = this.#run();
+    this.#ended.catch(() => undefined); // stop() tells
+  }
+
+  /** All that the brokers have acknowledged. */
+  get asks(): readonly Ask[] {
+    return this.#asks;
+  }
+
+  async stop(): Promise<readonly Ask[]> {
+    this.#stopping = true;
+    await this.#ended;
+    return this.#asks;
+  }
+
+  async #run(): Promise<void> {
+    const { partitions, burst = 20, paceMs = 25, replyTopic } = this.#options;
+    for (let sent = 0; !this.#stopping; sent += burst) {
+      const asks = Array.from({ length: burst }, (_, i): Ask => {
+        const partition = (sent + i) % partitions;
+        const ask = { correlationId: `p${partition}-${sent + i}`, count: 1 + (i % 5), partition };
+        return replyTopic === undefined ? ask : { ...ask, replyTopic };
+      });
+      await this.#send(asks);
+      this.#asks.push(...asks);
+      await pause(paceMs);
+    }
+  }
+
+  async #send(asks: readonly Ask[]): Promise<void> {
+    const begunMs = performance.now();
+    for (;;) {
+      try {
+        return await this.#realm.send(asks);
+      } catch (error) {
+        if (performance.now() - begunMs > REFUSED_LIMIT_MS) throw error;
+        await pause(REFUSED_REST_MS);
+      }
+    }
+  }
+}
+
+/** The partition that the load's correlation ID names. */
+export function partitionOf(correlationId: string): number {
+  return Number(/^p(\d+)-/.exec(correlationId)?.[1]);
+}

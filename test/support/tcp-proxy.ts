@@ -1,0 +1,154 @@
+import { connect, createServer, type Server, type Socket } from 'node:net';
+
+/** A request as it goes by: Kafka's frame without its length. */
+export interface KafkaRequest {
+  readonly apiKey: number;
+  readonly bytes: Buffer;
+}
+
+type Matches = (request: KafkaRequest) => boolean;
+
+const PRODUCE = 0;
+
+/** A produce request to this topic, whose name Kafka puts behind its length in two bytes. */
+export function isProduceTo(topic: string): Matches {
+  const name = Buffer.concat([Buffer.of(topic.length >> 8, topic.length & 0xff), Buffer.from(topic)]);
+  return ({ apiKey, bytes }) => apiKey === PRODUCE && bytes.includes(name);
+}
+
+/** What is done to a request, or to its answer. */
+interface Fault {
+  readonly kind: 'delay-answer' | 'cut-answer' | 'hold-request';
+  readonly matches: Matches;
+  /** Requests still to be met. */
+  left: number;
+  readonly delayMs: number;
+  readonly met: () => void;
+  /** Resolves when held requests may go on. */
+  readonly released: Promise<void>;
+}
+
+/**
+ * A proxy between one worker and the broker, in the test's own process. It cuts both streams into Kafka's frames, so that
+ * a fault can be put to the answer of a certain request: the broker has acted on it, and the worker can't know.
+ */
+export class TcpProxy implements AsyncDisposable {
+  readonly #server: Server;
+  readonly #target: { readonly host: string; readonly port: number };
+  readonly #sockets = new Set<Socket>();
+  readonly #faults: Fault[] = [];
+
+  private constructor(target: string) {
+    const [host = '', port] = target.split(':');
+    this.#target = { host, port: Number(port) };
+    this.#server = createServer((client) => this.#serve(client));
+  }
+
+  /** Listens where the broker says that clients of this listener find it. */
+  static async start(proxied: { readonly port: number; readonly broker: string }): Promise<TcpProxy> {
+    const proxy = new TcpProxy(proxied.broker);
+    await new Promise<void>((resolve, reject) => {
+      proxy.#server.once('error', reject).listen(proxied.port, '127.0.0.1', resolve);
+    });
+    return proxy;
+  }
+
+  /** Holds the answers to the next `times` requests back for so long; resolves when the last of them is there. */
+  delayAnswers(matches: Matches, times: number, delayMs: number): Promise<void> {
+    return this.#add('delay-answer', matches, times, { delayMs });
+  }
+
+  /** Cuts the connection in place of the answers to the next `times` requests; resolves when the last one was. */
+  cutAnswers(matches: Matches, times: number): Promise<void> {
+    return this.#add('cut-answer', matches, times);
+  }
+
+  /** Keeps the next request, and all behind it on its connection, until `released`; resolves when it has come. */
+  holdRequest(matches: Matches, released: Promise<void>): Promise<void> {
+    return this.#add('hold-request', matches, 1, { released });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise<void>((resolve) => this.#server.close(() => resolve()));
+  }
+
+  #add(
+    kind: Fault['kind'],
+    matches: Matches,
+    times: number,
+    more: { readonly delayMs?: number; readonly released?: Promise<void> } = {},
+  ): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let unmet = times;
+    const met = () => {
+      unmet -= 1;
+      if (unmet === 0) resolve();
+    };
+    this.#faults.push({ kind, matches, left: times, delayMs: 0, released: Promise.resolve(), ...more, met });
+    return promise;
+  }
+
+  #take(request: KafkaRequest): Fault | undefined {
+    const fault = this.#faults.find(({ left, matches }) => left > 0 && matches(request));
+    if (fault !== undefined) fault.left -= 1;
+    return fault;
+  }
+
+  #serve(client: Socket): void {
+    const broker = connect(this.#target);
+    const faults = new Map<number, Fault>();
+    const cut = () => {
+      client.destroy();
+      broker.destroy();
+      for (const fault of faults.values()) fault.met(); // answers that were under way with the one that was cut
+      faults.clear();
+    };
+    for (const socket of [client, broker]) {
+      this.#sockets.add(socket);
+      socket.setNoDelay(true);
+      socket.once('error', cut).once('close', () => {
+        this.#sockets.delete(socket);
+        cut();
+      });
+    }
+    passOn(client, broker, async (frame) => {
+      const fault = this.#take({ apiKey: frame.readInt16BE(4), bytes: frame.subarray(4) });
+      if (fault?.kind === 'hold-request') {
+        fault.met();
+        await fault.released;
+      } else if (fault !== undefined) {
+        faults.set(frame.readInt32BE(8), fault);
+      }
+      return true;
+    });
+    passOn(broker, client, async (frame) => {
+      const fault = faults.get(frame.readInt32BE(4));
+      if (fault === undefined) return true;
+      if (fault.kind === 'cut-answer') {
+        cut();
+        return false;
+      }
+      faults.delete(frame.readInt32BE(4));
+      fault.met();
+      await new Promise((resolve) => setTimeout(resolve, fault.delayMs));
+      return true;
+    });
+  }
+}
+
+/** Passes on frame by frame, in order, each when `allows` says so. */
+function passOn(from: Socket, to: Socket, allows: (frame: Buffer) => Promise<boolean>): void {
+  let rest = Buffer.alloc(0);
+  let turn = Promise.resolve();
+  from.on('data', (chunk) => {
+    rest = Buffer.concat([rest, chunk]);
+    while (rest.length >= 4 && rest.length >= 4 + rest.readInt32BE(0)) {
+      const frame = rest.subarray(0, 4 + rest.readInt32BE(0));
+      rest = rest.subarray(frame.length);
+      turn = turn.then(async () => {
+        if ((await allows(frame)) && !to.destroyed) to.write(frame);
+      });
+    }
+  });
+}
