@@ -118,19 +118,24 @@ const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correla
 
 /**
  * The deciding entries of each correlation ID in its partition. The first decides. A later one can decide only after
- * the ledger has lost the first: then a new request under the old correlation ID is a new one. Its writer must have
- * read on past where the lost one was.
+ * retention took the first: then a new request under the old correlation ID is a new one. Its writer must have read on
+ * past where the first was.
  */
 function decidersOf({ entries, trims }: History): ReadonlyMap<string, readonly Entry[]> {
   const deciders = new Map<string, Entry[]>();
-  const lost = (entry: Entry, by: number): boolean =>
-    trims.some(({ partition, low, order }) => partition === entry.partition && low > entry.offset && order < by);
+  const gone = ({ partition, offset }: Entry, later: Entry): boolean =>
+    later.end > offset && trims.some((at) => at.partition === partition && at.low > offset && at.order < later.order);
   for (const entry of entries) {
     const known = deciders.get(nameOf(entry)) ?? [];
-    if (known.every((earlier) => entry.end > earlier.offset && lost(earlier, entry.order))) known.push(entry);
+    if (known.every((earlier) => gone(earlier, entry))) known.push(entry);
     deciders.set(nameOf(entry), known);
   }
   return deciders;
+}
+
+/** Whether the ledger had lost acknowledged entries of a partition by then: what was decided there is not known. */
+function hadLost({ losses }: History, partition: number, order = Number.POSITIVE_INFINITY): boolean {
+  return losses.some((loss) => loss.partition === partition && loss.order < order);
 }
 
 const askedBy = ({ requests }: History) =>
@@ -142,13 +147,18 @@ function replay(history: History): string | undefined {
   for (const told of history.told) {
     const asked = requests.get(`${told.partition}/${told.offset}`);
     if (asked === undefined) return `a reply for ${told.partition}/${told.offset}, which was never asked`;
+    if (hadLost(history, told.partition, told.landed)) continue;
     const fault = wrongReply(told, asked, deciders.get(nameOf(asked)) ?? [], history);
     if (fault !== undefined)
       return `request ${told.partition}/${told.offset} (${asked.correlationId}) was told ${fault}`;
   }
-  for (const [name, [first, ...later]] of deciders) {
-    const again = later.find(({ requestOffset }) => requestOffset === first?.requestOffset);
-    if (again !== undefined) return `request ${again.partition}/${again.requestOffset} (${name}) was decided twice`;
+  for (const [name, known] of deciders) {
+    const again = known.find(({ requestOffset }, i) =>
+      known.slice(0, i).some((was) => was.requestOffset >= requestOffset),
+    );
+    if (again !== undefined && !hadLost(history, again.partition)) {
+      return `request ${again.partition}/${again.requestOffset} (${name}) was decided anew though its decision was lost`;
+    }
   }
   return undefined;
 }
@@ -180,6 +190,7 @@ function decidedBeforeTold(history: History): string | undefined {
   for (const told of history.told) {
     const { reply } = told;
     if ('error' in reply && reply.error.code !== 'CONFLICT') continue;
+    if (hadLost(history, told.partition, told.landed)) continue;
     const asked = requests.get(`${told.partition}/${told.offset}`);
     const known = (asked && deciders.get(nameOf(asked))) ?? [];
     const there = known.some(

@@ -18,7 +18,7 @@ export class Faults {
   readonly #around: Surroundings;
   readonly #slots: readonly Slot[];
   readonly #gapMs: number;
-  readonly #actions: ReadonlyArray<(slot: Slot) => void>;
+  readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
 
   constructor(around: Surroundings) {
@@ -43,6 +43,7 @@ export class Faults {
       () => this.#changeWeather(),
     ];
     this.#actions = all.filter(() => world.rng.chance(0.7));
+    if (world.rng.chance(0.1)) this.#actions.push(() => this.#truncate());
     this.#changeWeather();
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) world.rng.pick(this.#actions)(world.rng.pick(this.#slots));
@@ -74,6 +75,7 @@ export class Faults {
   }
 
   #start(slot: Slot): void {
+    if (slot.worker?.process.dead === false) throw new Error('two processes on one disk');
     slot.worker = new Worker(this.#around, slot.machine);
     this.#around.world.note(() => `${slot.worker?.process.name} starts`);
   }
@@ -91,7 +93,7 @@ export class Faults {
 
   #restart(slot: Slot): void {
     const { worker } = slot;
-    if (worker === undefined || !worker.process.running) return;
+    if (worker === undefined || !worker.process.running || worker.stopping) return;
     this.#around.world.note(() => `${worker.process.name} is asked to stop`);
     void worker.stop().then(() => this.#start(slot));
   }
@@ -151,6 +153,13 @@ export class Faults {
     }
     const sly = between.length > 0 && world.rng.chance(0.8);
     brokers.trim(partition, sly ? world.rng.pick(between) : low + world.rng.below(high - low + 1));
+  }
+
+  #truncate(): void {
+    const { world, brokers } = this.#around;
+    const partition = world.rng.below(PARTITIONS);
+    const { low, high } = brokers.ledger.bounds(partition);
+    brokers.truncate(partition, Math.max(low, high - world.rng.below(6)));
   }
 
   /** A new request, or one that was asked before, or one that abuses the correlation ID of another. */

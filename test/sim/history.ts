@@ -13,6 +13,7 @@ export interface History {
   readonly entries: Entry[];
   readonly appends: Append[];
   readonly trims: Trim[];
+  readonly losses: Loss[];
   readonly told: Told[];
   readonly commits: Commit[];
   /** Errors that nobody may meet here, whatever goes wrong around: defects. */
@@ -90,6 +91,14 @@ interface Trim {
   readonly low: number;
 }
 
+/** The ledger lost its tail, acknowledged or not: no promise of replay outlives that, but everything else does. */
+interface Loss {
+  readonly order: number;
+  readonly partition: number;
+  /** The first offset that was lost. */
+  readonly from: number;
+}
+
 /** A reply in a reply topic, told to the request at (partition, offset). */
 export interface Told {
   readonly sent: number;
@@ -119,6 +128,7 @@ export function emptyHistory(): History {
     entries: [],
     appends: [],
     trims: [],
+    losses: [],
     told: [],
     commits: [],
     defects: [],

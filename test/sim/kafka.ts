@@ -49,6 +49,13 @@ export class Brokers {
     this.#world.note(() => `ledger ${partition}: trimmed to ${low}`);
   }
 
+  /** Loses the tail of a ledger partition, as an election among brokers that lag does. */
+  truncate(partition: number, from: number): void {
+    this.ledger.truncate(partition, from);
+    this.#history.losses.push({ order: this.#world.tick(), partition, from });
+    this.#world.note(() => `ledger ${partition}: truncated to ${from}`);
+  }
+
   ask(partition: number, request: Pick<RequestRecord, 'key' | 'value'>): number {
     const log = this.requests[partition] as RequestRecord[];
     const offset = log.length;

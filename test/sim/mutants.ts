@@ -21,6 +21,11 @@ export const MUTANTS: readonly Mutant[] = [
         'if (this.#index.end(partition) < baseOffset) await this.#follower.reached(partition, baseOffset);',
         '',
       ),
+      patch(
+        'src/pipeline/ledger.ts',
+        'offset: baseOffset + i, appendedAtMs',
+        'offset: this.#index.end(partition) + i, appendedAtMs',
+      ),
     ],
   },
   {

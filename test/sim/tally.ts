@@ -11,6 +11,7 @@ export interface Tally {
   readonly losers: number;
   readonly unansweredAppends: number;
   readonly trims: number;
+  readonly truncations: number;
   readonly reigns: number;
   /** The longest time from the end of the faults until everything was answered. */
   readonly healedMs: number;
@@ -25,11 +26,12 @@ export const NOTHING: Tally = {
   losers: 0,
   unansweredAppends: 0,
   trims: 0,
+  truncations: 0,
   reigns: 0,
   healedMs: 0,
 };
 
-export function tallyOf({ requests, told, entries, appends, trims, grants, healedMs }: History): Tally {
+export function tallyOf({ requests, told, entries, appends, trims, losses, grants, healedMs }: History): Tally {
   const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
   const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
   return {
@@ -41,6 +43,7 @@ export function tallyOf({ requests, told, entries, appends, trims, grants, heale
     losers: entries.length - keys.size,
     unansweredAppends: appends.filter(({ answered }) => !answered).length,
     trims: trims.length,
+    truncations: losses.length,
     reigns: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,
     healedMs: Math.round(healedMs ?? 0),
   };

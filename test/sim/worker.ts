@@ -30,11 +30,14 @@ export interface Surroundings {
   readonly history: History;
 }
 
+/** How often a partition of the index is told where its log starts now. */
+const EXPIRE_MS = 4_000;
 const UNBORN: Authority = { ok: false, code: 'NO_IDENTITY', message: 'the namespace is not open yet' };
 
 /** One process of the worker: the real parts, wired as src/worker.ts does it, over simulated servers. */
 export class Worker {
   readonly process: Process;
+  stopping = false;
   readonly #around: Surroundings;
   readonly #machine: Machine;
   readonly #clock: GuardedClock;
@@ -81,12 +84,14 @@ export class Worker {
       handler: (partition, records, control) => processBatch(deps, partition, records, control),
     });
     for (const reader of readers) void reader.restart();
+    void this.#expire(client);
     this.#consumer.run();
     this.#running = this.#reign();
   }
 
   /** Finishes what is in hand, leaves the group and gives the identity back. */
   async stop(): Promise<void> {
+    this.stopping = true;
     await this.#consumer.stop();
     this.#stopping.abort();
     await this.#running;
@@ -100,6 +105,15 @@ export class Worker {
       resume: (partition: number) => this.#follower.resume(partition),
       deliver: (...args: Parameters<Follower['deliver']>) => this.#follower.deliver(...args),
     };
+  }
+
+  /** Forgets what the ledger has lost, now and then. */
+  async #expire(client: KafkaClient): Promise<void> {
+    for (let partition = 0; !this.process.dead; partition = (partition + 1) % PARTITIONS) {
+      await this.process.sleep(EXPIRE_MS);
+      const low = await client.call('low', ({ ledger }) => ledger.bounds(partition).low).catch(() => 0); // asked again
+      while (this.#follower.expire(partition, low));
+    }
   }
 
   readonly #passing = (error: unknown): void => {
