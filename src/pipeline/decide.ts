@@ -61,18 +61,22 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
 
 /** Checks that only a request without an entry has to pass. */
 function admit(deps: DecisionDeps, partition: number, { request, record }: Accepted): Decision | undefined {
+  const excess = tooMany(deps, request.count);
+  if (excess !== undefined) return excess;
   const horizon = deps.index.horizon(partition);
   if (horizon === undefined || record.offset <= horizon) return forgotten();
-  if (request.count > deps.maxCount) {
-    const message = `count ${request.count} is above ${deps.maxCount}, the largest batch of one request: ask in several`;
-    return { kind: 'refused', code: 'INVALID_COUNT', message };
-  }
   const { expiresAtMs } = request;
   if (expiresAtMs !== undefined && deps.now() >= expiresAtMs) {
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
     return { kind: 'refused', code: 'EXPIRED', message };
   }
   return undefined;
+}
+
+function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefined {
+  if (count <= maxCount) return undefined;
+  const message = `count ${count} is above ${maxCount}, the largest batch of one request: ask in several`;
+  return { kind: 'refused', code: 'INVALID_COUNT', message };
 }
 
 /** A draft's own entry: where it lies, and the decision if it is known to be the first of its key. */
@@ -145,7 +149,14 @@ function settled(deps: DecisionDeps, partition: number, accepted: Accepted, ownO
   if (entry.requestHash.equals(accepted.hash)) {
     return { kind: 'batch', entry, appendedAtMs: winner.appendedAtMs, replayed: winner.offset !== ownOffset };
   }
-  return { kind: 'refused', code: 'CONFLICT', message: conflict(entry, accepted) };
+  // What no ledger could make right is told the same way whenever the record is read.
+  return (
+    tooMany(deps, accepted.request.count) ?? {
+      kind: 'refused',
+      code: 'CONFLICT',
+      message: conflict(entry, accepted),
+    }
+  );
 }
 
 function readWinner(partition: number, winner: IndexedEntry): LedgerBatchEntry {

@@ -165,6 +165,17 @@ describe('admission', () => {
     expect(worker.errors).toEqual(['INVALID_COUNT']);
   });
 
+  it('refuses a count above the limit in the same words when it is read again, whatever its ID was used for since', async () => {
+    const { worker } = world();
+    const excessive = request(0, 'a', { count: MAX_COUNT + 1 });
+    await worker.serve([excessive]);
+    await worker.serve([request(1, 'a', { count: 2 })]);
+    await worker.serve([excessive, request(2, 'a', { count: 3 })]);
+    const [first, , again] = worker.replies();
+    expect(worker.replies().map(gist)).toEqual(['INVALID_COUNT', '0+2', 'INVALID_COUNT', 'CONFLICT']);
+    expect(again?.bytes).toEqual(first?.bytes);
+  });
+
   it('refuses an unknown request at the very moment it expires, and not a millisecond before', async () => {
     const at = (now: number) => {
       const topic = new MemoryLedger(1, () => NOW);
