@@ -62,6 +62,9 @@ export class RequestConsumer {
       heartbeatInterval: HEARTBEAT_MS,
       maxWaitTimeInMs: MAX_WAIT_MS,
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+      // The brokers fill a fetch in the order of its partitions, which is always the same: the last ones would wait
+      // until the first ones have nothing left.
+      maxBytes: options.concurrency * MAX_BYTES_PER_PARTITION,
       allowAutoTopicCreation: false,
     });
   }

@@ -1,4 +1,4 @@
-import type { Kafka } from 'kafkajs';
+import type { ConsumerConfig, Kafka } from 'kafkajs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RequestConsumer, type RequestHandler } from '../../../src/adapters/kafka/request-consumer.ts';
 import { IdallocError } from '../../../src/errors.ts';
@@ -68,13 +68,16 @@ interface World {
   readonly consumer: RequestConsumer;
   readonly fake: FakeConsumer;
   readonly crashes: Error[];
+  readonly config: Partial<ConsumerConfig>;
 }
 
 async function world(handler: RequestHandler): Promise<World> {
   const fake = new FakeConsumer();
   const crashes: Error[] = [];
+  const config: Partial<ConsumerConfig> = {};
+  const kafka = { consumer: (given: ConsumerConfig) => Object.assign(config, given) && fake };
   const consumer = new RequestConsumer({
-    kafka: { consumer: () => fake } as unknown as Kafka,
+    kafka: kafka as unknown as Kafka,
     topic: TOPIC,
     groupId: 'g',
     concurrency: 4,
@@ -92,7 +95,7 @@ async function world(handler: RequestHandler): Promise<World> {
     onCrash: (error) => crashes.push(error),
   });
   await consumer.start();
-  return { consumer, fake, crashes };
+  return { consumer, fake, crashes, config };
 }
 
 /** A handler that resolves each record at once. */
@@ -105,6 +108,11 @@ beforeEach(() => {
 });
 afterEach(() => {
   vi.useRealTimers();
+});
+
+it('fetches so much at a time that no partition waits for what others have left', async () => {
+  const { maxBytes, maxBytesPerPartition } = (await world(serveAll)).config;
+  expect(maxBytes).toBe(4 * Number(maxBytesPerPartition));
 });
 
 describe('a session', () => {
