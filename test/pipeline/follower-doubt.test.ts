@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { IdallocError } from '../../src/errors.ts';
+import { Ledger } from '../../src/pipeline/ledger.ts';
 import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-follower.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -28,6 +30,27 @@ describe('an own entry that was settled before it was read', () => {
     topic.land(0, [entry('d', { end: 3 }), entry('theirs', { end: 3 }), entry('f', { end: 3 })]);
     reader.poll(0);
     expect(causes).toEqual([expect.stringContaining('offset 4')]);
+  });
+
+  it('decides nothing by itself when reading has found another one of its key at its place', async () => {
+    const { topic, reader, index, follower } = followedWorld();
+    reader.catchUp(0);
+    const mine = entry('x', { first: 1n });
+    const log = topic.producer();
+    const ledger = new Ledger(
+      {
+        ...log,
+        append: async () => {
+          const appended = topic.land(0, [entry('x', { first: 2n })]);
+          reader.catchUp(0);
+          return appended;
+        },
+      },
+      index,
+      follower,
+    );
+    const drafted = { ...mine, entry: decodeLedgerEntry(mine.value) };
+    expect((await ledger.commit(0, { end: 0, entries: [drafted] })).firsts).toEqual(new Set());
   });
 });
 

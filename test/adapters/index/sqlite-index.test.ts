@@ -101,6 +101,20 @@ describe('an index on disk', () => {
     expect(rows()).toEqual({ entry: 0, chunk: 0, run: 0 });
   });
 
+  it('writes to a run the keys of its own entries alone, also after a wipe in the middle of one', () => {
+    const index = world.directory.open();
+    index.apply(0, [at(0, entry('a')), at(1, entry('b')), at(2, entry('c'))]);
+    index.wipe(0, 0);
+    index.apply(
+      0,
+      ['d', 'e', 'f', 'g'].map((id, offset) => at(offset, entry(id))),
+    );
+    world.directory.close(index);
+    const db = new DatabaseSync(world.directory.file, { readOnly: true });
+    expect(db.prepare('SELECT sum(length(packed)) / 8 AS keys FROM chunk_0').get()).toMatchObject({ keys: 4 });
+    db.close();
+  });
+
   it('refuses a partition that it does not have', () => {
     expect(() => world.directory.open().end(2)).toThrow(RangeError);
   });
