@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
 import { kafkaClient } from '../../src/adapters/kafka/client.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeReply, type Followed } from '../support/followed.ts';
 import { Handmade } from '../support/handmade.ts';
-import { type PoisonCase, poisonCases } from '../support/poison.ts';
+import { poisonCases } from '../support/poison.ts';
+import type { PoisonCase } from '../support/poison-maker.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -10,6 +12,7 @@ const PARTITIONS = 3;
 const STALL_LIMIT_SECONDS = 0.1;
 const LEAST_CASES = 40;
 const ERROR_LEVEL = 50;
+const BOMB_BYTES = 100_000_000;
 /** Other work on the machine may stop the worker for longer than any record does, but hardly at one case in each round. */
 const MEASURED_ROUNDS = 3;
 
@@ -107,4 +110,44 @@ test('no record of any kind ends the worker, blocks a partition, stalls the even
   expect(stalling).toEqual([]);
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
   expect((await worker.ops('/readyz')).status).toBe(200);
+});
+
+test('a topic that stores compressed batches after all, against the check at the start, stops nobody', async () => {
+  const servers = suiteServers();
+  await using realm = await Realm.create(servers, { partitions: 1 });
+  const kafka = kafkaClient({ brokers: servers.brokers, clientId: 'poison', tls: false }, () => () => undefined);
+  await using handmade = await Handmade.connect(kafka, realm.requestTopic);
+  const [replies, letters] = await Promise.all([realm.follow(), realm.follow(realm.deadLetterTopic)]);
+  const worker = realm.worker();
+  await worker.ready();
+  await realm.setTopicConfig(realm.requestTopic, 'compression.type', 'producer');
+
+  const { replyTopic } = realm;
+  const messages = (codec: string) =>
+    [0, 1, 2].map((i) => ({
+      value: encodeIdRequest({ count: 1, correlationId: Buffer.from(`${codec}-${i}`), replyTopic }),
+      partition: 0,
+    }));
+  const codecs = ['gzip', 'zstd', 'snappy', 'lz4'] as const;
+  for (const codec of codecs) await handmade.compressed(codec, messages(codec));
+  for (const codec of ['gzip', 'zstd'] as const) {
+    await handmade.records(0, [{ key: null, value: Buffer.alloc(BOMB_BYTES) }], codec);
+  }
+  await realm.send([{ correlationId: 'last', count: 1 }]);
+
+  const answered = await replies.replies(7);
+  const readable = ['gzip', 'zstd'].flatMap((codec) => [0, 1, 2].map((i) => `${codec}-${i}`));
+  expect([...answered.keys()].sort()).toEqual([...readable, 'last'].sort());
+  await letters.until('a letter for each end of a batch', (seen) => seen.length >= 6);
+  const reasons = letters.seen.map(({ message }) => String(message.headers?.['idalloc-unreadable']));
+  expect(reasons.map((reason) => reason.replace(/:.*offsets/, ' at'))).toEqual([
+    'snappy is not read at 6 to 8)',
+    'snappy is not read at 6 to 8)',
+    'lz4 is not read at 9 to 11)',
+    'lz4 is not read at 9 to 11)',
+    'a gzip batch holds more than 4194304 bytes at 12 to 12)',
+    'a zstd batch holds more than 4194304 bytes at 13 to 13)',
+  ]);
+  await expect.poll(() => realm.committed(), { timeout: 10_000 }).toEqual(new Map([[0, 15]]));
+  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
 });

@@ -131,6 +131,13 @@ export function judgeTopics(
   const ledger = found.get(settings.ledger);
   const witness = found.get(settings.witness);
   if (requests !== undefined) requestFaults(requests, settings).forEach(invalid);
+  for (const topic of [requests, found.get(settings.deadLetters)]) {
+    if (topic?.configs.get('cleanup.policy')?.split(',').includes('compact')) {
+      invalid(
+        `topic '${topic.name}' must have cleanup.policy=delete: compaction takes, or refuses, what has to be read`,
+      );
+    }
+  }
   if (witness !== undefined && !witness.configs.get('cleanup.policy')?.split(',').includes('compact')) {
     invalid(`topic '${witness.name}' must have cleanup.policy=compact`);
   }

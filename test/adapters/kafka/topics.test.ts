@@ -156,6 +156,8 @@ describe('checkTopics', () => {
     ['compressed requests', 'id.requests', { 'compression.type': 'producer' }, ['TOPIC_INVALID']],
     ['requests above 1 MiB', 'id.requests', { 'max.message.bytes': '1048577' }, ['TOPIC_INVALID']],
     ['a witness that is not compacted', 'id.witness', { 'cleanup.policy': 'delete' }, ['TOPIC_INVALID']],
+    ['compacted requests', 'id.requests', { 'cleanup.policy': 'compact,delete' }, ['TOPIC_INVALID']],
+    ['compacted dead letters', 'id.requests.dlt', { 'cleanup.policy': 'compact' }, ['TOPIC_INVALID']],
     ['a compacted ledger', 'id.ledger', { 'cleanup.policy': 'compact,delete' }, ['LEDGER_WEAK']],
     [
       "the producers' timestamps in the ledger",
