@@ -19,6 +19,7 @@ export class Faults {
   readonly #slots: readonly Slot[];
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
+  readonly #made: Worker[] = [];
   #over = false;
 
   constructor(around: Surroundings) {
@@ -65,6 +66,11 @@ export class Faults {
     for (let asked = 0; asked < 8; asked += 1) this.#ask();
   }
 
+  /** The simulation is over and nobody looks any more. */
+  discard(): void {
+    for (const worker of this.#made) worker.discard();
+  }
+
   #repeat(meanMs: number, run: () => void): void {
     const { world } = this.#around;
     world.after(world.rng.between(0, 2 * meanMs), () => {
@@ -77,6 +83,7 @@ export class Faults {
   #start(slot: Slot): void {
     if (slot.worker?.process.dead === false) throw new Error('two processes on one disk');
     slot.worker = new Worker(this.#around, slot.machine);
+    this.#made.push(slot.worker);
     this.#around.world.note(() => `${slot.worker?.process.name} starts`);
   }
 

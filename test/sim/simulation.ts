@@ -5,7 +5,7 @@ import { Faults } from './faults.ts';
 import { emptyHistory, type History } from './history.ts';
 import { Brokers } from './kafka.ts';
 import { Network } from './network.ts';
-import { sealed, World } from './world.ts';
+import { sealed, settled, World } from './world.ts';
 
 /** How long things go wrong, and how long it may take to answer everything afterwards. */
 const FAULTS_MS = 45_000;
@@ -34,7 +34,16 @@ export function simulate(seed: number, options: { readonly traced?: boolean } = 
       faults.heal();
       const healed = await world.run(FAULTS_MS + HEALING_MS, () => brokers.allDone());
       if (healed) history.healedMs = world.nowMs - FAULTS_MS;
-      return { seed, faults: checkHistory(history), history, events: world.events, trace: world.trace ?? [] };
+      const outcome = {
+        seed,
+        faults: checkHistory(history),
+        history,
+        events: world.events,
+        trace: [...(world.trace ?? [])],
+      };
+      faults.discard();
+      await settled();
+      return outcome;
     },
     options.traced ? 20 : 0,
   );

@@ -98,6 +98,12 @@ export class Worker {
     this.process.crash();
   }
 
+  /** Lets go of what the runtime holds for a process that never ended: a signal that somebody waits for is kept alive. */
+  discard(): void {
+    this.process.crash();
+    this.#stopping.abort();
+  }
+
   /** The follower, which does not exist yet when the readers are made. */
   #sink() {
     return {

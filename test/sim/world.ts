@@ -95,7 +95,7 @@ function before(a: Event, b: Event): boolean {
 }
 
 /** Resolves when every promise that could go on has: Node runs its tick queue after the last microtask. */
-function settled(): Promise<void> {
+export function settled(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve));
 }
 
