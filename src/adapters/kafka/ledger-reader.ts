@@ -32,8 +32,8 @@ const SESSION_TIMEOUT_MS = 10_000;
 const MAX_WAIT_MS = 100;
 /** At most so often a partition is read anew, whatever its log looks like. */
 const RESTART_INTERVAL_MS = 500;
-/** How often the index is told where the log starts. */
-const EXPIRE_INTERVAL_MS = 60_000;
+/** How often the index is told where the log starts; it looks after its store then as well. */
+const EXPIRE_INTERVAL_MS = 10_000;
 
 /** Reads all partitions of the ledger topic, all the time, into one sink. */
 export class LedgerReader {

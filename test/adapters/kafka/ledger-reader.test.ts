@@ -138,19 +138,19 @@ describe('the reader of the ledger', () => {
     await reader.stop();
   });
 
-  it('tells the sink each minute where the log starts, until it has forgotten all, and no more once it is stopped', async () => {
+  it('tells the sink every ten seconds where the log starts, until it has forgotten all, and no more once it is stopped', async () => {
     const { reader, sink } = world();
     await reader.start();
     let steps = 3;
     sink.expire.mockImplementation((partition) => partition === 0 && --steps > 0);
-    await vi.advanceTimersByTimeAsync(60_000);
+    await vi.advanceTimersByTimeAsync(10_000);
     await vi.waitFor(() => expect(sink.expire.mock.calls.map(([partition]) => partition)).toEqual([0, 0, 0, 1, 2]));
     expect(sink.expire.mock.calls[0]).toEqual([0, 10]);
     sink.expire.mockReturnValue(true);
-    await vi.advanceTimersByTimeAsync(60_000);
+    await vi.advanceTimersByTimeAsync(10_000);
     await reader.stop();
     const { length } = sink.expire.mock.calls;
-    await vi.advanceTimersByTimeAsync(600_000);
+    await vi.advanceTimersByTimeAsync(100_000);
     expect(sink.expire.mock.calls.length).toBe(length);
   });
 });

@@ -1,0 +1,61 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { Followed } from '../support/followed.ts';
+import { type Ask, Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import type { LogLine } from '../support/worker-process.ts';
+
+const REQUESTS = 300;
+
+function asksFrom(first: number): Ask[] {
+  return Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `request-${first + i}`, count: 1 + (i % 7) }));
+}
+
+const wasThrownAway = ({ msg }: LogLine) => msg === 'ledger index was thrown away';
+
+/** Each request has had so many replies, all of them the same batch, byte for byte. */
+async function expectOneBatchEach(replies: Followed, requests: number, records: number): Promise<void> {
+  await replies.until(`${records} replies`, (seen) => seen.length >= records);
+  const answered = await replies.replies(requests);
+  expect(answered.size).toBe(requests);
+  for (const [id, told] of answered) {
+    expect(
+      told.every(({ reply }) => 'batch' in reply),
+      `an error for ${id}`,
+    ).toBe(true);
+    expect(new Set(told.map(({ seen }) => seen.message.value?.toString('hex'))).size, `batches for ${id}`).toBe(1);
+  }
+}
+
+test('a worker whose index is deleted while it serves, and damaged while it does not, decides nothing twice', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const directory = mkdtempSync(join(tmpdir(), 'idalloc-index-lost-'));
+  try {
+    const [replies, ledger] = [await realm.follow(), await realm.follow(realm.ledgerTopic)];
+    const first = realm.worker({ INDEX_DIR: directory });
+    await realm.send(asksFrom(0));
+    await expectOneBatchEach(replies, REQUESTS, REQUESTS);
+
+    for (const file of readdirSync(directory)) rmSync(join(directory, file));
+    await realm.send(asksFrom(0));
+    await expectOneBatchEach(replies, REQUESTS, 2 * REQUESTS);
+    await first.line(wasThrownAway);
+    await realm.send([...asksFrom(0), ...asksFrom(REQUESTS)]);
+    await expectOneBatchEach(replies, 2 * REQUESTS, 4 * REQUESTS);
+    expect(await realm.decisions(ledger)).toBe(2 * REQUESTS);
+
+    first.kill('SIGKILL');
+    await first.exit;
+    for (const file of readdirSync(directory)) writeFileSync(join(directory, file), Buffer.alloc(50_000, 'x'));
+    rmSync(join(directory, 'ledger-index.lock'), { force: true });
+    const second = realm.worker({ INDEX_DIR: directory });
+    await second.line(wasThrownAway);
+    await realm.send([...asksFrom(0), ...asksFrom(REQUESTS)]);
+    await expectOneBatchEach(replies, 2 * REQUESTS, 6 * REQUESTS);
+    expect(await realm.decisions(ledger)).toBe(2 * REQUESTS);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});
