@@ -9,7 +9,7 @@ import { SealedRuns } from './sealed-runs.ts';
 import { StoreFault, sqliteResult } from './store.ts';
 
 /** Rows deleted in one step, a few milliseconds of work. */
-const SWEEP_ROWS = 4_096;
+const SWEEP_ROWS = 1_024;
 
 /** What is known of a partition besides its entries. */
 interface State {

@@ -7,7 +7,7 @@ import { RunFilter } from './run-filter.ts';
 const CHUNKS = 256;
 const HASHES_PER_CHUNK = 2 ** HASH_BITS / CHUNKS;
 /** Rows deleted in one step. */
-const SWEEP_CHUNKS = 2_048;
+const SWEEP_CHUNKS = 512;
 
 /**
  * The way from a key's hash to rows, for entries that are not among the recent ones any more.
