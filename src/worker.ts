@@ -24,7 +24,7 @@ export interface Worker extends AsyncDisposable {
 
 /**
  * Wires a worker and starts it. Resolves once it has what it needs from Kafka; etcd may still be out of reach, and the
- * gate tells so. Rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, KAFKA_UNAVAILABLE.
+ * gate tells so. Rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE, KAFKA_UNAVAILABLE.
  *
  * Each part is put on the stack when it starts, so that a start that fails half-way, and the stop, undo it in reverse.
  */
