@@ -54,7 +54,7 @@ async function crash(victim: WorkerProcess, successor: WorkerProcess, replies: F
   const { workerId } = await successor.ready();
   victim.kill('SIGKILL');
   const killedMs = performance.now();
-  expect(await victim.exit).toMatchObject({ signal: 'SIGKILL' });
+  expect(await victim.ended()).toMatchObject({ signal: 'SIGKILL' });
   let at = replies.seen.length;
   let firstMs: number | undefined;
   await replies.until('a reply by the successor', (seen) => {

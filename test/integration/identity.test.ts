@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { decompose, toTicks } from '../../src/core/layout.ts';
@@ -10,6 +11,11 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const WORKER_ID = 7;
 const ONE_ID = { ...SHORT_LEASE, POOL_FIRST: String(WORKER_ID), POOL_LAST: String(WORKER_ID) };
 const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
+
+/** Reserves more than twice as far ahead as the others. */
+const LONG_RESERVATION = { LEASE_TTL_SECONDS: '20', ETCD_REFUSE_AFTER_MS: '10000', RESERVATION_MS: '12000' };
+/** How often a stored ceiling is looked at. */
+const POLL_MS = 50;
 
 async function ask(realm: Realm, replies: Followed, correlationId: string, count = 100): Promise<IdBatch> {
   await realm.send([{ correlationId, count }]);
@@ -26,10 +32,10 @@ function ticksOf(batch: IdBatch): readonly number[] {
 /** What the successor of a worker ID may give: IDs above all of before, from behind a ceiling above all of before. */
 function checkSuccession(before: IdBatch, after: IdBatch, ceilingBetween: number): void {
   expect(after.workerId).toBe(before.workerId);
+  expect((expandIds(after)[0] ?? 0n) > (expandIds(before).at(-1) ?? 0n)).toBe(true);
   expect(after.fence).toBeGreaterThan(before.fence);
   expect(ticksOf(before).at(-1)).toBeLessThan(ceilingBetween);
   expect(ticksOf(after)[0]).toBeGreaterThanOrEqual(ceilingBetween);
-  expect((expandIds(after)[0] ?? 0n) > (expandIds(before).at(-1) ?? 0n)).toBe(true);
 }
 
 test('of two workers that race for one worker ID one is ready; the other follows it, with higher IDs', async () => {
@@ -62,13 +68,35 @@ test('after kill -9 the worker ID is taken over when the lease has run out, with
   await first.ready();
   const before = await ask(realm, replies, 'before');
   first.kill('SIGKILL');
-  await first.exit;
+  await first.ended();
   const ceiling = await realm.ceiling(WORKER_ID);
   expect(await realm.owner(WORKER_ID)).toBeDefined();
 
   const second = realm.worker();
   await second.ready();
   expect(second.lines.some(({ reason }) => reason === 'POOL_EXHAUSTED')).toBe(true);
+  checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
+});
+
+test('a ceiling far ahead is waited for and never lowered, though the successor would reserve less', async () => {
+  await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
+  const replies = await realm.follow();
+  const first = realm.worker(LONG_RESERVATION);
+  await first.ready();
+  const before = await ask(realm, replies, 'before');
+  await first.stop();
+  const ceiling = await realm.ceiling(WORKER_ID);
+
+  const second = realm.worker();
+  const ready = second.ready();
+  const seen = [ceiling.ticks];
+  while (second.gate() !== 'open') {
+    seen.push((await realm.ceiling(WORKER_ID)).ticks);
+    await Promise.race([ready, pause(POLL_MS)]);
+  }
+  seen.push((await realm.ceiling(WORKER_ID)).ticks);
+  expect(seen).toEqual(seen.toSorted((a, b) => a - b));
+  await ready;
   checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
 });
 
@@ -89,15 +117,15 @@ test('under load over several reservations no ID reaches the ceiling stored at i
     await poll();
   }
 
-  const ceilings = polls.map(({ ticks }) => ticks);
-  expect(ceilings).toEqual(ceilings.toSorted((a, b) => a - b));
-  expect(new Set(ceilings).size).toBeGreaterThan(3);
-  expect(new Set(batches.map(({ fence }) => fence)).size).toBe(1);
   for (const batch of batches) {
     // A poll that was sent after the IDs were made shows what was stored then, or a raise since: the bound is not below.
     const after = polls.find(({ sentMs }) => sentMs >= batch.generatedAtMs);
     expect(ticksOf(batch).at(-1)).toBeLessThan(after?.ticks ?? 0);
   }
+  const ceilings = polls.map(({ ticks }) => ticks);
+  expect(ceilings).toEqual(ceilings.toSorted((a, b) => a - b));
+  expect(new Set(ceilings).size).toBeGreaterThan(3);
+  expect(new Set(batches.map(({ fence }) => fence)).size).toBe(1);
   const lastMs = batches.at(-1)?.generatedAtMs ?? 0;
   expect(toTicks(LAYOUT, wallMs(lastMs))).toBeGreaterThan(ceilings[0] ?? 0);
 });
@@ -111,7 +139,7 @@ test.for([
   await realm.worker().ready();
   const ceiling = await realm.ceiling(WORKER_ID);
   const other = realm.worker(env);
-  expect(await other.exit).toEqual({ code: 1, signal: null });
+  expect(await other.ended()).toEqual({ code: 1, signal: null });
   const last = other.lines.find(({ level }) => level === 60);
   expect(last?.msg).toMatch(/^NAMESPACE_MISMATCH: /);
   expect(last?.msg).toContain(named);

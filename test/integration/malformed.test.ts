@@ -148,7 +148,8 @@ test('every bad record is a dead letter: its bytes and headers as they came, whe
 });
 
 test('nothing is written to a topic that is not allowed', async () => {
-  await letters.until('all dead letters', (seen) => seen.length >= cases.filter(({ code }) => code).length);
+  // The partition's last record: whatever was written for those before it is written.
+  await replies.reply('huge-good');
   expect(await realm.records(denied)).toBe(0);
   const decided = cases.filter(({ name, code }) => code === undefined || name === 'missing');
   expect(await realm.decisions(await realm.follow(realm.ledgerTopic))).toBe(decided.length);

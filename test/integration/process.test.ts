@@ -19,7 +19,7 @@ test('SIGTERM under load: what was answered is committed, the group is left, the
 
   const begunMs = performance.now();
   worker.kill('SIGTERM');
-  expect(await worker.exit).toEqual({ code: 0, signal: null });
+  expect(await worker.ended()).toEqual({ code: 0, signal: null });
   expect(performance.now() - begunMs).toBeLessThan(STOP_LIMIT_MS);
   expect(worker.lines.at(-1)?.msg).toBe('stopped');
   expect(await realm.owner(Number(workerId))).toBeUndefined();
@@ -85,7 +85,7 @@ test('a worker without configuration names every variable at once and exits with
 test('a worker whose topics do not exist ends, names each, and says how to make them', async () => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker({ REQUEST_TOPIC: 'no-such.requests', LEDGER_TOPIC: 'no-such.ledger' });
-  expect(await worker.exit).toEqual({ code: 1, signal: null });
+  expect(await worker.ended()).toEqual({ code: 1, signal: null });
   const last = worker.lines.find(({ level }) => level === 60);
   for (const topic of ['no-such.requests', 'no-such.ledger']) {
     expect(last?.msg).toContain(`TOPIC_INVALID`);
@@ -96,7 +96,7 @@ test('a worker whose topics do not exist ends, names each, and says how to make 
 test('a ledger on one broker is refused unless that is accepted', async () => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker({ ALLOW_WEAK_LEDGER: '0' });
-  expect(await worker.exit).toEqual({ code: 1, signal: null });
+  expect(await worker.ended()).toEqual({ code: 1, signal: null });
   expect(worker.lines.find(({ level }) => level === 60)?.msg).toMatch(/^LEDGER_WEAK: .*ALLOW_WEAK_LEDGER=1/);
 });
 
@@ -105,6 +105,6 @@ test('two workers with one index directory: the second is refused', async () => 
   const first = realm.worker();
   await first.ready();
   const second = realm.worker({ INDEX_DIR: first.indexDir });
-  expect(await second.exit).toEqual({ code: 1, signal: null });
+  expect(await second.ended()).toEqual({ code: 1, signal: null });
   expect(second.lines.find(({ level }) => level === 60)?.msg).toMatch(/^INDEX_LOCKED: /);
 });

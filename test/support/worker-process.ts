@@ -86,6 +86,15 @@ export class WorkerProcess implements AsyncDisposable {
     });
   }
 
+  /** How it ended; rejects when it goes on for longer than any end may take, so that the test can stop it. */
+  async ended(): Promise<Exit> {
+    await this.#watchers.wait({
+      what: () => `the worker's end; its last words:\n${this.#lastWords()}`,
+      look: () => (this.#ended ? true : undefined),
+    });
+    return await this.exit;
+  }
+
   ready(): Promise<LogLine> {
     return this.line(({ msg }) => msg === 'idalloc ready');
   }
