@@ -53,6 +53,8 @@ export class RequestConsumer {
   #commitTimer: NodeJS.Timeout | undefined;
   #open = true;
   #stopping = false;
+  /** A new generation is due, and kafkajs has not told yet that it was joined. */
+  #rejoining = false;
 
   constructor(options: RequestConsumerOptions) {
     this.#options = options;
@@ -72,8 +74,13 @@ export class RequestConsumer {
   async start(): Promise<void> {
     const { topic, concurrency, commitIntervalMs } = this.#options;
     this.#consumer.on('consumer.group_join', ({ payload }) => this.#joined(payload.memberAssignment[topic] ?? []));
-    this.#consumer.on('consumer.rebalancing', () => this.#endSessions());
+    this.#consumer.on('consumer.rebalancing', () => {
+      this.#rejoining = true;
+      this.#endSessions();
+    });
+    this.#consumer.on('consumer.heartbeat', () => this.#heartbeatAccepted());
     this.#consumer.on('consumer.crash', ({ payload }) => {
+      this.#rejoining = false;
       this.#endSessions();
       if (!payload.restart && !this.#stopping) this.#options.onCrash(payload.error);
     });
@@ -123,6 +130,7 @@ export class RequestConsumer {
   }
 
   #joined(partitions: readonly number[]): void {
+    this.#rejoining = false;
     this.#endSessions();
     const { topic } = this.#options;
     for (const partition of partitions) this.#sessions.set(partition, new Session(partition));
@@ -131,6 +139,18 @@ export class RequestConsumer {
       else this.#consumer.pause([{ topic, partitions: [...partitions] }]);
     }
     this.#options.onJoin(partitions);
+  }
+
+  /**
+   * The coordinator has this member, so what interrupted a session has passed. When a join fails for a passing cause,
+   * such as a coordinator that is still loading, kafkajs goes on without it, in the generation before or without the
+   * assignment of the new one, and tells nobody: a heartbeat that is accepted before a join shows it.
+   */
+  #heartbeatAccepted(): void {
+    for (const session of this.#sessions.values()) session.interrupted = false;
+    if (!this.#rejoining || this.#stopping) return;
+    this.#rejoining = false;
+    this.#options.onCrash(new IdallocError('KAFKA_UNAVAILABLE', 'the request group was not joined after a rebalance'));
   }
 
   #endSessions(): void {

@@ -255,6 +255,23 @@ describe('a handler that takes long', () => {
     await delivered;
     expect(parts).toEqual([0, 1]);
   });
+
+  it('goes on when the next heartbeat is accepted, though one was refused', async () => {
+    const { fake } = await world(async (_partition, records, control) => {
+      await new Promise((resolve) => setTimeout(resolve, 1_200));
+      await serveAll(0, records, control);
+    });
+    fake.join(0);
+    const refused = async () => {
+      throw new Error('Closed connection');
+    };
+    await Promise.all([fake.deliver(0, [0], refused), vi.advanceTimersByTimeAsync(1_200)]);
+    expect(fake.calls).not.toContain('resolve 0 0');
+    fake.emit('heartbeat', {});
+    await Promise.all([fake.deliver(0, [0]), vi.advanceTimersByTimeAsync(1_200)]);
+    await vi.advanceTimersByTimeAsync(500);
+    expect(fake.calls).toContain('commit 0:1');
+  });
 });
 
 describe('after a fault', () => {
@@ -363,6 +380,26 @@ describe('a crash', () => {
     await fake.deliver(0, [5]);
     expect(crashes).toHaveLength(1);
     expect(fake.calls).toEqual(['resume 0']);
+  });
+
+  it('is told when kafkajs goes on after a rebalance without having joined', async () => {
+    const { fake, crashes } = await world(serveAll);
+    fake.join(0);
+    fake.emit('rebalancing', {});
+    expect(crashes).toEqual([]);
+    fake.emit('heartbeat', {});
+    fake.emit('heartbeat', {});
+    expect(crashes).toHaveLength(1);
+  });
+
+  it('is not told for heartbeats before a rebalance and after the join that follows it', async () => {
+    const { fake, crashes } = await world(serveAll);
+    fake.join(0);
+    fake.emit('heartbeat', {});
+    fake.emit('rebalancing', {});
+    fake.join(0, 1);
+    fake.emit('heartbeat', {});
+    expect(crashes).toEqual([]);
   });
 
   it('that kafkajs mends is not told', async () => {
