@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module';
+import kafkajs from 'kafkajs';
 import { decodeRecordBatches, RECORD_FORMAT } from './record-batches.ts';
 
 const require = createRequire(import.meta.url);
@@ -13,6 +14,7 @@ export function mendKafkajs(): void {
   if (mended) return;
   mended = true;
   stopIdleTimers();
+  connectOnce();
   decodeOurselves();
 }
 
@@ -34,6 +36,41 @@ function stopIdleTimers(): void {
     if (Array.isArray(this.pending) && this.pending.length === 0) return;
     schedule.call(this);
   };
+}
+
+interface Connection {
+  isConnected(): boolean;
+  connect(): Promise<boolean>;
+}
+
+/** Longer than the client's own limit for a connection, which does not hold when the other side hangs up meanwhile. */
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/**
+ * Two requests that find a connection closed open a socket each: one of them is never used and never closed, and when
+ * it ends, the other is taken for ended.
+ */
+function connectOnce(): void {
+  const connection = load<{ readonly prototype?: Connection }>('network/connection.js')?.prototype;
+  if (typeof connection?.connect !== 'function') return;
+  const connect = connection.connect;
+  const pending = new WeakMap<Connection, Promise<boolean>>();
+  connection.connect = function (this: Connection) {
+    if (this.isConnected()) return Promise.resolve(true);
+    const under = pending.get(this) ?? inTime(connect.call(this)).finally(() => pending.delete(this));
+    pending.set(this, under);
+    return under;
+  };
+}
+
+async function inTime(connected: Promise<boolean>): Promise<boolean> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new kafkajs.KafkaJSConnectionError('Connection timeout')), CONNECT_TIMEOUT_MS);
+  try {
+    return await Promise.race([connected, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 interface Decoder {

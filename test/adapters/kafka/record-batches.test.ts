@@ -236,16 +236,4 @@ describe('the mend of kafkajs', () => {
     length.writeInt32BE(fetched.length);
     return Buffer.concat([length, fetched]);
   }
-
-  it('starts no timer for a connection with nothing to send', () => {
-    mendKafkajs();
-    const RequestQueue = require('kafkajs/src/network/requestQueue/index.js');
-    const queue = new RequestQueue({ logger: { debug: () => {} }, clientId: 'x', broker: 'y' });
-    queue.scheduleCheckPendingRequests();
-    expect(queue.throttleCheckTimeoutId).toBeNull();
-    queue.pending.push({});
-    queue.scheduleCheckPendingRequests();
-    expect(queue.throttleCheckTimeoutId).not.toBeNull();
-    queue.destroy();
-  });
 });
