@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import { sleep } from './adapters/clock.ts';
 import { SqliteIndex } from './adapters/index/sqlite-index.ts';
 import { KafkaLedgerLog } from './adapters/kafka/ledger-log.ts';
 import { LedgerReader } from './adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from './adapters/kafka/topics.ts';
 import { Follower } from './pipeline/follower.ts';
 import { Ledger } from './pipeline/ledger.ts';
+import { ReaderKeeper } from './reader-keeper.ts';
 import type { Tools } from './tools.ts';
 
 /** The ledger as a worker has it: writing, deciding, and the index that the reader keeps in step. */
@@ -53,15 +55,16 @@ export async function startLedger(
     onChange: showRestore,
   });
   restore = (cause) => follower.restore(cause);
-  const reader = new LedgerReader({
-    kafka,
-    admin,
-    topic,
-    partitions,
-    groupId: `${config.groupId}.ledger.${randomUUID()}`,
-    sink: follower,
+  const reader = new ReaderKeeper({
+    create: (onCrash) => {
+      // A group of its own for each reader: the one before may be a member of its group for a while yet.
+      const groupId = `${config.groupId}.ledger.${randomUUID()}`;
+      return new LedgerReader({ kafka, admin, topic, partitions, groupId, sink: follower, log, onCrash });
+    },
+    sleep,
+    monotonicMs: () => performance.now(),
     log,
-    onCrash: tools.fail,
+    fail: tools.fail,
   });
   stack.defer(() => reader.stop());
   showRestore();

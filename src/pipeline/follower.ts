@@ -52,6 +52,7 @@ export class Follower implements LedgerFollower {
       index.wipe(partition, bounds.low);
     }
     state.distrusted = false;
+    state.restored = false; // told anew when it is, also after a reader that was replaced
     state.target = bounds.high;
     state.recognised = index.last(partition) === undefined;
     state.acceptedBelow = state.recognised ? bounds.high : 0;

@@ -46,6 +46,20 @@ describe('restoring', () => {
   });
 });
 
+describe('a reader that takes over from another', () => {
+  it('has to find the last entry again, and it is told when it has', () => {
+    const { topic, follower, reader, changes } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    const before = changes();
+    reader.restart(0);
+    follower.begin(0, topic.bounds(0));
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toBeUndefined();
+    expect(changes()).toBe(before + 1);
+  });
+});
+
 describe('an index from before', () => {
   it('goes on at its last entry and applies only what is new', () => {
     const { topic } = followedWorld({ entries: three });
