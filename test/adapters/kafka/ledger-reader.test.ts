@@ -1,5 +1,5 @@
 import type { Admin, EachBatchPayload, Kafka } from 'kafkajs';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest';
 import { LedgerReader } from '../../../src/adapters/kafka/ledger-reader.ts';
 import type { Log } from '../../../src/log.ts';
 
@@ -33,16 +33,26 @@ function world() {
     deliver: vi.fn((_partition: number, _records: readonly unknown[]) => {}),
     expire: vi.fn((_partition: number, _low: number) => false),
   };
+  const crashes: Error[] = [];
+  const crash = (error: Error, restart = false) => listeners.get('consumer.crash')?.({ payload: { error, restart } });
+  const emit = (event: string) => listeners.get(`consumer.${event}`)?.({});
+  let made = 0;
+  const create = () => {
+    made += 1;
+    note('consumer')(made);
+    return Object.create(consumer);
+  };
   const reader = new LedgerReader({
-    kafka: { consumer: () => consumer } as unknown as Kafka,
+    kafka: { consumer: create } as unknown as Kafka,
     admin: { fetchTopicOffsets: bounds } as unknown as Admin,
     topic: 'id.ledger',
     partitions: 3,
     groupId: 'g',
     sink,
     log: { warn: () => {} } as unknown as Log,
-    onCrash: () => {},
+    onCrash: (error) => crashes.push(error),
   });
+  calls.length = 0;
   const deliver = async (partition: number, count: number) => {
     const messages = Array.from({ length: count }, (_, i) => ({
       offset: String(i),
@@ -53,7 +63,7 @@ function world() {
     const payload = { batch: { partition, messages }, resolveOffset: () => {}, heartbeat: async () => {} };
     await eachBatch?.(payload as unknown as EachBatchPayload);
   };
-  return { reader, sink, calls, bounds, deliver };
+  return { reader, sink, calls, bounds, deliver, consumer, crashes, crash, emit };
 }
 
 beforeEach(() => {
@@ -152,5 +162,101 @@ describe('the reader of the ledger', () => {
     const { length } = sink.expire.mock.calls;
     await vi.advanceTimersByTimeAsync(100_000);
     expect(sink.expire.mock.calls.length).toBe(length);
+  });
+});
+
+describe('a consumer that ended', () => {
+  const joinedAgain = ['consumer 2', 'seek 0 "15"', 'seek 1 "15"', 'seek 2 "15"'];
+
+  it('is replaced by one that goes on from where the sink says', async () => {
+    const { reader, calls, crash, crashes } = world();
+    await reader.start();
+    calls.length = 0;
+    crash(new Error('Failed to find group coordinator'));
+    await vi.advanceTimersByTimeAsync(0);
+    expect([calls, crashes]).toEqual([joinedAgain, []]);
+    await reader.stop();
+  });
+
+  it('is left alone when kafkajs starts it again itself', async () => {
+    const { reader, calls, crash } = world();
+    await reader.start();
+    calls.length = 0;
+    crash(new Error('Closed connection'), true);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(calls).toEqual([]);
+    await reader.stop();
+  });
+
+  it('is replaced until one joins', async () => {
+    const { reader, calls, crash, consumer } = world();
+    await reader.start();
+    calls.length = 0;
+    const { run } = consumer;
+    let refusals = 2;
+    consumer.run = async (config) => {
+      refusals -= 1;
+      if (refusals === 1) throw new Error('refused');
+      if (refusals === 0) crash(new Error('the coordinator is loading'));
+      else await run(config);
+    };
+    crash(new Error('Failed to find group coordinator'));
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(calls.filter((call) => call.startsWith('consumer'))).toEqual(['consumer 2', 'consumer 3', 'consumer 4']);
+    expect(calls.slice(-3)).toEqual(joinedAgain.slice(1));
+    await reader.stop();
+  });
+
+  it('is replaced when the very first one did not join', async () => {
+    const { reader, calls, crash, consumer } = world();
+    const { run } = consumer;
+    consumer.run = async () => crash(new Error('the coordinator is loading'));
+    await reader.start();
+    consumer.run = run;
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(calls[0]).toBe('consumer 2');
+    expect(calls.slice(-3)).toEqual(joinedAgain.slice(1));
+    await reader.stop();
+  });
+
+  it('is replaced when it goes on after a rebalance without having joined', async () => {
+    const { reader, calls, emit } = world();
+    await reader.start();
+    calls.length = 0;
+    emit('heartbeat');
+    emit('rebalancing');
+    emit('group_join');
+    emit('heartbeat');
+    expect(calls).toEqual(joinedAgain.slice(1));
+    calls.length = 0;
+    emit('rebalancing');
+    emit('heartbeat');
+    await vi.advanceTimersByTimeAsync(0);
+    expect(calls).toEqual(joinedAgain);
+    await reader.stop();
+  });
+
+  test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED', 'GROUP_AUTHORIZATION_FAILED'])(
+    'for good, by %s, is told and not replaced',
+    async (type) => {
+      const { reader, calls, crash, crashes } = world();
+      await reader.start();
+      calls.length = 0;
+      const error = new Error('gave up', { cause: Object.assign(new Error(type), { type }) });
+      crash(error);
+      await vi.advanceTimersByTimeAsync(2_000);
+      expect([calls, crashes]).toEqual([[], [error]]);
+      await reader.stop();
+    },
+  );
+
+  it('is not replaced once the reader was told to stop', async () => {
+    const { reader, calls, crash } = world();
+    await reader.start();
+    await reader.stop();
+    calls.length = 0;
+    crash(new Error('Failed to find group coordinator'));
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(calls).toEqual([]);
   });
 });
