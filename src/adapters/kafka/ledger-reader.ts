@@ -1,9 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
-import { describeError } from '../../errors.ts';
+import { describeError, IdallocError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
-import { brokerFault, isTopicFault } from './broker-fault.ts';
 import { safeOffset } from './ledger-log.ts';
 
 /** What the reader feeds; the follower decides where to read and what to make of it. */
@@ -23,7 +22,7 @@ export interface LedgerReaderOptions {
   readonly groupId: string;
   readonly sink: LedgerSink;
   readonly log: Log;
-  /** The topic or the group is refused to this reader: it ended, and no new consumer would do better. */
+  /** The reader ended for good and will not start again by itself. */
   readonly onCrash: (error: Error) => void;
 }
 
@@ -33,15 +32,13 @@ const SESSION_TIMEOUT_MS = 10_000;
 const MAX_WAIT_MS = 100;
 /** At most so often a partition is read anew, whatever its log looks like. */
 const RESTART_INTERVAL_MS = 500;
-/** After a fault that may pass a new consumer is made, and another one after so long if it does not start either. */
-const RENEW_MS = 500;
 /** How often the index is told where the log starts; it looks after its store then as well. */
 const EXPIRE_INTERVAL_MS = 10_000;
 
 /** Reads all partitions of the ledger topic, all the time, into one sink. */
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
-  #consumer: Consumer;
+  readonly #consumer: Consumer;
   /** Raised when a partition is read anew, so that a batch from before is dropped. */
   readonly #epochs: number[];
   /** Partitions that wait to be read anew. */
@@ -50,24 +47,44 @@ export class LedgerReader {
   #restartedAtMs = Number.NEGATIVE_INFINITY;
   #expireTimer: NodeJS.Timeout | undefined;
   #expiring: Promise<void> | undefined;
-  #renewing: Promise<void> | undefined;
+  #running = false;
   /** A new generation is due, and kafkajs has not told yet that it was joined. */
   #rejoining = false;
-  readonly #failed = new WeakSet<Consumer>();
-  #running = false;
   #stopped = false;
 
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
     this.#epochs = new Array<number>(options.partitions).fill(0);
-    this.#consumer = this.#create();
+    this.#consumer = options.kafka.consumer({
+      groupId: options.groupId,
+      sessionTimeout: SESSION_TIMEOUT_MS,
+      maxWaitTimeInMs: MAX_WAIT_MS,
+      allowAutoTopicCreation: false,
+    });
   }
 
   async start(): Promise<void> {
-    const { sink } = this.#options;
+    const { sink, topic } = this.#options;
     const bounds = await this.#readBounds();
     for (const [partition, found] of bounds) sink.begin(partition, found);
-    await this.#run();
+    this.#consumer.on('consumer.group_join', () => this.#seekAll());
+    this.#consumer.on('consumer.rebalancing', () => {
+      this.#rejoining = true;
+    });
+    this.#consumer.on('consumer.heartbeat', () => this.#heartbeatAccepted());
+    this.#consumer.on('consumer.crash', ({ payload }) => {
+      this.#rejoining = false;
+      if (!payload.restart && !this.#stopped) this.#options.onCrash(payload.error);
+    });
+    await this.#consumer.connect();
+    await this.#consumer.subscribe({ topic, fromBeginning: true });
+    await this.#consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      eachBatch: (payload) => this.#deliver(payload),
+    });
+    this.#running = true;
+    for (const partition of this.#due) this.restart(partition);
     this.#expireTimer = setInterval(() => {
       this.#expiring ??= this.#expireAll().finally(() => {
         this.#expiring = undefined;
@@ -75,90 +92,10 @@ export class LedgerReader {
     }, EXPIRE_INTERVAL_MS);
   }
 
-  #create(): Consumer {
-    const consumer = this.#options.kafka.consumer({
-      groupId: this.#options.groupId,
-      sessionTimeout: SESSION_TIMEOUT_MS,
-      maxWaitTimeInMs: MAX_WAIT_MS,
-      allowAutoTopicCreation: false,
-    });
-    const current = (act: () => void) => () => {
-      if (consumer === this.#consumer) act();
-    };
-    consumer.on(
-      'consumer.group_join',
-      current(() => this.#seekAll()),
-    );
-    consumer.on(
-      'consumer.rebalancing',
-      current(() => {
-        this.#rejoining = true;
-      }),
-    );
-    // A join that fails for a passing cause is not tried again by kafkajs, which goes on without an assignment.
-    consumer.on(
-      'consumer.heartbeat',
-      current(() => {
-        if (this.#rejoining) this.#renew(new Error('the group was not joined after a rebalance'));
-      }),
-    );
-    consumer.on('consumer.crash', ({ payload }) => {
-      if (consumer === this.#consumer && !payload.restart) this.#ended(payload.error);
-    });
-    return consumer;
-  }
-
-  async #run(): Promise<void> {
-    const consumer = this.#consumer;
-    await consumer.connect();
-    await consumer.subscribe({ topic: this.#options.topic, fromBeginning: true });
-    await consumer.run({
-      autoCommit: false,
-      eachBatchAutoResolve: false,
-      eachBatch: (payload) => this.#deliver(payload),
-    });
-    if (this.#failed.has(consumer)) return; // it did not join, which kafkajs tells by an event alone
-    this.#running = true;
-    for (const partition of this.#due) this.restart(partition);
-  }
-
-  #ended(error: Error): void {
-    const fault = brokerFault(error);
-    if (!isTopicFault(fault) && fault !== 'GROUP_AUTHORIZATION_FAILED') this.#renew(error);
-    else if (!this.#stopped) this.#options.onCrash(error);
-  }
-
-  /** Goes on with a new consumer, from where the sink says. */
-  #renew(cause: Error): void {
-    if (this.#stopped) return;
-    this.#options.log.warn({ error: describeError(cause) }, 'the reader of the ledger ended, a new one is made');
-    this.#failed.add(this.#consumer);
-    this.#running = false;
-    this.#renewing ??= this.#renewUntilRunning().finally(() => {
-      this.#renewing = undefined;
-    });
-  }
-
-  async #renewUntilRunning(): Promise<void> {
-    while (!this.#stopped && !this.#running) {
-      const old = this.#consumer;
-      this.#consumer = this.#create();
-      this.#rejoining = false;
-      try {
-        await old.disconnect();
-        await this.#run();
-      } catch (error) {
-        this.#options.log.warn({ error: describeError(error) }, 'the ledger can not be read, trying again');
-      }
-      if (!this.#running) await new Promise((resolve) => setTimeout(resolve, RENEW_MS));
-    }
-  }
-
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#restartTimer);
     clearInterval(this.#expireTimer);
-    await this.#renewing;
     await this.#consumer.disconnect();
     await this.#expiring;
   }
@@ -208,6 +145,13 @@ export class LedgerReader {
     } catch (error) {
       log.warn({ error: describeError(error) }, 'the index could not forget what the ledger no longer has');
     }
+  }
+
+  /** A join that failed for a passing cause is not tried again by kafkajs, which goes on without an assignment. */
+  #heartbeatAccepted(): void {
+    if (!this.#rejoining || this.#stopped) return;
+    this.#rejoining = false;
+    this.#options.onCrash(new IdallocError('KAFKA_UNAVAILABLE', "the reader's group was not joined after a rebalance"));
   }
 
   /** Runs inside the join, before the first fetch of the new generation. */

@@ -1,5 +1,5 @@
 import type { Admin, EachBatchPayload, Kafka } from 'kafkajs';
-import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LedgerReader } from '../../../src/adapters/kafka/ledger-reader.ts';
 import type { Log } from '../../../src/log.ts';
 
@@ -34,16 +34,9 @@ function world() {
     expire: vi.fn((_partition: number, _low: number) => false),
   };
   const crashes: Error[] = [];
-  const crash = (error: Error, restart = false) => listeners.get('consumer.crash')?.({ payload: { error, restart } });
-  const emit = (event: string) => listeners.get(`consumer.${event}`)?.({});
-  let made = 0;
-  const create = () => {
-    made += 1;
-    note('consumer')(made);
-    return Object.create(consumer);
-  };
+  const emit = (event: string, payload: object = {}) => listeners.get(`consumer.${event}`)?.({ payload });
   const reader = new LedgerReader({
-    kafka: { consumer: create } as unknown as Kafka,
+    kafka: { consumer: () => consumer } as unknown as Kafka,
     admin: { fetchTopicOffsets: bounds } as unknown as Admin,
     topic: 'id.ledger',
     partitions: 3,
@@ -52,7 +45,6 @@ function world() {
     log: { warn: () => {} } as unknown as Log,
     onCrash: (error) => crashes.push(error),
   });
-  calls.length = 0;
   const deliver = async (partition: number, count: number) => {
     const messages = Array.from({ length: count }, (_, i) => ({
       offset: String(i),
@@ -63,7 +55,7 @@ function world() {
     const payload = { batch: { partition, messages }, resolveOffset: () => {}, heartbeat: async () => {} };
     await eachBatch?.(payload as unknown as EachBatchPayload);
   };
-  return { reader, sink, calls, bounds, deliver, consumer, crashes, crash, emit };
+  return { reader, sink, calls, bounds, deliver, crashes, emit };
 }
 
 beforeEach(() => {
@@ -165,98 +157,28 @@ describe('the reader of the ledger', () => {
   });
 });
 
-describe('a consumer that ended', () => {
-  const joinedAgain = ['consumer 2', 'seek 0 "15"', 'seek 1 "15"', 'seek 2 "15"'];
+describe('a reader that ended', () => {
+  const error = new Error('Failed to find group coordinator');
 
-  it('is replaced by one that goes on from where the sink says', async () => {
-    const { reader, calls, crash, crashes } = world();
+  it('is told, unless kafkajs starts it again itself or it was told to stop', async () => {
+    const { reader, crashes, emit } = world();
     await reader.start();
-    calls.length = 0;
-    crash(new Error('Failed to find group coordinator'));
-    await vi.advanceTimersByTimeAsync(0);
-    expect([calls, crashes]).toEqual([joinedAgain, []]);
+    emit('crash', { error, restart: true });
+    expect(crashes).toEqual([]);
+    emit('crash', { error, restart: false });
+    expect(crashes).toEqual([error]);
     await reader.stop();
+    emit('crash', { error, restart: false });
+    expect(crashes).toHaveLength(1);
   });
 
-  it('is left alone when kafkajs starts it again itself', async () => {
-    const { reader, calls, crash } = world();
+  it('is told once when kafkajs goes on after a rebalance without having joined', async () => {
+    const { reader, crashes, emit } = world();
     await reader.start();
-    calls.length = 0;
-    crash(new Error('Closed connection'), true);
-    await vi.advanceTimersByTimeAsync(0);
-    expect(calls).toEqual([]);
+    for (const event of ['heartbeat', 'rebalancing', 'group_join', 'heartbeat']) emit(event);
+    expect(crashes).toEqual([]);
+    for (const event of ['rebalancing', 'heartbeat', 'heartbeat']) emit(event);
+    expect(crashes).toMatchObject([{ code: 'KAFKA_UNAVAILABLE' }]);
     await reader.stop();
-  });
-
-  it('is replaced until one joins', async () => {
-    const { reader, calls, crash, consumer } = world();
-    await reader.start();
-    calls.length = 0;
-    const { run } = consumer;
-    let refusals = 2;
-    consumer.run = async (config) => {
-      refusals -= 1;
-      if (refusals === 1) throw new Error('refused');
-      if (refusals === 0) crash(new Error('the coordinator is loading'));
-      else await run(config);
-    };
-    crash(new Error('Failed to find group coordinator'));
-    await vi.advanceTimersByTimeAsync(2_000);
-    expect(calls.filter((call) => call.startsWith('consumer'))).toEqual(['consumer 2', 'consumer 3', 'consumer 4']);
-    expect(calls.slice(-3)).toEqual(joinedAgain.slice(1));
-    await reader.stop();
-  });
-
-  it('is replaced when the very first one did not join', async () => {
-    const { reader, calls, crash, consumer } = world();
-    const { run } = consumer;
-    consumer.run = async () => crash(new Error('the coordinator is loading'));
-    await reader.start();
-    consumer.run = run;
-    await vi.advanceTimersByTimeAsync(2_000);
-    expect(calls[0]).toBe('consumer 2');
-    expect(calls.slice(-3)).toEqual(joinedAgain.slice(1));
-    await reader.stop();
-  });
-
-  it('is replaced when it goes on after a rebalance without having joined', async () => {
-    const { reader, calls, emit } = world();
-    await reader.start();
-    calls.length = 0;
-    emit('heartbeat');
-    emit('rebalancing');
-    emit('group_join');
-    emit('heartbeat');
-    expect(calls).toEqual(joinedAgain.slice(1));
-    calls.length = 0;
-    emit('rebalancing');
-    emit('heartbeat');
-    await vi.advanceTimersByTimeAsync(0);
-    expect(calls).toEqual(joinedAgain);
-    await reader.stop();
-  });
-
-  test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED', 'GROUP_AUTHORIZATION_FAILED'])(
-    'for good, by %s, is told and not replaced',
-    async (type) => {
-      const { reader, calls, crash, crashes } = world();
-      await reader.start();
-      calls.length = 0;
-      const error = new Error('gave up', { cause: Object.assign(new Error(type), { type }) });
-      crash(error);
-      await vi.advanceTimersByTimeAsync(2_000);
-      expect([calls, crashes]).toEqual([[], [error]]);
-      await reader.stop();
-    },
-  );
-
-  it('is not replaced once the reader was told to stop', async () => {
-    const { reader, calls, crash } = world();
-    await reader.start();
-    await reader.stop();
-    calls.length = 0;
-    crash(new Error('Failed to find group coordinator'));
-    await vi.advanceTimersByTimeAsync(2_000);
-    expect(calls).toEqual([]);
   });
 });
