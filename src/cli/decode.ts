@@ -1,9 +1,10 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { type IdView, viewId } from '../codec/id-view.ts';
 import { formatHex, type Layout } from '../core/layout.ts';
 import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { CliContext } from './context.ts';
-import { type IdView, idTable, viewId } from './id-view.ts';
+import { idTable } from './id-view.ts';
 
 interface DecodeOptions {
   readonly layout: PresetName;

@@ -1,33 +1,4 @@
-import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
-
-/** An ID as a reader or a script sees it. IDs are strings, since JSON numbers lose digits above 2^53. */
-export interface IdView {
-  readonly value_string: string;
-  readonly value_hex: string;
-  readonly breakdown: IdBreakdown | null;
-}
-
-interface IdBreakdown {
-  readonly timestamp_ms: number;
-  readonly datacenter_id: number;
-  readonly worker_id: number;
-  readonly sequence_number: number;
-}
-
-/** An ID from [0, 2^64) with its parts; without a layout the parts can't be told. */
-export function viewId(layout: Layout | undefined, id: bigint): IdView {
-  return { value_string: String(id), value_hex: formatHex(id), breakdown: layout ? breakDown(layout, id) : null };
-}
-
-function breakDown(layout: Layout, id: bigint): IdBreakdown {
-  const { ticks, datacenter, worker, sequence } = decompose(layout, id);
-  return {
-    timestamp_ms: tickStartMs(layout, ticks),
-    datacenter_id: datacenter,
-    worker_id: worker,
-    sequence_number: sequence,
-  };
-}
+import type { IdView } from '../codec/id-view.ts';
 
 const TITLES = ['value', 'hex', 'time', 'datacenter', 'worker', 'sequence'];
 

@@ -3,13 +3,14 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { cliReplyTopic } from '../adapters/kafka/topic-plan.ts';
 import { expandIds, type IdBatch } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
+import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
 import type { Layout } from '../core/layout.ts';
 import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { IdallocError } from '../errors.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { exchange, type Received } from './exchange.ts';
-import { type IdView, idTable, viewId } from './id-view.ts';
+import { idTable } from './id-view.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 
 interface RequestOptions {

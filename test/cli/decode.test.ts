@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { idTable, viewId } from '../../src/cli/id-view.ts';
+import { idTable } from '../../src/cli/id-view.ts';
+import { viewId } from '../../src/codec/id-view.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { cli } from './harness.ts';
 
