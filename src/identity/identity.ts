@@ -14,15 +14,11 @@ import {
   sendSwap,
   sendUndecided,
 } from './protocol.ts';
-import { type Attempt, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
+import { type Attempt, planAttempt, planSwap, type Reign, readBack, reignOf, suspension } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
 
 const UNBORN: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };
-const SUSPENDED: Refusal = {
-  code: 'LEASE_SUSPENDED',
-  message: 'etcd has not confirmed the lease in time: allocation waits until it does; check that etcd is healthy',
-};
 const STOPPED = { kind: 'stopped' } as const;
 
 /**
@@ -85,7 +81,8 @@ export class Identity {
 
   /** Suspends a reign whose own deadline has passed, so that the gate closes though nobody allocates. */
   check(now: Reading): void {
-    if (this.#mode === 'held' && this.remainingMs(now) <= 0) this.#enter('suspended', SUSPENDED);
+    const reign = this.#reign;
+    if (reign && this.#mode === 'held' && this.remainingMs(now) <= 0) this.#enter('suspended', suspension(reign, now));
   }
 
   /** One attempt to become the owner of a worker ID. Rejects only with NAMESPACE_MISMATCH and NAMESPACE_DAMAGED. */
@@ -104,8 +101,8 @@ export class Identity {
   }
 
   /**
-   * One keep-alive, one raise of the ceiling, one read back. Only when etcd shows the worker ID and the ceiling as ours
-   * does the own deadline count anew, from before the keep-alive was sent. Never rejects for a fault of etcd; a damaged
+   * One keep-alive, one raise of the ceiling, a read beside each. Only when etcd shows the worker ID and the ceiling as
+   * ours does the own deadline count anew, from before the keep-alive was sent. Never rejects for a fault of etcd; a damaged
    * namespace is a loss here, and stops the next acquire.
    */
   async heartbeat(): Promise<HeartbeatOutcome> {
@@ -191,11 +188,23 @@ export class Identity {
   }
 
   async #beat(reign: Reign, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
-    const { ttlSeconds } = await this.#settings.etcd.keepAlive(reign.leaseId);
+    // Side by side, so that the deadline of a slow etcd hangs on one answer's time and not on the sum of all.
+    const [{ ttlSeconds }, claim] = await Promise.all([
+      this.#settings.etcd.keepAlive(reign.leaseId),
+      readClaim(this.#settings, reign.workerId),
+    ]);
     if (turn !== this.#turn) return STOPPED;
     if (ttlSeconds <= 0) return await this.#lose(turn, 'the lease has run out or was revoked');
+    const found = readBack(reign, claim.owner, claim.ceiling);
+    if (found.kind === 'lost') return await this.#lose(turn, found.why);
+    const renewed = { ...found.reign, sent };
+    // A suspended reign waits for its raise as well: its reservation may be used up.
+    if (this.#mode === 'held') this.#install(renewed);
+    return await this.#extend(renewed, steady, turn);
+  }
 
-    const swap = steady ? planSwap(this.#settings, reign, sent) : undefined;
+  async #extend(reign: Reign, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+    const swap = steady ? planSwap(this.#settings, reign, reign.sent) : undefined;
     const asked = swap ? { ...reign, unanswered: [...reign.unanswered, swap] } : reign;
     this.#reign = asked;
     if (swap) await sendUndecided(this.#settings, sendSwap(this.#settings, asked, swap));
@@ -205,9 +214,8 @@ export class Identity {
     if (turn !== this.#turn) return STOPPED;
     const found = readBack(asked, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
-    const renewed = { ...found.reign, sent };
-    this.#install(renewed);
-    const usable = await confirmed(this.#settings, renewed);
+    this.#install(found.reign);
+    const usable = await confirmed(this.#settings, found.reign);
     if (turn !== this.#turn) return STOPPED;
     this.#install(usable);
     return { kind: 'held' };
@@ -215,8 +223,8 @@ export class Identity {
 
   #install(reign: Reign): void {
     this.#reign = reign;
-    const within = this.remainingMs(this.#settings.readClock().reading) > 0;
-    this.#enter(within ? 'held' : 'suspended', SUSPENDED);
+    const { reading } = this.#settings.readClock();
+    this.#enter(this.remainingMs(reading) > 0 ? 'held' : 'suspended', suspension(reign, reading));
   }
 
   async #lose(turn: number, why: string): Promise<HeartbeatOutcome> {

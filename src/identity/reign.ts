@@ -1,9 +1,10 @@
 import { nextCeiling, type Reservation } from '../core/reservation.ts';
-import type { Reading, Ticks } from '../core/units.ts';
+import { elapsedMs, type Reading, type Ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import type { KeyValue } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
 import { damaged, readCeiling, type StoredCeiling } from './snapshot.ts';
+import type { Refusal } from './state.ts';
 
 /** One attempt to raise a ceiling: it can take effect only while the ceiling's mod revision is the compared one. */
 export interface Swap {
@@ -120,4 +121,11 @@ export function readBack(reign: Reign, owner: KeyValue | undefined, ceiling: Key
   }
   // The ceiling's revision has passed what any earlier swap compared: none of them can take effect any more.
   return { kind: 'ours', reign: { ...reign, stored: now, unanswered: [] } };
+}
+
+/** Why a reign whose own deadline has passed is not used, with how long etcd has been silent. */
+export function suspension({ sent }: Reign, now: Reading): Refusal {
+  const silentMs = Math.round(elapsedMs(sent, now));
+  const message = `etcd has not confirmed the lease for ${silentMs} ms: allocation waits until it does; check etcd's health`;
+  return { code: 'LEASE_SUSPENDED', message };
 }

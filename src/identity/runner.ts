@@ -4,8 +4,10 @@ import type { Identity } from './identity.ts';
 import type { GuardedReading } from './settings.ts';
 import type { AcquireOutcome, HeartbeatOutcome } from './state.ts';
 
-/** After a heartbeat that failed, the next comes this soon: several fit in before the own deadline. */
+/** From the start of a heartbeat that failed to the next: several fit in before the own deadline. */
 const RETRY_MS = 1_000;
+/** The pause after one that failed late, as calls without an answer do: there is no time left to lose. */
+const LATE_RETRY_MS = 100;
 /** A ceiling that is waited for is read again at least this often: it may be overtaken, or another worker may leave. */
 const MAX_WAIT_STEP_MS = 1_000;
 const MIN_BACKOFF_MS = 500;
@@ -75,39 +77,41 @@ export class IdentityRunner {
 
   /** One step, and how long to pause after it. */
   async #step(): Promise<number> {
-    const { identity, readClock, timing } = this.#options;
+    const { identity, readClock } = this.#options;
     const { reading, verdict } = readClock();
-    const untilNextMs = () => Math.max(0, timing.heartbeatMs - elapsedMs(reading, readClock().reading));
+    const leftMs = (periodMs: number) => Math.max(0, periodMs - elapsedMs(reading, readClock().reading));
     if (identity.state.workerId !== undefined) {
-      return this.#afterHeartbeat(await identity.heartbeat(), untilNextMs);
+      return this.#afterHeartbeat(await identity.heartbeat(), leftMs);
     }
     if (verdict.kind === 'eject') {
       await identity.release({ code: verdict.reason, message: verdict.detail });
       this.#options.trustClockAnew();
       return PROBATION_MS;
     }
-    return this.#afterAcquire(await identity.acquire(), untilNextMs);
+    return this.#afterAcquire(await identity.acquire(), leftMs);
   }
 
-  #afterHeartbeat(outcome: HeartbeatOutcome, untilNextMs: () => number): number {
+  /** `leftMs` tells how much of a period that began with the step is still to come. */
+  #afterHeartbeat(outcome: HeartbeatOutcome, leftMs: (periodMs: number) => number): number {
     switch (outcome.kind) {
       case 'held':
-        return untilNextMs();
+        return leftMs(this.#options.timing.heartbeatMs);
       case 'ejected':
         return 0;
       case 'failed':
+        return Math.max(LATE_RETRY_MS, leftMs(RETRY_MS));
       case 'lost':
       case 'stopped':
         return RETRY_MS;
     }
   }
 
-  #afterAcquire(outcome: AcquireOutcome, untilNextMs: () => number): number {
-    const { random } = this.#options;
+  #afterAcquire(outcome: AcquireOutcome, leftMs: (periodMs: number) => number): number {
+    const { random, timing } = this.#options;
     switch (outcome.kind) {
       case 'held':
         this.#failures = 0;
-        return untilNextMs();
+        return leftMs(timing.heartbeatMs);
       case 'waiting':
         return Math.min(Math.max(outcome.waitMs, 1), MAX_WAIT_STEP_MS);
       case 'raced':
@@ -124,7 +128,8 @@ export class IdentityRunner {
   async #patrol(stop: AbortSignal): Promise<void> {
     const { identity, readClock, sleep } = this.#options;
     while (!stop.aborted) {
-      await sleep(PATROL_MS, stop);
+      const untilDeadlineMs = identity.remainingMs(readClock().reading);
+      await sleep(untilDeadlineMs > 0 ? Math.min(PATROL_MS, Math.ceil(untilDeadlineMs)) : PATROL_MS, stop);
       const { reading, verdict } = readClock();
       identity.check(reading);
       if (verdict.kind !== 'eject' || identity.state.workerId === undefined) continue;

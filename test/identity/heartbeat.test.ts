@@ -74,7 +74,7 @@ describe('a heartbeat', () => {
     const { stage, host } = await heldHost();
     const before = reservedTo(host);
     stage.pass(timing.heartbeatMs);
-    host.faults.set('get', ['request lost']);
+    host.faults.set('get', ['pass', 'request lost']);
     expect(await host.identity.heartbeat()).toMatchObject({ kind: 'failed', error: { code: 'ETCD_UNAVAILABLE' } });
     expect(reservedTo(host)).toBe(before);
     expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
@@ -194,7 +194,25 @@ describe('the own deadline', () => {
     expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
   });
 
-  it('a heartbeat whose read-back had no answer does not move it', async () => {
+  it('is moved by one keep-alive and one read, whatever time the raise of the ceiling takes', async () => {
+    const stage = await Stage.open();
+    let slow = false;
+    const host = await stage.host({}, async (name) => {
+      if (slow && name === 'transact') await new Promise(() => undefined);
+      return { fault: 'pass' };
+    });
+    await host.identity.acquire();
+    slow = true;
+    stage.pass(timing.heartbeatMs);
+    void host.identity.heartbeat();
+    await new Promise((resolve) => setImmediate(resolve));
+    stage.pass(timing.refuseAfterMs - 1);
+    expect(host.authority().ok).toBe(true);
+    stage.pass(1);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
+  });
+
+  it('a heartbeat whose read had no answer does not move it', async () => {
     const { stage, host } = await heldHost();
     stage.pass(timing.heartbeatMs);
     host.faults.set('get', ['answer lost']);

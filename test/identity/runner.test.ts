@@ -108,6 +108,38 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
+  it('a heartbeat that etcd left without an answer for 4 s is repeated in time for the own deadline', async () => {
+    const stage = await Stage.open();
+    let silentUntilMs = 0;
+    const host: Host = await stage.host({}, async () => {
+      if (stage.nowMs >= silentUntilMs) return { fault: 'pass' };
+      await timers.sleep(4_000, new AbortController().signal);
+      return { fault: 'request lost' };
+    });
+    const { timers, stop, done } = await running(stage, host);
+    silentUntilMs = timing.heartbeatMs + 4_000;
+    await timers.pass(60_000);
+    expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held']);
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it('a deadline between two looks of the patrol closes on time', async () => {
+    const stage = await Stage.open();
+    const lateMs = 130;
+    const host = await stage.host({}, async (name) => {
+      if (name === 'range') stage.pass(lateMs);
+      return { fault: name === 'keepAlive' ? 'request lost' : 'pass' };
+    });
+    const { timers, stop, done } = await running(stage, host);
+    await timers.pass(lateMs + timing.refuseAfterMs - 1);
+    expect(host.states.at(-1)).toMatchObject({ mode: 'held' });
+    await timers.pass(1);
+    expect(host.states.at(-1)).toMatchObject({ mode: 'suspended' });
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
   it('an outage of etcd suspends after 15 s, and the same identity resumes', async () => {
     const stage = await Stage.open();
     const host = await stage.host();

@@ -69,8 +69,8 @@ export const MUTANTS: readonly Mutant[] = [
       patch('src/identity/reign.ts', 'from: ceiling.ticks,', 'from: toTicks(layout, sent.wall),'),
       patch(
         'src/identity/reign.ts',
-        'import type { Reading,',
-        "import { toTicks } from '../core/layout.ts';\nimport type { Reading,",
+        'import { elapsedMs, type Reading,',
+        "import { toTicks } from '../core/layout.ts';\nimport { elapsedMs, type Reading,",
       ),
     ],
   },

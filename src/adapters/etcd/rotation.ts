@@ -18,8 +18,10 @@ export type Ask<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
 
 /**
  * Asks peers one after another until one answers. The peer that answered last is asked first; the next one is asked at
- * once after a failure, and after hedgeMs of silence. The first answer wins; later ones are dropped. Timers run by the
- * monotonic clock, so that a stepped wall clock neither stretches nor cuts a call.
+ * once after a failure, and after hedgeMs of silence. When all were asked they are asked again, one each hedgeMs: a
+ * member may hold on to what it forwarded to a leader that has died, and answers the same question a second later.
+ * The first answer wins; later ones are dropped. Timers run by the monotonic clock, so that a stepped wall clock neither
+ * stretches nor cuts a call.
  *
  * isFinal tells the errors that are the cluster's own answer: no other peer would say anything else.
  */
@@ -41,11 +43,11 @@ export class Rotation<P extends Peer> {
   run<R>(what: string, ask: Ask<P, R>): Promise<R> {
     const order = this.#peers.map((_, index) => (this.#preferred + index) % this.#peers.length);
     const over = new AbortController();
-    const silent = new Set<string>();
-    const faults: string[] = [];
+    const said = new Map<string, string>();
 
     return new Promise<R>((resolve, reject) => {
-      let next = 0;
+      let asked = 0;
+      let open = 0;
       let hedge: NodeJS.Timeout | undefined;
       const limit = setTimeout(() => fail(undefined), this.#timing.callMs);
 
@@ -56,17 +58,18 @@ export class Rotation<P extends Peer> {
       };
       const fail = (cause: unknown) => {
         close();
-        for (const endpoint of silent) faults.push(`${endpoint}: no answer`);
-        reject(new IdallocError('ETCD_UNAVAILABLE', message(what, this.#timing.callMs, faults), { cause }));
+        const faults = order.slice(0, asked).flatMap((index) => this.#peers[index]?.endpoint ?? []);
+        const listed = faults.map((endpoint) => `${endpoint}: ${said.get(endpoint) ?? 'no answer'}`);
+        reject(new IdallocError('ETCD_UNAVAILABLE', message(what, this.#timing.callMs, listed), { cause }));
       };
       const askNext = () => {
-        const index = order[next];
+        const index = order[asked % order.length];
         const peer = index === undefined ? undefined : this.#peers[index];
         if (index === undefined || peer === undefined) return;
-        next += 1;
+        asked += 1;
+        open += 1;
         clearTimeout(hedge);
         hedge = setTimeout(askNext, this.#timing.hedgeMs);
-        silent.add(peer.endpoint);
         ask(peer, over.signal).then(
           (answer) => {
             if (over.signal.aborted) return;
@@ -76,12 +79,12 @@ export class Rotation<P extends Peer> {
           },
           (error: unknown) => {
             if (over.signal.aborted) return;
-            silent.delete(peer.endpoint);
+            open -= 1;
+            said.set(peer.endpoint, describeError(error));
             this.#onFault(what, peer.endpoint, error);
-            faults.push(`${peer.endpoint}: ${describeError(error)}`);
             if (this.#isFinal(error)) fail(error);
-            else if (next < order.length) askNext();
-            else if (silent.size === 0) fail(error);
+            else if (asked < order.length) askNext();
+            else if (open === 0) fail(error);
           },
         );
       };

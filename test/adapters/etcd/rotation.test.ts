@@ -53,6 +53,15 @@ describe('asking etcd endpoints in rotation', () => {
     expect(await call).toBe('b');
   });
 
+  it('asks those again that were silent, until the call is over', async () => {
+    const { run, answer, asked } = stage();
+    const call = run();
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(asked).toEqual(['a', 'b', 'c', 'a']);
+    answer('a');
+    expect(await call).toBe('a');
+  });
+
   it('asks the next endpoint at once after a failure', async () => {
     const { run, answer, refuse, asked, faults } = stage();
     const call = run();
