@@ -48,6 +48,11 @@ export const ERRORS = {
   KAFKA_UNAVAILABLE: { retryable: true, deadLetter: false },
   NO_REPLY: { retryable: true, deadLetter: false },
   MALFORMED_REPLY: { retryable: false, deadLetter: false },
+  // the command line
+  NOT_CONFIRMED: { retryable: false, deadLetter: false },
+  NOT_FOUND: { retryable: false, deadLetter: false },
+  GROUP_ACTIVE: { retryable: true, deadLetter: false },
+  RESEND_REFUSED: { retryable: false, deadLetter: false },
   STOPPING: { retryable: true, deadLetter: false },
 } as const satisfies Record<string, { retryable: boolean; deadLetter: boolean }>;
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
+import { createInterface } from 'node:readline';
 import { EXIT } from './cli/context.ts';
 import { runCli } from './cli/program.ts';
 import { describeError } from './errors.ts';
@@ -49,6 +50,20 @@ for (const [signal, number] of [
   });
 }
 
+/** Told to stop, or at the end of input, nobody answers. */
+function ask(question: string): Promise<string> {
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  return new Promise((resolve) => {
+    stop.signal.addEventListener('abort', () => lines.close(), { once: true });
+    lines.once('close', () => resolve(''));
+    lines.once('SIGINT', () => process.kill(process.pid, 'SIGINT'));
+    lines.question(question, (answer) => {
+      resolve(answer);
+      lines.close();
+    });
+  });
+}
+
 let exitCode = 0;
 const result = await runCli(args, version(), {
   env: process.env,
@@ -59,6 +74,13 @@ const result = await runCli(args, version(), {
   setExitCode: (code) => {
     exitCode = code;
   },
+  now: () => Date.now(),
+  terminal: {
+    input: process.stdin.isTTY === true,
+    output: process.stdout.isTTY === true,
+    errors: process.stderr.isTTY === true,
+  },
+  ask,
 });
 // A pipe takes no more than its buffer at once, and the rest must not be lost.
 await Promise.all([process.stdout, process.stderr].map((stream) => new Promise((done) => stream.write('', done))));

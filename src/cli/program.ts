@@ -1,7 +1,8 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
-import { type CliContext, EXIT, EXIT_HELP } from './context.ts';
+import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
 import { decodeCommand } from './decode.ts';
+import { rangeCommand } from './range.ts';
 import { requestCommand } from './request.ts';
 import { topicsCommand } from './topics.ts';
 import { workerCommand } from './worker.ts';
@@ -18,7 +19,7 @@ export async function runCli(args: readonly string[], version: string, context: 
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (!(error instanceof IdallocError)) throw error;
     context.err(`${describeError(error)}\n`);
-    return error.code === 'CONFIG_INVALID' ? EXIT.config : EXIT.failed;
+    return exitCodeOf(error);
   }
 }
 
@@ -27,7 +28,7 @@ function program(version: string, context: CliContext): Command {
     .description('Allocates 64-bit, time-ordered IDs in answer to requests on a Kafka topic.')
     .version(version)
     .addHelpText('after', EXIT_HELP);
-  for (const command of [workerCommand, requestCommand, decodeCommand, topicsCommand]) {
+  for (const command of [workerCommand, requestCommand, decodeCommand, rangeCommand, topicsCommand]) {
     root.addCommand(command(context));
   }
   prepare(root, context);

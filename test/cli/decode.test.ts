@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { drawBits } from '../../src/cli/bits.ts';
 import { idTable } from '../../src/cli/id-view.ts';
 import { viewId } from '../../src/codec/id-view.ts';
-import { presetLayout } from '../../src/core/presets.ts';
+import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { cli } from './harness.ts';
 
 const GOLDEN = {
@@ -9,6 +10,15 @@ const GOLDEN = {
   value_hex: '00c48e86f8092000',
   breakdown: { timestamp_ms: 1_780_416_300_000, datacenter_id: 4, worker_id: 18, sequence_number: 0 },
 };
+
+const DRAWN = `0x00c48e86f8092000 = 55325805773398016
+0 00000001100010010001110100001101111100000 00100 10010 000000000000
+│ │                                         │     │     └── bits 11..0   sequence    0
+│ │                                         │     └──────── bits 16..12  worker      18
+│ │                                         └────────────── bits 21..17  datacenter  4
+│ └──────────────────────────────────────────────────────── bits 62..22  timestamp   13190700000 = 2026-06-02T16:05:00.000Z
+└────────────────────────────────────────────────────────── bit 63       sign        0
+`;
 
 describe('idalloc decode', () => {
   test.each([
@@ -26,12 +36,58 @@ describe('idalloc decode', () => {
 
   test('shows a table with a line for each ID', async () => {
     const { out } = await cli(['decode', '55325805773398016', '4095']);
-    expect(out.split('\n').map((line) => line.trim().split(/\s+/))).toEqual([
+    const [table] = out.split('\n\n');
+    expect(table?.split('\n').map((line) => line.trim().split(/\s+/))).toEqual([
       ['value', 'hex', 'time', 'datacenter', 'worker', 'sequence'],
       ['55325805773398016', '00c48e86f8092000', '2026-06-02T16:05:00.000Z', '4', '18', '0'],
       ['4095', '0000000000000fff', '2026-01-01T00:00:00.000Z', '0', '0', '4095'],
-      [''],
     ]);
+  });
+
+  test('draws each field at its place', async () => {
+    const { out } = await cli(['decode', '55325805773398016']);
+    expect(out.slice(out.indexOf('0x'))).toBe(DRAWN);
+  });
+
+  test.each(Object.keys(PRESETS) as PresetName[])('draws all 64 bits of %s, each under its field', (name) => {
+    const layout = presetLayout(name, { epochMs: 0 });
+    const id = (1n << 63n) - 2n;
+    const [, bits = '', ...legend] = drawBits(layout, id).split('\n');
+    expect(bits.replaceAll(' ', '')).toBe(id.toString(2).padStart(64, '0'));
+    const sum = legend
+      .filter((line) => line !== '')
+      .reduce((sum, line) => {
+        const [, high, low, value] = /bits? (\d+)(?:\.\.(\d+))? +[a-z]+ +(\d+)/.exec(line) ?? [];
+        return sum + (BigInt(value ?? 0) << BigInt(low ?? high ?? 0));
+      }, 0n);
+    expect(sum).toBe(id);
+    for (const { label } of layout.fields) expect(legend.join('\n')).toContain(label);
+  });
+
+  test('does not draw more IDs than help', async () => {
+    expect((await cli(['decode', '1', '2', '3', '4', '5'])).out).not.toContain('bits');
+  });
+
+  test('reads the layout of the environment, unless another one is named', async () => {
+    const env = { LAYOUT: 'sonyflake', LAYOUT_EPOCH_MS: '1' };
+    expect(JSON.parse((await cli(['decode', '--json', '1'], env)).out)).toMatchObject({
+      layout: 'sonyflake',
+      epoch_ms: 1,
+    });
+    expect(JSON.parse((await cli(['decode', '--json', '--layout', 'discord', '1'], env)).out)).toMatchObject({
+      layout: 'discord',
+      epoch_ms: 1_420_070_400_000,
+    });
+    for (const wrong of [{ LAYOUT: 'none' }, { LAYOUT: 'constructor' }, { LAYOUT_EPOCH_MS: 'x' }]) {
+      expect(await cli(['decode', '1'], wrong)).toMatchObject({ code: 2, out: '' });
+    }
+  });
+
+  test('takes other bits for bwmarrin, and for no other layout', async () => {
+    const bits = ['--worker-bits', '8', '--sequence-bits', '10'];
+    const { out } = await cli(['decode', '--json', '--layout', 'bwmarrin', ...bits, String((5n << 10n) | 7n)]);
+    expect(JSON.parse(out).ids[0].breakdown).toMatchObject({ worker_id: 5, sequence_number: 7 });
+    expect((await cli(['decode', ...bits, '1'])).code).toBe(2);
   });
 
   test('takes an ID apart by the layout it is told', async () => {

@@ -12,6 +12,7 @@ export async function cli(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
   stop: AbortSignal = new AbortController().signal,
+  about: Partial<CliContext> = {},
 ): Promise<CliRun> {
   let out = '';
   let err = '';
@@ -29,6 +30,10 @@ export async function cli(
     setExitCode: (code) => {
       told = code;
     },
+    now: () => Date.UTC(2026, 5, 2, 16, 5),
+    terminal: { input: false, output: false, errors: false },
+    ask: async () => '',
+    ...about,
   };
   const code = await runCli(args, '1.2.3', context);
   return { code: code === 0 ? told : code, out, err };

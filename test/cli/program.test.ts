@@ -25,7 +25,7 @@ describe('the command line', () => {
     expect(err).toContain('--help');
   });
 
-  test.each([[['worker']], [['request']], [['decode']], [['topics', 'init']]])(
+  test.each([[['worker']], [['request']], [['decode']], [['range']], [['topics', 'init']]])(
     '%s --help shows examples',
     async (args) => {
       const { code, out } = await cli([...args, '--help']);
@@ -35,7 +35,7 @@ describe('the command line', () => {
   );
 
   test('--help tells the exit codes', async () => {
-    expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){5}/);
+    expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){6}/);
   });
 
   test('worker --help names every variable', async () => {

@@ -1,0 +1,58 @@
+import { type FieldSpec, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
+import { ticks } from '../core/units.ts';
+import { timeText } from './table.ts';
+
+/** A run of bits of an ID: where it lies, and what it says. */
+interface Field {
+  readonly label: string;
+  readonly highest: number;
+  readonly bits: string;
+  readonly value: bigint;
+  readonly meaning: string;
+}
+
+/**
+ * The 64 bits of an ID, each field drawn with its place and value:
+ *
+ *     0x00c48e86f8092000 = 55325805773398016
+ *     0 00000001100010010001110100001101111100000 00100 10010 000000000000
+ *     │ │                                         │     │     └─ bits 11..0   sequence    0
+ *     │ │                                         │     └─────── bits 16..12  worker      18
+ */
+export function drawBits(layout: Layout, id: bigint): string {
+  const fields = fieldsOf(layout, id);
+  const starts = fields.map((_, i) => fields.slice(0, i).reduce((sum, { bits }) => sum + bits.length + 1, 0));
+  const armEnd = (starts.at(-1) ?? 0) + 3;
+  const places = fields.map(({ highest, bits }) => {
+    return bits.length === 1 ? `bit ${highest}` : `bits ${highest}..${highest - bits.length + 1}`;
+  });
+  const longest = (texts: readonly string[]) => Math.max(...texts.map((text) => text.length));
+  const [placeWidth, labelWidth] = [longest(places), longest(fields.map(({ label }) => label))];
+  const legend = fields.map((field, i) => {
+    const stem = starts.slice(0, i).reduce((line, at) => `${line.padEnd(at)}│`, '');
+    const arm = `${stem.padEnd(starts[i] ?? 0)}└`.padEnd(armEnd, '─');
+    const text = `${(places[i] ?? '').padEnd(placeWidth)}  ${field.label.padEnd(labelWidth)}  ${field.value}`;
+    return `${arm} ${text}${field.meaning === '' ? '' : ` = ${field.meaning}`}`;
+  });
+  const head = [`0x${formatHex(id)} = ${id}`, fields.map(({ bits }) => bits).join(' ')];
+  return [...head, ...legend.reverse()].map((line) => `${line}\n`).join('');
+}
+
+function fieldsOf(layout: Layout, id: bigint): Field[] {
+  const used = layout.fields.reduce((sum, { bits }) => sum + bits, 0);
+  const above: readonly { readonly label: string; readonly bits: number; readonly role?: FieldSpec['role'] }[] = [
+    ...(used < 64 ? [{ label: 'sign', bits: 1 }] : []),
+    ...(used < 63 ? [{ label: 'unused', bits: 63 - used }] : []),
+    ...layout.fields,
+  ];
+  const text = id.toString(2).padStart(64, '0');
+  let from = 0;
+  return above.map(({ label, bits, role }) => {
+    const run = text.slice(from, from + bits);
+    const highest = 63 - from;
+    from += bits;
+    const value = BigInt(`0b${run}`);
+    const meaning = role === 'timestamp' ? timeText(tickStartMs(layout, ticks(Number(value)))) : '';
+    return { label, highest, bits: run, value, meaning };
+  });
+}

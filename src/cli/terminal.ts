@@ -1,0 +1,77 @@
+import { IdallocError } from '../errors.ts';
+import type { CliContext } from './context.ts';
+
+type Paint = (text: string) => string;
+
+/** Colours for stdout; plain text where nobody looks at it, or where NO_COLOR or a dumb terminal asks for it. */
+export function palette({ terminal, env }: Pick<CliContext, 'terminal' | 'env'>): Record<Colour, Paint> {
+  const plain = !terminal.output || (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb';
+  const paint = (code: number): Paint => (plain ? (text) => text : (text) => `\u001b[${code}m${text}\u001b[0m`);
+  return { bold: paint(1), dim: paint(2), red: paint(31), green: paint(32), yellow: paint(33) };
+}
+
+type Colour = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+
+/**
+ * Asks before something that can't be taken back. `yes` answers for scripts.
+ *
+ * @throws IdallocError NOT_CONFIRMED when nobody can be asked, or the answer is not y or yes.
+ */
+export async function confirm(context: CliContext, question: string, yes: boolean): Promise<void> {
+  if (yes) return;
+  if (!context.terminal.input || !context.terminal.errors) {
+    throw new IdallocError('NOT_CONFIRMED', `${question} There is no terminal to ask on: give --yes if you mean it`);
+  }
+  const answer = await context.ask(`${question} [y/N] `);
+  if (!/^y(es)?$/i.test(answer.trim())) throw new IdallocError('NOT_CONFIRMED', 'nothing was done');
+}
+
+/** Without a terminal a log gets a line now and then, not a line that is drawn over. */
+const REDRAW_MS = 100;
+const LINE_MS = 10_000;
+const BAR_CELLS = 24;
+
+/** How far long work is, on stderr. `now` is monotonic. */
+export class Progress {
+  readonly #context: CliContext;
+  readonly #what: string;
+  readonly #total: number;
+  readonly #now: () => number;
+  readonly #begunMs: number;
+  #shownMs: number;
+  #drawn = false;
+
+  constructor(context: CliContext, what: string, total: number, now: () => number = () => performance.now()) {
+    this.#context = context;
+    this.#what = what;
+    this.#total = total;
+    this.#now = now;
+    this.#begunMs = now();
+    this.#shownMs = now();
+  }
+
+  /** `done` of the total, so far. */
+  show(done: number): void {
+    const now = this.#now();
+    const { errors } = this.#context.terminal;
+    if (now - this.#shownMs < (errors ? REDRAW_MS : LINE_MS)) return;
+    this.#shownMs = now;
+    const text = progressText(this.#what, done, this.#total, now - this.#begunMs);
+    this.#context.err(errors ? `\r\u001b[K${text}` : `${text}\n`);
+    this.#drawn = errors;
+  }
+
+  /** Wipes the line away, so that results follow on a clean one. */
+  end(): void {
+    if (this.#drawn) this.#context.err('\r\u001b[K');
+    this.#drawn = false;
+  }
+}
+
+function progressText(what: string, done: number, total: number, elapsedMs: number): string {
+  const part = total === 0 ? 1 : Math.min(1, done / total);
+  const full = Math.floor(part * BAR_CELLS);
+  const rate = elapsedMs > 0 ? Math.round((done * 1_000) / elapsedMs) : 0;
+  const bar = `${'█'.repeat(full)}${'░'.repeat(BAR_CELLS - full)}`;
+  return `${what} ${bar} ${Math.floor(part * 100)} %  ${done} of ${total}, ${rate}/s`;
+}
