@@ -51,6 +51,7 @@ export class RequestConsumer {
   readonly #sessions = new Map<number, Session>();
   readonly #timers = new Set<NodeJS.Timeout>();
   #commitTimer: NodeJS.Timeout | undefined;
+  #committing: Promise<void> | undefined;
   #open = true;
   #stopping = false;
   /** A new generation is due, and kafkajs has not told yet that it was joined. */
@@ -104,6 +105,7 @@ export class RequestConsumer {
     this.pause();
     clearInterval(this.#commitTimer);
     await this.#drain();
+    await this.#committing;
     await this.#commit();
     this.#endSessions();
     await this.#consumer.disconnect();
@@ -253,20 +255,28 @@ export class RequestConsumer {
     this.#consumer.resume([{ topic: this.#options.topic, partitions: [...partitions] }]);
   }
 
-  /** Commits what was answered, for current sessions only; a failure is repeated by the next commit. */
-  async #commit(): Promise<void> {
+  /**
+   * Commits what was answered, for current sessions only; a failure is repeated by the next commit. One in flight at a
+   * time: an earlier one whose answer is late could otherwise take the offsets back.
+   */
+  #commit(): Promise<void> {
+    this.#committing ??= this.#commitDue().finally(() => {
+      this.#committing = undefined;
+    });
+    return this.#committing;
+  }
+
+  async #commitDue(): Promise<void> {
     const { topic, log } = this.#options;
-    const due = [...this.#sessions.values()].flatMap(({ partition, next, committed }) =>
-      next === undefined || next === committed ? [] : [{ partition, offset: String(next) }],
+    const due = [...this.#sessions.values()].flatMap((session) =>
+      session.next === undefined || session.next === session.committed ? [] : [{ session, next: session.next }],
     );
     const commit = [...this.#sessions.values()].find((session) => session.commit !== undefined)?.commit;
     if (due.length === 0 || commit === undefined) return;
+    const partitions = due.map(({ session, next }) => ({ partition: session.partition, offset: String(next) }));
     try {
-      await commit({ topics: [{ topic, partitions: due }] });
-      for (const { partition, offset } of due) {
-        const session = this.#sessions.get(partition);
-        if (session !== undefined) session.committed = Number(offset);
-      }
+      await commit({ topics: [{ topic, partitions }] });
+      for (const { session, next } of due) session.committed = next;
     } catch (error) {
       log.warn({ error: describeError(error) }, 'offsets were not committed; replies may be sent again');
     }

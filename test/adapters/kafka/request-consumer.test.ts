@@ -173,6 +173,21 @@ describe('a session', () => {
     await vi.advanceTimersByTimeAsync(1_000);
     expect(fake.calls.filter((call) => call.startsWith('commit'))).toEqual(['commit 0:8', 'commit 0:8']);
   });
+
+  it('has one commit in flight at a time, and then commits what came meanwhile', async () => {
+    const { fake } = await world(serveAll);
+    const answer = Promise.withResolvers<void>();
+    fake.commitOffsets = () => answer.promise;
+    fake.join(0);
+    await fake.deliver(0, [7]);
+    await vi.advanceTimersByTimeAsync(500);
+    await fake.deliver(0, [8]);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(fake.calls.filter((call) => call.startsWith('commit'))).toEqual(['commit 0:8']);
+    answer.resolve();
+    await vi.advanceTimersByTimeAsync(500);
+    expect(fake.calls.at(-1)).toBe('commit 0:9');
+  });
 });
 
 describe('a handler that takes long', () => {
@@ -359,6 +374,20 @@ describe('leaving', () => {
     late.resolve();
     await stopped;
     expect(fake.calls).toEqual(['resume 0', 'pause 0', 'resolve 0 5', 'commit 0:6', 'disconnect']);
+  });
+
+  it('commits behind a commit that is still in flight', async () => {
+    const { consumer, fake } = await world(serveAll);
+    const answer = Promise.withResolvers<void>();
+    fake.commitOffsets = () => answer.promise;
+    fake.join(0);
+    await fake.deliver(0, [7]);
+    await vi.advanceTimersByTimeAsync(500);
+    await fake.deliver(0, [8]);
+    const stopped = consumer.stop();
+    answer.resolve();
+    await stopped;
+    expect(fake.calls.slice(-2)).toEqual(['commit 0:9', 'disconnect']);
   });
 
   it('does not wait for ever', async () => {
