@@ -25,28 +25,29 @@ export function decodeReply(seen: Seen): DecodedReply {
   return { reply: decodeIdReply(value), replayed: headers?.['idalloc-replayed'] !== undefined, seen };
 }
 
+/** The least that a broker takes: a member that was given up is waited for no longer than this. */
+const SESSION_TIMEOUT_MS = 6_000;
+
 /** Everything on a topic so far, in log order within each partition, and promises for what is to come. */
 export class Followed implements AsyncDisposable {
   readonly #topic: string;
-  readonly #consumer: ReturnType<Kafka['consumer']>;
+  readonly #kafka: Kafka;
+  #consumer: ReturnType<Kafka['consumer']>;
   readonly #seen: Seen[] = [];
   readonly #ends = new Map<number, number>();
   readonly #watchers = new Watchers();
+  #ended = false;
 
   private constructor(kafka: Kafka, topic: string) {
     this.#topic = topic;
-    this.#consumer = kafka.consumer({ groupId: `follow-${randomUUID()}`, maxWaitTimeInMs: 50 });
+    this.#kafka = kafka;
+    this.#consumer = this.#makeConsumer();
   }
 
   /** Reads the topic from its beginning, in a group of its own. */
   static async start(kafka: Kafka, topic: string): Promise<Followed> {
     const followed = new Followed(kafka, topic);
-    await followed.#consumer.connect();
-    await followed.#consumer.subscribe({ topic, fromBeginning: true });
-    await followed.#consumer.run({
-      autoCommit: false,
-      eachBatch: async ({ batch }) => followed.#take(batch.partition, batch.messages),
-    });
+    await followed.#run();
     return followed;
   }
 
@@ -84,7 +85,42 @@ export class Followed implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#ended = true;
     await this.#consumer.disconnect();
+  }
+
+  /** kafkajs gives a consumer up for good after some faults of a broker that restarts: the next one reads on. */
+  #makeConsumer(): ReturnType<Kafka['consumer']> {
+    const consumer = this.#kafka.consumer({
+      groupId: `follow-${randomUUID()}`,
+      maxWaitTimeInMs: 50,
+      sessionTimeout: SESSION_TIMEOUT_MS,
+    });
+    consumer.on('consumer.crash', ({ payload }) => {
+      if (!payload.restart) void this.#readOn();
+    });
+    return consumer;
+  }
+
+  async #readOn(): Promise<void> {
+    while (!this.#ended) {
+      this.#consumer = this.#makeConsumer();
+      try {
+        return await this.#run();
+      } catch {
+        // The broker is not back yet; kafkajs has waited before it said so.
+        await this.#consumer.disconnect();
+      }
+    }
+  }
+
+  async #run(): Promise<void> {
+    await this.#consumer.connect();
+    await this.#consumer.subscribe({ topic: this.#topic, fromBeginning: true });
+    await this.#consumer.run({
+      autoCommit: false,
+      eachBatch: async ({ batch }) => this.#take(batch.partition, batch.messages),
+    });
   }
 
   /** A reader that joins its group again begins anew, since it commits nothing: what is known already is skipped. */

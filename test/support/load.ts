@@ -11,7 +11,7 @@ export interface LoadOptions {
 }
 
 /** The sender gives up when the brokers refuse one burst for so long. */
-const REFUSED_LIMIT_MS = 60_000;
+const REFUSED_LIMIT_MS = 45_000;
 const REFUSED_REST_MS = 100;
 
 /**

@@ -112,6 +112,30 @@ export class Realm implements AsyncDisposable {
     await this.admin.createTopics({ topics, waitForLeaders: true });
   }
 
+  /** Deletes a topic and makes it anew, empty, as `topics init` does. */
+  async recreate(topic: string): Promise<void> {
+    await this.admin.deleteTopics({ topics: [topic] });
+    // The name is free a moment after the deletion was accepted.
+    for (let created: readonly string[] = []; !created.includes(topic); ) {
+      ({ created } = await initTopics(this.admin, loadKafkaConfig(this.env).topics));
+    }
+  }
+
+  /** Forgets what the group has committed, so that whoever joins it next reads all requests again; nobody may be in it. */
+  async rewind(): Promise<void> {
+    await this.admin.deleteGroups([this.groupId]);
+  }
+
+  /** Trims ledger partitions as retention does: to these offsets, or to their ends. */
+  async trimLedger(to?: ReadonlyMap<number, number>): Promise<void> {
+    const ends = await this.admin.fetchTopicOffsets(this.ledgerTopic);
+    const partitions = ends.flatMap(({ partition, high }) => {
+      const offset = to === undefined ? high : to.get(partition);
+      return offset === undefined ? [] : [{ partition, offset: String(offset) }];
+    });
+    await this.admin.deleteTopicRecords({ topic: this.ledgerTopic, partitions });
+  }
+
   /** Changes one config of a topic and leaves the others as they are. */
   async setTopicConfig(topic: string, name: string, value: string): Promise<void> {
     const type = kafkajs.ConfigResourceTypes.TOPIC;

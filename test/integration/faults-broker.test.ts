@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest';
+import type { Followed } from '../support/followed.ts';
+import { Load } from '../support/load.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
+
+const PARTITIONS = 6;
+const ANSWERED_BEFORE = 500;
+
+/** How long after this moment the first decision was appended that was then told; both clocks are this machine's. */
+async function firstDecisionAfter(replies: Followed, sinceMs: number): Promise<number> {
+  let first = Number.POSITIVE_INFINITY;
+  await replies.until('a reply decided after the outage', (seen) => {
+    const after = seen.map(({ message }) => Number(message.timestamp)).filter((time) => time >= sinceMs);
+    first = Math.min(...after);
+    return after.length > 0;
+  });
+  return first - sinceMs;
+}
+
+test.for(['stopped', 'killed'] as const)(
+  'the only broker is %s and started again under load: everything waits and goes on',
+  async (what, { annotate }) => {
+    const servers = suiteServers();
+    await using realm = await Realm.create(servers, { partitions: PARTITIONS });
+    const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+    const workers = [realm.worker(), realm.worker()];
+    await Promise.all(workers.map((worker) => worker.hasPartitions(PARTITIONS / 2)));
+    const load = new Load(realm, { partitions: PARTITIONS });
+    try {
+      await replies.replies(ANSWERED_BEFORE);
+      try {
+        if (what === 'killed') await servers.killKafka();
+      } finally {
+        await servers.restartKafka();
+      }
+      const decidedMs = await firstDecisionAfter(replies, Date.now());
+      await report(annotate, `broker ${what}: first decision ${decidedMs} ms after it served again`);
+    } finally {
+      await load.stop();
+    }
+    const history = await checkWholeHistory(realm, load.asks, replies, () =>
+      settledRecords(realm, realm.ledgerTopic, ledger),
+    );
+    await report(annotate, `broker ${what}: ${JSON.stringify(history)}`);
+    for (const worker of workers) expect(worker.gate()).toBe('open');
+  },
+);

@@ -1,0 +1,89 @@
+import { expect, test } from 'vitest';
+import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { BATCH, CORRELATION_ID } from '../codec/samples.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
+
+const ERROR_LEVEL = 50;
+const MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
+const ENTRY = encodeLedgerEntry({
+  kind: 'batch',
+  requestHash: requestHash(5, 'replies'),
+  count: 5,
+  replyTopic: 'replies',
+  requestOffset: 0,
+  batch: BATCH,
+  framing: 'SINGLE_OBJECT',
+  schemaFingerprint: Buffer.alloc(8),
+  end: 0,
+  through: -1,
+});
+
+/** The marker under the fingerprint of a schema that nobody has. */
+function ofAnotherSchema(): Buffer {
+  const value = Buffer.from(MARKER);
+  value[2] = (value[2] ?? 0) ^ 0xff;
+  return value;
+}
+
+/** One for each ledger partition behind the first, which stays well. */
+const FOREIGN = [
+  { name: 'text', key: Buffer.from('k'), value: Buffer.from('hello') },
+  { name: 'an empty value', key: Buffer.from('k'), value: Buffer.alloc(0) },
+  { name: 'a tombstone', key: encodeLedgerKey(CORRELATION_ID), value: null },
+  { name: 'a decision without a key', key: null, value: ENTRY },
+  { name: 'an entry of an unknown schema', key: null, value: ofAnotherSchema() },
+  { name: 'an entry with bytes behind it', key: null, value: Buffer.concat([MARKER, Buffer.of(0)]) },
+  { name: 'half an entry', key: encodeLedgerKey(CORRELATION_ID), value: ENTRY.subarray(0, ENTRY.length / 2) },
+] as const;
+const PARTITIONS = 1 + FOREIGN.length;
+const WELL = 0;
+
+const unreadable = (partition: number) => (line: LogLine) =>
+  line.code === 'LEDGER_UNREADABLE' && line.partition === partition && (line.level ?? 0) >= ERROR_LEVEL;
+
+async function ask(realm: Realm, name: string): Promise<void> {
+  const partitions = Array.from({ length: PARTITIONS }, (_, partition) => partition);
+  await realm.send(partitions.map((partition) => ({ correlationId: `${name}-${partition}`, count: 3, partition })));
+}
+
+/** Each partition with a foreign entry says why it stands still; the well one goes on. */
+async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Followed, name: string): Promise<void> {
+  await ask(realm, name);
+  expect('batch' in (await replies.reply(`${name}-${WELL}`)).reply).toBe(true);
+  for (const [i, { name: what }] of FOREIGN.entries()) {
+    const { error } = await worker.line(unreadable(i + 1));
+    expect(error, what).toMatch(/^LEDGER_UNREADABLE: ledger partition \d+ stops: /);
+  }
+  expect(await worker.metric('idalloc_errors_total{code="LEDGER_UNREADABLE"}')).toBeGreaterThanOrEqual(FOREIGN.length);
+}
+
+test('a ledger partition with a foreign entry stops and says why; nothing is allocated there, the others go on', async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+  const running = realm.worker();
+  await running.hasPartitions(PARTITIONS);
+  await ask(realm, 'before');
+  await replies.replies(PARTITIONS);
+
+  await realm.sendRaw(
+    FOREIGN.map(({ key, value }, i) => ({ key, value, partition: i + 1 })),
+    realm.ledgerTopic,
+  );
+  await expectStopped(realm, running, replies, 'running');
+  await running.stop();
+  // An append may have been under way when the foreign entry came before it: it was not told of, and is the last one.
+  const decisions = await realm.decisions(ledger);
+  const started = realm.worker();
+  await started.ready();
+  await expectStopped(realm, started, replies, 'started');
+
+  const told = await replies.replies(PARTITIONS + 2);
+  expect(told.size).toBe(PARTITIONS + 2);
+  expect(await realm.decisions(ledger)).toBe(decisions + 1);
+  for (const worker of [running, started]) {
+    expect(worker.lines.filter(({ level = 0 }) => level > ERROR_LEVEL)).toEqual([]);
+  }
+});

@@ -1,0 +1,87 @@
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import type { LogLine } from '../support/worker-process.ts';
+
+const COUNT = 7;
+const ASKED = 20;
+const ERROR_LEVEL = 50;
+
+/** Asks under these names and gives the bytes and IDs of the first replies; a name asked again gives its `nth`. */
+async function ask(realm: Realm, replies: Followed, name: string, nth = 0) {
+  const ids = Array.from({ length: ASKED }, (_, i) => `${name}-${i}`);
+  await realm.send(ids.map((correlationId) => ({ correlationId, count: COUNT })));
+  const told = await Promise.all(ids.map((correlationId) => replies.reply(correlationId, nth)));
+  return told.map(({ reply, seen }) => {
+    if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+    return { bytes: seen.message.value?.toString('hex'), ids: expandIds(reply.batch) };
+  });
+}
+
+type Told = Awaited<ReturnType<typeof ask>>;
+
+function expectDisjoint(...told: readonly Told[]): void {
+  const ids = told.flat().flatMap((one) => one.ids);
+  expect(new Set(ids).size).toBe(ids.length);
+}
+
+test('a request topic that was made anew under an old ledger is refused, until the ledger is made anew as well', async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: 1 });
+  const replies = await realm.follow();
+  const first = realm.worker();
+  await first.ready();
+  const before = await ask(realm, replies, 'before');
+  await first.stop();
+  await realm.recreate(realm.requestTopic);
+  await realm.rewind();
+
+  const refusing = realm.worker();
+  await realm.send([{ correlationId: 'meanwhile', count: COUNT }]);
+  const refusal = await refusing.line(({ code }: LogLine) => code === 'REQUESTS_RECREATED');
+  expect(refusal.level).toBe(ERROR_LEVEL);
+  expect(refusal.error).toMatch(/make the ledger topic anew as well/);
+  expect(await realm.records(realm.replyTopic)).toBe(before.length);
+  await refusing.stop();
+
+  await realm.recreate(realm.ledgerTopic);
+  await realm.worker().ready();
+  const { reply } = await replies.reply('meanwhile');
+  expect('batch' in reply).toBe(true);
+  expectDisjoint(before, await ask(realm, replies, 'after'));
+});
+
+test('a ledger topic that was made anew while the worker was away: its index is ahead, and is restored', async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: 1 });
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-recreated-'));
+  const env = { INDEX_DIR: directory.path };
+  const replies = await realm.follow();
+  const first = realm.worker(env);
+  await first.ready();
+  const before = await ask(realm, replies, 'before');
+  await first.stop();
+  await realm.recreate(realm.ledgerTopic);
+
+  await realm.worker(env).ready();
+  const after = await ask(realm, replies, 'after');
+  expectDisjoint(before, after);
+  expect(await ask(realm, replies, 'after', 1)).toEqual(after);
+});
+
+test('a ledger topic that is made anew under a running worker: noticed, restored, and one batch each from then on', async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: 1 });
+  const replies = await realm.follow();
+  const worker = realm.worker();
+  await worker.ready();
+  const before = await ask(realm, replies, 'before');
+  await realm.recreate(realm.ledgerTopic);
+
+  const after = await ask(realm, replies, 'after');
+  await worker.line(({ msg }) => msg === 'ledger partition is restored from the log');
+  expectDisjoint(before, after);
+  expect(await ask(realm, replies, 'after', 1)).toEqual(after);
+});

@@ -1,0 +1,64 @@
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { loadWorkerConfig } from '../../src/config.ts';
+import { createLogger } from '../../src/log.ts';
+import { createMetrics } from '../../src/metrics.ts';
+import { startWorker } from '../../src/worker.ts';
+import { decodeReply } from '../support/followed.ts';
+import { Load } from '../support/load.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
+
+const RESETS = 100;
+const PARTITIONS = 3;
+const ANSWERED = 60;
+/** Half a second for each reset where the machine has nothing else to do. */
+const TIMEOUT_MS = 240_000;
+
+/**
+ * A worker of its own for each reset, since offsets can be reset only while nobody is in the group. All workers are in
+ * this process: a hundred starts of a process would take minutes, and what is read again is the same.
+ */
+test(
+  `${RESETS} resets of the offsets to the start: the same bytes each time, and nothing decided anew`,
+  async ({ annotate }) => {
+    await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-replay-'));
+    await using realm = await Realm.create(suiteServers(), {
+      partitions: PARTITIONS,
+      env: { INDEX_DIR: directory.path, OPS_PORT: '0', COMMIT_INTERVAL_MS: '10' },
+    });
+    const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+    const load = new Load(realm, { partitions: PARTITIONS, paceMs: 1 });
+    await expect.poll(() => load.asks.length).toBeGreaterThanOrEqual(ANSWERED);
+    const asks = await load.stop();
+
+    const begunMs = performance.now();
+    let told = 0;
+    for (let round = 0; round <= RESETS; round += 1) {
+      const worker = await startWorker(loadWorkerConfig(realm.env), {
+        log: createLogger({ level: 'silent', destination: 'stderr' }),
+        metrics: createMetrics(),
+      });
+      try {
+        told += asks.length;
+        await replies.until('a reply to each request', (seen) => seen.length >= told);
+      } finally {
+        await worker[Symbol.asyncDispose]();
+      }
+      expect(replies.seen.length).toBe(told);
+      await realm.rewind();
+    }
+    await report(annotate, `${Math.round((performance.now() - begunMs) / RESETS)} ms for each reset`);
+
+    const history = await checkWholeHistory(realm, asks, replies, () =>
+      settledRecords(realm, realm.ledgerTopic, ledger),
+    );
+    expect(history).toEqual({ requests: asks.length, duplicates: RESETS * asks.length, losers: 0, doubled: 0 });
+    const again = replies.seen.slice(asks.length).map(decodeReply);
+    expect(again.every(({ replayed }) => replayed)).toBe(true);
+  },
+  TIMEOUT_MS,
+);

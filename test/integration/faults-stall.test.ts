@@ -1,0 +1,97 @@
+import { setTimeout as lasting } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import type { Followed } from '../support/followed.ts';
+import { Load } from '../support/load.ts';
+import { Realm, SHORT_LEASE } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+/** A process that is stopped is, for itself and others, one whose event loop is blocked. */
+const STALL_MS = 20_000;
+const BURSTS = 8;
+/** Longer than a heartbeat's interval in the group, shorter than anything that anybody gives up after. */
+const BURST_MS = 1_200;
+const BETWEEN_MS = 300;
+const PARTITIONS = 3;
+const ANSWERED = 100;
+
+async function ask(realm: Realm, replies: Followed, correlationId: string): Promise<IdBatch> {
+  await realm.send([{ correlationId, count: 100 }]);
+  const { reply } = await replies.reply(correlationId);
+  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+  return reply.batch;
+}
+
+async function stall(worker: WorkerProcess, milliseconds: number): Promise<void> {
+  worker.kill('SIGSTOP');
+  try {
+    await lasting(milliseconds);
+  } finally {
+    worker.kill('SIGCONT');
+  }
+}
+
+/** The one worker stalls with requests waiting, and serves them by itself after that. */
+async function stalled(lease: Readonly<Record<string, string>>) {
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: lease });
+  const replies = await realm.follow();
+  const worker = realm.worker();
+  await worker.ready();
+  const before = await ask(realm, replies, 'before');
+  const line = worker.lines.length;
+  const stalling = stall(worker, STALL_MS);
+  await realm.send([{ correlationId: 'meanwhile', count: 100 }]);
+  await stalling;
+  const wokenMs = Date.now();
+  const { reply, seen } = await replies.reply('meanwhile');
+  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+  await expect.poll(() => worker.gate(), { timeout: 30_000 }).toBe('open');
+  const reasons = worker.lines.slice(line).flatMap(({ msg, reason }) => (msg?.startsWith('gate ') ? [reason] : []));
+  return { before, after: reply.batch, reasons, wokenMs, tookMs: Number(seen.message.timestamp) - wokenMs };
+}
+
+test(`stalled for ${STALL_MS / 1_000} s: nothing is allocated past the own deadline, and the worker goes on by itself`, async ({
+  annotate,
+}) => {
+  const [kept, lost] = await Promise.all([stalled({}), stalled(SHORT_LEASE)]);
+
+  // The lease of 30 s outlives the stall; the own deadline of 15 s does not.
+  expect(kept.reasons[0]).toBe('LEASE_SUSPENDED');
+  expect(kept.after).toMatchObject({ workerId: kept.before.workerId, fence: kept.before.fence });
+  // That of 10 s is gone, and with it the identity.
+  expect(lost.reasons).toContain('LEASE_LOST');
+  expect(lost.after.fence).toBeGreaterThan(lost.before.fence);
+  for (const { before, after, wokenMs } of [kept, lost]) {
+    expect(after.generatedAtMs).toBeGreaterThanOrEqual(wokenMs);
+    if (after.workerId !== before.workerId) continue;
+    expect((expandIds(after)[0] ?? 0n) > (expandIds(before).at(-1) ?? 0n)).toBe(true);
+  }
+  await report(annotate, `first decision after a stall: ${kept.tookMs} ms with the lease, ${lost.tookMs} ms without`);
+});
+
+test(`${BURSTS} stalls of ${BURST_MS} ms under load: everything is answered once decided, under one identity`, async ({
+  annotate,
+}) => {
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+  const worker = realm.worker();
+  await worker.ready();
+  const load = new Load(realm, { partitions: PARTITIONS });
+  try {
+    await replies.replies(ANSWERED);
+    for (let i = 0; i < BURSTS; i += 1) {
+      await stall(worker, BURST_MS);
+      await lasting(BETWEEN_MS);
+    }
+  } finally {
+    await load.stop();
+  }
+  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+    settledRecords(realm, realm.ledgerTopic, ledger),
+  );
+  await report(annotate, `stalls in bursts: ${JSON.stringify(history)}`);
+  expect(history).toMatchObject({ losers: 0 });
+  expect(worker.lines.filter(({ msg }) => msg === 'gate closed')).toEqual([]);
+});
