@@ -93,10 +93,24 @@ export class Follower implements LedgerFollower {
     }
   }
 
-  /** Does some of the work of forgetting what lies below `low`, where the log starts now; true while there is more. */
+  /**
+   * Does some of the work of forgetting what lies below `low`, where the log starts now; true while there is more.
+   *
+   * A partition whose unread entries were trimmed is restored anew: when nothing is left of its log, no delivery would
+   * ever show it, and its restore would never end.
+   */
   expire(partition: number, low: number): boolean {
-    if (this.refusal(partition) !== undefined) return false;
-    return this.#options.index.expire(partition, low);
+    const state = this.#state(partition);
+    if (state.fault !== undefined || state.distrusted) return false;
+    const following = this.refusal(partition) === undefined;
+    // Following may have gone back to an entry of before, and what the index holds is worth keeping; a restore has to
+    // read what is due.
+    const due = following ? this.#options.index.end(partition) : state.expected;
+    if (due < low) {
+      this.distrust(partition, `the log starts at offset ${low} now, where ${due} was due`);
+      return false;
+    }
+    return following && this.#options.index.expire(partition, low);
   }
 
   refusal(partition: number): IdallocError | undefined {

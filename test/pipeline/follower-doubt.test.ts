@@ -160,4 +160,64 @@ describe('expiry', () => {
     follower.expire(0, 2);
     expect(heldAt(index, 'a')).toBeUndefined();
   });
+
+  it('begins a restore anew when retention took all that was to be read: nothing is delivered then', () => {
+    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    reader.poll(0, 1);
+    topic.trim(0, 3);
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(follower.expire(0, 3)).toBe(false);
+    reader.catchUp(0);
+    expect(causes).toEqual(['the log starts at offset 3 now, where 1 was due']);
+    expect(follower.refusal(0)).toBeUndefined();
+  });
+
+  it('begins anew as well when it took the last entry of an index from before, which is not recognised then', () => {
+    const { topic } = followedWorld({ entries: three });
+    const { follower, reader, causes, index } = follow(topic, indexOf(topic));
+    follower.begin(0, topic.bounds(0));
+    topic.trim(0, 3);
+    follower.expire(0, 3);
+    reader.catchUp(0);
+    expect(causes).toHaveLength(1);
+    expect([follower.refusal(0), heldAt(index, 'c'), index.horizon(0)]).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('lets a restore go on when retention took no more than what was read', () => {
+    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    reader.poll(0, 2);
+    topic.trim(0, 2);
+    follower.expire(0, 2);
+    reader.catchUp(0);
+    expect([causes, follower.refusal(0)]).toEqual([[], undefined]);
+  });
+
+  it('restores a partition that followed when retention took what it had not read yet', () => {
+    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    topic.land(0, [entry('d', { end: 3 }), entry('e', { end: 3 })]);
+    topic.trim(0, 5);
+    follower.expire(0, 5);
+    expect(causes).toEqual(['the log starts at offset 5 now, where 3 was due']);
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+  });
+
+  it('keeps what is known when all of it was read, though reading went back to the last entry since', () => {
+    const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    reader.rejoin(0);
+    topic.trim(0, 3);
+    follower.expire(0, 3);
+    expect([causes, follower.refusal(0), index.horizon(0)]).toEqual([[], undefined, 0]);
+  });
+
+  it('asks for one restart however often it comes', () => {
+    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    reader.poll(0, 1);
+    topic.trim(0, 3);
+    follower.expire(0, 3);
+    follower.expire(0, 3);
+    expect(causes).toHaveLength(1);
+  });
 });
