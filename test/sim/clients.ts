@@ -95,8 +95,9 @@ export class Reader {
   readonly #client: KafkaClient;
   readonly #partition: number;
   readonly #sink: LedgerSink;
-  /** Raised at each restart, so that what was fetched before is dropped. */
+  /** Raised whenever the place changes, so that what was fetched before is dropped. */
   #epoch = 0;
+  #begun = false;
 
   constructor(client: KafkaClient, partition: number, sink: LedgerSink) {
     this.#client = client;
@@ -104,15 +105,29 @@ export class Reader {
     this.#sink = sink;
   }
 
-  async restart(): Promise<void> {
+  /** Asks the broker for the bounds of the partition, and reads it from where the sink says then. */
+  restart(): void {
+    this.#begun = false;
+    void this.#follow(undefined);
+  }
+
+  /** Goes on where the sink says, as after a rebalance of the reader's own group. */
+  rejoin(): void {
+    const next = this.#sink.resume(this.#partition);
+    if (this.#begun) void this.#follow(next);
+  }
+
+  async #follow(from: number | undefined): Promise<void> {
     this.#epoch += 1;
     const epoch = this.#epoch;
     const current = (): boolean => epoch === this.#epoch;
-    let next: number | undefined;
+    let next = from;
     while (current()) {
       if (next === undefined) {
         const bounds: LogBounds | undefined = await this.#bounds();
-        if (bounds !== undefined && current()) next = this.#sink.begin(this.#partition, bounds);
+        if (bounds === undefined || !current()) continue;
+        this.#begun = true;
+        next = this.#sink.begin(this.#partition, bounds);
         continue;
       }
       const from: number = next;

@@ -69,7 +69,7 @@ ledgerContract('the simulated brokers', () => {
       const read: LedgerRecord[] = [];
       const deliver = (_: number, records: readonly LedgerRecord[]): unknown => read.push(...records);
       const sink = { begin: () => from, resume: () => from, deliver };
-      void new Reader(client, partition, sink as ConstructorParameters<typeof Reader>[2]).restart();
+      new Reader(client, partition, sink as ConstructorParameters<typeof Reader>[2]).restart();
       await world.run(world.nowMs + SOON_MS, () => from + read.length >= end);
       return read;
     },

@@ -26,7 +26,8 @@ export class Faults {
     this.#around = around;
     const { world } = around;
     this.#gapMs = world.rng.between(600, 4_000);
-    this.#slots = Array.from({ length: MACHINES }, (_, i) => ({
+    const alone = world.rng.chance(0.2);
+    this.#slots = Array.from({ length: alone ? 1 : MACHINES }, (_, i) => ({
       machine: new Machine(world, `m${i}`),
       worker: undefined,
     }));
@@ -38,6 +39,8 @@ export class Faults {
       (slot) => this.#cut(slot, 'etcd', 20_000),
       (slot) => this.#cut(slot, 'kafka', 12_000),
       (slot) => this.#restart(slot),
+      () => this.#blackout(),
+      (slot) => this.#rejoinLedger(slot),
       () => this.#around.brokers.group.rebalance(),
       () => this.#around.store.expireOne(),
       () => this.#trim(),
@@ -52,7 +55,7 @@ export class Faults {
     this.#repeat(world.rng.between(200, 1_000), () => this.#ask());
   }
 
-  /** From here on nothing fails any more, and whoever was down comes back. */
+  /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
   heal(): void {
     const { world, network } = this.#around;
     world.note(() => 'faults end');
@@ -64,6 +67,14 @@ export class Faults {
       worker?.process.thaw();
     }
     for (let asked = 0; asked < 8; asked += 1) this.#ask();
+  }
+
+  /** Every worker that is up can be asked about every partition. */
+  allServe(): boolean {
+    return this.#slots.every(({ worker }) => {
+      if (worker === undefined || worker.process.dead) return false;
+      return Array.from({ length: PARTITIONS }, (_, partition) => partition).every((at) => !worker.restores(at));
+    });
   }
 
   /** The simulation is over and nobody looks any more. */
@@ -82,9 +93,17 @@ export class Faults {
 
   #start(slot: Slot): void {
     if (slot.worker?.process.dead === false) throw new Error('two processes on one disk');
-    slot.worker = new Worker(this.#around, slot.machine);
-    this.#made.push(slot.worker);
-    this.#around.world.note(() => `${slot.worker?.process.name} starts`);
+    const { world } = this.#around;
+    const worker = new Worker(this.#around, slot.machine);
+    slot.worker = worker;
+    this.#made.push(worker);
+    world.note(() => `${worker.process.name} starts`);
+    if (!world.rng.chance(0.15)) return;
+    world.after(world.rng.between(0, 40), () => {
+      for (let partition = 0; partition < PARTITIONS; partition += 1) {
+        if (worker.restores(partition)) this.#empty(partition);
+      }
+    });
   }
 
   #crash(slot: Slot): void {
@@ -96,6 +115,16 @@ export class Faults {
     if (diskLost) machine.loseDisk();
     world.note(() => `${worker.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
     world.after(world.rng.between(0, 5_000), () => this.#start(slot));
+  }
+
+  #blackout(): void {
+    for (const slot of this.#slots) this.#crash(slot);
+  }
+
+  #rejoinLedger({ worker }: Slot): void {
+    if (worker === undefined || !worker.process.running) return;
+    this.#around.world.note(() => `${worker.process.name}: the reader's group is balanced anew`);
+    worker.rejoinLedger();
   }
 
   #restart(slot: Slot): void {
@@ -160,6 +189,12 @@ export class Faults {
     }
     const sly = between.length > 0 && world.rng.chance(0.8);
     brokers.trim(partition, sly ? world.rng.pick(between) : low + world.rng.below(high - low + 1));
+  }
+
+  /** Retention takes all of a partition: worst while somebody restores it. */
+  #empty(partition: number): void {
+    const { brokers } = this.#around;
+    brokers.trim(partition, brokers.ledger.bounds(partition).high);
   }
 
   #truncate(): void {

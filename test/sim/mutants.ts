@@ -142,6 +142,10 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [patch('test/support/memory-index.ts', 'const known = end >= at.origin;', 'const known = true;')],
   },
   {
+    name: 'a restore that retention has overtaken goes on',
+    patches: [patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {')],
+  },
+  {
     name: 'two appends in flight for one partition',
     patches: [
       patch(

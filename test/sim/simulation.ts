@@ -32,7 +32,7 @@ export function simulate(seed: number, options: { readonly traced?: boolean } = 
       const faults = new Faults({ world, network, store, brokers, history });
       await world.run(FAULTS_MS, () => false);
       faults.heal();
-      const healed = await world.run(FAULTS_MS + HEALING_MS, () => brokers.allDone());
+      const healed = await world.run(FAULTS_MS + HEALING_MS, () => brokers.allDone() && faults.allServe());
       if (healed) history.healedMs = world.nowMs - FAULTS_MS;
       const outcome = {
         seed,

@@ -44,6 +44,7 @@ export class Worker {
   readonly #probe: Probe;
   readonly #consumer: Consumer;
   readonly #follower: Follower;
+  readonly #readers: readonly Reader[];
   readonly #stopping = new AbortController();
   readonly #running: Promise<void>;
   #identity: Identity | undefined;
@@ -56,7 +57,7 @@ export class Worker {
     this.#clock = new GuardedClock(machine.read);
     this.#probe = new Probe(world, history, store);
     const client = new KafkaClient(world, network, brokers, this.process);
-    const readers = Array.from({ length: PARTITIONS }, (_, at) => new Reader(client, at, this.#sink()));
+    this.#readers = Array.from({ length: PARTITIONS }, (_, at) => new Reader(client, at, this.#sink()));
     this.#follower = new Follower({
       index: machine.disk,
       partitions: PARTITIONS,
@@ -66,7 +67,7 @@ export class Worker {
       },
       onRestart: (partition, cause) => {
         world.note(() => `${this.process.name}: ledger ${partition} read anew, ${cause}`);
-        void readers[partition]?.restart();
+        this.#readers[partition]?.restart();
       },
       onChange: () => {},
     });
@@ -83,10 +84,20 @@ export class Worker {
       },
       handler: (partition, records, control) => processBatch(deps, partition, records, control),
     });
-    for (const reader of readers) void reader.restart();
+    for (const reader of this.#readers) reader.restart();
     void this.#expire(client);
     this.#consumer.run();
     this.#running = this.#reign();
+  }
+
+  /** Whether its index of a ledger partition is behind. */
+  restores(partition: number): boolean {
+    return this.#follower.refusal(partition)?.code === 'INDEX_RESTORING';
+  }
+
+  /** The reader's group is balanced anew. */
+  rejoinLedger(): void {
+    for (const reader of this.#readers) reader.rejoin();
   }
 
   /** Finishes what is in hand, leaves the group and gives the identity back. */
