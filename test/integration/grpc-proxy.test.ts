@@ -8,6 +8,7 @@ import { suiteServers } from '../support/servers.ts';
 const [upstream = ''] = suiteServers().etcdEndpoints;
 const TXN = '/etcdserverpb.KV/Txn';
 const ANSWER_MS = 3_000;
+const SLOW_MS = 400;
 
 let proxy: GrpcProxy;
 let through: Etcd3;
@@ -87,4 +88,20 @@ test('while blocked no call gets through; after that they do', async () => {
     .poll(() => create(through, `${key}/after`, 'x').then(Boolean, () => undefined), { timeout: 20_000 })
     .toBeDefined();
   expect(await direct.get(`${key}/after`).string()).toBe('x');
+});
+
+test('slow answers come late and whole; a call that is held comes through when it is released', async () => {
+  const key = `proxy/${randomUUID()}`;
+  proxy.slow(SLOW_MS);
+  const begunMs = performance.now();
+  expect(await create(through, `${key}/slow`, 'x')).toBe(true);
+  expect(performance.now() - begunMs).toBeGreaterThanOrEqual(SLOW_MS);
+  expect(proxy.lastServedMs(TXN)).toBeLessThan(begunMs + SLOW_MS);
+  proxy.slow(0);
+  proxy.hold();
+  const held = create(through, `${key}/held`, 'x');
+  expect(await direct.get(`${key}/held`).string()).toBeNull();
+  expect(proxy.lastServedMs(TXN)).toBeLessThan(begunMs + SLOW_MS);
+  proxy.release();
+  expect(await held).toBe(true);
 });

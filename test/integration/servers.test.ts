@@ -3,7 +3,7 @@ import { noop } from 'cockatiel';
 import { Etcd3 } from 'etcd3';
 import { Kafka, logLevel } from 'kafkajs';
 import { expect, test } from 'vitest';
-import { ETCD_SIZE, suiteServers } from '../support/servers.ts';
+import { ETCD_SIZE, etcdLeader, suiteServers } from '../support/servers.ts';
 
 const servers = suiteServers();
 const ANSWER_MS = 2_000;
@@ -86,4 +86,20 @@ test.for([0, 1, 2])('etcd serves with member %i frozen, which answers again afte
     await servers.resumeEtcd(frozen);
   }
   await expect.poll(() => put(frozen, key), { timeout: 30_000 }).toBe(true);
+});
+
+test('a killed etcd leader is followed by another, and comes back on its address with its data', async () => {
+  const key = `servers/${randomUUID()}`;
+  const leader = await etcdLeader(servers);
+  expect(await put(leader, key)).toBe(true);
+  const other = (leader + 1) % ETCD_SIZE;
+  try {
+    await servers.killEtcd(leader);
+    await expect.poll(() => put(other, `${key}/2`), { timeout: 30_000 }).toBe(true);
+    expect(await etcdLeader(servers)).not.toBe(leader);
+  } finally {
+    await servers.restartEtcd(leader);
+  }
+  expect(await withMember(leader, (etcd) => etcd.get(key).string())).toBe('v');
+  expect(await withMember(leader, (etcd) => etcd.get(`${key}/2`).string())).toBe('v');
 });

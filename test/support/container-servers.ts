@@ -16,6 +16,7 @@ import { isRunning, ownIdentity } from '../../ops/dev/process-identity.mjs';
 import { ETCD_SIZE, type ProxiedBroker, type TestServers } from './servers.ts';
 
 const START_MS = 120_000;
+const RESTART_MS = 20_000;
 /** Which process of which machine a container belongs to. */
 const HOST_LABEL = 'idalloc.test.host';
 const PID_LABEL = 'idalloc.test.pid';
@@ -99,17 +100,18 @@ async function startKafka(): Promise<{ container: StartedTestContainer; broker: 
   return { container, broker, proxied: { port: proxyPort, broker: `127.0.0.1:${behindProxy}` } };
 }
 
-/** One etcd cluster; its members wait for each other, so they start together. */
+/** One etcd cluster; its members wait for each other, so they start together. Fixed ports survive a restart. */
 async function startEtcd(network: StartedNetwork): Promise<{ members: StartedTestContainer[]; endpoints: string[] }> {
   const names = Array.from({ length: ETCD_SIZE }, (_, index) => `etcd${index + 1}`);
   const cluster = names.map((name) => `${name}=http://${name}:2380`).join(',');
+  const ports = await freePorts(names.length);
   const members = await Promise.all(
-    names.map((name) =>
+    names.map((name, index) =>
       new GenericContainer(IMAGES.etcd)
         .withLabels(ownerLabels())
         .withNetwork(network)
         .withNetworkAliases(name)
-        .withExposedPorts(2379)
+        .withExposedPorts({ container: 2379, host: ports[index] ?? 0 })
         .withEnvironment({
           ETCD_NAME: name,
           ETCD_DATA_DIR: '/tmp/etcd',
@@ -126,7 +128,7 @@ async function startEtcd(network: StartedNetwork): Promise<{ members: StartedTes
         .start(),
     ),
   );
-  return { members, endpoints: members.map((member) => `http://127.0.0.1:${member.getMappedPort(2379)}`) };
+  return { members, endpoints: ports.map((port) => `http://127.0.0.1:${port}`) };
 }
 
 async function handleOf(container: StartedTestContainer | undefined) {
@@ -162,10 +164,16 @@ export async function startContainerServers(): Promise<TestServers> {
     async resumeEtcd(index) {
       if (await isPaused(members[index])) await (await handleOf(members[index])).unpause();
     },
+    async killEtcd(index) {
+      await (await handleOf(members[index])).kill();
+    },
+    async restartEtcd(index) {
+      await members[index]?.restart({ timeout: RESTART_MS });
+    },
     async killKafka() {
       await (await handleOf(container)).kill();
     },
-    restartKafka: () => container.restart({ timeout: 20_000 }),
+    restartKafka: () => container.restart({ timeout: RESTART_MS }),
     stop: removeSession,
   };
 }

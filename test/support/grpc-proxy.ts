@@ -1,5 +1,6 @@
 import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 
 /** A proxy between one client and one gRPC server without TLS, in the test's own process. It forwards everything until told otherwise. */
 export interface GrpcProxy {
@@ -16,9 +17,16 @@ export interface GrpcProxy {
    * @returns resolves when the last of them was swallowed
    */
   dropAnswers(method: string, times: number, matches?: (request: Buffer) => boolean): Promise<void>;
+  /** Holds each answer back for so long; 0 ends that. */
+  slow(delayMs: number): void;
+  /** Holds every call back until `release`, as a network does that has stopped to carry anything. */
+  hold(): void;
+  release(): void;
   /** Cuts all connections and every new one. */
   block(): void;
   unblock(): void;
+  /** When the last call of this method came, by the monotonic clock, of those whose answer was passed on. */
+  lastServedMs(method: string): number | undefined;
   close(): Promise<void>;
 }
 
@@ -46,23 +54,29 @@ function keepRequest(stream: http2.ServerHttp2Stream): () => Buffer {
   return () => Buffer.concat(chunks);
 }
 
+/** Trailers may come while the answer is held back. */
+function keepTrailers(answer: http2.ClientHttp2Stream): () => http2.IncomingHttpHeaders {
+  let trailers: http2.IncomingHttpHeaders = {};
+  answer.on('trailers', (received) => {
+    trailers = received;
+  });
+  return () => trailers;
+}
+
 /** Passes an answer on: head, messages, and the trailers, in which gRPC has its status. */
 function passAnswer(
   answer: http2.ClientHttp2Stream,
   client: http2.ServerHttp2Stream,
   head: http2.IncomingHttpHeaders,
   flags: number,
+  trailers: () => http2.IncomingHttpHeaders,
 ): void {
   if (client.destroyed) return;
   if ((flags & NGHTTP2_FLAG_END_STREAM) !== 0) {
     client.respond(head, { endStream: true });
     return;
   }
-  let trailers: http2.IncomingHttpHeaders = {};
-  answer.on('trailers', (received) => {
-    trailers = received;
-  });
-  client.on('wantTrailers', () => client.sendTrailers(trailers));
+  client.on('wantTrailers', () => client.sendTrailers(trailers()));
   client.respond(head, { waitForTrailers: true });
   answer.pipe(client);
 }
@@ -71,8 +85,11 @@ function passAnswer(
 export async function startGrpcProxy(upstream: string): Promise<GrpcProxy> {
   const sessions = new Set<http2.Http2Session>();
   const drops: Drop[] = [];
+  const served = new Map<string, number>();
   let dropped = 0;
   let blocked = false;
+  let delayMs = 0;
+  let held: PromiseWithResolvers<void> | undefined;
 
   const choose = (method: string, request: Buffer): Drop | undefined => {
     const drop = drops.find((each) => each.open > 0 && each.method === method && each.matches(request));
@@ -92,20 +109,30 @@ export async function startGrpcProxy(upstream: string): Promise<GrpcProxy> {
     };
     answer.once('data', cut);
     answer.once('close', cut);
+    if (answer.closed) cut();
   };
 
-  const forward = (
+  const forward = async (
     client: http2.ServerHttp2Stream,
     headers: http2.IncomingHttpHeaders,
     server: http2.ClientHttp2Session,
   ) => {
+    const method = String(headers[HTTP2_HEADER_PATH]);
+    const cameMs = performance.now();
+    client.on('error', () => undefined); // a call that is given up while it is held
+    if (held !== undefined) await held.promise;
+    if (client.destroyed || server.destroyed) return client.close(NGHTTP2_INTERNAL_ERROR);
     const request = keepRequest(client);
     const answer = server.request(headers);
+    const trailers = keepTrailers(answer);
     client.pipe(answer);
-    answer.once('response', (head, flags) => {
-      const drop = choose(String(headers[HTTP2_HEADER_PATH]), request());
-      if (drop === undefined) passAnswer(answer, client, head, flags);
-      else swallow(answer, client.session, drop);
+    answer.once('response', async (head, flags) => {
+      if (delayMs > 0) await pause(delayMs);
+      if (held !== undefined) await held.promise;
+      const drop = choose(method, request());
+      if (drop !== undefined) return swallow(answer, client.session, drop);
+      if (!client.destroyed) served.set(method, Math.max(cameMs, served.get(method) ?? 0));
+      passAnswer(answer, client, head, flags, trailers);
     });
     answer.once('error', () => client.close(NGHTTP2_INTERNAL_ERROR));
     client.once('error', () => answer.close(NGHTTP2_CANCEL));
@@ -128,9 +155,9 @@ export async function startGrpcProxy(upstream: string): Promise<GrpcProxy> {
     });
     server.on('error', () => session.destroy());
     server.once('close', () => session.destroy());
-    session.on('stream', (client: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) =>
-      forward(client, headers, server),
-    );
+    session.on('stream', (client: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) => {
+      void forward(client, headers, server);
+    });
   });
   await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
   const cutAll = () => {
@@ -146,6 +173,17 @@ export async function startGrpcProxy(upstream: string): Promise<GrpcProxy> {
         drops.push({ method, matches, open: times, pending: times, done });
       });
     },
+    slow(ms) {
+      delayMs = ms;
+    },
+    hold() {
+      held ??= Promise.withResolvers<void>();
+    },
+    release() {
+      held?.resolve();
+      held = undefined;
+    },
+    lastServedMs: (method) => served.get(method),
     block() {
       blocked = true;
       cutAll();

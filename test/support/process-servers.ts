@@ -6,6 +6,8 @@ import { startKafka } from '../../ops/dev/kafka-process.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 import { ETCD_SIZE, type TestServers } from './servers.ts';
 
+const MEMBER_GRACE_MS = 500;
+
 /** Starts Kafka and three etcd members as child processes, with data that goes when they stop. */
 export async function startProcessServers(log: (line: string) => void): Promise<TestServers> {
   const dir = await mkdtemp(join(tmpdir(), 'idalloc-servers-'));
@@ -25,11 +27,15 @@ export async function startProcessServers(log: (line: string) => void): Promise<
     );
   }
   let broker = kafka.value;
-  const { endpoints, nodes, stop: stopEtcd } = etcd.value;
+  const { endpoints, nodes } = etcd.value;
+  const members = [...nodes];
+  const memberAt = (index: number) => {
+    const member = members[index];
+    if (member === undefined) throw new RangeError(`no such server; etcd members are 0 to ${ETCD_SIZE - 1}`);
+    return member;
+  };
   const signal = async (index: number, name: 'SIGSTOP' | 'SIGCONT'): Promise<void> => {
-    const node = nodes[index];
-    if (node === undefined) throw new RangeError(`no such server; etcd members are 0 to ${ETCD_SIZE - 1}`);
-    process.kill(node.pid, name);
+    process.kill(memberAt(index).pid, name);
   };
   return {
     kind: 'processes',
@@ -38,6 +44,10 @@ export async function startProcessServers(log: (line: string) => void): Promise<
     proxied: { port: proxyPort, broker: broker.behindProxy ?? '' },
     pauseEtcd: (index) => signal(index, 'SIGSTOP'),
     resumeEtcd: (index) => signal(index, 'SIGCONT'),
+    killEtcd: (index) => memberAt(index).kill(),
+    async restartEtcd(index) {
+      members[index] = await memberAt(index).restart();
+    },
     killKafka: () => broker.kill(),
     async restartKafka() {
       await broker.stop();
@@ -49,8 +59,11 @@ export async function startProcessServers(log: (line: string) => void): Promise<
     },
     async stop() {
       // A frozen member does not hear that it shall stop.
-      await Promise.all(nodes.flatMap((node, index) => (node.ended() === undefined ? [signal(index, 'SIGCONT')] : [])));
-      await Promise.all([broker.stop(), stopEtcd()]);
+      await Promise.all(
+        members.flatMap((member, index) => (member.ended() === undefined ? [signal(index, 'SIGCONT')] : [])),
+      );
+      // Members that stop together wait for each other in vain.
+      await Promise.all([broker.stop(), ...members.map((member) => member.stop(MEMBER_GRACE_MS))]);
       await removeData();
     },
   };

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import kafkajs, { type Admin, type Kafka, Partitioners, type Producer, type RecordMetadata } from 'kafkajs';
 import { type ClosableEtcd, connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { kafkaClient } from '../../src/adapters/kafka/client.ts';
-import { initTopics } from '../../src/adapters/kafka/topics.ts';
+import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics.ts';
 import { type Ceiling, decodeCeiling } from '../../src/codec/ceiling.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { loadKafkaConfig } from '../../src/config.ts';
@@ -109,7 +109,8 @@ export class Realm implements AsyncDisposable {
     const { partitions = 1, configs = {} } = options;
     const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }));
     const topics = [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }];
-    await this.admin.createTopics({ topics, waitForLeaders: true });
+    await this.admin.createTopics({ topics, waitForLeaders: false });
+    await waitForLeaders(this.admin, [topic]); // what kafkajs has for this throws while the topic is not known yet
   }
 
   /** Deletes a topic and makes it anew, empty, as `topics init` does. */

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import { inject } from 'vitest';
 
 type ServersKind = 'containers' | 'processes';
@@ -24,6 +25,10 @@ export interface SuiteServers {
   pauseEtcd(index: number): Promise<void>;
   /** Ends the freeze; harmless when there is none. */
   resumeEtcd(index: number): Promise<void>;
+  /** Ends one etcd member at once, as a power cut would. */
+  killEtcd(index: number): Promise<void>;
+  /** Starts a killed etcd member again on its address and data, and resolves when it serves. */
+  restartEtcd(index: number): Promise<void>;
   /** Ends the broker at once, as a power cut would. */
   killKafka(): Promise<void>;
   /** Stops the broker if it runs, starts it again on its old port and data, and resolves when it serves. */
@@ -59,6 +64,8 @@ export const ETCD_SIZE = 3;
 const ACTIONS: Readonly<Record<string, (servers: SuiteServers, index: number) => Promise<void>>> = {
   pauseEtcd: (servers, index) => servers.pauseEtcd(index),
   resumeEtcd: (servers, index) => servers.resumeEtcd(index),
+  killEtcd: (servers, index) => servers.killEtcd(index),
+  restartEtcd: (servers, index) => servers.restartEtcd(index),
   killKafka: (servers) => servers.killKafka(),
   restartKafka: (servers) => servers.restartKafka(),
 };
@@ -100,6 +107,8 @@ function serversAt(address: ServersAddress): SuiteServers {
     proxied: address.proxied,
     pauseEtcd: (index) => act(`pauseEtcd/${index}`),
     resumeEtcd: (index) => act(`resumeEtcd/${index}`),
+    killEtcd: (index) => act(`killEtcd/${index}`),
+    restartEtcd: (index) => act(`restartEtcd/${index}`),
     killKafka: () => act('killKafka'),
     restartKafka: () => act('restartKafka'),
   };
@@ -108,4 +117,29 @@ function serversAt(address: ServersAddress): SuiteServers {
 /** The servers of this suite run, for use in a test file of the integration project. */
 export function suiteServers(): SuiteServers {
   return serversAt(inject('servers'));
+}
+
+const STATUS_TIMEOUT_MS = 1_000;
+const LEADER_TRIES = 20;
+const LEADER_REST_MS = 250;
+
+/** Which etcd member leads the cluster; rejects when none does for 5 s. */
+export async function etcdLeader({ etcdEndpoints }: SuiteServers): Promise<number> {
+  for (let tries = 0; tries < LEADER_TRIES; tries += 1) {
+    const index = (await Promise.all(etcdEndpoints.map(leads))).indexOf(true);
+    if (index >= 0) return index;
+    await pause(LEADER_REST_MS);
+  }
+  throw new Error('no etcd member leads');
+}
+
+async function leads(endpoint: string): Promise<boolean> {
+  try {
+    const signal = AbortSignal.timeout(STATUS_TIMEOUT_MS);
+    const answer = await fetch(`${endpoint}/v3/maintenance/status`, { method: 'POST', body: '{}', signal });
+    const status = (await answer.json()) as { leader?: string; header?: { member_id?: string } };
+    return status.leader !== undefined && status.leader === status.header?.member_id;
+  } catch {
+    return false; // frozen or dead, so it does not lead for long
+  }
 }

@@ -21,8 +21,12 @@ function bareEnv(): Env {
   return { PATH: process.env.PATH ?? '' };
 }
 
-/** A line of a worker's log. */
-export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string; readonly level?: number };
+/** A line of a worker's log, with the moment at which it came, by the monotonic clock of the test. */
+export type LogLine = Readonly<Record<string, unknown>> & {
+  readonly msg?: string;
+  readonly level?: number;
+  readonly seenMs: number;
+};
 
 export interface Exit {
   readonly code: number | null;
@@ -168,10 +172,11 @@ export class WorkerProcess implements AsyncDisposable {
 }
 
 function parseLine(text: string): LogLine {
+  const seenMs = performance.now();
   try {
-    return JSON.parse(text) as LogLine;
+    return { ...(JSON.parse(text) as Readonly<Record<string, unknown>>), seenMs };
   } catch {
-    return { msg: text }; // a crash of the runtime prints plain text, which the last words must show
+    return { msg: text, seenMs }; // a crash of the runtime prints plain text, which the last words must show
   }
 }
 

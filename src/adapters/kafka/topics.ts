@@ -120,8 +120,11 @@ async function describeTopics(admin: Admin, names: readonly string[]): Promise<R
   );
 }
 
-/** A topic that was just made is not known at once to every broker, and its partitions have no leader yet. */
-async function waitForLeaders(admin: Admin, names: readonly string[]): Promise<void> {
+/**
+ * A topic that was just made is not known at once to every broker, and its partitions have no leader yet. Rejects with
+ * KAFKA_UNAVAILABLE when that does not change.
+ */
+export async function waitForLeaders(admin: Admin, names: readonly string[]): Promise<void> {
   for (let poll = 0; poll < MAX_POLLS; poll++) {
     const existing = new Set(await admin.listTopics());
     if (names.every((name) => existing.has(name))) {

@@ -1,0 +1,197 @@
+import { describe, expect, test } from 'vitest';
+import { SHORT_LEASE } from '../support/realm.ts';
+import { Scene } from '../support/scene.ts';
+import { closed, nextReplyBy, opened } from '../support/stops.ts';
+import { takenOver } from '../support/takeover.ts';
+import { report } from '../support/whole-history.ts';
+
+const PARTITIONS = 6;
+const TTL_MS = 1_000 * Number(SHORT_LEASE.LEASE_TTL_SECONDS);
+const HEARTBEAT_MS = Number(SHORT_LEASE.LEASE_HEARTBEAT_MS);
+const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
+/** The default: the one test that waits for it runs with 30 s, 10 s and 15 s. */
+const REAL_REFUSE_MS = 15_000;
+const SLOW_MS = 3_000;
+/** From a timer of a busy machine to the line that tells of it. */
+const LATE_MS = 1_500;
+
+describe.concurrent('etcd is out of reach for one worker', () => {
+  test('30 s, 10 s, 15 s: calls of 3 s stop nothing; silence stops it 15 s after the last keep-alive; it resumes', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open();
+    const link = await scene.link();
+    const worker = scene.worker(link.env);
+    await worker.ready();
+    const fence = worker.lines.find(({ msg }) => msg === 'worker ID acquired')?.fence;
+    const history = await scene.underLoad(async () => {
+      link.slow(SLOW_MS);
+      const slowFromMs = performance.now();
+      // Two deadlines pass, each renewed by a keep-alive that took 3 s.
+      await expect.poll(() => link.lastKeepAliveMs(), { timeout: 60_000 }).toBeGreaterThan(slowFromMs + REAL_REFUSE_MS);
+      const from = worker.lines.length;
+      expect(worker.gate()).toBe('open');
+      link.silence();
+      const lastMs = link.lastKeepAliveMs();
+      const { seenMs, detail } = await closed(worker, from);
+      await report(
+        annotate,
+        `30/10/15: ${Math.round(seenMs - lastMs)} ms from the last keep-alive to the stop; ${detail}`,
+      );
+      expect(seenMs - lastMs).toBeLessThan(REAL_REFUSE_MS + LATE_MS);
+      const healedMs = performance.now();
+      link.heal();
+      const open = await opened(worker, from);
+      const repliedMs = await nextReplyBy(worker, scene.replies);
+      await report(
+        annotate,
+        `30/10/15: healed, open after ${Math.round(open.seenMs - healedMs)} ms, first reply after ${Math.round(repliedMs - healedMs)} ms`,
+      );
+    }, 200);
+    expect(history.stops).toBe(1);
+    expect(worker.lines.filter(({ msg }) => msg === 'worker ID acquired').map((line) => line.fence)).toEqual([fence]);
+  });
+
+  test('one of two workers is cut off: the other serves its partitions; it leaves, and comes back when healed', async ({
+    annotate,
+  }) => {
+    const env = { ...SHORT_LEASE, GATE_GRACE_MS: '2000' };
+    await using scene = await Scene.open({ partitions: PARTITIONS, env });
+    const link = await scene.link();
+    const [victim, other] = [scene.worker(link.env), scene.worker()];
+    const shared = () => Promise.all([victim, other].map((worker) => worker.hasPartitions(PARTITIONS / 2)));
+    await shared();
+    const history = await scene.underLoad(async () => {
+      await nextReplyBy(victim, scene.replies);
+      const from = victim.lines.length;
+      const partitions = new Set(victim.partitions());
+      link.cut();
+      const cutMs = performance.now();
+      const moved = takenOver({ partitions, successor: other, replies: scene.replies });
+      const stop = await closed(victim, from);
+      expect(stop.reason).toBe('LEASE_SUSPENDED');
+      expect(stop.seenMs - link.lastKeepAliveMs()).toBeLessThan(REFUSE_MS + LATE_MS);
+      const movedMs = await moved;
+      await other.hasPartitions(PARTITIONS);
+      const healedMs = performance.now();
+      link.heal();
+      const open = await opened(victim, from);
+      const repliedMs = await nextReplyBy(victim, scene.replies);
+      await shared();
+      await report(
+        annotate,
+        `one worker cut off: ${Math.round(stop.seenMs - cutMs)} ms to the stop, ${movedMs} ms to the other's first reply for its partitions; ` +
+          `healed, open after ${Math.round(open.seenMs - healedMs)} ms, first reply after ${Math.round(repliedMs - healedMs)} ms`,
+      );
+    });
+    expect(history.stops).toBe(1);
+    expect(other.lines.filter(({ msg }) => msg === 'gate closed')).toEqual([]);
+  });
+
+  test('frozen past its deadline and woken without etcd, it allocates nothing until etcd has confirmed it', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open({ env: SHORT_LEASE });
+    const link = await scene.link();
+    const worker = scene.worker(link.env);
+    await worker.ready();
+    // As many IDs as a worker makes in a second, each second: when it freezes, an allocation is waiting for its ticks.
+    const asks = Array.from({ length: 400 }, (_, i) => ({ correlationId: `big-${i}`, count: 100_000 }));
+    await scene.realm.send(asks);
+    await scene.replies.until('the first of them', (seen) => seen.length > 10);
+    const from = worker.lines.length;
+    worker.kill('SIGSTOP');
+    link.silence();
+    await expect
+      .poll(() => performance.now() - link.lastKeepAliveMs(), { timeout: TTL_MS })
+      .toBeGreaterThan(REFUSE_MS + 100);
+    const wokenMs = Date.now();
+    worker.kill('SIGCONT');
+    const { reason } = await closed(worker, from);
+    const healedMs = Date.now();
+    link.heal();
+    await opened(worker, from);
+    const answered = await scene.replies.replies(asks.length);
+    const made = [...answered.values()].flatMap(([first]) =>
+      first && 'batch' in first.reply ? [first.reply.batch] : [],
+    );
+    expect(made).toHaveLength(asks.length);
+    expect(made.filter(({ generatedAtMs: ms }) => ms > wokenMs && ms < healedMs)).toEqual([]);
+    expect(made.filter(({ generatedAtMs: ms }) => ms <= wokenMs).length).toBeGreaterThan(0);
+    await report(annotate, `frozen past the deadline: ${reason}, ${healedMs - wokenMs} ms awake without an ID`);
+  });
+});
+
+describe.concurrent('the worker ID is taken away', () => {
+  test.for([
+    ['the lease is revoked', 'revoked'],
+    ['the owner key is deleted', 'deleted'],
+    ["the owner key becomes another's", 'replaced'],
+  ] as const)(
+    '%s: noticed within a heartbeat, nothing allocated under it after that, and a new reign',
+    async ([, how], { annotate }) => {
+      await using scene = await Scene.open({ env: { ...SHORT_LEASE, WORKER_ID: '7' } });
+      const { realm, replies } = scene;
+      const worker = scene.worker();
+      await worker.ready();
+      const history = await scene.underLoad(async () => {
+        await nextReplyBy(worker, replies);
+        const [from, owner, key] = [worker.lines.length, await realm.owner(7), realm.keys.owner(7)];
+        const takenMs = performance.now();
+        if (how === 'revoked') await realm.etcd.revokeLease(owner?.leaseId ?? 0n);
+        else await realm.etcd.transact([], [{ delete: key }]);
+        if (how === 'replaced') await realm.etcd.transact([], [{ put: key, value: owner?.value ?? Buffer.alloc(0) }]);
+        const stop = await closed(worker, from);
+        expect(stop.reason).toBe('LEASE_LOST');
+        expect(stop.seenMs - takenMs).toBeLessThan(HEARTBEAT_MS + LATE_MS);
+        if (how === 'replaced') {
+          await worker.line(({ reason }) => reason === 'POOL_EXHAUSTED', from);
+          await realm.etcd.transact([], [{ delete: key }]);
+        }
+        const open = await opened(worker, from);
+        await nextReplyBy(worker, replies);
+        await report(
+          annotate,
+          `${how}: noticed after ${Math.round(stop.seenMs - takenMs)} ms, open after ${Math.round(open.seenMs - takenMs)} ms`,
+        );
+      });
+      expect(history.stops).toBe(1);
+      expect(worker.lines.filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(2);
+    },
+  );
+
+  test('frozen for longer than the lease while another takes its worker ID, then both publish: all IDs differ', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open({
+      partitions: PARTITIONS,
+      env: { ...SHORT_LEASE, POOL_FIRST: '7', POOL_LAST: '8' },
+    });
+    const { replies } = scene;
+    const first = scene.worker();
+    const { workerId } = await first.ready();
+    const heir = scene.worker({ WORKER_ID: String(workerId) });
+    await heir.line(({ reason }) => reason === 'POOL_EXHAUSTED');
+    const history = await scene.underLoad(async () => {
+      await nextReplyBy(first, replies);
+      const from = first.lines.length;
+      first.kill('SIGSTOP');
+      const frozenMs = performance.now();
+      await heir.ready();
+      const heirMs = await nextReplyBy(heir, replies);
+      first.kill('SIGCONT');
+      const wokenMs = performance.now();
+      const stop = await closed(first, from);
+      const open = await opened(first, from);
+      await Promise.all([first, heir].map((worker) => worker.hasPartitions(PARTITIONS / 2)));
+      await Promise.all([first, heir].map((worker) => nextReplyBy(worker, replies)));
+      await report(
+        annotate,
+        `frozen past its lease: ${Math.round(heirMs - frozenMs)} ms to the heir's first reply; woken, ${stop.reason} after ` +
+          `${Math.round(stop.seenMs - wokenMs)} ms, open under another ID after ${Math.round(open.seenMs - wokenMs)} ms`,
+      );
+    });
+    expect(first.lines.findLast(({ msg }) => msg === 'worker ID acquired')?.workerId).toBe(workerId === 7 ? 8 : 7);
+    await report(annotate, `frozen past its lease: ${JSON.stringify(history)}`);
+  });
+});
