@@ -17,7 +17,7 @@ export function opened(worker: WorkerProcess, from: number): Promise<LogLine> {
 }
 
 /** All batches told so far. */
-export function batchesOf(replies: Followed): readonly IdBatch[] {
+function batchesOf(replies: Followed): readonly IdBatch[] {
   return replies.seen
     .map((seen) => decodeReply(seen).reply)
     .flatMap((reply) => ('batch' in reply ? [reply.batch] : []));
