@@ -25,7 +25,7 @@ const MAX_WAIT_MS = 5_000;
  */
 export class ReignAllocator implements Allocator {
   readonly #options: AllocatorOptions;
-  #reign: { readonly fence: bigint; generator: Generator } | undefined;
+  #reign: { readonly workerId: number; readonly fence: bigint; generator: Generator } | undefined;
 
   constructor(options: AllocatorOptions) {
     this.#options = options;
@@ -45,7 +45,7 @@ export class ReignAllocator implements Allocator {
     let part = begun;
     for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
       await this.#options.sleep(part.waitMs);
-      const next = this.#tryTake(count - part.taken, part.fence);
+      const next = this.#tryTake(count - part.taken, part);
       if (!('waitMs' in next)) return { ...next, ranges: [...part.ranges, ...next.ranges] };
       part = { ...next, ranges: [...part.ranges, ...next.ranges], taken: part.taken + next.taken };
     }
@@ -53,18 +53,19 @@ export class ReignAllocator implements Allocator {
     throw new IdallocError('RESERVATION_EXHAUSTED', message);
   }
 
-  /** Takes what there is now. `fence` is the reign that the batch began in, if it has. */
-  #tryTake(count: number, fence?: bigint): Allocation | Begun {
+  /** Takes what there is now. `begun` is the reign that the batch began in, if it has. */
+  #tryTake(count: number, begun?: ReignName): Allocation | Begun {
     const { layout, random, authority, readClock } = this.#options;
     const { reading, verdict } = readClock();
     if (verdict.kind === 'eject') throw new IdallocError(verdict.reason, verdict.detail);
     const granted = authority(reading);
     if (!granted.ok) throw new IdallocError(granted.code, granted.message);
-    if (fence !== undefined && granted.fence !== fence) {
+    if (begun !== undefined && !sameReign(begun, granted)) {
       throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
     }
     if (verdict.kind === 'wait') {
-      return { ranges: [], taken: 0, waitMs: Math.max(1, verdict.untilWall - reading.wall), fence: granted.fence };
+      const { workerId, fence } = granted;
+      return { ranges: [], taken: 0, waitMs: Math.max(1, verdict.untilWall - reading.wall), workerId, fence };
     }
     const reign = this.#reignOf(granted);
     const { from, to } = granted.reservation;
@@ -78,26 +79,36 @@ export class ReignAllocator implements Allocator {
       ranges: taken.ranges,
       taken: count - taken.missing,
       waitMs: waitUntil(layout, until, reading),
+      workerId: granted.workerId,
       fence: granted.fence,
     };
   }
 
   #reignOf(granted: Authority & { ok: true }): { generator: Generator } {
-    if (this.#reign?.fence !== granted.fence) {
+    if (this.#reign === undefined || !sameReign(this.#reign, granted)) {
       const { layout, datacenterId } = this.#options;
       const generator = startGenerator(layout, datacenterId, granted.workerId, granted.reservation.from);
-      this.#reign = { fence: granted.fence, generator };
+      this.#reign = { workerId: granted.workerId, fence: granted.fence, generator };
     }
     return this.#reign;
   }
 }
 
+/** etcd counts anew when it is wiped, so two reigns of one process may have one fence, for different worker IDs. */
+interface ReignName {
+  readonly workerId: number;
+  readonly fence: bigint;
+}
+
+function sameReign(a: ReignName, b: ReignName): boolean {
+  return a.workerId === b.workerId && a.fence === b.fence;
+}
+
 /** A batch of which only a part could be taken. */
-interface Begun {
+interface Begun extends ReignName {
   readonly ranges: readonly IdRange[];
   readonly taken: number;
   readonly waitMs: number;
-  readonly fence: bigint;
 }
 
 function waitUntil(layout: Layout, until: Ticks, now: Reading): number {

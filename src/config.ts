@@ -9,7 +9,6 @@ import {
   type KafkaValues,
   type LogLevel,
   VARIABLES,
-  WITNESS_TOPIC,
   WORKER_VARIABLES,
   type WorkerValues,
 } from './config/variables.ts';
@@ -94,7 +93,7 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
       requests: values.REQUEST_TOPIC,
       ledger: values.LEDGER_TOPIC,
       deadLetters: values.DEAD_LETTER_TOPIC,
-      witness: WITNESS_TOPIC,
+      witness: values.WITNESS_TOPIC,
       replyPrefix: values.REPLY_TOPIC_PREFIX,
       requestPartitions: values.REQUEST_PARTITIONS,
       replicationFactor: values.TOPIC_REPLICATION_FACTOR,

@@ -11,6 +11,8 @@ import type { GuardedClock } from './guarded-clock.ts';
 import { Identity } from './identity/identity.ts';
 import { namespaceKeys } from './identity/keys.ts';
 import { type Namespace, openNamespace } from './identity/namespace.ts';
+import type { WitnessPort } from './identity/ports.ts';
+import { isRestored } from './identity/protocol.ts';
 import { IdentityRunner } from './identity/runner.ts';
 import type { Authority, IdentityState } from './identity/state.ts';
 import { etcdFaultLog, type Log } from './log.ts';
@@ -22,12 +24,15 @@ export interface IdentityHolderOptions {
   readonly clock: GuardedClock;
   readonly gate: Gatekeeper;
   readonly metrics: Metrics;
+  readonly witness: WitnessPort;
   /** Told of what no waiting mends: NAMESPACE_MISMATCH, NAMESPACE_DAMAGED, CONFIG_INVALID. */
   readonly fail: (error: unknown) => void;
 }
 
 const RELEASE_LIMIT_MS = 5_000;
 const NAMESPACE_RETRY_MS = 1_000;
+/** A rebuild takes somebody to decide on it. */
+const RESTORED_RETRY_MS = 3_000;
 /** How often the margins are shown. */
 const WATCH_MS = 500;
 const UNBORN: Authority = { ok: false, code: 'NO_IDENTITY', message: 'the namespace in etcd has not been opened yet' };
@@ -103,7 +108,7 @@ export class IdentityHolder implements AsyncDisposable {
 
   /** Undefined when the worker stops before etcd answers. */
   async #openNamespace(): Promise<Namespace | undefined> {
-    const { config, log } = this.#options;
+    const { config, log, gate, witness } = this.#options;
     const { layout, datacenterId, pool } = config;
     const wanted = {
       formatVersion: DESCRIPTOR_FORMAT_VERSION,
@@ -116,20 +121,24 @@ export class IdentityHolder implements AsyncDisposable {
     };
     while (!this.#stop.signal.aborted) {
       try {
-        return await openNamespace(this.#etcd, namespaceKeys(config.etcd.prefix, datacenterId), wanted, randomUUID);
+        const keys = namespaceKeys(config.etcd.prefix, datacenterId);
+        return await openNamespace(this.#etcd, witness, keys, wanted, randomUUID);
       } catch (error) {
-        if (!(error instanceof IdallocError && error.retryable)) throw error;
-        log.warn({ error: describeError(error) }, 'the namespace could not be opened, trying again');
-        await sleep(NAMESPACE_RETRY_MS, this.#stop.signal);
+        const restored = isRestored(error);
+        if (!restored && !(error instanceof IdallocError && error.retryable)) throw error;
+        if (restored) gate.close('identity', 'RESTORED', error.message);
+        else log.warn({ error: describeError(error) }, 'the namespace could not be opened, trying again');
+        await sleep(restored ? RESTORED_RETRY_MS : NAMESPACE_RETRY_MS, this.#stop.signal);
       }
     }
     return undefined;
   }
 
   #createIdentity(namespace: Namespace): Identity {
-    const { config, log, clock } = this.#options;
+    const { config, log, clock, witness } = this.#options;
     return new Identity({
       etcd: this.#etcd,
+      witness,
       keys: namespaceKeys(config.etcd.prefix, config.datacenterId),
       namespace,
       layout: config.layout,

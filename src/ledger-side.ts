@@ -56,6 +56,7 @@ export async function startLedger(
   });
   restore = (cause) => follower.restore(cause);
   const reader = new ReaderKeeper({
+    what: 'ledger',
     create: (onCrash) => {
       // A group of its own for each reader: the one before may be a member of its group for a while yet.
       const groupId = `${config.groupId}.ledger.${randomUUID()}`;

@@ -1,7 +1,7 @@
 import { describeError } from './errors.ts';
 import type { Log } from './log.ts';
 
-/** What the keeper starts and stops: one consumer's life of reading the ledger. */
+/** What the keeper starts and stops: one consumer's life of reading a topic. */
 export interface Reader {
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -9,6 +9,8 @@ export interface Reader {
 }
 
 export interface ReaderKeeperOptions {
+  /** What is read, for the log. */
+  readonly what: string;
   /** Makes a reader that has not started; onCrash tells that it ended and will not come back by itself. */
   readonly create: (onCrash: (error: Error) => void) => Reader;
   readonly sleep: (delayMs: number) => Promise<void>;
@@ -24,7 +26,7 @@ const MAX_CRASHES = 60;
 const CALM_MS = 60_000;
 
 /**
- * Keeps the ledger being read: kafkajs gives a consumer up for good also after faults of a moment, such as a connection
+ * Keeps a topic being read: kafkajs gives a consumer up for good also after faults of a moment, such as a connection
  * that closes while it looks for its coordinator. A new reader then begins as the first one did.
  */
 export class ReaderKeeper {
@@ -63,7 +65,7 @@ export class ReaderKeeper {
 
   #crashed(reader: Reader, error: unknown): void {
     if (this.#stopped || this.#reader !== reader) return;
-    const { monotonicMs, log, fail } = this.#options;
+    const { what, monotonicMs, log, fail } = this.#options;
     const nowMs = monotonicMs();
     this.#crashes = nowMs - this.#lastCrashMs > CALM_MS ? 1 : this.#crashes + 1;
     this.#lastCrashMs = nowMs;
@@ -72,7 +74,7 @@ export class ReaderKeeper {
       fail(error);
       return;
     }
-    log.warn({ error: describeError(error) }, 'reading the ledger ended, it is begun anew');
+    log.warn({ error: describeError(error) }, `reading the ${what} ended, it is begun anew`);
     this.#replacing = this.#replacing.then(() => this.#replace(reader));
   }
 

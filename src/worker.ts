@@ -14,6 +14,7 @@ import { kafkaLogCreator, type Log } from './log.ts';
 import { Membership } from './membership.ts';
 import type { Metrics } from './metrics.ts';
 import { createMember } from './request-side.ts';
+import { startWitness } from './witness-side.ts';
 
 /** A worker at work; disposing it finishes what is in hand, leaves the group and gives the identity back. */
 export interface Worker extends AsyncDisposable {
@@ -51,8 +52,8 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   const fail = (error: unknown) => failed.reject(error);
   const tools = { config, log, metrics, kafka, admin, producer, clock, gate, fail };
 
-  const ledger = await startLedger(tools, report, stack);
-  const identity = stack.use(new IdentityHolder({ config, log, clock, gate, metrics, fail }));
+  const [ledger, witness] = await Promise.all([startLedger(tools, report, stack), startWitness(tools, stack)]);
+  const identity = stack.use(new IdentityHolder({ config, log, clock, gate, metrics, witness, fail }));
   membership = new Membership({
     createMember: createMember(tools, { ...ledger, identity }, stack),
     isOpen: () => gate.reason() === undefined,

@@ -224,14 +224,23 @@ describe('reigns', () => {
     expect(decompose(layout, idsOf(after as Allocation)[0] as bigint)).toMatchObject({ worker: 8, ticks: T0 - 9 });
   });
 
+  it('a new one under the same fence, as after etcd was wiped, gives IDs of its own worker ID', async () => {
+    const its = world();
+    await its.allocator.allocate([1]);
+    its.granted = { ...REIGN, workerId: 8 };
+    const [batch] = await its.allocator.allocate([1]);
+    expect(decompose(layout, batch?.ranges[0]?.first ?? 0n).worker).toBe(8);
+  });
+
   it.each([
-    ['the same worker ID', 7],
-    ['another worker ID', 8],
-  ])('two of them never share a batch (%s)', async (_, workerId) => {
+    ['the same worker ID', { fence: 80n }],
+    ['another worker ID', { workerId: 8, fence: 80n }],
+    ['another worker ID under the same fence, as after etcd was wiped', { workerId: 8 }],
+  ])('two of them never share a batch (%s)', async (_, next) => {
     const its = world({
       onSleep: (world) => {
         world.move(1);
-        world.granted = { ...REIGN, workerId, fence: 80n, from: T0 };
+        world.granted = { ...REIGN, ...next, from: T0 };
       },
     });
     await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'LEASE_LOST' });

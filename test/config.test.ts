@@ -148,7 +148,7 @@ describe('faults', () => {
     ['two topics of one name', { LEDGER_TOPIC: 'id.requests' }, 'LEDGER_TOPIC'],
     ['the ledger where replies may go', { LEDGER_TOPIC: 'id.replies.x' }, 'LEDGER_TOPIC'],
     ["the ledger in NestJS's reply topic", { LEDGER_TOPIC: 'id.requests.reply' }, 'LEDGER_TOPIC'],
-    ['replies where the witness is', { REPLY_TOPIC_PREFIX: 'id.w' }, 'REPLY_TOPIC_PREFIX'],
+    ['replies where the witness is', { REPLY_TOPIC_PREFIX: 'id.w' }, 'WITNESS_TOPIC'],
     ['two headers of one name', { REPLY_TOPIC_HEADER: 'kafka_correlationId' }, 'REPLY_TOPIC_HEADER'],
     ['a header that means the count already', { REPLY_TOPIC_HEADER: 'idalloc-count' }, 'REPLY_TOPIC_HEADER'],
     [

@@ -32,6 +32,7 @@ function world(unable: readonly number[] = []) {
   const failures: unknown[] = [];
   const clock = { ms: 0 };
   const keeper = new ReaderKeeper({
+    what: 'ledger',
     create: (onCrash) => {
       const reader = new FakeReader(onCrash, unable.includes(readers.length) ? new Error('no broker') : undefined);
       readers.push(reader);

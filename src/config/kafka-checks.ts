@@ -2,15 +2,12 @@ import type { KafkaSettings } from '../adapters/kafka/client.ts';
 import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topic-plan.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Faults } from './parse.ts';
-import { type KafkaValues, WITNESS_TOPIC, type WorkerValues } from './variables.ts';
+import type { KafkaValues, WorkerValues } from './variables.ts';
 
 /** Replies go wherever a request asks under the prefix, so no topic of ours may lie there, nor be another's. */
 export function checkTopicNames(values: KafkaValues, faults: Faults): void {
-  const owners = new Map([
-    [WITNESS_TOPIC, 'the witness topic'],
-    [`${values.REQUEST_TOPIC}.reply`, 'a reply topic'],
-  ]);
-  for (const name of ['REQUEST_TOPIC', 'LEDGER_TOPIC', 'DEAD_LETTER_TOPIC'] as const) {
+  const owners = new Map([[`${values.REQUEST_TOPIC}.reply`, 'a reply topic']]);
+  for (const name of ['REQUEST_TOPIC', 'LEDGER_TOPIC', 'DEAD_LETTER_TOPIC', 'WITNESS_TOPIC'] as const) {
     faults.across([name], () => {
       const topic = values[name];
       const owner = owners.get(topic);
@@ -22,10 +19,6 @@ export function checkTopicNames(values: KafkaValues, faults: Faults): void {
       if (lies) faults.add(name, `must not start with REPLY_TOPIC_PREFIX '${values.REPLY_TOPIC_PREFIX}'`);
     });
   }
-  faults.across(['REPLY_TOPIC_PREFIX'], () => {
-    const lies = WITNESS_TOPIC.startsWith(values.REPLY_TOPIC_PREFIX);
-    if (lies) faults.add('REPLY_TOPIC_PREFIX', `must not be a beginning of '${WITNESS_TOPIC}'`);
-  });
 }
 
 export function checkRetention(values: KafkaValues, faults: Faults): void {

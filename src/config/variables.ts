@@ -27,9 +27,6 @@ const secret = (meaning: string): Variable<string | undefined> => {
   return { schema: z.string().max(4_096, 'is longer than 4096'), unit: 'text', required: false, secret: true, meaning };
 };
 
-/** Not configurable: workers of one namespace must find each other's witnesses. */
-export const WITNESS_TOPIC = 'id.witness';
-
 const DAY_MS = 86_400_000;
 const SASL = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
@@ -81,6 +78,12 @@ export const KAFKA_VARIABLES = {
   REQUEST_TOPIC: withDefault(topic, 'topic', 'id.requests', 'requests are read from here'),
   LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'decisions are kept here'),
   DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'requests that can not be served go here'),
+  WITNESS_TOPIC: withDefault(
+    topic,
+    'topic',
+    'id.witness',
+    'what was reserved is told here; one namespace each datacenter',
+  ),
   REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies go only to topics that start so'),
   REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; frozen'),
   TOPIC_REPLICATION_FACTOR: withDefault(integer(1, 32), 'replicas', '3', 'of the topics that topics init makes'),

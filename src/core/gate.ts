@@ -14,6 +14,8 @@ export type GateReason =
   | ClockFault
   | 'INDEX_RESTORING'
   | 'LAYOUT_EXHAUSTED'
+  | 'RESTORED'
+  | 'RESERVATION_EXHAUSTED'
   | 'STOPPING';
 
 /**
@@ -35,6 +37,7 @@ export interface Gate {
 const PRECEDENCE: readonly GateReason[] = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
+  'RESTORED',
   'CLOCK_BACKWARD',
   'CLOCK_FORWARD',
   'CLOCK_FROZEN',
@@ -43,6 +46,7 @@ const PRECEDENCE: readonly GateReason[] = [
   'POOL_EXHAUSTED',
   'LEASE_LOST',
   'LEASE_SUSPENDED',
+  'RESERVATION_EXHAUSTED',
   'NO_IDENTITY',
   'INDEX_RESTORING',
   'STARTING',

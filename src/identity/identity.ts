@@ -5,7 +5,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { ceilingsAhead, chooseWorker, startDelayMs } from './choose.ts';
 import {
   candidatesOf,
-  confirmed,
+  isRestored,
   passing,
   readClaim,
   readNamespace,
@@ -13,8 +13,9 @@ import {
   sendClaim,
   sendSwap,
   sendUndecided,
+  witnessed,
 } from './protocol.ts';
-import { type Attempt, planAttempt, planSwap, type Reign, readBack, reignOf, suspension } from './reign.ts';
+import { type Attempt, hindrance, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
 
@@ -30,7 +31,8 @@ const STOPPED = { kind: 'stopped' } as const;
  *            the next acquire reads what became of it, before anything else.
  * acquiring: looking for a worker ID, waiting for a ceiling, or claiming one.
  * held:      authority is given until the own deadline.
- * suspended: the own deadline has passed; a heartbeat that finds that nobody was in between leads back to held.
+ * suspended: the own deadline has passed, or the reservation is used up; a heartbeat that finds that nobody was in
+ *            between, and has a witness for the next reservation, leads back to held.
  * lost:      etcd shows that somebody was, or could have been, in between: the reservation is forgotten.
  *
  * `release` leads from any mode to none. It, and a loss, count `#turn` up: a step that was in flight then finds that it
@@ -65,7 +67,7 @@ export class Identity {
 
   /**
    * What may be allocated with at `now`; synchronous and cheap. Refuses past the own deadline: refuseAfterMs, or the TTL
-   * less a margin, since before the sending of the last successful keep-alive.
+   * less a margin, since before the sending of the last successful keep-alive. Refuses behind the reservation.
    */
   authority(now: Reading): Authority {
     const reign = this.#reign;
@@ -79,10 +81,10 @@ export class Identity {
     return this.#reign ? Math.max(0, authorityMs(this.#settings.timing, this.#reign.sent, now)) : 0;
   }
 
-  /** Suspends a reign whose own deadline has passed, so that the gate closes though nobody allocates. */
+  /** Suspends a reign that can't allocate at `now`, so that the gate closes though nobody tries. */
   check(now: Reading): void {
-    const reign = this.#reign;
-    if (reign && this.#mode === 'held' && this.remainingMs(now) <= 0) this.#enter('suspended', suspension(reign, now));
+    const refusal = this.#mode === 'held' && this.#reign && hindrance(this.#settings, this.#reign, now);
+    if (refusal) this.#enter('suspended', refusal);
   }
 
   /** One attempt to become the owner of a worker ID. Rejects only with NAMESPACE_MISMATCH and NAMESPACE_DAMAGED. */
@@ -94,8 +96,7 @@ export class Identity {
       try {
         return (await this.#settle(turn)) ?? (await this.#attemptOne(turn));
       } catch (error) {
-        await this.#abandon(turn, error);
-        return { kind: 'failed', error: passing(error) };
+        return await this.#abandon(turn, error);
       }
     });
   }
@@ -116,6 +117,7 @@ export class Identity {
       try {
         return await this.#beat(reign, sent, verdict.kind === 'steady', turn);
       } catch (error) {
+        if (isRestored(error)) return await this.#lose(turn, error.message, 'RESTORED');
         if (error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED') {
           return await this.#lose(turn, error.message);
         }
@@ -137,7 +139,7 @@ export class Identity {
   }
 
   async #attemptOne(turn: number): Promise<AcquireOutcome> {
-    const snapshot = await readNamespace(this.#settings);
+    const { namespace, snapshot } = await readNamespace(this.#settings);
     if (turn !== this.#turn) return STOPPED;
     const { reading, verdict } = this.#settings.readClock();
     if (verdict.kind !== 'steady') return this.#clockRefusal(verdict, reading);
@@ -152,7 +154,7 @@ export class Identity {
     if (choice.kind === 'wait') return this.#wait(choice.waitMs, reading);
     this.#waitingSince = undefined;
 
-    const attempt = planAttempt(this.#settings, choice.workerId, choice.ceiling, reading);
+    const attempt = planAttempt(this.#settings, namespace, choice.workerId, choice.ceiling, reading);
     this.#attempt = attempt;
     await this.#settings.etcd.grantLease(attempt.leaseId, this.#settings.timing.ttlMs / 1000);
     if (turn !== this.#turn) return await this.#stale(attempt);
@@ -179,7 +181,7 @@ export class Identity {
       await revokeQuietly(this.#settings, attempt.leaseId);
       return undefined;
     }
-    const reign = await confirmed(this.#settings, begun);
+    const reign = await witnessed(this.#settings, begun);
     if (turn !== this.#turn) return STOPPED;
     this.#attempt = undefined;
     this.#install(reign);
@@ -215,7 +217,7 @@ export class Identity {
     const found = readBack(asked, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
     this.#install(found.reign);
-    const usable = await confirmed(this.#settings, found.reign);
+    const usable = await witnessed(this.#settings, found.reign);
     if (turn !== this.#turn) return STOPPED;
     this.#install(usable);
     return { kind: 'held' };
@@ -223,14 +225,14 @@ export class Identity {
 
   #install(reign: Reign): void {
     this.#reign = reign;
-    const { reading } = this.#settings.readClock();
-    this.#enter(this.remainingMs(reading) > 0 ? 'held' : 'suspended', suspension(reign, reading));
+    const refusal = hindrance(this.#settings, reign, this.#settings.readClock().reading);
+    this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
   }
 
-  async #lose(turn: number, why: string): Promise<HeartbeatOutcome> {
+  async #lose(turn: number, why: string, code: Refusal['code'] = 'LEASE_LOST'): Promise<HeartbeatOutcome> {
     const reign = this.#reign;
     if (turn !== this.#turn || !reign) return STOPPED;
-    const refusal: Refusal = { code: 'LEASE_LOST', message: `worker ID ${reign.workerId} is lost: ${why}` };
+    const refusal: Refusal = { code, message: `worker ID ${reign.workerId} is lost: ${why}` };
     this.#settings.log('warn', refusal.message, { fence: String(reign.fence) });
     this.#turn += 1;
     this.#reign = undefined;
@@ -247,13 +249,16 @@ export class Identity {
   }
 
   /** After a failed acquire. A fault that may pass keeps the attempt: the next acquire reads what became of it. */
-  async #abandon(turn: number, error: unknown): Promise<void> {
-    if (turn !== this.#turn) return;
+  async #abandon(turn: number, error: unknown): Promise<AcquireOutcome> {
+    const set = isRestored(error) ? ({ code: 'RESTORED', message: error.message } as const) : undefined;
+    if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: passing(error) };
     const attempt = this.#attempt;
-    this.#enter('none', { code: 'NO_IDENTITY', message: describeError(error) });
-    if (!attempt || (error instanceof IdallocError && error.retryable)) return;
-    this.#attempt = undefined;
-    await revokeQuietly(this.#settings, attempt.leaseId);
+    this.#enter('none', set ?? { code: 'NO_IDENTITY', message: describeError(error) });
+    if (attempt && !(error instanceof IdallocError && error.retryable)) {
+      this.#attempt = undefined;
+      await revokeQuietly(this.#settings, attempt.leaseId);
+    }
+    return set ? { kind: 'refused', ...set } : { kind: 'failed', error: passing(error) };
   }
 
   #clockRefusal(verdict: Verdict, { wall }: Reading): AcquireOutcome {

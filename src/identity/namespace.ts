@@ -3,8 +3,9 @@ import { compareDescriptors, type Descriptor, decodeDescriptor, encodeDescriptor
 import { ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import type { NamespaceKeys } from './keys.ts';
-import type { Compare, EtcdPort, KeyValue, Operation } from './ports.ts';
+import type { Compare, EtcdPort, KeyValue, Operation, WitnessPort } from './ports.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
+import { requireNotRestored, requireUnused } from './witness.ts';
 
 /** A namespace that was found to be as configured; its descriptor's bytes are compared in every acquire. */
 export interface Namespace {
@@ -26,10 +27,12 @@ const SPARE_STEPS = 20;
  * wins and the other refuses. Each step is decided by what a fresh read shows, never by the answer to a write.
  *
  * `wanted.uuid` names the namespace if this call creates it; else the stored one stands.
- * Throws NAMESPACE_MISMATCH (naming each differing field), NAMESPACE_DAMAGED, ETCD_UNAVAILABLE.
+ * A namespace that was used and is gone, or was set back, is not made anew: RESTORED.
+ * Throws also NAMESPACE_MISMATCH (naming each differing field), NAMESPACE_DAMAGED, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
 export async function openNamespace(
   etcd: EtcdPort,
+  witness: WitnessPort,
   keys: NamespaceKeys,
   wanted: Descriptor,
   newNonce: () => string,
@@ -37,8 +40,15 @@ export async function openNamespace(
   const pool = poolIds(wanted.pool);
   const steps = Math.ceil(pool.length / CHUNK) + SPARE_STEPS;
   for (let step = 0; step < steps; step += 1) {
+    const view = await witness.read();
     const snapshot = await readSnapshot(etcd, keys);
-    if (snapshot.descriptor) return verified(snapshot, snapshot.descriptor, wanted, keys);
+    if (snapshot.descriptor) {
+      const descriptor = requireDescriptor(snapshot.descriptor, wanted);
+      requireNotRestored(view, snapshot, descriptor.uuid);
+      requireCeilings(snapshot, poolIds(descriptor.pool), keys);
+      return { descriptor, descriptorValue: snapshot.descriptor.value };
+    }
+    requireUnused(view);
     refuseRemains(snapshot, keys);
     const missing = pool.filter((workerId) => !snapshot.ceilings.has(workerId)).slice(0, CHUNK);
     const absent: Compare = { key: keys.descriptor, createRevision: 0n };
@@ -81,12 +91,6 @@ function readDescriptor(stored: KeyValue): Descriptor {
   } catch (error) {
     throw unreadable(stored, error);
   }
-}
-
-function verified(snapshot: Snapshot, stored: KeyValue, wanted: Descriptor, keys: NamespaceKeys): Namespace {
-  const descriptor = requireDescriptor(stored, wanted);
-  requireCeilings(snapshot, poolIds(descriptor.pool), keys);
-  return { descriptor, descriptorValue: stored.value };
 }
 
 /** An initialiser that crashed leaves ceilings at 0. Anything more was in use: its descriptor has gone. */

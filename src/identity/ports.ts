@@ -1,3 +1,5 @@
+import type { Witness, WitnessName, WitnessView } from '../codec/witness.ts';
+
 /**
  * What the identity needs from etcd: the few operations of a linearizable key-value store with leases. Every call
  * rejects with IdallocError ETCD_UNAVAILABLE (cause attached) when no endpoint answered in time; a rejected call may
@@ -39,4 +41,28 @@ export interface EtcdPort {
   keepAlive(leaseId: bigint): Promise<{ ttlSeconds: number }>;
   /** Ends the lease and deletes its keys; a lease that is gone is fine. */
   revokeLease(leaseId: bigint): Promise<void>;
+}
+
+/**
+ * What is written to the witness topic: a witness, the end of one, the UUID of the namespace that counts, or the end of
+ * whatever has a key.
+ */
+export type WitnessEntry =
+  | { readonly put: Witness }
+  | { readonly drop: WitnessName }
+  | { readonly seal: string }
+  | { readonly clear: string };
+
+/**
+ * The witness topic of one datacenter: an ordered, replicated log that shares no fate with etcd. Both calls reject with
+ * IdallocError KAFKA_UNAVAILABLE when the brokers did not answer in time; what was written may still come to lie there.
+ */
+export interface WitnessPort {
+  /** All that was written before the call, and maybe more. */
+  read(): Promise<WitnessView>;
+  /**
+   * Writes entries together, at most 2,000, and tells all that lies in the topic up to some moment after them. So of two
+   * writers at least one sees what the other wrote.
+   */
+  write(entries: readonly WitnessEntry[]): Promise<WitnessView>;
 }

@@ -1,11 +1,12 @@
 import { encodeCeiling } from '../codec/ceiling.ts';
 import { encodeLeaseRecord } from '../codec/lease-record.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { poolIds, requireDescriptor } from './namespace.ts';
-import type { KeyValue } from './ports.ts';
+import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
+import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { Attempt, Reign, Swap } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
+import { othersOf, requireNotRestored, requireUnopposed, requireUnused } from './witness.ts';
 
 /** The worker IDs that this process may hold. */
 export function candidatesOf({ namespace, staticWorkerId }: IdentitySettings): readonly number[] {
@@ -13,27 +14,27 @@ export function candidatesOf({ namespace, staticWorkerId }: IdentitySettings): r
 }
 
 /**
- * The namespace as it is now, with a ceiling for each candidate. Throws NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when it
- * is no longer the one that was opened.
+ * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have been
+ * rebuilt since it was opened. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when the
+ * namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
-export async function readNamespace(settings: IdentitySettings): Promise<Snapshot> {
-  const { etcd, keys, namespace } = settings;
+export async function readNamespace(settings: IdentitySettings): Promise<{ namespace: Namespace; snapshot: Snapshot }> {
+  const { etcd, witness, keys } = settings;
+  const view = await witness.read();
   const snapshot = await readSnapshot(etcd, keys);
-  if (!snapshot.descriptor) throw damaged(`the descriptor ${keys.descriptor} is missing`);
-  if (!snapshot.descriptor.value.equals(namespace.descriptorValue)) {
-    requireDescriptor(snapshot.descriptor, namespace.descriptor);
-    throw new IdallocError(
-      'NAMESPACE_MISMATCH',
-      `The namespace in etcd (${keys.descriptor}) was replaced while this worker ran. Stop all workers of it first.`,
-    );
+  if (!snapshot.descriptor) {
+    requireUnused(view);
+    throw damaged(`the descriptor ${keys.descriptor} is missing`);
   }
+  const descriptor = requireDescriptor(snapshot.descriptor, settings.namespace.descriptor);
+  requireNotRestored(view, snapshot, descriptor.uuid);
   requireCeilings(snapshot, candidatesOf(settings), keys);
-  return snapshot;
+  return { namespace: { descriptor, descriptorValue: snapshot.descriptor.value }, snapshot };
 }
 
 /** The transaction that makes a worker ID ours: nobody has it, nothing has changed since we read it. */
 export async function sendClaim(settings: IdentitySettings, attempt: Attempt): Promise<void> {
-  const { etcd, keys, namespace, timing, workerIp } = settings;
+  const { etcd, keys, timing, workerIp } = settings;
   const [owner, ceiling] = [keys.owner(attempt.workerId), keys.ceiling(attempt.workerId)];
   const record = encodeLeaseRecord({
     assignedWorkerIp: workerIp,
@@ -44,7 +45,7 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
   await etcd.transact(
     [
       { key: owner, createRevision: 0n },
-      { key: keys.descriptor, value: namespace.descriptorValue },
+      { key: keys.descriptor, value: attempt.namespace.descriptorValue },
       { key: ceiling, modRevision: attempt.swap.comparedRevision },
     ],
     [
@@ -54,13 +55,17 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
   );
 }
 
-/** The transaction that raises our ceiling: we own the worker ID still, and nobody has raised it since. */
+/**
+ * The transaction that raises our ceiling: we own the worker ID still, and nobody has raised it since. Revisions come a
+ * second time when etcd was set back; a namespace that was rebuilt then has another descriptor, which keeps us out.
+ */
 export async function sendSwap(settings: IdentitySettings, reign: Reign, swap: Swap): Promise<void> {
   const { etcd, keys } = settings;
   const ceiling = keys.ceiling(reign.workerId);
   await etcd.transact(
     [
       { key: keys.owner(reign.workerId), createRevision: reign.fence },
+      { key: keys.descriptor, value: reign.namespace.descriptorValue },
       { key: ceiling, modRevision: swap.comparedRevision },
     ],
     [{ put: ceiling, value: encodeCeiling(swap) }],
@@ -76,13 +81,19 @@ export async function sendUndecided({ log }: IdentitySettings, write: Promise<vo
   }
 }
 
-/** The reign with all that is stored as ours usable, once whoever must agree has agreed; rejects as `confirm` does. */
-export async function confirmed({ confirm }: IdentitySettings, reign: Reign): Promise<Reign> {
-  const { workerId, fence, stored } = reign;
-  if (stored.ticks === reign.reservation.to) return reign;
-  const reservation = { from: reign.reservation.from, to: stored.ticks };
-  await confirm?.({ workerId, fence, reservation, modRevision: stored.modRevision });
-  return { ...reign, reservation };
+/**
+ * The reign with all that is stored as ours usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE,
+ * and with RESTORED when the topic shows that it can't be ours. The witnesses of reigns before ours are taken away by
+ * the write after the one that was read with them: until then both stand.
+ */
+export async function witnessed({ witness }: IdentitySettings, reign: Reign): Promise<Reign> {
+  const { workerId, fence, stored, reservation } = reign;
+  if (stored.ticks === reservation.to) return reign;
+  const own = { uuid: reign.namespace.descriptor.uuid, workerId, fence };
+  const put: WitnessEntry = { put: { ...own, ticks: stored.ticks, modRevision: stored.modRevision } };
+  const view = await witness.write([put, ...reign.outlived.map((drop) => ({ drop }))]);
+  requireUnopposed(view, { ...own, from: reservation.from });
+  return { ...reign, reservation: { from: reservation.from, to: stored.ticks }, outlived: othersOf(view, own) };
 }
 
 /** The two keys that tell whose a worker ID is, at one revision. */
@@ -107,6 +118,11 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
     });
     return false;
   }
+}
+
+/** Whether etcd was found to have been set back: nobody is to end for that, since a rebuild mends it. */
+export function isRestored(error: unknown): error is IdallocError {
+  return error instanceof IdallocError && error.code === 'RESTORED';
 }
 
 /** The fault as one that may pass; anything else (damage, a difference, a defect) is thrown on. */

@@ -1,6 +1,9 @@
-import { nextCeiling, type Reservation } from '../core/reservation.ts';
+import type { WitnessName } from '../codec/witness.ts';
+import { toTicks } from '../core/layout.ts';
+import { authorityMs, nextCeiling, type Reservation } from '../core/reservation.ts';
 import { elapsedMs, type Reading, type Ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
+import type { Namespace } from './namespace.ts';
 import type { KeyValue } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
 import { damaged, readCeiling, type StoredCeiling } from './snapshot.ts';
@@ -15,6 +18,8 @@ export interface Swap {
 
 /** One acquire that was sent: what it takes to recognise it in etcd, and to give it up. */
 export interface Attempt {
+  /** As it was read for this attempt: it has to be the same still when a write of ours takes effect. */
+  readonly namespace: Namespace;
   readonly workerId: number;
   readonly leaseId: bigint;
   /** Both clocks before the lease was asked for: the own deadline counts from here. */
@@ -30,9 +35,11 @@ export interface Attempt {
  * stored:      the ceiling that we know to be ours. Nobody was in between while etcd still shows it, or one of the
  *              unanswered swaps, under our fence.
  * unanswered:  swaps on top of `stored` that may have taken effect, or may still.
- * reservation: the part below `stored` that was confirmed, and that is used.
+ * reservation: the part below `stored` that was witnessed, and that is used.
+ * outlived:    witnesses of reigns before ours, for which ours speaks as well once it was read with them.
  */
 export interface Reign {
+  readonly namespace: Namespace;
   readonly workerId: number;
   readonly leaseId: bigint;
   /** The create revision of the owner key. */
@@ -42,6 +49,7 @@ export interface Reign {
   readonly stored: StoredCeiling;
   readonly unanswered: readonly Swap[];
   readonly reservation: Reservation;
+  readonly outlived: readonly WitnessName[];
 }
 
 /** More unanswered swaps than this are not piled up: etcd has to show first what became of them. */
@@ -50,14 +58,20 @@ const MAX_UNANSWERED = 64;
 type Planning = Pick<IdentitySettings, 'layout' | 'timing' | 'newNonce' | 'newLeaseId'>;
 
 /** The attempt whose sending begins at `sent`. Throws NO_IDENTITY when the ceiling can't be raised by a tick yet. */
-export function planAttempt(settings: Planning, workerId: number, ceiling: StoredCeiling, sent: Reading): Attempt {
+export function planAttempt(
+  settings: Planning,
+  namespace: Namespace,
+  workerId: number,
+  ceiling: StoredCeiling,
+  sent: Reading,
+): Attempt {
   const { layout, timing, newNonce, newLeaseId } = settings;
   const raised = nextCeiling(layout, sent.wall, timing.reserveMs, ceiling.ticks);
   if (raised === undefined) {
     throw new IdallocError('NO_IDENTITY', `the ceiling of worker ID ${workerId} can't be raised by a whole tick yet`);
   }
   const swap: Swap = { nonce: newNonce(), ticks: raised, comparedRevision: ceiling.modRevision };
-  return { workerId, leaseId: newLeaseId(), sent, from: ceiling.ticks, swap };
+  return { namespace, workerId, leaseId: newLeaseId(), sent, from: ceiling.ticks, swap };
 }
 
 /** The next raise of our ceiling, resting on a keep-alive sent at `sent`; undefined when there is nothing to raise. */
@@ -86,6 +100,7 @@ export function reignOf(
     owner.createRevision === stored.modRevision;
   if (!ours) return undefined;
   return {
+    namespace: attempt.namespace,
     workerId: attempt.workerId,
     leaseId: attempt.leaseId,
     fence: owner.createRevision,
@@ -93,6 +108,7 @@ export function reignOf(
     stored,
     unanswered: [],
     reservation: { from: attempt.from, to: attempt.from },
+    outlived: [],
   };
 }
 
@@ -123,9 +139,18 @@ export function readBack(reign: Reign, owner: KeyValue | undefined, ceiling: Key
   return { kind: 'ours', reign: { ...reign, stored: now, unanswered: [] } };
 }
 
-/** Why a reign whose own deadline has passed is not used, with how long etcd has been silent. */
-export function suspension({ sent }: Reign, now: Reading): Refusal {
-  const silentMs = Math.round(elapsedMs(sent, now));
-  const message = `etcd has not confirmed the lease for ${silentMs} ms: allocation waits until it does; check etcd's health`;
-  return { code: 'LEASE_SUSPENDED', message };
+/** Why a reign can't allocate at `now`, if it can't. The end of the layout is the allocator's to tell. */
+export function hindrance(
+  { layout, timing }: Pick<IdentitySettings, 'layout' | 'timing'>,
+  { sent, reservation }: Reign,
+  now: Reading,
+): Refusal | undefined {
+  if (authorityMs(timing, sent, now) <= 0) {
+    const silentMs = Math.round(elapsedMs(sent, now));
+    const message = `etcd has not confirmed the lease for ${silentMs} ms: allocation waits until it does; check etcd's health`;
+    return { code: 'LEASE_SUSPENDED', message };
+  }
+  if (reservation.to >= layout.endTicks || toTicks(layout, now.wall) < reservation.to) return undefined;
+  const message = 'the next reservation has no witness yet: allocation waits until Kafka takes it; check the brokers';
+  return { code: 'RESERVATION_EXHAUSTED', message };
 }

@@ -1,10 +1,10 @@
 import type { Verdict } from '../core/clock-guard.ts';
 import type { Layout } from '../core/layout.ts';
-import type { LeaseTiming, Reservation } from '../core/reservation.ts';
+import type { LeaseTiming } from '../core/reservation.ts';
 import type { Random, Reading } from '../core/units.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { Namespace } from './namespace.ts';
-import type { EtcdPort } from './ports.ts';
+import type { EtcdPort, WitnessPort } from './ports.ts';
 import type { IdentityState } from './state.ts';
 
 /** A reading of both clocks, and what the process's one clock guard says about it. */
@@ -13,21 +13,15 @@ export interface GuardedReading {
   readonly verdict: Verdict;
 }
 
-/** A reservation that is ours in etcd, shown to whoever must agree before it is used. */
-interface Claim {
-  readonly workerId: number;
-  readonly fence: bigint;
-  readonly reservation: Reservation;
-  /** Of the ceiling that closes the reservation. */
-  readonly modRevision: bigint;
-}
-
 type Log = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;
 
 /** What an identity is made of; everything that touches the world comes in here. */
 export interface IdentitySettings {
   readonly etcd: EtcdPort;
+  /** What must hold a reservation, beside etcd, before it is used. */
+  readonly witness: WitnessPort;
   readonly keys: NamespaceKeys;
+  /** As it was opened. It may be rebuilt meanwhile, with another UUID and else the same. */
   readonly namespace: Namespace;
   readonly layout: Layout;
   readonly timing: LeaseTiming;
@@ -42,8 +36,6 @@ export interface IdentitySettings {
   readonly workerIp: string;
   /** The only worker ID to take; without it any free one of the pool. */
   readonly staticWorkerId?: number;
-  /** Resolves once a reservation may be used; rejects to keep it unused. By default every reservation may. */
-  readonly confirm?: (claim: Claim) => Promise<void>;
   /** Called after each change of the mode or of the reason to refuse; must not throw. */
   readonly onChange?: (state: IdentityState) => void;
   readonly log: Log;

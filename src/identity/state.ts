@@ -11,6 +11,8 @@ type RefusalCode =
   | 'POOL_EXHAUSTED'
   | 'ALL_CEILINGS_AHEAD'
   | 'LAYOUT_EXHAUSTED'
+  | 'RESTORED'
+  | 'RESERVATION_EXHAUSTED'
   | 'LEASE_SUSPENDED'
   | 'LEASE_LOST'
   | ClockFault;
@@ -47,7 +49,7 @@ export type AcquireOutcome =
   | ({ readonly kind: 'refused' } & Refusal)
   /** Another worker was faster: try again at once. */
   | { readonly kind: 'raced' }
-  /** etcd, or the confirmation, did not answer. */
+  /** etcd, or the witness topic, did not answer. */
   | { readonly kind: 'failed'; readonly error: IdallocError }
   /** The identity was released meanwhile, or another step is still in flight. */
   | { readonly kind: 'stopped' };

@@ -201,12 +201,6 @@ describe('acquiring a worker ID', () => {
     ['an unreadable ceiling', keys.ceiling(1), Buffer.from('soon'), 'NAMESPACE_DAMAGED'],
     ['a missing descriptor', keys.descriptor, undefined, 'NAMESPACE_DAMAGED'],
     [
-      'a replaced descriptor',
-      keys.descriptor,
-      encodeDescriptor(descriptorOf({ uuid: 'ffffffff-89ab-4cde-8f01-23456789abcd' })),
-      'NAMESPACE_MISMATCH',
-    ],
-    [
       'another pool',
       keys.descriptor,
       encodeDescriptor(descriptorOf({ pool: { first: 0, last: 1 } })),
@@ -261,29 +255,30 @@ describe('acquiring a worker ID', () => {
     expect(stage.ceiling(0)).toEqual({ ticks: 5_000_000_000, nonce: 'other' });
   });
 
-  it('a reservation is not used before it is confirmed', async () => {
+  it('a reservation is not used before its witness is acknowledged', async () => {
     const stage = await Stage.open();
-    const gate = Promise.withResolvers<void>();
-    const claims: unknown[] = [];
+    const port = stage.witness.port();
+    const acknowledged = Promise.withResolvers<void>();
+    const written: unknown[] = [];
     const host = await stage.host({
-      confirm: (claim) => {
-        claims.push(claim);
-        return gate.promise;
+      witness: {
+        ...port,
+        write: async (entries) => {
+          written.push(...entries);
+          await acknowledged.promise;
+          return await port.write(entries);
+        },
       },
     });
     const acquiring = host.identity.acquire();
     for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
-    const ceiling = stage.etcd.peek(keys.ceiling(0));
-    expect(claims).toEqual([
-      {
-        workerId: 0,
-        fence: ceiling?.modRevision,
-        reservation: { from: 0, to: stage.ceiling(0).ticks },
-        modRevision: ceiling?.modRevision,
-      },
+    const revision = stage.etcd.peek(keys.ceiling(0))?.modRevision;
+    const { uuid } = descriptorOf();
+    expect(written).toEqual([
+      { put: { uuid, workerId: 0, fence: revision, ticks: stage.ceiling(0).ticks, modRevision: revision } },
     ]);
     expect(host.authority().ok).toBe(false);
-    gate.resolve();
+    acknowledged.resolve();
     expect(await acquiring).toEqual({ kind: 'held' });
     expect(host.authority().ok).toBe(true);
   });

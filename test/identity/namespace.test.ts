@@ -3,13 +3,19 @@ import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import { decodeDescriptor, encodeDescriptor } from '../../src/codec/descriptor.ts';
 import { ticks } from '../../src/core/units.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';
+import { MemoryWitness } from '../support/memory-witness.ts';
 import { FakeEtcd, type Fault } from './fake-etcd.ts';
 import { descriptorOf, keys } from './stage.ts';
 
 const newEtcd = () => new FakeEtcd(() => 0);
-const open = (etcd: FakeEtcd, changes: Parameters<typeof descriptorOf>[0] = {}, faults: Fault[] = []) => {
+const open = (
+  etcd: FakeEtcd,
+  changes: Parameters<typeof descriptorOf>[0] = {},
+  faults: Fault[] = [],
+  witness = new MemoryWitness(4),
+) => {
   const port = etcd.port(async (name) => ({ fault: (name === 'transact' && faults.shift()) || 'pass' }));
-  return openNamespace(port, keys, descriptorOf(changes), () => 'init');
+  return openNamespace(port, witness.port(), keys, descriptorOf(changes), () => 'init');
 };
 const ceilings = (etcd: FakeEtcd) => etcd.range(`${keys.root}ceilings/`).kvs;
 

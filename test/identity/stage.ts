@@ -9,6 +9,7 @@ import { namespaceKeys } from '../../src/identity/keys.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';
 import type { IdentitySettings } from '../../src/identity/settings.ts';
 import type { IdentityState } from '../../src/identity/state.ts';
+import { MemoryWitness } from '../support/memory-witness.ts';
 import { FakeEtcd, type Fault, goodLink, type Link } from './fake-etcd.ts';
 
 export const layout = presetLayout('default');
@@ -59,12 +60,13 @@ export interface Host {
 export class Stage {
   nowMs = 0;
   readonly etcd = new FakeEtcd(() => this.nowMs);
+  readonly witness = new MemoryWitness(4);
   #nonces = 0;
   #leases = 1n << 40n;
 
   static async open(changes: Partial<Descriptor> = {}): Promise<Stage> {
     const stage = new Stage();
-    await openNamespace(stage.etcd.port(), keys, descriptorOf(changes), () => 'init');
+    await openNamespace(stage.etcd.port(), stage.witness.port(), keys, descriptorOf(changes), () => 'init');
     return stage;
   }
 
@@ -95,10 +97,13 @@ export class Stage {
     });
     const settings: IdentitySettings = {
       etcd,
+      witness: this.witness.port(),
       keys,
       layout,
       timing,
-      namespace: await openNamespace(this.etcd.port(), keys, descriptorOf(), () => 'init'),
+      namespace:
+        changes.namespace ??
+        (await openNamespace(this.etcd.port(), this.witness.port(), keys, descriptorOf(), () => 'init')),
       readClock: () => ({ reading: clock.read(), verdict: clock.verdict }),
       random: () => 0,
       newNonce: () => `n${++this.#nonces}`,

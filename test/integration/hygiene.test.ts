@@ -5,12 +5,12 @@ import { suiteServers } from '../support/servers.ts';
 
 const ERROR_LEVEL = 50;
 /**
- * Of one worker to one broker: two each for the request consumer and the ledger's reader, which fetch beside the rest;
- * one each for the ledger's producer, the replies' producer, and what asks for metadata on either side.
+ * Of one worker to one broker: two each for the request consumer and the readers of ledger and witness, which fetch
+ * beside the rest; one each for the ledger's producer, the replies' producer, and what asks for metadata on either side.
  */
-const CONNECTIONS_PER_BROKER = 8;
-/** Each of the six clients may keep the connection by which it found the cluster again, beside those to the broker. */
-const RECONNECTED_PER_BROKER = CONNECTIONS_PER_BROKER + 6;
+const CONNECTIONS_PER_BROKER = 10;
+/** Each of the seven clients may keep the connection by which it found the cluster again, beside those to the broker. */
+const RECONNECTED_PER_BROKER = CONNECTIONS_PER_BROKER + 7;
 
 /** Open TCP connections of a process to a port, as Linux lists them. */
 function connectionsTo(pid: number, port: number): number {

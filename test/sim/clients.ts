@@ -1,6 +1,7 @@
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { GuardedClock } from '../../src/guarded-clock.ts';
+import type { WitnessPort } from '../../src/identity/ports.ts';
 import type { LedgerLog, LedgerRecord, LogBounds, Publisher } from '../../src/pipeline/ports.ts';
 import type { LedgerSink } from '../support/memory-ledger.ts';
 import type { History } from './history.ts';
@@ -11,6 +12,7 @@ import type { World } from './world.ts';
 
 const PRODUCE_LIMIT_MS = 10_000;
 const FETCH_LIMIT_MS = 1_000;
+const WITNESS_LIMIT_MS = 3_000;
 const READ_AT_ONCE = 8;
 
 /** The brokers as one process reaches them. */
@@ -68,6 +70,17 @@ export class KafkaClient {
       },
       endOffset: (partition) => this.call('endOffset', ({ ledger }) => ledger.bounds(partition).high),
       requestEnd: (partition) => this.call('requestEnd', ({ requests }) => requests[partition]?.length ?? 0),
+    };
+  }
+
+  witness(): WitnessPort {
+    const read = () => this.call('witness read', ({ witness }) => witness.view());
+    return {
+      read,
+      write: async (entries) => {
+        await this.call('witness', ({ witness }) => witness.land(entries), WITNESS_LIMIT_MS);
+        return await read();
+      },
     };
   }
 

@@ -1,9 +1,10 @@
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import type { Appended, OutgoingRecord, RequestRecord } from '../../src/pipeline/ports.ts';
 import { type LedgerDraft, MemoryLedger } from '../support/memory-ledger.ts';
+import { MemoryWitness } from '../support/memory-witness.ts';
 import { Group } from './group.ts';
 import type { History } from './history.ts';
-import { PARTITIONS, START_MS } from './setting.ts';
+import { DATACENTER, PARTITIONS, START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** The header in which a request says which one it is; replies carry a copy. */
@@ -14,6 +15,7 @@ export class Brokers {
   readonly #world: World;
   readonly #history: History;
   readonly ledger: MemoryLedger;
+  readonly witness = new MemoryWitness(DATACENTER);
   readonly requests: readonly RequestRecord[][] = Array.from({ length: PARTITIONS }, () => []);
   readonly group: Group;
   /** Called when entries land, whoever sent them. */

@@ -4,7 +4,8 @@ import { describeError, IdallocError } from '../../src/errors.ts';
 import { GuardedClock } from '../../src/guarded-clock.ts';
 import { Identity } from '../../src/identity/identity.ts';
 import { type Namespace, openNamespace } from '../../src/identity/namespace.ts';
-import type { EtcdPort } from '../../src/identity/ports.ts';
+import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
+import { isRestored } from '../../src/identity/protocol.ts';
 import { IdentityRunner } from '../../src/identity/runner.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
@@ -47,6 +48,7 @@ export class Worker {
   readonly #readers: readonly Reader[];
   readonly #stopping = new AbortController();
   readonly #running: Promise<void>;
+  readonly #witness: WitnessPort;
   #identity: Identity | undefined;
 
   constructor(around: Surroundings, machine: Machine) {
@@ -57,6 +59,7 @@ export class Worker {
     this.#clock = new GuardedClock(machine.read);
     this.#probe = new Probe(world, history, store);
     const client = new KafkaClient(world, network, brokers, this.process);
+    this.#witness = client.witness();
     this.#readers = Array.from({ length: PARTITIONS }, (_, at) => new Reader(client, at, this.#sink()));
     this.#follower = new Follower({
       index: machine.disk,
@@ -156,6 +159,7 @@ export class Worker {
       if (namespace === undefined) return;
       this.#identity = new Identity({
         etcd,
+        witness: this.#witness,
         keys,
         namespace,
         layout,
@@ -187,9 +191,9 @@ export class Worker {
   async #openNamespace(etcd: EtcdPort, newNonce: () => string): Promise<Namespace | undefined> {
     while (!this.#stopping.signal.aborted) {
       try {
-        return await openNamespace(etcd, keys, descriptor, newNonce);
+        return await openNamespace(etcd, this.#witness, keys, descriptor, newNonce);
       } catch (error) {
-        if (!(error instanceof IdallocError && error.retryable)) throw error;
+        if (!isRestored(error) && !(error instanceof IdallocError && error.retryable)) throw error;
         await this.process.sleep(1_000, this.#stopping.signal);
       }
     }

@@ -50,6 +50,7 @@ export class Realm implements AsyncDisposable {
   readonly requestTopic: string;
   readonly ledgerTopic: string;
   readonly deadLetterTopic: string;
+  readonly witnessTopic: string;
   readonly replyTopic: string;
   readonly groupId: string;
   readonly keys: NamespaceKeys;
@@ -66,6 +67,7 @@ export class Realm implements AsyncDisposable {
     this.requestTopic = `t${id}.requests`;
     this.ledgerTopic = `t${id}.ledger`;
     this.deadLetterTopic = `t${id}.requests.dlt`;
+    this.witnessTopic = `t${id}.witness`;
     this.replyTopic = `t${id}.replies.main`;
     this.keys = namespaceKeys(prefix, DATACENTER_ID);
     this.env = {
@@ -76,6 +78,7 @@ export class Realm implements AsyncDisposable {
       REQUEST_TOPIC: this.requestTopic,
       LEDGER_TOPIC: this.ledgerTopic,
       DEAD_LETTER_TOPIC: this.deadLetterTopic,
+      WITNESS_TOPIC: this.witnessTopic,
       REPLY_TOPIC_PREFIX: `t${id}.replies.`,
       REQUEST_PARTITIONS: String(options.partitions ?? 3),
       TOPIC_REPLICATION_FACTOR: '1',

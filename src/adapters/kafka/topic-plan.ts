@@ -48,6 +48,8 @@ export const LEDGER_MARGIN_MS = 3_600_000;
 const MAX_REQUEST_BATCH_BYTES = 1_048_576;
 /** A dead letter is the request and the headers that say what was wrong with it. */
 const MAX_DEAD_LETTER_BATCH_BYTES = MAX_REQUEST_BATCH_BYTES + 65_536;
+/** Each worker writes a witness every heartbeat, and reads them all when it starts: only closed segments are compacted. */
+const WITNESS_SEGMENT_MS = 3_600_000;
 const CLI_REPLY_RETENTION_MS = 3_600_000;
 const SAFE_REPLICAS = 3;
 const SAFE_IN_SYNC = 2;
@@ -92,7 +94,13 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
     {
       name: settings.witness,
       partitions: 1,
-      configs: { ...durable, 'cleanup.policy': 'compact', 'message.timestamp.type': 'LogAppendTime' },
+      configs: {
+        ...durable,
+        'cleanup.policy': 'compact',
+        'message.timestamp.type': 'LogAppendTime',
+        'min.cleanable.dirty.ratio': '0.1',
+        'segment.ms': String(WITNESS_SEGMENT_MS),
+      },
     },
     {
       name: cliReplyTopic(settings),
@@ -138,10 +146,9 @@ export function judgeTopics(
       );
     }
   }
-  if (witness !== undefined && !witness.configs.get('cleanup.policy')?.split(',').includes('compact')) {
-    invalid(`topic '${witness.name}' must have cleanup.policy=compact`);
-  }
-  if (ledger === undefined) return { faults, waivable: [] };
+  if (witness !== undefined) witnessFaults(witness).forEach(invalid);
+  const waivable = [ledger, witness].flatMap((topic) => (topic === undefined ? [] : weaknesses(topic)));
+  if (ledger === undefined) return { faults, waivable };
   if (requests !== undefined && ledger.partitions !== requests.partitions) {
     invalid(
       `'${ledger.name}' has ${ledger.partitions} partitions, '${requests.name}' ${requests.partitions}: must agree`,
@@ -149,7 +156,7 @@ export function judgeTopics(
   }
   faults.push(...ledgerFaults(ledger));
   if (requests !== undefined) faults.push(...retentionFaults(ledger, requests));
-  return { faults, waivable: weaknesses(ledger) };
+  return { faults, waivable };
 }
 
 function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
@@ -173,6 +180,16 @@ function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
   return faults;
 }
 
+/** Whoever holds no worker ID for long must be remembered for as long, so nothing goes by age. */
+function witnessFaults(topic: FoundTopic): string[] {
+  const expected = { 'cleanup.policy': 'compact', 'unclean.leader.election.enable': 'false' };
+  const faults = Object.entries(expected)
+    .filter(([key, value]) => topic.configs.get(key) !== value)
+    .map(([key, value]) => `topic '${topic.name}' must have ${key}=${value}, not ${topic.configs.get(key)}`);
+  if (topic.partitions !== 1) faults.push(`topic '${topic.name}' must have 1 partition, not ${topic.partitions}`);
+  return faults;
+}
+
 function ledgerFaults(ledger: FoundTopic): TopicFault[] {
   const expected = {
     'cleanup.policy': 'delete',
@@ -184,15 +201,15 @@ function ledgerFaults(ledger: FoundTopic): TopicFault[] {
     .map(([key, value]) => weak(`topic '${ledger.name}' must have ${key}=${value}, not ${ledger.configs.get(key)}`));
 }
 
-function weaknesses(ledger: FoundTopic): TopicFault[] {
+function weaknesses(topic: FoundTopic): TopicFault[] {
   const faults: TopicFault[] = [];
-  const inSync = numberOf(ledger, 'min.insync.replicas');
+  const inSync = numberOf(topic, 'min.insync.replicas');
   const remedy = 'or accept it for development by ALLOW_WEAK_LEDGER=1';
-  if (ledger.replicas < SAFE_REPLICAS) {
-    faults.push(weak(`topic '${ledger.name}' must have ${SAFE_REPLICAS} replicas, not ${ledger.replicas}; ${remedy}`));
+  if (topic.replicas < SAFE_REPLICAS) {
+    faults.push(weak(`topic '${topic.name}' must have ${SAFE_REPLICAS} replicas, not ${topic.replicas}; ${remedy}`));
   }
   if (!(inSync >= SAFE_IN_SYNC)) {
-    faults.push(weak(`topic '${ledger.name}' must have min.insync.replicas of at least 2, not ${inSync}; ${remedy}`));
+    faults.push(weak(`topic '${topic.name}' must have min.insync.replicas of at least 2, not ${inSync}; ${remedy}`));
   }
   return faults;
 }

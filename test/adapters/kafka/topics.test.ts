@@ -156,6 +156,10 @@ describe('checkTopics', () => {
     ['compressed requests', 'id.requests', { 'compression.type': 'producer' }, ['TOPIC_INVALID']],
     ['requests above 1 MiB', 'id.requests', { 'max.message.bytes': '1048577' }, ['TOPIC_INVALID']],
     ['a witness that is not compacted', 'id.witness', { 'cleanup.policy': 'delete' }, ['TOPIC_INVALID']],
+    ['a witness that goes by age as well', 'id.witness', { 'cleanup.policy': 'delete,compact' }, ['TOPIC_INVALID']],
+    ['a witness of two partitions', 'id.witness', { partitions: 2 }, ['TOPIC_INVALID']],
+    ['unclean election', 'id.witness', { 'unclean.leader.election.enable': 'true' }, ['TOPIC_INVALID']],
+    ['two replicas of the witness', 'id.witness', { replicas: 2 }, ['LEDGER_WEAK']],
     ['compacted requests', 'id.requests', { 'cleanup.policy': 'compact,delete' }, ['TOPIC_INVALID']],
     ['compacted dead letters', 'id.requests.dlt', { 'cleanup.policy': 'compact' }, ['TOPIC_INVALID']],
     ['a compacted ledger', 'id.ledger', { 'cleanup.policy': 'compact,delete' }, ['LEDGER_WEAK']],
@@ -182,19 +186,18 @@ describe('checkTopics', () => {
   test.each([
     ['an endless ledger', 'id.ledger', { 'retention.ms': '-1' }],
     ['smaller requests', 'id.requests', { 'max.message.bytes': '65536' }],
-    ['a witness that is compacted and trimmed', 'id.witness', { 'cleanup.policy': 'delete,compact' }],
     ['more replicas', 'id.ledger', { replicas: 5 }],
   ])('has nothing against %s', async (_, name, change) => {
     const { admin } = cluster(changed(name, change));
     expect(codes(await checkTopics(admin, SETTINGS))).toEqual([]);
   });
 
-  test('with ALLOW_WEAK_LEDGER only warns of too few replicas', async () => {
+  test('with ALLOW_WEAK_LEDGER only warns of too few replicas, of ledger and witness', async () => {
     const settings = { ...SETTINGS, replicationFactor: 1, allowWeakLedger: true };
     const { admin } = cluster(planned(settings), 1);
     const { faults, warnings } = await checkTopics(admin, settings);
     expect(faults).toEqual([]);
-    expect(warnings.map(({ code }) => code)).toEqual(['LEDGER_WEAK', 'LEDGER_WEAK']);
+    expect(warnings.map(({ code }) => code)).toEqual(Array(4).fill('LEDGER_WEAK'));
   });
 
   test.each([

@@ -1,0 +1,138 @@
+import { type Ticks, ticks } from '../core/units.ts';
+
+/**
+ * One reign's last word about its ceiling, kept outside of etcd: a record of the witness topic.
+ *
+ *   key   = dc "/" uuid "/" worker "/" fence      value = "1 " ticks " " revision
+ *   key   = dc                                    value = "1 " uuid
+ *
+ * The second kind is the seal: it names the one namespace whose witnesses count, and is written when a namespace is
+ * rebuilt. The leading 1 is the format's version. All numbers are decimal without a leading zero. The namespace's UUID
+ * stands in the key, since after a rebuild etcd may count its revisions, and so the fences, anew.
+ */
+export interface Witness {
+  /** Of the namespace's descriptor. */
+  readonly uuid: string;
+  readonly workerId: number;
+  /** Of the reign; 0 for what a rebuild wrote. */
+  readonly fence: bigint;
+  /** The ceiling, in whole ticks since the layout's epoch. */
+  readonly ticks: Ticks;
+  /** The ceiling's mod revision. */
+  readonly modRevision: bigint;
+}
+
+/** What the topic says of one datacenter, read up to some moment. */
+export interface WitnessView {
+  /** The UUID of the namespace whose witnesses count; undefined while none was ever rebuilt. */
+  readonly seal: string | undefined;
+  readonly witnesses: readonly Witness[];
+  /** Records of a form that this release does not know. */
+  readonly unreadable: readonly UnreadableWitness[];
+}
+
+export interface UnreadableWitness {
+  readonly key: string;
+  /** Its beginning. */
+  readonly value: string;
+}
+
+const NUMBER = '(0|[1-9][0-9]{0,18})';
+const UUID = '([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})';
+const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}$`);
+const VALUE = new RegExp(`^1 (0|[1-9][0-9]{0,15}) ${NUMBER}$`);
+const SEAL = new RegExp(`^1 ${UUID}$`);
+const MAX_INT64 = 2n ** 63n - 1n;
+/** Of a value that can't be read. */
+const MAX_SHOWN_BYTES = 120;
+
+/** The record key of a witness. RangeError for one that could not be read back. */
+export function witnessKey(datacenterId: number, { uuid, workerId, fence }: WitnessName): Buffer {
+  const key = `${datacenterId}/${uuid}/${workerId}/${fence}`;
+  if (!KEY.test(key) || fence > MAX_INT64) throw new RangeError(`${JSON.stringify(key)} is no key of a witness`);
+  return Buffer.from(key, 'latin1');
+}
+
+/** Which reign a witness is of. */
+export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence'>;
+
+/** The record value of a witness. RangeError for one that could not be read back. */
+export function witnessValue({ ticks: ceiling, modRevision }: Pick<Witness, 'ticks' | 'modRevision'>): Buffer {
+  const value = `1 ${ceiling} ${modRevision}`;
+  if (!VALUE.test(value) || !Number.isSafeInteger(ceiling) || modRevision > MAX_INT64) {
+    throw new RangeError(`${JSON.stringify(value)} is no value of a witness`);
+  }
+  return Buffer.from(value, 'latin1');
+}
+
+/** The record key of a datacenter's seal. */
+export function sealKey(datacenterId: number): Buffer {
+  return Buffer.from(String(datacenterId), 'latin1');
+}
+
+/** The record value of a seal. RangeError for a text that is no UUID. */
+export function sealValue(uuid: string): Buffer {
+  const value = `1 ${uuid}`;
+  if (!SEAL.test(value)) throw new RangeError(`${JSON.stringify(uuid)} is no UUID of a namespace`);
+  return Buffer.from(value, 'latin1');
+}
+
+/**
+ * The records of one datacenter, folded: a record without a value takes its key away, and of a reign's witnesses the
+ * highest counts, since ceilings only rise: a lower one is a late copy of an earlier write.
+ */
+export class WitnessTable {
+  readonly #datacenter: string;
+  readonly #witnesses = new Map<string, Witness>();
+  readonly #unreadable = new Map<string, UnreadableWitness>();
+  #seal: string | undefined;
+
+  constructor(datacenterId: number) {
+    this.#datacenter = String(datacenterId);
+  }
+
+  /** Takes the next record of the log; those of other datacenters are nothing to us. Never throws. */
+  apply(key: Buffer | null, value: Buffer | null): void {
+    const name = key?.toString('latin1') ?? '';
+    if (name !== this.#datacenter && !name.startsWith(`${this.#datacenter}/`)) return;
+    this.#unreadable.delete(name);
+    if (value === null) this.#witnesses.delete(name);
+    if (value === null && name === this.#datacenter) this.#seal = undefined;
+    if (value !== null && !this.#read(name, value.toString('latin1'))) {
+      this.#unreadable.set(name, { key: name, value: value.toString('latin1', 0, MAX_SHOWN_BYTES) });
+    }
+  }
+
+  /** False when it is of no form that this release knows. */
+  #read(name: string, value: string): boolean {
+    if (name === this.#datacenter) {
+      this.#seal = SEAL.exec(value)?.[1];
+      return this.#seal !== undefined;
+    }
+    const witness = parse(name, value);
+    if (witness === undefined) return false;
+    const known = this.#witnesses.get(name);
+    if (known === undefined || known.ticks <= witness.ticks) this.#witnesses.set(name, witness);
+    return true;
+  }
+
+  view(): WitnessView {
+    return { seal: this.#seal, witnesses: [...this.#witnesses.values()], unreadable: [...this.#unreadable.values()] };
+  }
+}
+
+function parse(key: string, value: string): Witness | undefined {
+  const [, uuid, workerId, fence] = KEY.exec(key) ?? [];
+  const [, ceiling, modRevision] = VALUE.exec(value) ?? [];
+  if (uuid === undefined || fence === undefined || ceiling === undefined || modRevision === undefined) return undefined;
+  if (!Number.isSafeInteger(Number(ceiling)) || BigInt(fence) > MAX_INT64 || BigInt(modRevision) > MAX_INT64) {
+    return undefined;
+  }
+  return {
+    uuid,
+    workerId: Number(workerId),
+    fence: BigInt(fence),
+    ticks: ticks(Number(ceiling)),
+    modRevision: BigInt(modRevision),
+  };
+}

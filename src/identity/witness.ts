@@ -1,0 +1,98 @@
+import type { Witness, WitnessName, WitnessView } from '../codec/witness.ts';
+import { IdallocError } from '../errors.ts';
+import type { Snapshot } from './snapshot.ts';
+
+/**
+ * The witness guards against the one thing that comparisons in etcd can't see: that etcd itself was set back, by a
+ * backup that was restored or by a data directory that was lost. What each reign reserves is written to the witness
+ * topic before it is used, so etcd must show at least that much, for each worker ID, whenever somebody wants to acquire.
+ *
+ * The topic is read first and etcd after: whatever the topic shows was in etcd before, so a legitimate raise in between
+ * makes etcd's ceiling the higher one, never the lower.
+ */
+
+/**
+ * Throws RESTORED unless etcd, read after `view`, has everything that was witnessed. One worker ID that lacks something
+ * refuses them all: etcd is restored as a whole, its revisions come a second time then, and with them fences that
+ * already belonged to others. Throws NAMESPACE_DAMAGED for a record that can't be read.
+ */
+export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: string): void {
+  requireReadable(view);
+  const strange = strangeUuid(view, uuid);
+  if (strange !== undefined)
+    throw restored(`it holds the namespace ${uuid}, but the witness topic tells of ${strange}`);
+  for (const witness of view.witnesses) {
+    if (witness.uuid !== uuid) continue;
+    const lost = lostOf(witness, snapshot);
+    if (lost !== undefined) throw restored(lost);
+  }
+}
+
+/** Throws RESTORED when there is no namespace in etcd although one was used. */
+export function requireUnused(view: WitnessView): void {
+  requireReadable(view);
+  const used = view.seal ?? view.witnesses[0]?.uuid;
+  if (used !== undefined) throw restored(`it has no namespace, but the witness topic tells of ${used}`);
+}
+
+/** A reservation that was just written to the witness topic. */
+export interface Claimed extends WitnessName {
+  /** The first tick that it covers. */
+  readonly from: number;
+}
+
+/**
+ * Throws RESTORED when the topic, read from behind the witness of `own`, shows that somebody else has reserved the same
+ * ticks, or that the namespace was rebuilt meanwhile. Of two who reserve the same the later in the log sees the earlier
+ * here, whatever etcd told either of them.
+ */
+export function requireUnopposed(view: WitnessView, own: Claimed): void {
+  const strange = strangeUuid(view, own.uuid);
+  if (strange !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${strange}`);
+  const rival = othersOf(view, own).find(({ ticks }) => ticks > own.from);
+  if (rival === undefined) return;
+  throw restored(
+    `worker ID ${own.workerId} is ours from ${own.from} on, and was another's (fence ${rival.fence}) up to ${rival.ticks}`,
+  );
+}
+
+/** The other reigns of a worker ID in its namespace: behind us all of them, once `requireUnopposed` has passed. */
+export function othersOf(view: WitnessView, { uuid, workerId, fence }: WitnessName): readonly Witness[] {
+  return view.witnesses.filter(
+    (witness) => witness.uuid === uuid && witness.workerId === workerId && witness.fence !== fence,
+  );
+}
+
+/** A UUID that counts and is not this one. A rebuild's seal makes what its predecessors left, or leave still, void. */
+function strangeUuid({ seal, witnesses }: WitnessView, uuid: string): string | undefined {
+  if (seal !== undefined) return seal === uuid ? undefined : seal;
+  return witnesses.find((witness) => witness.uuid !== uuid)?.uuid;
+}
+
+function lostOf({ workerId, ticks, modRevision }: Witness, { ceilings }: Snapshot): string | undefined {
+  const stored = ceilings.get(workerId);
+  if (stored === undefined) return `it has no ceiling for worker ID ${workerId}, which was used up to ${ticks}`;
+  if (stored.ticks < ticks) return `its ceiling of worker ID ${workerId} is ${stored.ticks}, but was ${ticks} before`;
+  if (stored.modRevision < modRevision) {
+    return `its ceiling of worker ID ${workerId} is of revision ${stored.modRevision}, but was of ${modRevision} before`;
+  }
+  return undefined;
+}
+
+function requireReadable({ unreadable }: WitnessView): void {
+  const [first] = unreadable;
+  if (first === undefined) return;
+  throw new IdallocError(
+    'NAMESPACE_DAMAGED',
+    `The witness topic has ${unreadable.length} records that can't be read, the first is '${first.key}' with the value '${first.value}'. Something else wrote ` +
+      "to it, or a newer release: stop all workers and run 'idalloc namespace rebuild' of the newest release in use.",
+  );
+}
+
+function restored(what: string): IdallocError {
+  return new IdallocError(
+    'RESTORED',
+    `etcd was set back: ${what}. IDs would be given twice, so none are given: stop all workers of this datacenter, run ` +
+      "'idalloc namespace rebuild', and start them again. (Or WITNESS_TOPIC is shared with another namespace.)",
+  );
+}

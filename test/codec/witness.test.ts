@@ -1,0 +1,98 @@
+import { describe, expect, it } from 'vitest';
+import { sealKey, sealValue, WitnessTable, witnessKey, witnessValue } from '../../src/codec/witness.ts';
+import { ticks } from '../../src/core/units.ts';
+
+const UUID = '01234567-89ab-4cde-8f01-23456789abcd';
+const OTHER = 'ffffffff-89ab-4cde-8f01-23456789abcd';
+const WITNESS = { uuid: UUID, workerId: 7, fence: 812n, ticks: ticks(13_190_700_000), modRevision: 2n ** 63n - 1n };
+
+/** A table of datacenter 4 that was given these records. */
+function tableOf(...records: readonly (readonly [string, string | null])[]) {
+  const table = new WitnessTable(4);
+  for (const [key, value] of records) table.apply(Buffer.from(key), value === null ? null : Buffer.from(value));
+  return table.view();
+}
+const key = (fence: number, uuid = UUID) => `4/${uuid}/7/${fence}`;
+
+describe('a witness', () => {
+  it('has these bytes', () => {
+    expect(witnessKey(4, WITNESS).toString('latin1')).toBe(`4/${UUID}/7/812`);
+    expect(witnessValue(WITNESS).toString('latin1')).toBe('1 13190700000 9223372036854775807');
+    expect(sealKey(4).toString('latin1')).toBe('4');
+    expect(sealValue(UUID).toString('latin1')).toBe(`1 ${UUID}`);
+  });
+
+  it('is read as it was written', () => {
+    const table = new WitnessTable(4);
+    table.apply(witnessKey(4, WITNESS), witnessValue(WITNESS));
+    table.apply(sealKey(4), sealValue(OTHER));
+    expect(table.view()).toEqual({ seal: OTHER, witnesses: [WITNESS], unreadable: [] });
+  });
+
+  it.each([
+    ['a fence below 0', { fence: -1n }],
+    ['a fence above 64 bits', { fence: 2n ** 63n }],
+    ['a worker ID that is no number', { workerId: Number.NaN }],
+    ['a UUID in capitals', { uuid: UUID.toUpperCase() }],
+  ])('with %s has no key', (_what, change) => {
+    expect(() => witnessKey(4, { ...WITNESS, ...change })).toThrow(RangeError);
+  });
+
+  it.each([
+    ['ticks below 0', { ticks: ticks(-1) }],
+    ['ticks that are not whole', { ticks: ticks(0.5) }],
+    ['ticks that are not exact', { ticks: ticks(2 ** 53) }],
+    ['a revision above 64 bits', { modRevision: 2n ** 63n }],
+  ])('with %s has no value', (_what, change) => {
+    expect(() => witnessValue({ ...WITNESS, ...change })).toThrow(RangeError);
+  });
+
+  it('is of no namespace without a UUID', () => {
+    expect(() => sealValue('')).toThrow(RangeError);
+  });
+});
+
+describe('the records of a datacenter', () => {
+  it('are told apart from those of others', () => {
+    expect(tableOf([`5/${UUID}/7/812`, '1 5 6'], [`44/${UUID}/7/812`, '1 5 6'], ['44', `1 ${UUID}`])).toEqual(
+      tableOf(),
+    );
+  });
+
+  it('end with a record without a value, whatever they were', () => {
+    const all = [
+      [key(1), '1 5 6'],
+      ['4', `1 ${UUID}`],
+      [key(2), 'junk'],
+    ] as const;
+    const ends = all.map(([name]) => [name, null] as const);
+    expect(tableOf(...all, ...ends)).toEqual(tableOf());
+  });
+
+  it('keep the highest ceiling of a reign, also when a late copy of a lower one comes last', () => {
+    const { witnesses } = tableOf([key(1), '1 5 6'], [key(1), '1 9 8'], [key(1), '1 5 6']);
+    expect(witnesses).toMatchObject([{ ticks: 9, modRevision: 8n }]);
+  });
+
+  it('keep the reigns of one worker ID apart, and those of another namespace', () => {
+    const { witnesses } = tableOf([key(1), '1 5 6'], [key(2), '1 9 8'], [key(2, OTHER), '1 1 1']);
+    expect(witnesses.map(({ uuid, fence }) => [uuid, fence])).toEqual([
+      [UUID, 1n],
+      [UUID, 2n],
+      [OTHER, 2n],
+    ]);
+  });
+
+  it.each([
+    [key(1), '2 5 6'],
+    [key(1), '1 5'],
+    [key(1), '1 05 6'],
+    [key(1), ''],
+    ['4/else', '1 5 6'],
+    [`${key(1)}x`, '1 5 6'],
+    ['4', '2 anything'],
+  ])('that can not be read are told: %s holds %j', (name, value) => {
+    expect(tableOf([name, value]).unreadable).toEqual([{ key: name, value }]);
+    expect(tableOf([name, value], [name, null]).unreadable).toEqual([]);
+  });
+});

@@ -1,0 +1,208 @@
+import { describe, expect, it } from 'vitest';
+import { encodeCeiling } from '../../src/codec/ceiling.ts';
+import { encodeDescriptor } from '../../src/codec/descriptor.ts';
+import { ticks } from '../../src/core/units.ts';
+import { IdallocError } from '../../src/errors.ts';
+import type { WitnessPort } from '../../src/identity/ports.ts';
+import { descriptorOf, type Host, keys, Stage, timing } from './stage.ts';
+
+const OTHER = 'ffffffff-89ab-4cde-8f01-23456789abcd';
+const { uuid } = descriptorOf();
+
+function reservedTo(host: Host): number | undefined {
+  const authority = host.authority();
+  return authority.ok ? authority.reservation.to : undefined;
+}
+
+/** A stage on which worker ID 0 was used, and is free again. */
+async function used(): Promise<Stage> {
+  const stage = await Stage.open();
+  const host = await stage.host();
+  await host.identity.acquire();
+  await host.identity.release();
+  stage.pass(60_000);
+  return stage;
+}
+
+/** A witness that is out of order while `down` says so. */
+function failing(port: WitnessPort, down: () => boolean): WitnessPort {
+  const fail = () => Promise.reject(new IdallocError('KAFKA_UNAVAILABLE', 'no brokers'));
+  return { read: () => (down() ? fail() : port.read()), write: (entries) => (down() ? fail() : port.write(entries)) };
+}
+
+describe('an acquire', () => {
+  it.each([
+    [
+      'the ceiling is lower than witnessed',
+      (at: number, revision: bigint) => ({ ticks: at + 1, modRevision: revision }),
+    ],
+    [
+      'the ceiling is of an earlier revision than witnessed',
+      (at: number, revision: bigint) => ({ ticks: at, modRevision: revision + 1n }),
+    ],
+  ])('is refused when %s, for every worker ID', async (_what, witnessed) => {
+    const stage = await used();
+    const stored = stage.etcd.peek(keys.ceiling(0));
+    const { ticks: at, modRevision } = witnessed(stage.ceiling(0).ticks, stored?.modRevision ?? 0n);
+    stage.witness.land([{ put: { uuid, workerId: 0, fence: 1n, ticks: ticks(at), modRevision } }]);
+    const host = await stage.host({ staticWorkerId: 2, namespace: namespaceOf() });
+    const before = stage.etcd.revision;
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
+    expect(host.authority()).toMatchObject({ ok: false, code: 'RESTORED' });
+    expect(stage.etcd.revision).toBe(before);
+  });
+
+  it('is refused when the namespace has another UUID than its witnesses', async () => {
+    const stage = await used();
+    stage.etcd.tamper(keys.descriptor, encodeDescriptor(descriptorOf({ uuid: OTHER })));
+    const host = await stage.host({ namespace: namespaceOf() });
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
+  });
+
+  it('is refused, and does not end the worker, when etcd is empty but was used', async () => {
+    const stage = await used();
+    const host = await stage.host();
+    for (const { key } of stage.etcd.range(keys.root).kvs) stage.etcd.tamper(key, undefined);
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
+    expect(stage.etcd.range(keys.root).kvs).toEqual([]);
+    await expect(stage.host()).rejects.toMatchObject({ code: 'RESTORED' });
+    expect(stage.etcd.range(keys.root).kvs).toEqual([]);
+  });
+
+  it('goes on by itself in a namespace that was rebuilt, whose seal makes older witnesses void', async () => {
+    const stage = await used();
+    const host = await stage.host();
+    const floor = ticks(stage.ceiling(0).ticks + 1_000);
+    stage.etcd.tamper(keys.ceiling(0), encodeCeiling({ ticks: floor, nonce: 'rebuild' }));
+    stage.etcd.tamper(keys.descriptor, encodeDescriptor(descriptorOf({ uuid: OTHER })));
+    expect(await host.identity.acquire()).toMatchObject({ code: 'RESTORED' });
+    stage.witness.land([{ seal: OTHER }]);
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+    stage.pass(timing.heartbeatMs);
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(stage.witness.view().witnesses.filter((witness) => witness.uuid === OTHER)).toHaveLength(1);
+  });
+
+  it('reads the witness topic before etcd, so that a raise in between is no sign of a backup', async () => {
+    const stage = await Stage.open();
+    const [first, second] = [await stage.host(), await stage.host()];
+    await first.identity.acquire();
+    const port = stage.witness.port();
+    const meanwhile = await stage.host({
+      witness: {
+        ...port,
+        read: async () => {
+          const view = await port.read();
+          stage.pass(timing.heartbeatMs);
+          await first.identity.heartbeat();
+          return view;
+        },
+      },
+    });
+    expect(await meanwhile.identity.acquire()).toEqual({ kind: 'held' });
+    expect(await second.identity.acquire()).toEqual({ kind: 'held' });
+  });
+
+  it('that etcd was set back behind before it was witnessed is given up, with its lease', async () => {
+    const stage = await Stage.open();
+    const port = stage.witness.port();
+    const host = await stage.host({
+      witness: {
+        ...port,
+        write: async (entries) => {
+          // Somebody whose raise etcd has forgotten since was faster to the topic.
+          stage.witness.land([{ put: { uuid, workerId: 0, fence: 99n, ticks: ticks(1), modRevision: 99n } }]);
+          return await port.write(entries);
+        },
+      },
+    });
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
+    expect([host.authority().ok, stage.etcd.peek(keys.owner(0))]).toEqual([false, undefined]);
+  });
+
+  it('needs the topic: without an answer nothing is claimed', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({ witness: failing(stage.witness.port(), () => true) });
+    const before = stage.etcd.revision;
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'failed', error: { code: 'KAFKA_UNAVAILABLE' } });
+    expect(stage.etcd.revision).toBe(before);
+  });
+
+  it('is refused while the topic has a record that can not be read', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    stage.witness.land([{ clear: '4/else' }]);
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+    stage.witness.apply('4/else', 'junk');
+    await expect(host.identity.release().then(() => host.identity.acquire())).rejects.toMatchObject({
+      code: 'NAMESPACE_DAMAGED',
+    });
+  });
+});
+
+describe('a heartbeat', () => {
+  it('keeps lease and deadline without Kafka, but the reservation ends', async () => {
+    const stage = await Stage.open();
+    let down = false;
+    const host = await stage.host({ witness: failing(stage.witness.port(), () => down) });
+    await host.identity.acquire();
+    const reserved = reservedTo(host);
+    down = true;
+    for (let passed = 0; passed < timing.reserveMs; passed += 5_000) {
+      expect(reservedTo(host)).toBe(reserved);
+      stage.pass(5_000);
+      expect(await host.identity.heartbeat()).toMatchObject({ kind: 'failed', error: { code: 'KAFKA_UNAVAILABLE' } });
+      expect(host.identity.remainingMs(host.clock.read())).toBe(timing.refuseAfterMs);
+    }
+    expect(host.authority()).toMatchObject({ ok: false, code: 'RESERVATION_EXHAUSTED' });
+    expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', workerId: 0 });
+    down = false;
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(reservedTo(host)).toBe(stage.ceiling(0).ticks);
+  });
+
+  it('that does not come closes the gate when the reservation is used up, though nobody allocates', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({ timing: { ...timing, refuseAfterMs: 30_000, ttlMs: 40_000 } });
+    await host.identity.acquire();
+    stage.pass(timing.reserveMs - 1);
+    host.identity.check(host.clock.read());
+    expect(host.states.at(-1)?.mode).toBe('held');
+    stage.pass(1);
+    host.identity.check(host.clock.read());
+    expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', refusal: { code: 'RESERVATION_EXHAUSTED' } });
+  });
+
+  it('takes away the witnesses of earlier reigns, after its own was read with them', async () => {
+    const stage = await used();
+    const host = await stage.host({ staticWorkerId: 0 });
+    await host.identity.acquire();
+    expect(stage.witness.view().witnesses).toHaveLength(2);
+    stage.pass(timing.heartbeatMs);
+    await host.identity.heartbeat();
+    const { fence } = host.identity.state;
+    expect(stage.witness.view().witnesses).toMatchObject([{ workerId: 0, fence, ticks: stage.ceiling(0).ticks }]);
+  });
+
+  it('ends the reign when the namespace was rebuilt meanwhile, and changes nothing there', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    await host.identity.acquire();
+    const ceiling = stage.ceiling(0);
+    stage.etcd.tamper(keys.descriptor, encodeDescriptor(descriptorOf({ uuid: OTHER })));
+    stage.pass(timing.heartbeatMs);
+    await host.identity.heartbeat();
+    expect(stage.ceiling(0)).toEqual(ceiling);
+    stage.witness.land([{ seal: OTHER }]);
+    const before = reservedTo(host);
+    stage.etcd.tamper(keys.descriptor, encodeDescriptor(descriptorOf()));
+    stage.pass(timing.heartbeatMs);
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost', code: 'RESTORED' });
+    expect([before, host.authority().ok]).toEqual([ceiling.ticks, false]);
+  });
+});
+
+function namespaceOf() {
+  const descriptor = descriptorOf();
+  return { descriptor, descriptorValue: encodeDescriptor(descriptor) };
+}
