@@ -1,0 +1,121 @@
+import { expect, test } from 'vitest';
+import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { BATCH } from '../codec/samples.ts';
+import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
+import { Load } from '../support/load.ts';
+import { type Ask, Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { report } from '../support/whole-history.ts';
+
+const COUNT = 5;
+const PARTITIONS = 3;
+const ROUNDS = 4;
+const TRIMS = 20;
+const ANSWERED = 50;
+
+/** An entry for the request at offset 0, by a writer whose index was empty. */
+function handwritten(realm: Realm, correlationId: string, first: bigint) {
+  const value = encodeLedgerEntry({
+    kind: 'batch',
+    requestHash: requestHash(COUNT, realm.replyTopic),
+    count: COUNT,
+    replyTopic: realm.replyTopic,
+    requestOffset: 0,
+    batch: { ...BATCH, ranges: [{ first, count: COUNT }] },
+    framing: 'SINGLE_OBJECT',
+    schemaFingerprint: Buffer.alloc(8),
+    end: 0,
+    through: -1,
+  });
+  return { key: encodeLedgerKey(Buffer.from(correlationId)), value, partition: 0 };
+}
+
+function codeOf({ reply }: DecodedReply): string {
+  return 'error' in reply ? reply.error.code : 'a batch';
+}
+
+async function codes(replies: Followed, correlationId: string, count: number): Promise<readonly string[]> {
+  await replies.reply(correlationId, count - 1);
+  return Promise.all(Array.from({ length: count }, async (_, nth) => codeOf(await replies.reply(correlationId, nth))));
+}
+
+/** However often a request was answered: with one batch, or told that it is forgotten; and no ID is in two batches. */
+function checkNeverTwice(asks: readonly Ask[], told: ReadonlyMap<string, readonly DecodedReply[]>) {
+  const ids: bigint[] = [];
+  let forgotten = 0;
+  for (const { correlationId } of asks) {
+    const all = told.get(correlationId) ?? [];
+    expect(all.length, `replies to ${correlationId}`).toBeGreaterThan(0);
+    const batches = new Map<string | undefined, IdBatch>();
+    for (const { reply, seen } of all) {
+      if ('batch' in reply) batches.set(seen.message.value?.toString('hex'), reply.batch);
+      else expect(reply.error.code).toBe('FORGOTTEN');
+    }
+    expect(batches.size, `batches of ${correlationId}`).toBeLessThanOrEqual(1);
+    if (batches.size === 0) forgotten += 1;
+    for (const batch of batches.values()) ids.push(...expandIds(batch));
+  }
+  expect(new Set(ids).size).toBe(ids.length);
+  return { requests: asks.length, forgotten };
+}
+
+test('the winner is trimmed while the loser stays: the loser never decides, and nothing is decided anew', async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: 1 });
+  const replies = await realm.follow();
+  await realm.send(['decided', 'never-decided'].map((correlationId) => ({ correlationId, count: COUNT })));
+  const [winner, loser] = [handwritten(realm, 'decided', 1_000n), handwritten(realm, 'decided', 2_000n)];
+  await realm.sendRaw([winner], realm.ledgerTopic);
+  await realm.sendRaw([loser], realm.ledgerTopic);
+  await realm.trimLedger(new Map([[0, 1]]));
+
+  const first = realm.worker();
+  await first.ready();
+  expect(await codes(replies, 'decided', 1)).toEqual(['FORGOTTEN']);
+  // It may have been decided by what was trimmed: nobody can tell.
+  expect(await codes(replies, 'never-decided', 1)).toEqual(['FORGOTTEN']);
+  await realm.send([{ correlationId: 'new', count: COUNT }]);
+  expect(await codes(replies, 'new', 1)).toEqual(['a batch']);
+  await first.stop();
+
+  await realm.rewind();
+  await realm.worker().ready();
+  expect(await codes(replies, 'decided', 2)).toEqual(['FORGOTTEN', 'FORGOTTEN']);
+  expect(await codes(replies, 'never-decided', 2)).toEqual(['FORGOTTEN', 'FORGOTTEN']);
+  expect(await codes(replies, 'new', 2)).toEqual(['a batch', 'a batch']);
+  const [told, again] = await Promise.all([0, 1].map((nth) => replies.reply('new', nth)));
+  expect(again?.seen.message.value).toEqual(told?.seen.message.value);
+});
+
+test(`${ROUNDS} times the whole ledger is trimmed again and again while entries are settled: never a second batch`, async ({
+  annotate,
+}) => {
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  const replies = await realm.follow();
+  const first = realm.worker();
+  await first.ready();
+  const load = new Load(realm, { partitions: PARTITIONS });
+  try {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const before = replies.seen.length;
+      await replies.until('more replies', (seen) => seen.length >= before + ANSWERED);
+      for (let i = 0; i < TRIMS; i += 1) await realm.trimLedger();
+    }
+  } finally {
+    await load.stop();
+  }
+  const served = checkNeverTwice(load.asks, await replies.replies(load.asks.length));
+  await report(annotate, `trimmed while serving: ${JSON.stringify(served)}`);
+
+  await first.stop();
+  await realm.trimLedger();
+  await realm.rewind();
+  const before = replies.seen.length;
+  await realm.worker().ready();
+  await replies.until('another reply to each', (seen) => seen.length >= before + load.asks.length);
+  checkNeverTwice(load.asks, await replies.replies(load.asks.length));
+  // Nothing was left of the ledger, so nothing can be told again.
+  expect(new Set(replies.seen.slice(before).map(decodeReply).map(codeOf))).toEqual(new Set(['FORGOTTEN']));
+  await realm.send([{ correlationId: 'new', count: COUNT }]);
+  expect(await codes(replies, 'new', 1)).toEqual(['a batch']);
+});
