@@ -49,6 +49,13 @@ export interface Config extends KafkaConfig {
   readonly gateGraceMs: number;
   readonly drainTimeoutMs: number;
   readonly commitIntervalMs: number;
+  /** The HTTP API, if there is to be one; port 0 takes any free one. */
+  readonly api?: {
+    readonly host: string;
+    readonly port: number;
+    readonly maxConnections: number;
+    readonly requestTimeoutMs: number;
+  };
   /** Where health and metrics listen; port 0 takes any free one. */
   readonly ops: { readonly host: string; readonly port: number };
 }
@@ -133,8 +140,15 @@ function workerConfig(values: WorkerValues, faults: Faults): Omit<Config, keyof 
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
+    ...apiOf(values),
     ops: { host: values.OPS_HOST, port: values.OPS_PORT },
   };
+}
+
+function apiOf(values: WorkerValues): Pick<Config, 'api'> {
+  const { API_HOST: host, API_PORT: port, API_MAX_CONNECTIONS: maxConnections } = values;
+  if (port === 'off') return {};
+  return { api: { host, port, maxConnections, requestTimeoutMs: values.API_REQUEST_TIMEOUT_MS } };
 }
 
 function deepFreeze<T>(value: T): T {

@@ -33,6 +33,7 @@ export const ERRORS = {
   // allocation
   RESERVATION_EXHAUSTED: { retryable: true, deadLetter: false },
   LAYOUT_EXHAUSTED: { retryable: false, deadLetter: false },
+  OVERLOADED: { retryable: true, deadLetter: false },
   // ledger
   APPEND_UNANSWERED: { retryable: true, deadLetter: false },
   LEDGER_TRUNCATED: { retryable: true, deadLetter: false },

@@ -35,7 +35,12 @@ const NAMESPACE_RETRY_MS = 1_000;
 const RESTORED_RETRY_MS = 3_000;
 /** How often the margins are shown. */
 const WATCH_MS = 500;
-const UNBORN: Authority = { ok: false, code: 'NO_IDENTITY', message: 'the namespace in etcd has not been opened yet' };
+/** What there is to allocate with before anything was acquired. */
+export const UNBORN: Authority = {
+  ok: false,
+  code: 'NO_IDENTITY',
+  message: 'the namespace in etcd has not been opened yet',
+};
 
 /**
  * Holds the worker's identity from start to stop: opens the namespace as soon as etcd answers, keeps a lease, tells the

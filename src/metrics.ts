@@ -28,6 +28,8 @@ export interface Metrics {
   observeBatch(milliseconds: number): void;
   /** Records of a request partition that wait; undefined when the partition is another worker's now. */
   setLag(partition: number, records: number | undefined): void;
+  /** A request of the HTTP API; the route is one of the API's own, or 'other'. */
+  addHttpRequest(route: string, status: number, milliseconds: number): void;
   /** In the text format of Prometheus. */
   render(): Promise<{ readonly contentType: string; readonly body: string }>;
 }
@@ -61,6 +63,14 @@ export function createMetrics(): Metrics {
     buckets: BATCH_BUCKETS_SECONDS,
     registers,
   });
+  const httpRequests = counter('http_requests', 'Requests over HTTP, by route and status', 'route', 'status');
+  const http = new Histogram({
+    name: 'idalloc_http_request_seconds',
+    help: 'From a request over HTTP, its headers read, until its answer was handed to the socket',
+    labelNames: ['route'],
+    buckets: BATCH_BUCKETS_SECONDS,
+    registers,
+  });
 
   let gateReason: string | undefined;
   for (const result of ['issued', 'replayed', 'refused']) requests.inc({ result }, 0);
@@ -90,6 +100,10 @@ export function createMetrics(): Metrics {
     setLag(partition, records) {
       if (records === undefined) lag.remove({ partition: String(partition) });
       else lag.set({ partition: String(partition) }, records);
+    },
+    addHttpRequest(route, status, milliseconds) {
+      httpRequests.inc({ route, status: String(status) });
+      http.observe({ route }, milliseconds / 1_000);
     },
     render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
   };

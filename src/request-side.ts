@@ -4,7 +4,6 @@ import { KafkaPublisher } from './adapters/kafka/publisher.ts';
 import { ReplyProducers } from './adapters/kafka/reply-producers.ts';
 import { ReplyTopics } from './adapters/kafka/reply-topics.ts';
 import { RequestConsumer } from './adapters/kafka/request-consumer.ts';
-import { ReignAllocator } from './allocator.ts';
 import { DEFAULT_HEADER_NAMES } from './codec/request-headers.ts';
 import { wallMs } from './core/units.ts';
 import { describeError, IdallocError } from './errors.ts';
@@ -12,13 +11,14 @@ import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerSide } from './ledger-side.ts';
 import { kafkaLogCreator } from './log.ts';
 import { type PipelineDeps, processBatch } from './pipeline/batch.ts';
+import type { Allocator } from './pipeline/ports.ts';
 import type { Tools } from './tools.ts';
 
 /** How often a marker is written where a partition is served, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
 /** What serving requests takes beside the tools. */
-type Parts = LedgerSide & { readonly identity: IdentityHolder };
+type Parts = LedgerSide & { readonly identity: IdentityHolder; readonly allocator: Allocator };
 
 /** Makes members of the request group that carry batches through the pipeline; the first one announces the worker. */
 export function createMember(tools: Tools, parts: Parts, stack: AsyncDisposableStack) {
@@ -99,7 +99,7 @@ function createPublisher({ config, log }: Tools, stack: AsyncDisposableStack): K
 }
 
 function pipelineDeps(tools: Tools, parts: Parts, stack: AsyncDisposableStack): PipelineDeps {
-  const { config, clock, metrics } = tools;
+  const { config, metrics } = tools;
   const { topics, layout, datacenterId } = config;
   return {
     layout,
@@ -107,14 +107,7 @@ function pipelineDeps(tools: Tools, parts: Parts, stack: AsyncDisposableStack): 
     maxCount: config.maxCount,
     index: parts.index,
     ledger: parts.ledger,
-    allocator: new ReignAllocator({
-      layout,
-      datacenterId,
-      readClock: () => clock.read(),
-      authority: (now) => parts.identity.authority(now),
-      random: Math.random,
-      sleep,
-    }),
+    allocator: parts.allocator,
     now: () => wallMs(Date.now()),
     names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
     requestTopic: topics.requests,

@@ -1,14 +1,17 @@
 import type { Admin, Producer } from 'kafkajs';
-import { readClock } from './adapters/clock.ts';
+import { readClock, sleep } from './adapters/clock.ts';
 import { kafkaClient } from './adapters/kafka/client.ts';
 import { createPartitioner } from './adapters/kafka/partitioner.ts';
 import { checkTopics, type TopicsReport } from './adapters/kafka/topics.ts';
+import { ReignAllocator } from './allocator.ts';
+import { openApi } from './api-side.ts';
 import type { Config } from './config.ts';
 import type { GateReason } from './core/gate.ts';
 import { IdallocError } from './errors.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
-import { IdentityHolder } from './identity-holder.ts';
+import type { ApiDoor } from './http/door.ts';
+import { IdentityHolder, UNBORN } from './identity-holder.ts';
 import { startLedger } from './ledger-side.ts';
 import { kafkaLogCreator, type Log } from './log.ts';
 import { Membership } from './membership.ts';
@@ -35,27 +38,43 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   const failed = Promise.withResolvers<void>();
   failed.promise.catch(() => undefined); // whoever watches `done` learns of it, also when it comes before that
   let membership: Membership | undefined;
+  let identity: IdentityHolder | undefined;
+  let api: ApiDoor | undefined;
   const gate = new Gatekeeper({
     now: () => readClock().mono,
     log,
     onChange: (reason) => {
       metrics.setGate(reason ?? 'open');
       membership?.gateChanged();
+      api?.gateChanged(reason);
     },
   });
   metrics.setGate('STARTING');
+  const clock = new GuardedClock(readClock);
+  const allocator = new ReignAllocator({
+    layout: config.layout,
+    datacenterId: config.datacenterId,
+    readClock: () => clock.read(),
+    authority: (now) => identity?.authority(now) ?? UNBORN,
+    random: Math.random,
+    sleep,
+  });
+  api = await openApi({ config, log, metrics, gate, allocator });
+  const closeApi = async () => api?.stop();
+  stack.defer(closeApi);
   const kafka = kafkaClient(config.kafka, kafkaLogCreator(log));
   const admin = await connected(stack, kafka.admin());
   const report = await checkedTopics(admin, config, log);
   const producer = await connected(stack, kafka.producer({ createPartitioner, allowAutoTopicCreation: false }));
-  const clock = new GuardedClock(readClock);
   const fail = (error: unknown) => failed.reject(error);
   const tools = { config, log, metrics, kafka, admin, producer, clock, gate, fail };
 
   const [ledger, witness] = await Promise.all([startLedger(tools, report, stack), startWitness(tools, stack)]);
-  const identity = stack.use(new IdentityHolder({ config, log, clock, gate, metrics, witness, fail }));
+  const holder = stack.use(new IdentityHolder({ config, log, clock, gate, metrics, witness, fail }));
+  identity = holder;
+  stack.defer(closeApi); // what is under way is answered before the identity is given back
   membership = new Membership({
-    createMember: createMember(tools, { ...ledger, identity }, stack),
+    createMember: createMember(tools, { ...ledger, identity: holder, allocator }, stack),
     isOpen: () => gate.reason() === undefined,
     graceOver: () => gate.graceOver(config.gateGraceMs),
     log,

@@ -62,6 +62,7 @@ describe('a worker with only the required variables', () => {
       gateGraceMs: 10_000,
       drainTimeoutMs: 10_000,
       commitIntervalMs: 500,
+      api: { host: '0.0.0.0', port: 8080, maxConnections: 512, requestTimeoutMs: 5_000 },
       ops: { host: '0.0.0.0', port: 9464 },
       logLevel: 'info',
       warnings: [],
@@ -74,6 +75,11 @@ describe('a worker with only the required variables', () => {
     expect(config).not.toHaveProperty('workerIp');
     expect(config.kafka).not.toHaveProperty('sasl');
     expect(config.etcd).not.toHaveProperty('credentials');
+  });
+
+  test('has no HTTP API when it is turned off', () => {
+    expect(loadWorkerConfig({ ...WORKER, API_PORT: 'off' })).not.toHaveProperty('api');
+    expect(faultsOf({ ...WORKER, API_PORT: 'on' })).toEqual(["API_PORT: must be from 0 to 65535, or off, not 'on'"]);
   });
 
   test('is frozen to its depth', () => {

@@ -21,6 +21,7 @@ export function workerEnv(options: WorkerEnvOptions): NodeJS.ProcessEnv {
   return {
     DATACENTER_ID: '0',
     OPS_HOST: '127.0.0.1',
+    API_HOST: '127.0.0.1',
     INDEX_DIR: join(options.stateDir, indexName(options)),
     ...(options.brokerCount === 1 ? alone : {}),
     ...withoutEmpty(options.env),

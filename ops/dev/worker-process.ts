@@ -39,14 +39,16 @@ export interface WorkerOptions {
 
 /** Starts `idalloc worker` as a process of its own, and waits until it says that it is ready. */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const opsPort = options.env.OPS_PORT || String((await freePorts(1))[0]);
+  const [freeOps, freeApi] = await freePorts(2);
+  const opsPort = options.env.OPS_PORT || String(freeOps);
+  const apiPort = options.env.API_PORT || String(freeApi);
   const child = await startChild({
     name: 'the worker',
     logFile: options.logFile,
     command: process.execPath,
     args: [join(ROOT, 'src/main.ts'), 'worker'],
     cwd: ROOT,
-    env: { ...options.env, OPS_PORT: opsPort },
+    env: { ...options.env, OPS_PORT: opsPort, API_PORT: apiPort },
   });
   const ready = () => logHolds(child.logFile, 'idalloc ready');
   await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });

@@ -45,6 +45,7 @@ const integer = (low: number, high: number) =>
     .regex(/^-?(0|[1-9][0-9]{0,15})$/, 'must be a whole number in plain digits')
     .transform(Number)
     .refine((value) => value >= low && value <= high, `must be from ${low} to ${high}`);
+const portOrOff = z.union([z.literal('off'), integer(0, 65_535)], { error: 'must be from 0 to 65535, or off' });
 const retention = integer(-1, 10 * 365 * DAY_MS).refine(
   (value) => value === -1 || value >= 60_000,
   'must be at least 60000, or -1 for ever',
@@ -137,6 +138,20 @@ export const WORKER_VARIABLES = {
   GATE_GRACE_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'paused longer: leave the consumer group'),
   DRAIN_TIMEOUT_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'most for finishing what is in hand at the end'),
   COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'between two commits of offsets'),
+  API_HOST: withDefault(name, 'address', '0.0.0.0', 'the HTTP API listens here'),
+  API_PORT: withDefault(
+    portOrOff,
+    'port | off',
+    '8080',
+    'the HTTP API listens here; 0: any free one; off: there is none',
+  ),
+  API_MAX_CONNECTIONS: withDefault(integer(1, 65_535), 'connections', '512', 'of the HTTP API; more are refused'),
+  API_REQUEST_TIMEOUT_MS: withDefault(
+    integer(100, 60_000),
+    'ms',
+    '5000',
+    'most for a request over HTTP to arrive as a whole',
+  ),
   OPS_HOST: withDefault(name, 'address', '0.0.0.0', 'health and metrics listen here'),
   OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'health and metrics listen here; 0: any free one'),
 } as const;

@@ -52,6 +52,20 @@ const PRECEDENCE: readonly GateReason[] = [
   'STARTING',
 ];
 
+/** Reasons for which nobody should still talk to this worker: its clock or its lease is not to be trusted. */
+const EJECTIONS: ReadonlySet<GateReason> = new Set([
+  'CLOCK_BACKWARD',
+  'CLOCK_FORWARD',
+  'CLOCK_FROZEN',
+  'CLOCK_DRIFT',
+  'LEASE_LOST',
+]);
+
+/** Whether the worker has lost its identity for a cause of its own, and is not just waiting for something. */
+export function isEjection(reason: GateReason): boolean {
+  return EJECTIONS.has(reason);
+}
+
 /** The gate of a process that begins: closed until the source `process` is cleared. */
 export function closedGate(now: MonoMs): Gate {
   return { reasons: new Map([['process', 'STARTING']]), closedSince: now };

@@ -70,6 +70,7 @@ async function prepare(): Promise<Round> {
     ALLOW_WEAK_LEDGER: '1',
     DATACENTER_ID: '0',
     OPS_PORT: '0',
+    API_PORT: 'off',
     LOG_LEVEL: 'warn',
   };
   const replies = `b${id}.replies.main`;

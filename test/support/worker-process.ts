@@ -48,7 +48,15 @@ export class WorkerProcess implements AsyncDisposable {
   constructor(env: Env) {
     this.indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));
     this.#child = spawn('/bin/sh', [GUARD, process.execPath, MAIN, 'worker'], {
-      env: { ...bareEnv(), OPS_HOST: '127.0.0.1', OPS_PORT: '0', ...env, INDEX_DIR: this.indexDir },
+      env: {
+        ...bareEnv(),
+        OPS_HOST: '127.0.0.1',
+        OPS_PORT: '0',
+        API_HOST: '127.0.0.1',
+        API_PORT: '0',
+        ...env,
+        INDEX_DIR: this.indexDir,
+      },
       stdio: ['pipe', 'pipe', 'pipe'],
       detached: true, // the guard ends a process group, which must not be ours
     });
@@ -128,6 +136,12 @@ export class WorkerProcess implements AsyncDisposable {
   async ops(path: string): Promise<Response> {
     const { port } = await this.line(({ msg }) => msg === 'health and metrics are served');
     return await fetch(`http://127.0.0.1:${port}${path}`);
+  }
+
+  /** Where the HTTP API is, as an address without a path. */
+  async api(): Promise<string> {
+    const { port } = await this.line(({ msg }) => msg === 'the HTTP API is served');
+    return `http://127.0.0.1:${port}`;
   }
 
   /** The value of a metric without labels, or of the series whose labels are given as they are printed. */

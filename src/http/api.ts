@@ -1,0 +1,182 @@
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { viewId } from '../codec/id-view.ts';
+import type { Layout } from '../core/layout.ts';
+import { firstIdOf, idsBody } from './id-body.ts';
+import type { Issuer } from './issuer.ts';
+import type { LoopShare } from './loop-share.ts';
+import { openApiDocument } from './openapi.ts';
+import { countOf, idempotencyKeyOf, idOf, malformed, requireEmpty, requireNoOthers } from './parameters.ts';
+import { PROBLEM_TYPE, Problem } from './problem.ts';
+import { boundedServer, type ServerLimits } from './server.ts';
+
+/** One request that was answered; the route is one of a closed set. */
+export interface Answered {
+  readonly route: string;
+  readonly status: number;
+  readonly milliseconds: number;
+}
+
+export interface ApiOptions {
+  readonly layout: Layout;
+  /** Most IDs for one request. */
+  readonly maxCount: number;
+  readonly issuer: Issuer;
+  readonly share: LoopShare;
+  readonly limits: ServerLimits;
+  readonly observe: (answered: Answered) => void;
+  /** Told of what can only be a fault of idalloc itself. */
+  readonly onFault: (error: unknown) => void;
+}
+
+const MAX_BODY_BYTES = 1_024;
+const MAX_URL_LENGTH = 2_048;
+/** A client that reads more slowly than its answer takes to send in this time is let go. */
+const ANSWER_LIMIT_MS = 30_000;
+const IDS = '/api/v1/ids';
+const ID = '/api/v1/id';
+const OPENAPI = '/api/v1/openapi.json';
+const DECODE = '/api/v1/ids/:id';
+const JSON_TYPE = 'application/json; charset=utf-8';
+const OTHER_ROUTE = 'other';
+
+/** What each path is for, so that a wrong method can be told from a wrong path. HEAD of IDs would waste them. */
+const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
+  { path: /^\/api\/v1\/ids$/, allow: 'GET' },
+  { path: /^\/api\/v1\/id$/, allow: 'POST' },
+  { path: /^\/api\/v1\/openapi\.json$/, allow: 'GET, HEAD' },
+  { path: /^\/api\/v1\/ids\/[^/]+$/, allow: 'GET, HEAD' },
+];
+
+export interface Api {
+  readonly app: FastifyInstance;
+  /** Answers that are not finished. */
+  underWay(): number;
+}
+
+/** The HTTP API, ready to listen; each opening of the port takes a new one. */
+export function createApi(options: ApiOptions): Api {
+  const { limits, observe } = options;
+  let underWay = 0;
+  const refused = (status: number) => observe({ route: OTHER_ROUTE, status, milliseconds: 0 });
+  const app = fastify({
+    logger: false,
+    bodyLimit: MAX_BODY_BYTES,
+    exposeHeadRoutes: false,
+    return503OnClosing: false, // the gate tells why
+    routerOptions: { maxParamLength: MAX_URL_LENGTH },
+    serverFactory: (handler) => boundedServer(handler, limits, refused),
+    clientErrorHandler: () => undefined, // the server answers those itself
+    frameworkErrors: (error, _request, reply) => {
+      tell(options, error, reply);
+      refused(reply.statusCode); // no hook is told of it
+    },
+  });
+  app.addHook('onRequest', async (request, { raw }) => {
+    underWay += 1;
+    raw.once('close', () => {
+      underWay -= 1;
+    });
+    checkEnvelope(request);
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    const route = request.is404 ? OTHER_ROUTE : (request.routeOptions.url ?? OTHER_ROUTE).replace(':id', '{id}');
+    observe({ route, status: reply.statusCode, milliseconds: reply.elapsedTime });
+  });
+  app.setErrorHandler((error, _request, reply) => tell(options, error, reply));
+  app.setNotFoundHandler((request) => {
+    throw noRoute(request);
+  });
+  takeBodies(app);
+  addRoutes(app, options);
+  return { app, underWay: () => underWay };
+}
+
+function addRoutes(app: FastifyInstance, { layout, maxCount, issuer, share }: ApiOptions): void {
+  app.get(IDS, async (request, reply) => {
+    const count = countOf(request.query as Record<string, unknown>, maxCount);
+    const { batch, replayed } = await issuer.issue(count, `GET ${IDS}?count=${count}`, keyOf(request));
+    const body = idsBody(layout, batch, share);
+    if (typeof body !== 'string') limitAnswer(reply);
+    return send(reply, replayed, body);
+  });
+  app.post(ID, async (request, reply) => {
+    requireNoOthers(request.query as Record<string, unknown>, []);
+    const { batch, replayed } = await issuer.issue(1, `POST ${ID}`, keyOf(request));
+    return send(reply, replayed, JSON.stringify({ id: firstIdOf(batch) }));
+  });
+  app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
+    requireNoOthers(request.query as Record<string, unknown>, []);
+    const id = idOf(request.params.id);
+    try {
+      return send(reply, false, JSON.stringify(viewId(layout, id)));
+    } catch (error) {
+      throw error instanceof RangeError ? malformed(error.message) : error;
+    }
+  });
+  const document = JSON.stringify(openApiDocument(layout, maxCount));
+  app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
+}
+
+function keyOf(request: FastifyRequest): string | undefined {
+  return idempotencyKeyOf(request.headers);
+}
+
+function send(reply: FastifyReply, replayed: boolean, body: unknown): FastifyReply {
+  if (replayed) reply.header('idempotency-replayed', 'true');
+  return reply.header('cache-control', 'no-store').type(JSON_TYPE).send(body);
+}
+
+function limitAnswer({ raw }: FastifyReply): void {
+  const timer = setTimeout(() => raw.destroy(), ANSWER_LIMIT_MS);
+  raw.once('close', () => clearTimeout(timer));
+}
+
+/** A body is read as text whatever its type, so that an empty one is accepted from clients that always name a type. */
+function takeBodies(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
+    const text = String(body);
+    const type = request.headers['content-type'] ?? '';
+    if (text.trim() !== '' && !/^application\/json\s*(;|$)/i.test(type)) {
+      return done(new Problem(415, 'a body must be application/json, if there is one'));
+    }
+    try {
+      requireEmpty(text);
+      return done(null, undefined);
+    } catch (error) {
+      return done(error as Error);
+    }
+  });
+}
+
+function checkEnvelope({ raw }: FastifyRequest): void {
+  if ((raw.url ?? '').length > MAX_URL_LENGTH) throw new Problem(414, `a URL may have ${MAX_URL_LENGTH} characters`);
+  if (raw.httpVersion === '1.1' && raw.headers.host === undefined) throw malformed('the Host header is missing');
+}
+
+function noRoute({ url, method }: FastifyRequest): Problem {
+  const [path = ''] = url.split('?');
+  const known = ALLOWED.find((route) => route.path.test(path));
+  if (known === undefined) return new Problem(404, `nothing is here; GET ${OPENAPI} tells what there is`);
+  return new Problem(405, `${path.slice(0, 100)} has no method ${method}`, { allow: known.allow });
+}
+
+/** The one place where errors become answers. */
+function tell(options: ApiOptions, error: unknown, reply: FastifyReply): FastifyReply {
+  const problem = problemOf(error, options);
+  return reply
+    .code(problem.status)
+    .headers({ ...problem.headers, 'cache-control': 'no-store', 'content-type': PROBLEM_TYPE })
+    .send(Buffer.from(problem.body())); // as bytes: to a text a charset is added that the type does not have
+}
+
+function problemOf(error: unknown, { onFault }: ApiOptions): Problem {
+  if (error instanceof Problem) return error;
+  const { statusCode: status = 500, code } = error as { statusCode?: number; code?: string };
+  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new Problem(413, `a body may have ${MAX_BODY_BYTES} bytes`);
+  if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new Problem(415, 'the Content-Type is none');
+  if (code === 'FST_ERR_BAD_URL') return malformed('the path is not well encoded');
+  if (status >= 400 && status < 500) return new Problem(status, 'the request can not be read');
+  onFault(error);
+  return new Problem(500, 'a fault of idalloc, which its log tells of');
+}

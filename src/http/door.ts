@@ -1,0 +1,120 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type GateReason, isEjection } from '../core/gate.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import type { Api } from './api.ts';
+
+export interface DoorOptions {
+  readonly host: string;
+  /** 0 takes any free port, and keeps it. */
+  readonly port: number;
+  readonly createApi: () => Api;
+  /** Most for finishing answers at the end. */
+  readonly drainMs: number;
+  readonly log: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
+}
+
+const RETRY_MS = 1_000;
+const CHECK_MS = 50;
+
+/**
+ * The port of the HTTP API.
+ *
+ *   open -> shut    ejected: clock or lease can't be trusted. Connections are cut; clients go to another worker at once
+ *   shut -> open    the gate opens again; a port that is taken meanwhile is asked for again and again
+ *   any  -> ended   no new connections; answers under way are finished, within a bound
+ *
+ * A gate that is closed for any other reason leaves the port open, and its answers tell why. Opening and closing take
+ * time and never overlap; each step is decided when it begins.
+ */
+export class ApiDoor {
+  readonly #options: DoorOptions;
+  #wanted: 'open' | 'shut' | 'ended' = 'open';
+  #api: Api | undefined;
+  #port: number;
+  #step: Promise<void> | undefined;
+
+  private constructor(options: DoorOptions) {
+    this.#options = options;
+    this.#port = options.port;
+  }
+
+  /** Opens the port for the first time. Rejects with CONFIG_INVALID when it can't be taken. */
+  static async open(options: DoorOptions): Promise<ApiDoor> {
+    const door = new ApiDoor(options);
+    try {
+      await door.#listen();
+    } catch (error) {
+      const message = `API_HOST, API_PORT: can not listen on ${options.host}:${options.port}: ${describeError(error)}`;
+      throw new IdallocError('CONFIG_INVALID', message, { cause: error });
+    }
+    return door;
+  }
+
+  /** Acts on what the gate says now: a reason, or undefined for open. */
+  gateChanged(reason: GateReason | undefined): void {
+    if (this.#wanted === 'ended') return;
+    if (reason === 'STOPPING') this.#wanted = 'ended';
+    else if (reason === undefined) this.#wanted = 'open';
+    else if (isEjection(reason)) this.#wanted = 'shut';
+    this.#settle();
+  }
+
+  /** Resolves when nobody is answered any more. */
+  async stop(): Promise<void> {
+    this.gateChanged('STOPPING');
+    while (this.#step !== undefined) await this.#step;
+  }
+
+  /** One step towards what is wanted, unless one is being taken; then the next follows it. */
+  #settle(): void {
+    const isOpen = this.#api !== undefined;
+    if (this.#step !== undefined || isOpen === (this.#wanted === 'open')) return;
+    const step = isOpen ? this.#close() : this.#reopen();
+    this.#step = step.finally(() => {
+      this.#step = undefined;
+      this.#settle();
+    });
+  }
+
+  async #listen(): Promise<void> {
+    const { host, createApi, log } = this.#options;
+    const api = createApi();
+    try {
+      await api.app.listen({ host, port: this.#port });
+    } catch (error) {
+      await api.app.close();
+      throw error;
+    }
+    const address = api.app.server.address();
+    if (address === null || typeof address === 'string') throw new TypeError('a TCP listener has an address');
+    this.#port = address.port;
+    this.#api = api;
+    log('info', 'the HTTP API is served', { host, port: address.port });
+  }
+
+  async #reopen(): Promise<void> {
+    try {
+      await this.#listen();
+    } catch (error) {
+      this.#options.log('warn', 'the HTTP port could not be opened again, trying on', { error: describeError(error) });
+      for (let restMs = RETRY_MS; restMs > 0 && this.#wanted === 'open'; restMs -= CHECK_MS) {
+        await sleep(CHECK_MS);
+      }
+    }
+  }
+
+  async #close(): Promise<void> {
+    const api = this.#api;
+    this.#api = undefined;
+    if (api === undefined) return;
+    api.app.server.close(); // at once, and not when fastify has come to it
+    if (this.#wanted === 'ended') await this.#drain(api);
+    api.app.server.closeAllConnections();
+    await api.app.close();
+    this.#options.log('info', 'the HTTP port is closed', {});
+  }
+
+  async #drain({ underWay }: Api): Promise<void> {
+    for (let restMs = this.#options.drainMs; restMs > 0 && underWay() > 0; restMs -= CHECK_MS) await sleep(CHECK_MS);
+  }
+}

@@ -1,0 +1,89 @@
+import { Problem } from './problem.ts';
+
+export interface IdempotencyOptions<T> {
+  readonly monotonicMs: () => number;
+  /** What an entry costs beyond itself, in units of one small object. */
+  readonly weigh: (value: T) => number;
+  readonly maxWeight?: number;
+}
+
+export const KEEP_MS = 600_000;
+/** About 40 MB: 100,000 keys of single IDs. */
+const MAX_WEIGHT = 200_000;
+/** The key, the promise and the entry themselves. */
+const OWN_WEIGHT = 1;
+
+interface Entry<T> {
+  readonly request: string;
+  readonly value: Promise<T>;
+  readonly untilMs: number;
+  weight: number;
+}
+
+/**
+ * Answers by idempotency key, in this process alone, for 10 minutes; the oldest go first when it is full. What fails is
+ * forgotten at once, so that it can be asked for again.
+ */
+export class IdempotencyCache<T> {
+  readonly #options: IdempotencyOptions<T>;
+  readonly #maxWeight: number;
+  /** In the order of their age, which is that of their ends. */
+  readonly #entries = new Map<string, Entry<T>>();
+  #weight = 0;
+
+  constructor(options: IdempotencyOptions<T>) {
+    this.#options = options;
+    this.#maxWeight = options.maxWeight ?? MAX_WEIGHT;
+  }
+
+  /**
+   * The answer under `key`: the one that there is, the one that is being made for somebody else now, or else made here.
+   * `request` tells what is asked; throws 422 CONFLICT when the key was used for something else.
+   */
+  once(
+    key: string,
+    request: string,
+    make: () => Promise<T>,
+  ): { readonly value: Promise<T>; readonly replayed: boolean } {
+    this.#forget();
+    const known = this.#entries.get(key);
+    if (known === undefined) return { value: this.#make(key, request, make), replayed: false };
+    if (known.request === request) return { value: known.value, replayed: true };
+    const detail = `this Idempotency-Key was used for '${known.request}', not '${request}': use a new one`;
+    throw new Problem(422, detail, { code: 'CONFLICT' });
+  }
+
+  #make(key: string, request: string, make: () => Promise<T>): Promise<T> {
+    const untilMs = this.#options.monotonicMs() + KEEP_MS;
+    const entry: Entry<T> = { request, value: make(), untilMs, weight: OWN_WEIGHT };
+    this.#entries.set(key, entry);
+    this.#weight += entry.weight;
+    entry.value.then(
+      (value) => this.#weighAnew(key, entry, OWN_WEIGHT + this.#options.weigh(value)),
+      () => this.#remove(key, entry),
+    );
+    return entry.value;
+  }
+
+  #weighAnew(key: string, entry: Entry<T>, weight: number): void {
+    if (this.#entries.get(key) !== entry) return;
+    this.#weight += weight - entry.weight;
+    entry.weight = weight;
+    this.#forget();
+  }
+
+  /** Lets go of what is too old, and of the oldest while there is too much. */
+  #forget(): void {
+    const nowMs = this.#options.monotonicMs();
+    for (const [key, entry] of this.#entries) {
+      if (entry.untilMs > nowMs && this.#weight <= this.#maxWeight) return;
+      this.#remove(key, entry);
+    }
+  }
+
+  #remove(key: string, entry: Entry<T>): void {
+    if (this.#entries.get(key) !== entry) return;
+    this.#entries.delete(key);
+    this.#weight -= entry.weight;
+  }
+}

@@ -1,0 +1,80 @@
+import type { GateReason } from '../core/gate.ts';
+import type { Layout } from '../core/layout.ts';
+import { IdallocError } from '../errors.ts';
+import { AllocationQueue, type IdBatch, type IdSource } from './allocation-queue.ts';
+import { IdempotencyCache } from './idempotency.ts';
+import { Problem } from './problem.ts';
+
+export interface IssuerOptions {
+  readonly layout: Layout;
+  readonly source: IdSource;
+  /** Why the worker does not serve; undefined while it does. */
+  readonly gateReason: () => GateReason | undefined;
+  readonly monotonicMs: () => number;
+  /** So many IDs were handed out for the first time. */
+  readonly issued: (count: number) => void;
+}
+
+export interface Issued {
+  readonly batch: IdBatch;
+  /** True when an earlier request with the same key was given this batch. */
+  readonly replayed: boolean;
+}
+
+/** The IDs of so many milliseconds may be waited for over HTTP. */
+const WAITING_MS = 1_000;
+const RETRY_SOON_SECONDS = 1;
+const RETRY_LATER_SECONDS = 5;
+
+/**
+ * Hands out IDs over HTTP, from the allocator that the pipeline takes from: an ID is of one taking, whoever asked. Outlives
+ * the listener, so that a key is still known when the port opens again.
+ */
+export class Issuer {
+  readonly #options: IssuerOptions;
+  readonly #queue: AllocationQueue;
+  readonly #known: IdempotencyCache<IdBatch>;
+
+  constructor(options: IssuerOptions) {
+    const { layout, source, monotonicMs } = options;
+    this.#options = options;
+    const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
+    const maxWaitingIds = Math.floor((perTick * WAITING_MS) / layout.tickMs);
+    this.#queue = new AllocationQueue({ source, maxWaitingIds, monotonicMs });
+    this.#known = new IdempotencyCache({ monotonicMs, weigh: ({ ranges }) => ranges.length });
+  }
+
+  /**
+   * New IDs, or those that the key stands for; `request` tells what is asked for under the key. A known key is answered
+   * whatever the gate says: nothing is allocated for it. Rejects with a Problem: 422 for a key of another request, 503
+   * with the reason while nothing can be allocated.
+   */
+  async issue(count: number, request: string, key: string | undefined): Promise<Issued> {
+    if (key === undefined) return { batch: await this.#allocate(count), replayed: false };
+    const { value, replayed } = this.#known.once(key, request, () => this.#allocate(count));
+    return { batch: await value, replayed };
+  }
+
+  async #allocate(count: number): Promise<IdBatch> {
+    const reason = this.#options.gateReason();
+    if (reason !== undefined) throw closed(reason);
+    try {
+      const batch = await this.#queue.take(count);
+      this.#options.issued(count);
+      return batch;
+    } catch (error) {
+      throw error instanceof IdallocError ? refusal(error) : error;
+    }
+  }
+}
+
+function closed(reason: GateReason): Problem {
+  const detail = 'this worker does not serve now: try again, or ask another worker';
+  const retryAfterSeconds = reason === 'STOPPING' ? RETRY_SOON_SECONDS : RETRY_LATER_SECONDS;
+  return new Problem(503, detail, { code: reason, retryAfterSeconds });
+}
+
+function refusal({ code, message }: IdallocError): Problem {
+  const retryAfterSeconds = code === 'OVERLOADED' ? RETRY_SOON_SECONDS : RETRY_LATER_SECONDS;
+  return new Problem(503, message, { code, retryAfterSeconds });
+}

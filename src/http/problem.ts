@@ -1,0 +1,39 @@
+import { STATUS_CODES } from 'node:http';
+
+export const PROBLEM_TYPE = 'application/problem+json';
+
+interface ProblemOptions {
+  /** An error code or a reason of the gate, where one fits; else the status tells all. */
+  readonly code?: string;
+  /** When to try again; sent as Retry-After. */
+  readonly retryAfterSeconds?: number;
+  /** The methods that the path has; sent as Allow. */
+  readonly allow?: string;
+}
+
+/** An answer that is no success, as RFC 9457 has it; thrown by whatever finds it, and told by the one handler. */
+export class Problem extends Error {
+  readonly status: number;
+  readonly code: string | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(status: number, detail: string, { code, retryAfterSeconds, allow }: ProblemOptions = {}) {
+    super(detail);
+    this.name = 'Problem';
+    this.status = status;
+    this.code = code;
+    this.headers = {
+      ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),
+      ...(allow === undefined ? {} : { allow }),
+    };
+  }
+
+  /** The text of the answer's body. Without a code the type is about:blank, whose title is the status in words. */
+  body(): string {
+    const { status, code, message: detail } = this;
+    if (code === undefined) return JSON.stringify({ type: 'about:blank', title: STATUS_CODES[status], status, detail });
+    const words = code.toLowerCase().replaceAll('_', ' ');
+    const title = `${words[0]?.toUpperCase()}${words.slice(1)}`;
+    return JSON.stringify({ type: `urn:idalloc:problem:${code}`, title, status, detail, code });
+  }
+}

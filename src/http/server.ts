@@ -1,0 +1,96 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { PROBLEM_TYPE, Problem } from './problem.ts';
+
+export interface ServerLimits {
+  readonly maxConnections: number;
+  /** From a connection, or from the end of the answer before, until the next request is there as a whole. */
+  readonly requestTimeoutMs: number;
+}
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+
+/** Request line and headers together; node answers more with 431. */
+const MAX_HEADER_BYTES = 8_192;
+/** Longer than a load balancer's own, which is 60 s as a rule: it, not we, ends an idle connection. */
+const KEEP_ALIVE_MS = 65_000;
+/** A connection on which nothing moves while an answer is under way. */
+const STALLED_MS = 30_000;
+/** How exactly the time for a request is watched. */
+const CHECK_MS = 500;
+/** Requests of one connection under way; hardly a client sends two, and thousands fit into one read. */
+const MAX_PIPELINED = 8;
+/** The other side's time to read why it is refused. */
+const LINGER_MS = 500;
+
+/**
+ * A server of HTTP/1.1 whose connections are bounded in number, time and size. What never becomes a request is answered
+ * here: `refused` is told the status.
+ */
+export function boundedServer(handler: Handler, limits: ServerLimits, refused: (status: number) => void): Server {
+  const { maxConnections, requestTimeoutMs } = limits;
+  const underWay = new WeakMap<Duplex, Set<ServerResponse>>();
+  const server = createServer({
+    maxHeaderSize: MAX_HEADER_BYTES,
+    requireHostHeader: false, // node's own refusal has no body
+    headersTimeout: requestTimeoutMs,
+    requestTimeout: requestTimeoutMs,
+    connectionsCheckingInterval: Math.min(CHECK_MS, requestTimeoutMs),
+    keepAliveTimeout: KEEP_ALIVE_MS,
+  });
+  server.maxConnections = maxConnections;
+  server.setTimeout(STALLED_MS);
+  server.on('request', (request, response) => {
+    const { socket } = request;
+    const all = underWay.get(socket) ?? new Set();
+    if (all.size >= MAX_PIPELINED) return socket.destroy();
+    underWay.set(socket, all.add(response));
+    response.once('close', () => all.delete(response));
+    return handler(request, response);
+  });
+  server.on('checkExpectation', (_request, response: ServerResponse) => {
+    const problem = new Problem(417, 'no expectation but 100-continue can be met');
+    refused(problem.status);
+    const body = Buffer.from(problem.body());
+    const headers = { 'content-type': PROBLEM_TYPE, 'content-length': body.length, connection: 'close' };
+    response.writeHead(problem.status, headers).end(body);
+  });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+    const [first, ...others] = underWay.get(socket) ?? [];
+    const begun = others.length > 0 || first?.headersSent === true;
+    if (begun || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
+    const problem = problemOf(error);
+    refused(problem.status);
+    return linger(socket, rawAnswer(problem));
+  });
+  return server;
+}
+
+/** A connection that is closed with input unread is reset, and the other side may never see the answer. */
+function linger(socket: Duplex, answer: string): void {
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once('close', () => clearTimeout(timer));
+  socket.end(answer);
+  socket.resume();
+}
+
+function problemOf({ code = '' }: NodeJS.ErrnoException): Problem {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new Problem(408, 'the request did not come in time');
+  if (code === 'HPE_HEADER_OVERFLOW') {
+    return new Problem(431, `request line and headers together may have ${MAX_HEADER_BYTES} bytes`);
+  }
+  return new Problem(400, 'this is no HTTP/1.1 request');
+}
+
+/** For a connection on which no request came about, so that there is no response to write it with. */
+function rawAnswer(problem: Problem): string {
+  const body = problem.body();
+  const lines = [
+    `HTTP/1.1 ${problem.status} ${JSON.parse(body).title}`,
+    `Content-Type: ${PROBLEM_TYPE}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: no-store',
+    'Connection: close',
+  ];
+  return `${lines.join('\r\n')}\r\n\r\n${body}`;
+}

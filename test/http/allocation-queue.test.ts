@@ -1,0 +1,100 @@
+import { describe, expect, test } from 'vitest';
+import { wallMs } from '../../src/core/units.ts';
+import { AllocationQueue, type IdBatch } from '../../src/http/allocation-queue.ts';
+
+/** A source that answers when it is told to, and knows how many ask it at once. */
+class HeldSource {
+  readonly asked: { readonly count: number; readonly answer: PromiseWithResolvers<void> }[] = [];
+
+  allocate = async ([count = 0]: readonly number[]): Promise<readonly IdBatch[]> => {
+    const answer = Promise.withResolvers<void>();
+    this.asked.push({ count, answer });
+    await answer.promise;
+    return [{ ranges: [{ first: 0n, count }], generatedAt: wallMs(0) }];
+  };
+
+  async isAsked(times: number): Promise<void> {
+    while (this.asked.length < times) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  async release(nth: number): Promise<void> {
+    await this.isAsked(nth + 1);
+    this.asked[nth]?.answer.resolve();
+  }
+}
+
+function stage(maxWaitingIds = 1_000) {
+  const source = new HeldSource();
+  const clock = { nowMs: 0 };
+  const queue = new AllocationQueue({ source, maxWaitingIds, monotonicMs: () => clock.nowMs });
+  return { source, clock, queue };
+}
+
+describe('the queue', () => {
+  test('asks the allocator for one request at a time, in order', async () => {
+    const { source, queue } = stage();
+    const taken = [1, 2, 3].map((count) => queue.take(count));
+    for (const nth of [0, 1, 2]) {
+      await source.release(nth);
+      expect((await taken[nth])?.ranges[0]?.count).toBe(nth + 1);
+      expect(source.asked.length).toBeLessThanOrEqual(nth + 2);
+    }
+    expect(source.asked.map(({ count }) => count)).toEqual([1, 2, 3]);
+  });
+
+  test('refuses as OVERLOADED when more IDs would wait than it may hold, and takes requests again later', async () => {
+    const { source, queue } = stage(100);
+    const first = queue.take(60);
+    const second = queue.take(40);
+    await expect(queue.take(1)).rejects.toMatchObject({ code: 'OVERLOADED' });
+    await source.release(0);
+    await first;
+    const third = queue.take(60);
+    await source.release(1);
+    await source.release(2);
+    await Promise.all([second, third]);
+  });
+
+  test('lets one request wait that alone asks for more than that', async () => {
+    const { source, queue } = stage(100);
+    const large = queue.take(5_000);
+    await source.release(0);
+    expect((await large).ranges[0]?.count).toBe(5_000);
+  });
+
+  test('refuses as OVERLOADED when too many requests wait', async () => {
+    const { source, queue } = stage(1_000_000);
+    const waiting = Array.from({ length: 512 }, () => queue.take(1));
+    await expect(queue.take(1)).rejects.toMatchObject({ code: 'OVERLOADED' });
+    for (let nth = 0; nth < waiting.length; nth += 1) await source.release(nth);
+    await Promise.all(waiting);
+  });
+
+  test('refuses whoever came to their turn too late, and does not ask for them', async () => {
+    const { source, clock, queue } = stage();
+    const first = queue.take(1);
+    const late = queue.take(2);
+    const refused = expect(late).rejects.toMatchObject({ code: 'OVERLOADED' });
+    await source.isAsked(1);
+    clock.nowMs = 2_001;
+    await source.release(0);
+    await first;
+    await refused;
+    const next = queue.take(3);
+    await source.release(1);
+    await next;
+    expect(source.asked.map(({ count }) => count)).toEqual([1, 3]);
+  });
+
+  test('goes on after a refusal of the allocator', async () => {
+    const { source, queue } = stage();
+    const first = queue.take(1);
+    const refused = expect(first).rejects.toThrow('no');
+    const second = queue.take(2);
+    await source.isAsked(1);
+    source.asked[0]?.answer.reject(new Error('no'));
+    await refused;
+    await source.release(1);
+    expect((await second).ranges[0]?.count).toBe(2);
+  });
+});

@@ -1,0 +1,219 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { decompose } from '../../src/core/layout.ts';
+import type { Api } from '../../src/http/api.ts';
+import { ApiStage, STAGE_LAYOUT } from '../support/api-stage.ts';
+
+const PROBLEM = 'application/problem+json';
+const open: Api[] = [];
+
+afterEach(async () => {
+  for (const { app } of open.splice(0)) await app.close();
+});
+
+function start() {
+  const stage = new ApiStage();
+  const api = stage.api();
+  open.push(api);
+  return { stage, app: api.app };
+}
+
+type App = ReturnType<typeof start>['app'];
+
+const getIds = (app: App, count: number, headers: Record<string, string> = {}) =>
+  app.inject({ method: 'GET', url: `/api/v1/ids?count=${count}`, headers });
+const postId = (app: App, headers: Record<string, string> = {}) =>
+  app.inject({ method: 'POST', url: '/api/v1/id', headers });
+
+describe('GET /api/v1/ids', () => {
+  test('gives one ID with exactly the promised fields', async () => {
+    const { app } = start();
+    const response = await app.inject('/api/v1/ids');
+    expect(response.statusCode).toBe(200);
+    expect(response.headers).toMatchObject({ 'cache-control': 'no-store', 'content-type': /^application\/json/ });
+    const { ids, generated_at } = response.json();
+    const [{ value_string, value_hex, breakdown }] = ids;
+    const { ticks, sequence } = decompose(STAGE_LAYOUT, BigInt(value_string));
+    expect(response.json()).toEqual({ ids: [{ value_string, value_hex, breakdown }], generated_at });
+    expect(BigInt(`0x${value_hex}`)).toBe(BigInt(value_string));
+    expect(breakdown).toEqual({
+      timestamp_ms: STAGE_LAYOUT.epochMs + ticks,
+      datacenter_id: 4,
+      worker_id: 18,
+      sequence_number: sequence,
+    });
+    expect(new Date(generated_at).toISOString()).toBe(generated_at);
+  });
+
+  test('gives as many as were asked for, rising, and no two answers share one', async () => {
+    const { app, stage } = start();
+    const counts = [1, 100, 101, 5_000, 100_000];
+    const answers = await Promise.all(counts.map((count) => getIds(app, count)));
+    const all = answers.map((answer) => answer.json().ids.map((id: { value_string: string }) => id.value_string));
+    expect(all.map((ids) => ids.length)).toEqual(counts);
+    for (const ids of all) expect(ids).toEqual([...ids].sort((a, b) => (BigInt(a) < BigInt(b) ? -1 : 1)));
+    expect(new Set(all.flat()).size).toBe(stage.issued);
+    expect(stage.issued).toBe(105_202);
+  });
+
+  test('HEAD is refused: it would use IDs up', async () => {
+    const { app, stage } = start();
+    const response = await app.inject({ method: 'HEAD', url: '/api/v1/ids' });
+    expect([response.statusCode, response.headers.allow]).toEqual([405, 'GET']);
+    expect(stage.issued).toBe(0);
+  });
+});
+
+describe('POST /api/v1/id', () => {
+  test('gives one ID as a string', async () => {
+    const { app } = start();
+    const response = await postId(app);
+    expect(response.statusCode).toBe(200);
+    expect(Object.keys(response.json())).toEqual(['id']);
+    expect(response.json().id).toMatch(/^[1-9][0-9]{16,18}$/);
+  });
+
+  test.each([
+    ['no type and no body', {}, undefined],
+    ['an empty JSON object', { 'content-type': 'application/json' }, '{ }'],
+    ['an empty body of a type', { 'content-type': 'application/x-www-form-urlencoded' }, ''],
+    ['an empty JSON body', { 'content-type': 'application/json; charset=utf-8' }, ''],
+  ])('takes %s', async (_, headers, payload) => {
+    const { app } = start();
+    const request = { method: 'POST', url: '/api/v1/id', headers } as const;
+    const response = await app.inject(payload === undefined ? request : { ...request, payload });
+    expect(response.statusCode).toBe(200);
+  });
+});
+
+describe('GET /api/v1/ids/{id}', () => {
+  test.each(['55325805773398016', '00c48e86f8092000', '0xc48e86f8092000'])('shows the parts of %s', async (id) => {
+    const { app, stage } = start();
+    stage.reason = 'LEASE_SUSPENDED'; // nothing is allocated for it
+    const response = await app.inject(`/api/v1/ids/${id}`);
+    expect(response.json()).toEqual({
+      value_string: '55325805773398016',
+      value_hex: '00c48e86f8092000',
+      breakdown: { timestamp_ms: 1_780_416_300_000, datacenter_id: 4, worker_id: 18, sequence_number: 0 },
+    });
+  });
+});
+
+describe('an idempotency key', () => {
+  test('gives the same bytes again, also over a listener that was made anew', async () => {
+    const { app, stage } = start();
+    const first = await getIds(app, 1_000, { 'idempotency-key': 'order-1' });
+    expect(first.headers).not.toHaveProperty('idempotency-replayed');
+    const again = stage.api();
+    open.push(again);
+    const second = await getIds(again.app, 1_000, { 'idempotency-key': 'order-1' });
+    expect(second.headers['idempotency-replayed']).toBe('true');
+    expect(second.body).toBe(first.body);
+    expect(stage.issued).toBe(1_000);
+  });
+
+  test('of requests at the same time stands for one allocation', async () => {
+    const { app, stage } = start();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => postId(app, { 'idempotency-key': 'k' })));
+    expect(new Set(answers.map(({ body }) => body)).size).toBe(1);
+    expect(stage.issued).toBe(1);
+  });
+
+  test('is a conflict with another count and another route', async () => {
+    const { app } = start();
+    await getIds(app, 2, { 'idempotency-key': 'k' });
+    for (const response of [
+      await getIds(app, 3, { 'idempotency-key': 'k' }),
+      await postId(app, { 'idempotency-key': 'k' }),
+    ]) {
+      expect([response.statusCode, response.json().code]).toEqual([422, 'CONFLICT']);
+    }
+    expect((await getIds(app, 2, { 'idempotency-key': 'k' })).statusCode).toBe(200);
+  });
+
+  test('is answered while the gate is closed, and what was refused can be asked for again', async () => {
+    const { app, stage } = start();
+    const known = await postId(app, { 'idempotency-key': 'known' });
+    stage.reason = 'LEASE_SUSPENDED';
+    expect((await postId(app, { 'idempotency-key': 'known' })).body).toBe(known.body);
+    expect((await postId(app, { 'idempotency-key': 'new' })).statusCode).toBe(503);
+    stage.reason = undefined;
+    expect((await postId(app, { 'idempotency-key': 'new' })).statusCode).toBe(200);
+  });
+
+  test('is forgotten after ten minutes', async () => {
+    const { app, stage } = start();
+    const first = await postId(app, { 'idempotency-key': 'k' });
+    stage.aheadMs = 600_001;
+    expect((await postId(app, { 'idempotency-key': 'k' })).json().id).not.toBe(first.json().id);
+  });
+});
+
+describe('503', () => {
+  test.each(['STARTING', 'NO_IDENTITY', 'INDEX_RESTORING', 'STOPPING'] as const)(
+    'with Retry-After tells the reason of the gate: %s',
+    async (reason) => {
+      const { app, stage } = start();
+      stage.reason = reason;
+      for (const response of [await getIds(app, 1), await postId(app)]) {
+        expect(response.statusCode).toBe(503);
+        expect(response.headers).toMatchObject({ 'content-type': PROBLEM, 'retry-after': /^[1-9][0-9]?$/ });
+        expect(response.json()).toMatchObject({ status: 503, code: reason, type: `urn:idalloc:problem:${reason}` });
+      }
+      expect(stage.issued).toBe(0);
+    },
+  );
+
+  test('tells what the allocator refuses for, though the gate is still open', async () => {
+    const { app, stage } = start();
+    stage.authority = { ok: false, code: 'LEASE_SUSPENDED', message: 'etcd has not confirmed the lease in time' };
+    const response = await getIds(app, 1);
+    expect([response.statusCode, response.headers['retry-after']]).toEqual([503, '5']);
+    expect(response.json()).toMatchObject({ code: 'LEASE_SUSPENDED', detail: stage.authority.message });
+    expect(stage.issued).toBe(0);
+  });
+
+  test('OVERLOADED when too much waits already', async () => {
+    const { app, stage } = start();
+    const held = Promise.withResolvers<void>();
+    stage.before = () => held.promise;
+    const waiting = Promise.all(Array.from({ length: 40 }, () => getIds(app, 100_000)));
+    const refused = await getIds(app, 100_000);
+    expect([refused.statusCode, refused.headers['retry-after'], refused.json().code]).toEqual([503, '1', 'OVERLOADED']);
+    stage.before = () => Promise.reject(new Error('the test is over'));
+    held.resolve();
+    await waiting;
+  });
+});
+
+test('a fault of idalloc is a 500 that tells nothing of it, and is told to the log', async () => {
+  const { app, stage } = start();
+  stage.before = () => Promise.reject(new TypeError('secret'));
+  const response = await postId(app);
+  expect([response.statusCode, response.headers['content-type']]).toEqual([500, PROBLEM]);
+  expect(response.body).not.toContain('secret');
+  expect(stage.faults).toEqual([new TypeError('secret')]);
+});
+
+test('requests are counted by route and status, of closed sets', async () => {
+  const { app, stage } = start();
+  for (const url of [
+    '/api/v1/ids',
+    '/api/v1/ids?count=x',
+    '/api/v1/ids/7',
+    '/api/v1/openapi.json',
+    '/a',
+    '/api/v1/%zz',
+  ]) {
+    await app.inject(url);
+  }
+  await postId(app);
+  expect(stage.answered.map(({ route, status }) => `${route} ${status}`)).toEqual([
+    '/api/v1/ids 200',
+    '/api/v1/ids 400',
+    '/api/v1/ids/{id} 200',
+    '/api/v1/openapi.json 200',
+    'other 404',
+    'other 400',
+    '/api/v1/id 200',
+  ]);
+});

@@ -1,0 +1,148 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { connect } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { ApiDoor } from '../../src/http/door.ts';
+import { ApiStage } from '../support/api-stage.ts';
+
+const HOST = '127.0.0.1';
+const doors: ApiDoor[] = [];
+
+afterEach(async () => {
+  for (const door of doors.splice(0)) await door.stop();
+});
+
+async function start(port = 0) {
+  const stage = new ApiStage();
+  const told: { readonly message: string; readonly port?: number }[] = [];
+  const door = await ApiDoor.open({
+    host: HOST,
+    port,
+    createApi: () => stage.api(),
+    drainMs: 2_000,
+    log: (_level, message, fields) => told.push({ message, ...fields }),
+  });
+  doors.push(door);
+  const opened = told[0]?.port ?? 0;
+  const status = async () =>
+    await fetch(`http://${HOST}:${opened}/api/v1/ids`).then(
+      (response) => response.status,
+      () => 'refused',
+    );
+  return { stage, door, told, port: opened, status };
+}
+
+describe('the port', () => {
+  test.each(['CLOCK_BACKWARD', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'CLOCK_DRIFT', 'LEASE_LOST'] as const)(
+    'closes on %s, stays closed for other reasons after it, and is the same when the gate opens',
+    async (reason) => {
+      const { door, status } = await start();
+      expect(await status()).toBe(200);
+      door.gateChanged(reason);
+      expect(await status()).toBe('refused');
+      door.gateChanged('NO_IDENTITY');
+      expect(await status()).toBe('refused');
+      door.gateChanged(undefined);
+      await expect.poll(status).toBe(200);
+    },
+  );
+
+  test.each(['STARTING', 'LEASE_SUSPENDED', 'NO_IDENTITY', 'INDEX_RESTORING', 'POOL_EXHAUSTED'] as const)(
+    'stays open on %s, and answers with it',
+    async (reason) => {
+      const { stage, door, status } = await start();
+      stage.reason = reason;
+      door.gateChanged(reason);
+      expect(await status()).toBe(503);
+    },
+  );
+
+  test('cuts the connections that there are when it closes', async () => {
+    const { door, port } = await start();
+    const idle = connect({ host: HOST, port });
+    idle.on('error', () => undefined); // a cut connection may come as a reset
+    await once(idle, 'connect');
+    const closed = once(idle, 'close');
+    door.gateChanged('LEASE_LOST');
+    await closed;
+  });
+
+  test('opens and closes as the gate does, however fast that is', async () => {
+    const { door, status } = await start();
+    for (let turn = 0; turn < 50; turn += 1) {
+      door.gateChanged('LEASE_LOST');
+      door.gateChanged(undefined);
+    }
+    await expect.poll(status).toBe(200);
+    for (let turn = 0; turn < 50; turn += 1) {
+      door.gateChanged(undefined);
+      door.gateChanged('LEASE_LOST');
+    }
+    await expect.poll(status).toBe('refused');
+  });
+
+  test('that somebody else took meanwhile is asked for until it is free', async () => {
+    const { door, told, port, status } = await start();
+    door.gateChanged('LEASE_LOST');
+    await expect.poll(() => told.at(-1)?.message).toBe('the HTTP port is closed');
+    const other = createServer((_, response) => response.writeHead(418).end()).listen(port, HOST);
+    await once(other, 'listening');
+    door.gateChanged(undefined);
+    await expect.poll(() => told.at(-1)?.message).toContain('trying on');
+    other.close();
+    other.closeAllConnections();
+    await expect.poll(status, { timeout: 4_000 }).toBe(200);
+  });
+
+  test('that is taken at the start is told as CONFIG_INVALID, with the variable', async () => {
+    const { port } = await start();
+    await expect(start(port)).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringContaining('API_PORT'),
+    });
+  });
+});
+
+describe('the end', () => {
+  test('finishes answers under way, refuses new connections at once, and does not wait for idle ones', async () => {
+    const { stage, door, port, status } = await start();
+    const idle = connect({ host: HOST, port });
+    idle.on('error', () => undefined); // a cut connection may come as a reset
+    await once(idle, 'connect');
+    const held = Promise.withResolvers<void>();
+    const begun = Promise.withResolvers<void>();
+    stage.before = () => {
+      begun.resolve();
+      return held.promise;
+    };
+    const answer = fetch(`http://${HOST}:${port}/api/v1/ids?count=50000`);
+    await begun.promise;
+    const stopped = door.stop();
+    expect(await status()).toBe('refused');
+    held.resolve();
+    expect(await (await answer).json()).toMatchObject({ ids: { length: 50_000 } });
+    await stopped;
+  });
+
+  test('does not wait longer than it may', async () => {
+    const { stage, door, port } = await start();
+    const begun = Promise.withResolvers<void>();
+    stage.before = () => {
+      begun.resolve();
+      return new Promise(() => undefined);
+    };
+    const answer = fetch(`http://${HOST}:${port}/api/v1/ids`);
+    const cut = expect(answer).rejects.toThrow();
+    await begun.promise;
+    await door.stop();
+    await cut;
+  });
+
+  test('is final', async () => {
+    const { door, status } = await start();
+    await door.stop();
+    door.gateChanged(undefined);
+    await door.stop();
+    expect(await status()).toBe('refused');
+  });
+});

@@ -1,0 +1,56 @@
+import { text } from 'node:stream/consumers';
+import { describe, expect, test } from 'vitest';
+import { viewId } from '../../src/codec/id-view.ts';
+import { compose } from '../../src/core/layout.ts';
+import { presetLayout } from '../../src/core/presets.ts';
+import { ticks, wallMs } from '../../src/core/units.ts';
+import { firstIdOf, idsBody } from '../../src/http/id-body.ts';
+import { LoopShare } from '../../src/http/loop-share.ts';
+
+const share = () => new LoopShare(() => performance.now());
+const textOf = async (body: ReturnType<typeof idsBody>) => (typeof body === 'string' ? body : await text(body));
+const GENERATED_AT = wallMs(1_780_416_300_123);
+
+describe.each(['default', 'instagram', 'sonyflake', 'discord', 'baidu'] as const)('in layout %s', (name) => {
+  const layout = presetLayout(name, name === 'baidu' ? { epochMs: 1_767_225_600_000 } : {});
+  const worker = Math.min(17, layout.maxWorker);
+  const rangeAt = (at: number, sequence: number, count: number) => {
+    const parts = { ticks: ticks(at), datacenter: Math.min(4, layout.maxDatacenter), worker, sequence };
+    return { first: compose(layout, parts), count };
+  };
+
+  test.each([1, 100, 101, 399, 400, 401, 1_000])('the body with %i IDs is the JSON of their views', async (count) => {
+    const most = layout.sequencesPerTick - 1;
+    const ranges = [];
+    let left = count;
+    for (let at = 1_000; left > 0; at += 1) {
+      const size = Math.min(left, most);
+      ranges.push(rangeAt(at, layout.sequencesPerTick - size, size));
+      left -= size;
+    }
+    const ids = ranges.flatMap((range) =>
+      Array.from({ length: range.count }, (_, k) => viewId(layout, range.first + BigInt(k) * layout.step)),
+    );
+    const body = await textOf(idsBody(layout, { ranges, generatedAt: GENERATED_AT }, share()));
+    expect(body).toBe(JSON.stringify({ ids, generated_at: new Date(GENERATED_AT).toISOString() }));
+    expect(firstIdOf({ ranges, generatedAt: GENERATED_AT })).toBe(ids[0]?.value_string);
+  });
+});
+
+test('a large body is made no faster than it is read', async () => {
+  const layout = presetLayout('default');
+  const ranges = Array.from({ length: 25 }, (_, i) => ({ first: BigInt(i + 1) << 22n, count: 4_096 }));
+  const body = idsBody(layout, { ranges, generatedAt: GENERATED_AT }, share());
+  if (typeof body === 'string') throw new TypeError('a body of 16 MB is no text');
+  let made = 0;
+  const push = body.push.bind(body);
+  body.push = (chunk) => {
+    made += 1;
+    return push(chunk);
+  };
+  body.read(0);
+  for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  expect(made).toBeLessThanOrEqual(2);
+  expect((await text(body)).length).toBeGreaterThan(15_000_000);
+  expect(made).toBeGreaterThan(200);
+});

@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest';
+import { LoopShare } from '../../src/http/loop-share.ts';
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+test('so many pieces run in a turn as it has time for, all in order; the rest in later turns', async () => {
+  const clock = { nowMs: 0 };
+  const share = new LoopShare(() => clock.nowMs);
+  const done: number[] = [];
+  for (let piece = 0; piece < 10; piece += 1) {
+    share.run(() => {
+      done.push(piece);
+      clock.nowMs += 2;
+    });
+  }
+  const byTurn: number[] = [];
+  while (done.length < 10) {
+    await nextTurn();
+    byTurn.push(done.length);
+  }
+  expect(byTurn).toEqual([3, 6, 9, 10]);
+  expect(done).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+});
+
+test('a piece that asks for another comes after those who wait', async () => {
+  const clock = { nowMs: 0 };
+  const share = new LoopShare(() => clock.nowMs);
+  const done: string[] = [];
+  share.run(() => {
+    done.push('a1');
+    clock.nowMs += 10;
+    share.run(() => done.push('a2'));
+  });
+  share.run(() => done.push('b1'));
+  while (done.length < 3) await nextTurn();
+  expect(done).toEqual(['a1', 'b1', 'a2']);
+});

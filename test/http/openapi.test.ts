@@ -1,0 +1,71 @@
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { afterAll, describe, expect, test } from 'vitest';
+import { ApiStage } from '../support/api-stage.ts';
+
+interface Operation {
+  readonly responses: Readonly<Record<string, { readonly content?: object; readonly $ref?: string }>>;
+}
+
+const stage = new ApiStage();
+const { app } = stage.api();
+afterAll(() => app.close());
+
+const document = (await app.inject('/api/v1/openapi.json')).json();
+const ajv = new Ajv2020({ strict: false, formats: { 'date-time': /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/ } });
+ajv.addSchema(document, 'api');
+const matches = (name: string, body: unknown) => ajv.validate({ $ref: `api#/components/schemas/${name}` }, body);
+
+describe('the OpenAPI document', () => {
+  test('is valid OpenAPI 3.1', async () => {
+    const validator = new Validator();
+    const result = await validator.validate(document);
+    expect(result.errors).toBeUndefined();
+    expect([result.valid, validator.version]).toEqual([true, '3.1']);
+  });
+
+  test('says that idempotency keys hold within one worker process, and that IDs over HTTP are not in the ledger', () => {
+    expect(document.components.parameters.IdempotencyKey.description).toContain('one worker process only');
+    expect(document.info.description).toContain('not in the ledger');
+  });
+
+  test('has every route that answers, and no other', async () => {
+    const methods = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
+    for (const [path, item] of Object.entries<Record<string, Operation>>(document.paths)) {
+      for (const method of methods) {
+        const { statusCode } = await app.inject({ method, url: path.replace('{id}', '7') });
+        expect(`${method} ${path} ${statusCode === 405}`).toBe(`${method} ${path} ${!(method.toLowerCase() in item)}`);
+      }
+    }
+  });
+
+  test('each reference leads somewhere', () => {
+    const references = JSON.stringify(document).match(/"#\/[^"]+"/g) ?? [];
+    expect(references.length).toBeGreaterThan(10);
+    for (const reference of references) {
+      const found = reference
+        .slice(3, -1)
+        .split('/')
+        .reduce((node, name) => node?.[name], document);
+      expect(found, reference).toBeDefined();
+    }
+  });
+});
+
+describe('the answers match the document', () => {
+  test.each([
+    ['Ids', '/api/v1/ids?count=150', 'GET'],
+    ['Id', '/api/v1/id', 'POST'],
+    ['IdView', '/api/v1/ids/00c48e86f8092000', 'GET'],
+    ['Problem', '/api/v1/ids?count=0', 'GET'],
+    ['Problem', '/nowhere', 'GET'],
+  ] as const)('%s: %s', async (name, url, method) => {
+    const response = await app.inject({ method, url });
+    expect(matches(name, response.json()), JSON.stringify(ajv.errors)).toBe(true);
+  });
+
+  test('and a number in place of a string would not', () => {
+    expect(matches('Id', { id: 7 })).toBe(false);
+    expect(matches('Ids', { ids: [], generated_at: 'now' })).toBe(false);
+  });
+});

@@ -1,0 +1,58 @@
+import { describe, expect, test } from 'vitest';
+import { countOf, idempotencyKeyOf, idOf } from '../../src/http/parameters.ts';
+
+describe('count', () => {
+  test.each([
+    [undefined, 1],
+    ['1', 1],
+    ['100000', 100_000],
+  ])('%s is %s', (count, expected) => {
+    expect(countOf(count === undefined ? {} : { count }, 100_000)).toBe(expected);
+  });
+
+  test.each(['', '0', '-1', '01', '1.5', '1e3', ' 1', '0x10', '100001', '999999999999999999', '١', ['1', '2'], null])(
+    '%j is refused as INVALID_COUNT',
+    (count) => {
+      expect(() => countOf({ count }, 100_000)).toThrow(
+        expect.objectContaining({ status: 400, code: 'INVALID_COUNT' }),
+      );
+    },
+  );
+
+  test('a misspelled parameter does not go unnoticed', () => {
+    expect(() => countOf({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': there is count");
+  });
+});
+
+describe('an ID', () => {
+  test.each([
+    ['0', 0n],
+    ['55325805773398016', 55325805773398016n],
+    ['00c48e86f8092000', 55325805773398016n],
+    ['00C48E86F8092000', 55325805773398016n],
+    ['0x00c48e86f8092000', 55325805773398016n],
+    ['0xc48e86f8092000', 55325805773398016n],
+    ['18446744073709551615', 2n ** 64n - 1n],
+    ['ffffffffffffffff', 2n ** 64n - 1n],
+    ['1234567890123456', 1234567890123456n],
+    ['0234567890123456', 0x0234567890123456n],
+    ['0x1234567890123456', 0x1234567890123456n],
+  ])('%s is read as %s', (text, id) => {
+    expect(idOf(text)).toBe(id);
+  });
+
+  test.each(['', '-1', '1.0', '18446744073709551616', '0x', '0x10000000000000000', 'c48e86f8092000', 'ü', '1 ', ' 1'])(
+    '%j is refused',
+    (text) => {
+      expect(() => idOf(text)).toThrow(expect.objectContaining({ status: 400, code: 'MALFORMED_REQUEST' }));
+    },
+  );
+});
+
+test('an idempotency key has 1 to 255 characters', () => {
+  expect(idempotencyKeyOf({})).toBeUndefined();
+  expect(idempotencyKeyOf({ 'idempotency-key': 'k'.repeat(255) })).toHaveLength(255);
+  for (const key of ['', 'k'.repeat(256)]) {
+    expect(() => idempotencyKeyOf({ 'idempotency-key': key })).toThrow('1 to 255 characters');
+  }
+});

@@ -1,0 +1,172 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import type { Api } from '../../src/http/api.ts';
+import { ApiStage } from '../support/api-stage.ts';
+
+const HOST = '127.0.0.1';
+const open: Api[] = [];
+const sockets: Socket[] = [];
+
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  for (const { app } of open.splice(0)) await app.close();
+});
+
+async function start(limits?: Parameters<ApiStage['api']>[0]) {
+  const stage = new ApiStage();
+  const api = stage.api(limits);
+  open.push(api);
+  await api.app.listen({ host: HOST, port: 0 });
+  const address = api.app.server.address();
+  if (address === null || typeof address === 'string') throw new TypeError('a TCP listener has an address');
+  return { stage, api, port: address.port };
+}
+
+/** A connection, and all that comes over it until the other side ends it. */
+async function dial(port: number, input = '') {
+  const socket = connect({ host: HOST, port, allowHalfOpen: true });
+  sockets.push(socket);
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk) => chunks.push(chunk));
+  socket.on('error', () => undefined); // a cut connection may come as a reset
+  const ended = new Promise<string>((resolve) => {
+    const done = () => resolve(Buffer.concat(chunks).toString('latin1'));
+    socket.once('end', done).once('close', done);
+  });
+  await Promise.race([once(socket, 'connect'), ended]);
+  socket.write(input);
+  return { socket, ended };
+}
+
+function expectProblem(answer: string, status: number): void {
+  expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  const [head = '', body = ''] = answer.split('\r\n\r\n');
+  expect(head.toLowerCase()).toContain('content-type: application/problem+json');
+  expect(JSON.parse(body)).toMatchObject({ status });
+}
+
+const post = (headers: string, body = '') => `POST /api/v1/id HTTP/1.1\r\nHost: x\r\n${headers}\r\n${body}`;
+const CLOSE = 'Connection: close\r\n';
+
+describe('what is no good request gets a problem', () => {
+  test.each([
+    ['no HTTP', 'hello\r\n\r\n', 400],
+    ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 400],
+    ['another version', 'GET /api/v1/ids HTTP/3.7\r\n\r\n', 400],
+    ['no Host', `GET /api/v1/ids HTTP/1.1\r\n${CLOSE}\r\n`, 400],
+    ['an unknown method', `BREW /api/v1/ids HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
+    ['a method of others', `PROPFIND /api/v1/ids HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 405],
+    ['a method of ours at the wrong path', `DELETE /api/v1/id HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 405],
+    ['an unknown path', `GET / HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 404],
+    ['a space in a header name', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n`, 400],
+    ['a zero byte in a header', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n`, 400],
+    ['a bare line feed in a header', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: b\nc\r\n\r\n`, 400],
+    ['two lengths', post('Content-Length: 1\r\nContent-Length: 2\r\n', 'ab'), 400],
+    ['a length beside chunks', post('Content-Length: 2\r\nTransfer-Encoding: chunked\r\n', '0\r\n\r\n'), 400],
+    ['a negative length', post('Content-Length: -1\r\n'), 400],
+    ['a length past all numbers', post(`Content-Length: ${'9'.repeat(30)}\r\n`), 400],
+    ['a chunk of no size', post('Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n', 'xyz\r\n'), 400],
+    ['too large a body', post(`${CLOSE}Content-Type: application/json\r\nContent-Length: 9000000\r\n`, '{'), 413],
+    [
+      'too large a chunked body',
+      post(`${CLOSE}Transfer-Encoding: chunked\r\n`, `800\r\n${'x'.repeat(2_048)}\r\n`),
+      413,
+    ],
+    ['a body of another type', post(`${CLOSE}Content-Type: text/plain\r\nContent-Length: 1\r\n`, 'x'), 415],
+    ['a body of no type', post(`${CLOSE}Content-Length: 1\r\n`, 'x'), 415],
+    ['a body that is no type', post(`${CLOSE}Content-Type: ;;;\r\nContent-Length: 1\r\n`, 'x'), 415],
+    [
+      'a body that asks for more',
+      post(`${CLOSE}Content-Type: application/json\r\nContent-Length: 11\r\n`, '{"count":9}'),
+      400,
+    ],
+    ['a deep body', post(`${CLOSE}Content-Type: application/json\r\nContent-Length: 1000\r\n`, '['.repeat(1_000)), 400],
+    ['an expectation', post(`${CLOSE}Expect: miracles\r\n`), 417],
+    ['a long URL', `GET /api/v1/ids?${'x'.repeat(3_000)} HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 414],
+    ['a URL longer than all headers', `GET /${'x'.repeat(100_000)} HTTP/1.1\r\nHost: x\r\n\r\n`, 431],
+    ['long headers', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ${'x'.repeat(9_000)}\r\n\r\n`, 431],
+    ['many headers', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n${'A: b\r\n'.repeat(50_000)}\r\n`, 431],
+    ['a bad escape', `GET /api/v1/ids/%E0%A4%A HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
+    ['a way out of the path', `GET /api/v1/ids/..%2f..%2fetc HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
+    ['a long ID', `GET /api/v1/ids/${'9'.repeat(1_500)} HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
+    ['a count in other digits', `GET /api/v1/ids?count=%D9%A1 HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
+    ['two counts', `GET /api/v1/ids?count=1&count=2 HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
+    ['a forged prototype', `GET /api/v1/ids?__proto__[count]=1 HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
+    ['a long key', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nIdempotency-Key: ${'k'.repeat(256)}\r\n${CLOSE}\r\n`, 400],
+    ['an empty key', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nIdempotency-Key:\r\n${CLOSE}\r\n`, 400],
+  ])('%s', async (_, input, status) => {
+    const { port, stage } = await start();
+    const { ended } = await dial(port, input);
+    expectProblem(await ended, status);
+    expect(stage.issued).toBe(0);
+    expect(stage.faults).toEqual([]);
+    expect(stage.answered.map((answered) => answered.status)).toEqual([status]);
+    const after = await fetch(`http://${HOST}:${port}/api/v1/ids`);
+    expect(after.status).toBe(200);
+  });
+});
+
+describe('slow clients', () => {
+  const limits = { maxConnections: 512, requestTimeoutMs: 300 };
+
+  test.each([
+    ['nothing', ''],
+    ['half a request line', 'GET /api'],
+    ['headers without an end', 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n'],
+    ['headers without their body', post('Content-Type: application/json\r\nContent-Length: 100\r\n', '{')],
+  ])('that send %s get 408 in time', async (_, input) => {
+    const { port, stage } = await start(limits);
+    const { ended } = await dial(port, input);
+    expectProblem(await ended, 408);
+    expect(stage.issued).toBe(0);
+  });
+
+  test('that send a byte now and then get 408 all the same', async () => {
+    const { port } = await start(limits);
+    const { socket, ended } = await dial(port, 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ');
+    const drip = setInterval(() => socket.write('x'), 20);
+    expectProblem(await ended, 408);
+    clearInterval(drip);
+  });
+
+  test('that go away in the middle of a large answer leave nothing behind', async () => {
+    const { port, api } = await start();
+    const { socket } = await dial(port, 'GET /api/v1/ids?count=100000 HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(socket, 'data');
+    socket.pause();
+    expect(api.underWay()).toBe(1);
+    socket.destroy();
+    await expect.poll(() => api.underWay()).toBe(0);
+  });
+});
+
+describe('connections', () => {
+  test('above the limit are refused, and there is room again when one ends', async () => {
+    const { port } = await start({ maxConnections: 3, requestTimeoutMs: 5_000 });
+    const first = await Promise.all([dial(port), dial(port), dial(port)]);
+    const fourth = await dial(port, 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n\r\n');
+    expect(await fourth.ended).toBe('');
+    first[0]?.socket.destroy();
+    const status = async () => (await fetch(`http://${HOST}:${port}/api/v1/ids`).catch(() => undefined))?.status;
+    await expect.poll(status).toBe(200);
+  });
+
+  test('that send a flood of requests without reading answers are cut, and few of the requests are looked at', async () => {
+    const { port, stage } = await start();
+    const { ended } = await dial(port, 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(10_000));
+    await ended;
+    expect(stage.issued).toBeLessThanOrEqual(16);
+  });
+
+  test('are kept for the next request', async () => {
+    const { port } = await start();
+    const { socket, ended } = await dial(port);
+    for (let turn = 0; turn < 3; turn += 1) {
+      const answered = once(socket, 'data');
+      socket.write(`GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n${turn === 2 ? CLOSE : ''}\r\n`);
+      await answered;
+    }
+    expect((await ended).match(/HTTP\/1\.1 200/g)).toHaveLength(3);
+  });
+});

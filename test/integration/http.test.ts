@@ -1,0 +1,180 @@
+import { connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { decompose } from '../../src/core/layout.ts';
+import type { Followed } from '../support/followed.ts';
+import { loadHttp } from '../support/http-load.ts';
+import { DATACENTER_ID, LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
+import { SeenIds } from '../support/seen-ids.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const ERROR_LEVEL = 50;
+/** Longest that the event loop may be held up. */
+const STALL_LIMIT_SECONDS = 0.1;
+
+async function json(url: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }> {
+  const response = await fetch(url, init);
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+
+/** The status of a request for an ID, or 'refused' when nobody listens. */
+const asker = (url: string) => async () => {
+  const response = await fetch(`${url}/api/v1/ids`).catch(() => undefined);
+  await response?.body?.cancel();
+  return response?.status ?? 'refused';
+};
+
+function takeReplies(replies: Followed, seen: SeenIds, count: number): Promise<void> {
+  return replies.replies(count).then((answered) => {
+    for (const [first] of answered.values()) {
+      if (first === undefined || !('batch' in first.reply)) throw new Error('a request without its batch');
+      for (const id of expandIds(first.reply.batch)) seen.add(id);
+    }
+  });
+}
+
+test('each route answers as promised, with the identity that the worker has leased', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker();
+  const { workerId } = await worker.ready();
+  const url = await worker.api();
+
+  const ids = await json(`${url}/api/v1/ids?count=2`);
+  expect(ids).toEqual({
+    status: 200,
+    body: { ids: [expect.anything(), expect.anything()], generated_at: expect.any(String) },
+  });
+  const [{ value_string, value_hex, breakdown }] = ids.body.ids as [Record<string, string>];
+  const { sequence } = decompose(LAYOUT, BigInt(value_string ?? ''));
+  expect(breakdown).toEqual({
+    timestamp_ms: expect.any(Number),
+    datacenter_id: DATACENTER_ID,
+    worker_id: workerId,
+    sequence_number: sequence,
+  });
+  expect(await json(`${url}/api/v1/ids/${value_hex}`)).toEqual({
+    status: 200,
+    body: { value_string, value_hex, breakdown },
+  });
+  const one = await json(`${url}/api/v1/id`, { method: 'POST' });
+  expect(one).toEqual({ status: 200, body: { id: expect.stringMatching(/^[0-9]+$/) } });
+  expect(BigInt(one.body.id as string)).toBeGreaterThan(BigInt(value_string ?? ''));
+  expect((await json(`${url}/api/v1/openapi.json`)).body.openapi).toBe('3.1.0');
+
+  const key = { headers: { 'idempotency-key': 'order-4711' } };
+  const first = await json(`${url}/api/v1/ids?count=3`, key);
+  expect(await json(`${url}/api/v1/ids?count=3`, key)).toEqual(first);
+  expect(await json(`${url}/api/v1/ids?count=4`, key)).toMatchObject({ status: 422, body: { code: 'CONFLICT' } });
+
+  expect(await worker.metric('idalloc_ids_total')).toBe(6);
+  expect(await worker.metric('idalloc_http_requests_total{route="/api/v1/ids",status="200"}')).toBe(3);
+  expect(await worker.metric('idalloc_http_requests_total{route="/api/v1/ids",status="422"}')).toBe(1);
+  expect(await worker.metric('idalloc_http_request_seconds_count{route="/api/v1/id"}')).toBe(1);
+  expect((await worker.ops('/api/v1/ids')).status).toBe(404);
+  await worker.stop();
+  expect(await asker(url)()).toBe('refused');
+});
+
+test('IDs over HTTP and over Kafka at once are disjoint, and a flood over HTTP leaves Kafka its share', async ({
+  annotate,
+}) => {
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker();
+  await worker.ready();
+  const url = await worker.api();
+  const replies = await realm.follow();
+  const requests = 2_000;
+  const seen = new SeenIds();
+  const asks = Array.from({ length: requests }, (_, i) => ({ correlationId: `r${i}`, count: 500 }));
+
+  const beganMs = performance.now();
+  const load = loadHttp({ url, count: 1_000, requests: 1_000, connections: 32, seen });
+  await realm.send(asks);
+  await takeReplies(replies, seen, requests);
+  await annotate(
+    `${requests} requests over Kafka answered beside the flood after ${Math.round(performance.now() - beganMs)} ms`,
+  );
+  const { requestsPerSecond, p99Ms, failures } = await load;
+  await annotate(`count=1000 over HTTP: ${requestsPerSecond} requests/s, p99 ${p99Ms} ms, each answer read`);
+  expect(failures).toBe(0);
+  expect(seen.duplicates).toBe(0);
+  expect(seen.size).toBe(requests * 500 + 1_000 * 1_000);
+  expect(await worker.metric('idalloc_ids_total')).toBe(seen.size);
+  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+});
+
+test('100,000 IDs with their parts, to many at once, do not hold up the event loop', async ({ annotate }) => {
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker();
+  await worker.ready();
+  const url = await worker.api();
+  await worker.metric('nodejs_eventloop_lag_max_seconds');
+  const { failures, p99Ms } = await loadHttp({ url, count: 100_000, requests: 32, connections: 16 });
+  const lag = await worker.metric('nodejs_eventloop_lag_max_seconds');
+  await annotate(
+    `16 x 100,000 IDs at once: p99 ${p99Ms} ms, event loop held up by at most ${Math.round(lag * 1_000)} ms`,
+  );
+  expect(failures).toBe(0);
+  expect(lag).toBeLessThan(STALL_LIMIT_SECONDS);
+});
+
+test('a revoked lease closes the port and cuts its connections; it opens again by itself, with higher IDs', async ({
+  annotate,
+}) => {
+  await using realm = await Realm.create(suiteServers(), { env: SHORT_LEASE });
+  const worker = realm.worker();
+  const { workerId } = await worker.ready();
+  const url = await worker.api();
+  const before = await json(`${url}/api/v1/id`, { method: 'POST' });
+  const idle = connect({ host: '127.0.0.1', port: Number(new URL(url).port) });
+  idle.on('error', () => undefined); // a cut connection may come as a reset
+  const cut = new Promise((resolve) => idle.once('close', resolve));
+  await new Promise((resolve) => idle.once('connect', resolve));
+
+  const owner = await realm.owner(Number(workerId));
+  const from = worker.lines.length;
+  await realm.etcd.revokeLease(owner?.leaseId ?? 0n);
+  const revokedMs = performance.now();
+  await worker.line(({ msg }) => msg === 'the HTTP port is closed', from);
+  await annotate(`port closed ${Math.round(performance.now() - revokedMs)} ms after the lease was revoked`);
+  await cut;
+  await worker.line(({ msg }) => msg === 'the HTTP API is served', from);
+  await expect.poll(async () => await asker(url)()).toBe(200);
+  await annotate(`answered again ${Math.round(performance.now() - revokedMs)} ms after`);
+  const after = await json(`${url}/api/v1/id`, { method: 'POST' });
+  expect(BigInt(after.body.id as string)).toBeGreaterThan(BigInt(before.body.id as string));
+  expect((await worker.ops('/healthz')).status).toBe(200);
+});
+
+test('while etcd does not answer the port stays open, with 503, Retry-After and the reason; then it serves again', async () => {
+  const servers = suiteServers();
+  await using realm = await Realm.create(servers, { env: SHORT_LEASE });
+  const worker = realm.worker();
+  await worker.ready();
+  const url = await worker.api();
+  await Promise.all([servers.pauseEtcd(0), servers.pauseEtcd(1)]);
+  try {
+    await worker.line(({ msg, reason }) => msg === 'gate closed' && reason === 'LEASE_SUSPENDED');
+    const response = await fetch(`${url}/api/v1/ids`);
+    expect([response.status, response.headers.get('retry-after')]).toEqual([503, '5']);
+    expect(await response.json()).toMatchObject({ status: 503, code: 'LEASE_SUSPENDED' });
+  } finally {
+    await Promise.all([servers.resumeEtcd(0), servers.resumeEtcd(1)]);
+  }
+  await expect.poll(async () => await asker(url)(), { timeout: 60_000 }).toBe(200);
+});
+
+test('SIGTERM lets answers under way finish', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker();
+  await worker.ready();
+  const url = await worker.api();
+  const response = await fetch(`${url}/api/v1/ids?count=100000`);
+  const reader = response.body?.getReader();
+  const first = await reader?.read();
+  worker.kill('SIGTERM');
+  let bytes = first?.value?.length ?? 0;
+  for (let next = await reader?.read(); next?.done === false; next = await reader?.read()) bytes += next.value.length;
+  expect(bytes).toBeGreaterThan(15_000_000);
+  expect(await worker.ended()).toEqual({ code: 0, signal: null });
+});

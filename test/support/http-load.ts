@@ -1,0 +1,48 @@
+import autocannon from 'autocannon';
+import type { SeenIds } from './seen-ids.ts';
+
+export interface HttpLoad {
+  /** http://host:port */
+  readonly url: string;
+  /** IDs of each request. */
+  readonly count: number;
+  readonly requests: number;
+  readonly connections: number;
+  /** Takes every ID of every answer; reading them slows the load down. */
+  readonly seen?: SeenIds;
+}
+
+export interface HttpLoadResult {
+  readonly requestsPerSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** Answers that were no success, or had not as many IDs as were asked for. */
+  readonly failures: number;
+}
+
+const VALUE = /"value_hex":"([0-9a-f]{16})"/g;
+
+/** So many requests for IDs over so many connections, one under way on each, by autocannon. */
+export async function loadHttp({ url, count, requests, connections, seen }: HttpLoad): Promise<HttpLoadResult> {
+  const verifyBody = (body: unknown) => {
+    let found = 0;
+    for (const [, hex] of String(body).matchAll(VALUE)) {
+      seen?.add(BigInt(`0x${hex}`));
+      found += 1;
+    }
+    return found === count;
+  };
+  const result = await autocannon({
+    url: `${url}/api/v1/ids?count=${count}`,
+    amount: requests,
+    connections,
+    timeout: 30,
+    ...(seen === undefined ? {} : { verifyBody }),
+  });
+  return {
+    requestsPerSecond: Math.round(result['2xx'] / ((result.finish.getTime() - result.start.getTime()) / 1_000)),
+    p50Ms: result.latency.p50,
+    p99Ms: result.latency.p99,
+    failures: result.non2xx + result.errors + result.timeouts + result.mismatches,
+  };
+}
