@@ -83,6 +83,17 @@ export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8)
   return deepFreeze(config);
 }
 
+/** What commands need that talk to etcd only. */
+export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
+
+/** As loadWorkerConfig, for commands that talk to etcd only: the variables of Kafka may be missing or wrong. */
+export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8): EtcdConfig {
+  const faults = new Faults();
+  const config = workerConfig(parseTable(WORKER_VARIABLES, env, readText, faults), faults);
+  faults.throwIfAny();
+  return deepFreeze(config);
+}
+
 function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): KafkaConfig {
   checkTopicNames(values, faults);
   checkRetention(values, faults);
@@ -119,7 +130,7 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
   };
 }
 
-function workerConfig(values: WorkerValues, faults: Faults): Omit<Config, keyof KafkaConfig> {
+function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
   const layout = layoutOf(values, faults);
   const pool = poolOf(values, layout, faults);
   const credentials = credentialsOf(values, faults);

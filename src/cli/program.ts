@@ -1,10 +1,13 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
+import { auditCommand } from './audit.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
 import { decodeCommand } from './decode.ts';
+import { leasesCommand } from './leases.ts';
 import { rangeCommand } from './range.ts';
 import { requestCommand } from './request.ts';
 import { topicsCommand } from './topics.ts';
+import { traceCommand } from './trace.ts';
 import { workerCommand } from './worker.ts';
 
 /**
@@ -27,8 +30,18 @@ function program(version: string, context: CliContext): Command {
   const root = new Command('idalloc')
     .description('Allocates 64-bit, time-ordered IDs in answer to requests on a Kafka topic.')
     .version(version)
+    .enablePositionalOptions()
     .addHelpText('after', EXIT_HELP);
-  for (const command of [workerCommand, requestCommand, decodeCommand, rangeCommand, topicsCommand]) {
+  for (const command of [
+    workerCommand,
+    requestCommand,
+    decodeCommand,
+    rangeCommand,
+    auditCommand,
+    traceCommand,
+    leasesCommand,
+    topicsCommand,
+  ]) {
     root.addCommand(command(context));
   }
   prepare(root, context);

@@ -5,13 +5,13 @@ import { expandIds, type IdBatch } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
-import type { Layout } from '../core/layout.ts';
-import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { IdallocError } from '../errors.ts';
+import { layoutFinder } from './audit-evidence.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { exchange, type Received } from './exchange.ts';
 import { idTable } from './id-view.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
+import { wholeNumber } from './numbers.ts';
 
 interface RequestOptions {
   readonly count: number;
@@ -113,7 +113,7 @@ function refused(
 }
 
 function viewBatch(correlationId: string, batch: IdBatch, replayed: boolean): BatchView {
-  const layout = layoutOfBatch(batch);
+  const layout = layoutFinder()(batch);
   const ids = expandIds(batch).map((id) => viewId(layout, id));
   return {
     correlation_id: correlationId,
@@ -130,23 +130,6 @@ function batchText({ ids, count, correlation_id: id, datacenter_id, worker_id, f
   const again = replayed ? ', the same batch as before' : '';
   const from = `datacenter ${datacenter_id}, worker ${worker_id}, fence ${fence}`;
   return `${idTable(ids)}\n${count} for correlation ID ${id} from ${from}${again}\n`;
-}
-
-/** A reply names its layout by fingerprint and epoch only; undefined for a layout that has no name here. */
-function layoutOfBatch({ epochMs, layoutFingerprint }: IdBatch): Layout | undefined {
-  for (const name of Object.keys(PRESETS) as PresetName[]) {
-    const layout = presetLayout(name, { epochMs });
-    if (layout.fingerprint === layoutFingerprint) return layout;
-  }
-  return undefined;
-}
-
-function wholeNumber(low: number, high: number): (text: string) => number {
-  return (text) => {
-    const value = /^[0-9]{1,10}$/.test(text) ? Number(text) : Number.NaN;
-    if (value >= low && value <= high) return value;
-    throw new InvalidArgumentError(`must be a whole number from ${low} to ${high}.`);
-  };
 }
 
 function correlationId(text: string): string {

@@ -26,3 +26,15 @@ export function timeText(milliseconds: number): string {
   const date = new Date(milliseconds);
   return Number.isNaN(date.getTime()) ? String(milliseconds) : date.toISOString();
 }
+
+/** A span for people, in the largest unit that fits: 950 ms, 12.3 s, 4.5 min, 3.2 h, 8.1 d. */
+export function spanText(milliseconds: number): string {
+  const units = [
+    [86_400_000, 'd'],
+    [3_600_000, 'h'],
+    [60_000, 'min'],
+    [1_000, 's'],
+  ] as const;
+  const unit = units.find(([size]) => Math.abs(milliseconds) >= size);
+  return unit === undefined ? `${Math.round(milliseconds)} ms` : `${(milliseconds / unit[0]).toFixed(1)} ${unit[1]}`;
+}

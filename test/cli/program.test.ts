@@ -25,14 +25,21 @@ describe('the command line', () => {
     expect(err).toContain('--help');
   });
 
-  test.each([[['worker']], [['request']], [['decode']], [['range']], [['topics', 'init']]])(
-    '%s --help shows examples',
-    async (args) => {
-      const { code, out } = await cli([...args, '--help']);
-      expect(code).toBe(0);
-      expect(out).toContain('Examples:');
-    },
-  );
+  test.each([
+    [['worker']],
+    [['request']],
+    [['decode']],
+    [['range']],
+    [['audit']],
+    [['trace']],
+    [['leases']],
+    [['leases', 'evict']],
+    [['topics', 'init']],
+  ])('%s --help shows examples', async (args) => {
+    const { code, out } = await cli([...args, '--help']);
+    expect(code).toBe(0);
+    expect(out).toContain('Examples:');
+  });
 
   test('--help tells the exit codes', async () => {
     expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){6}/);

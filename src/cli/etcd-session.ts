@@ -1,0 +1,13 @@
+import { type ClosableEtcd, connectEtcd } from '../adapters/etcd/etcd.ts';
+import type { EtcdConfig } from '../config.ts';
+
+/** Runs `use` with a client of etcd, which is closed afterwards. */
+export async function withEtcd<T>({ etcd }: EtcdConfig, use: (etcd: ClosableEtcd) => Promise<T>): Promise<T> {
+  const { endpoints, credentials } = etcd;
+  const client = connectEtcd({ endpoints, ...(credentials === undefined ? {} : { auth: credentials }) });
+  try {
+    return await use(client);
+  } finally {
+    client.close();
+  }
+}

@@ -1,0 +1,120 @@
+import { type Descriptor, decodeDescriptor } from '../codec/descriptor.ts';
+import { decodeLeaseRecord, type LeaseRecord } from '../codec/lease-record.ts';
+import { type Layout, tickStartMs } from '../core/layout.ts';
+import { IdallocError } from '../errors.ts';
+import type { KeyValue } from '../identity/ports.ts';
+import type { Snapshot } from '../identity/snapshot.ts';
+import { layoutFinder } from './audit-evidence.ts';
+import { spanText, table, timeText } from './table.ts';
+
+/** A worker ID as it stands in etcd. */
+interface LeaseView {
+  readonly worker_id: number;
+  /** Null: nobody holds it. */
+  readonly holder: {
+    readonly worker_ip: string;
+    readonly granted_at: string;
+    readonly age_ms: number;
+    readonly lease_ttl_seconds: number;
+    readonly lease_id: string;
+    readonly fence: string;
+  } | null;
+  /** The time below which IDs may have been given; null where the ceiling was never raised, or its layout is unknown. */
+  readonly ceiling: string | null;
+  /** How far the ceiling is ahead of this machine's clock; negative: behind. */
+  readonly ceiling_ahead_ms: number | null;
+}
+
+export interface NamespaceView {
+  readonly root: string;
+  readonly layout: string;
+  readonly epoch_ms: number;
+  readonly datacenter_id: number;
+  readonly pool: { readonly first: number; readonly last: number };
+  readonly uuid: string;
+  readonly leases: readonly LeaseView[];
+}
+
+/**
+ * The namespace for people and scripts; without `all` the worker IDs that were never used are left out.
+ *
+ * @throws IdallocError NOT_FOUND for a namespace that does not exist yet, NAMESPACE_DAMAGED for one that can't be read.
+ */
+export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, all: boolean): NamespaceView {
+  const stored = snapshot.descriptor;
+  if (stored === undefined) {
+    throw new IdallocError('NOT_FOUND', `there is no namespace at ${root} yet: the first worker to start makes it`);
+  }
+  const descriptor = decodeDescriptor(stored.value);
+  const layout = layoutFinder()(descriptor);
+  const { first, last } = descriptor.pool;
+  const ids = new Set([...snapshot.owners.keys(), ...snapshot.ceilings.keys()]);
+  for (let workerId = first; workerId <= last; workerId++) ids.add(workerId);
+  const views = [...ids]
+    .sort((a, b) => a - b)
+    .map((workerId) => viewLease(workerId, snapshot, layout, nowMs))
+    .filter(({ holder, ceiling }) => all || holder !== null || ceiling !== null);
+  return { root, ...describe(descriptor), leases: views };
+}
+
+function describe({
+  layoutName,
+  epochMs,
+  datacenterId,
+  pool,
+  uuid,
+}: Descriptor): Omit<NamespaceView, 'root' | 'leases'> {
+  return { layout: layoutName, epoch_ms: epochMs, datacenter_id: datacenterId, pool, uuid };
+}
+
+function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefined, nowMs: number): LeaseView {
+  const owner = snapshot.owners.get(workerId);
+  const stored = snapshot.ceilings.get(workerId)?.ticks ?? 0;
+  const ceilingMs = stored === 0 || layout === undefined ? null : tickStartMs(layout, stored);
+  return {
+    worker_id: workerId,
+    holder: owner === undefined ? null : viewHolder(owner, decodeLeaseRecord(owner.value), nowMs),
+    ceiling: ceilingMs === null ? null : timeText(ceilingMs),
+    ceiling_ahead_ms: ceilingMs === null ? null : ceilingMs - nowMs,
+  };
+}
+
+function viewHolder(owner: KeyValue, record: LeaseRecord, nowMs: number): NonNullable<LeaseView['holder']> {
+  return {
+    worker_ip: record.assignedWorkerIp,
+    granted_at: timeText(record.grantedAtMs),
+    age_ms: nowMs - record.grantedAtMs,
+    lease_ttl_seconds: record.leaseTtlSeconds,
+    lease_id: owner.leaseId.toString(16),
+    fence: String(owner.createRevision),
+  };
+}
+
+const COLUMNS = [
+  { title: 'worker', right: true },
+  { title: 'holder' },
+  { title: 'held for', right: true },
+  { title: 'TTL', right: true },
+  { title: 'fence', right: true },
+  { title: 'ceiling' },
+  { title: 'ahead', right: true },
+];
+
+export function namespaceText({ root, layout, datacenter_id, pool, uuid, leases }: NamespaceView): string {
+  const rows = leases.map(({ worker_id, holder, ceiling, ceiling_ahead_ms: ahead }) => [
+    String(worker_id),
+    holder?.worker_ip ?? '-',
+    holder === null ? '' : spanText(holder.age_ms),
+    holder === null ? '' : `${holder.lease_ttl_seconds} s`,
+    holder?.fence ?? '',
+    ceiling ?? '-',
+    ahead === null ? '' : spanText(ahead),
+  ]);
+  const held = leases.filter(({ holder }) => holder !== null).length;
+  const size = pool.last - pool.first + 1;
+  return [
+    `${root} layout ${layout}, datacenter ${datacenter_id}, namespace ${uuid}\n`,
+    table(COLUMNS, rows),
+    `${held} of ${size} worker IDs (${pool.first}..${pool.last}) are held\n`,
+  ].join('');
+}

@@ -1,0 +1,93 @@
+import { Command } from 'commander';
+import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
+import { decodeLeaseRecord } from '../codec/lease-record.ts';
+import { type EtcdConfig, loadEtcdConfig } from '../config.ts';
+import { IdallocError } from '../errors.ts';
+import { namespaceKeys } from '../identity/keys.ts';
+import { readSnapshot } from '../identity/snapshot.ts';
+import type { CliContext } from './context.ts';
+import { withEtcd } from './etcd-session.ts';
+import { namespaceText, viewNamespace } from './lease-view.ts';
+import { wholeNumber } from './numbers.ts';
+import { timeText } from './table.ts';
+import { confirm } from './terminal.ts';
+
+const LIST_HELP = `
+A ceiling is the time below which a worker ID's IDs may have been given; its next holder begins there. It never falls.
+
+Examples:
+  idalloc leases
+  idalloc leases --all --json`;
+
+const EVICT_HELP = `
+The owner key goes and its lease is revoked; the ceiling stays, so no ID can come twice. The worker notices at its next
+heartbeat, stops allocating and takes another worker ID. For a worker that can't be reached; one that runs is better stopped.
+
+Examples:
+  idalloc leases evict 7
+  idalloc leases evict 7 --yes --json`;
+
+/** `idalloc leases`: who holds which worker ID. */
+export function leasesCommand(context: CliContext): Command {
+  const evict = new Command('evict')
+    .description('Take a worker ID away from its holder.')
+    .argument('<worker-id>', 'as listed', wholeNumber(0, 2 ** 32))
+    .option('--yes', 'do not ask')
+    .option('--json', 'print one line of JSON: {"worker_id","fence","evicted"}')
+    .addHelpText('after', EVICT_HELP)
+    .action((workerId: number, options: { yes?: true; json?: true }) => runEvict(context, workerId, options));
+  return new Command('leases')
+    .enablePositionalOptions() // what follows evict is evict's own
+    .description('Show who holds which worker ID, and how far each ceiling is.')
+    .option('--all', 'also worker IDs that were never used')
+    .option('--json', 'print one line of JSON: the namespace and {"leases":[…]}')
+    .addHelpText('after', LIST_HELP)
+    .addCommand(evict)
+    .action((options: { all?: true; json?: true }) => runList(context, options));
+}
+
+async function runList({ env, out, now }: CliContext, options: { all?: true; json?: true }): Promise<void> {
+  const config = loadEtcdConfig(env);
+  const keys = keysOf(config);
+  const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));
+  const view = viewNamespace(keys.root, snapshot, now(), options.all === true);
+  out(options.json === true ? `${JSON.stringify(view)}\n` : namespaceText(view));
+}
+
+async function runEvict(
+  context: CliContext,
+  workerId: number,
+  { yes, json }: { yes?: true; json?: true },
+): Promise<void> {
+  const config = loadEtcdConfig(context.env);
+  const fence = await withEtcd(config, (etcd) => evict(context, etcd, config, workerId, yes === true));
+  const told = { worker_id: workerId, fence: String(fence), evicted: true };
+  context.out(
+    json === true ? `${JSON.stringify(told)}\n` : `worker ID ${workerId} was taken away from fence ${fence}\n`,
+  );
+}
+
+/** Takes it away from the holder that was shown, and from no one who came after it. */
+async function evict(
+  context: CliContext,
+  etcd: ClosableEtcd,
+  config: EtcdConfig,
+  workerId: number,
+  yes: boolean,
+): Promise<bigint> {
+  const key = keysOf(config).owner(workerId);
+  const owner = (await etcd.get([key])).get(key);
+  if (owner === undefined)
+    throw new IdallocError('NOT_FOUND', `nobody holds worker ID ${workerId}: there is no ${key}`);
+  const { assignedWorkerIp, grantedAtMs } = decodeLeaseRecord(owner.value);
+  const since = `since ${timeText(grantedAtMs)}, fence ${owner.createRevision}`;
+  await confirm(context, `Take worker ID ${workerId} away from ${assignedWorkerIp}, which holds it ${since}?`, yes);
+  const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
+  if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has another holder by now: look again`);
+  if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
+  return owner.createRevision;
+}
+
+function keysOf({ etcd, datacenterId }: EtcdConfig) {
+  return namespaceKeys(etcd.prefix, datacenterId);
+}
