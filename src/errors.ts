@@ -44,6 +44,13 @@ export const ERRORS = {
   INDEX_RESTORING: { retryable: true, deadLetter: false },
   INDEX_LOCKED: { retryable: false, deadLetter: false },
   INDEX_UNUSABLE: { retryable: false, deadLetter: false },
+  // client
+  BUFFER_EMPTY: { retryable: true, deadLetter: false },
+  QUEUE_FULL: { retryable: true, deadLetter: false },
+  CLIENT_CLOSED: { retryable: false, deadLetter: false },
+  INVALID_ID: { retryable: false, deadLetter: false },
+  /** A worker's code that this version does not know. */
+  REFUSED: { retryable: false, deadLetter: false },
   // process
   CONFIG_INVALID: { retryable: false, deadLetter: false },
   TOPIC_INVALID: { retryable: false, deadLetter: false },

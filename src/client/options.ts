@@ -1,0 +1,119 @@
+import type { Kafka, KafkaConfig } from 'kafkajs';
+import type { HeaderNames } from '../codec/request-headers.ts';
+import { IdallocError } from '../errors.ts';
+
+/** What the client tells while it works, each call outside of its own path: a hook that throws harms only itself. */
+export interface ClientHooks {
+  /** A request goes out; attempt is 1 for the first time. */
+  readonly onRequest?: (event: { correlationId: string; count: number; attempt: number }) => void;
+  /** A request was answered with a batch. */
+  readonly onReply?: (event: { correlationId: string; count: number; latencyMs: number; replayed: boolean }) => void;
+  /** A batch came into the buffer, which holds `buffered` IDs now. */
+  readonly onBatch?: (event: { count: number; buffered: number; lowWater: number }) => void;
+  /** Something failed that is tried again: for logs and counters. */
+  readonly onFault?: (error: Error) => void;
+}
+
+/** How the buffer is kept. */
+export interface BufferOptions {
+  /** How long the buffer lasts when no worker answers (default 20 s). */
+  readonly coverSeconds?: number;
+  /** The least rate to be ready for, in IDs per second (default 100); the buffer grows when more are used. */
+  readonly idsPerSecond?: number;
+  /** Most IDs to hold (default 5,000,000). */
+  readonly maxBuffered?: number;
+  /** Most IDs in one request (default 100,000); halved by itself where the workers allow fewer. */
+  readonly maxCount?: number;
+  /** IDs that may be older are dropped; by default they keep. At least twice coverSeconds. */
+  readonly maxAgeMs?: number;
+  /** false: nothing is fetched ahead, and only request() gives IDs. */
+  readonly prefetch?: boolean;
+  /** Longest wait of takeAsync, ready and request (default 30,000). */
+  readonly timeoutMs?: number;
+  /** Without a reply a request is sent again after this (default 3,000), then after twice as long each time, up to 30 s. */
+  readonly resendAfterMs?: number;
+  /** Most callers that wait for IDs, and most requests under way (default 10,000 each). */
+  readonly maxWaiting?: number;
+  readonly hooks?: ClientHooks;
+}
+
+/** How to reach the brokers: by a client of the caller's own, or by addresses. */
+type Access =
+  | { readonly kafka: Kafka; readonly brokers?: never }
+  | {
+      readonly kafka?: never;
+      /** host:port of the first brokers to ask. */
+      readonly brokers: readonly string[];
+      readonly clientId?: string;
+      readonly ssl?: KafkaConfig['ssl'];
+      readonly sasl?: KafkaConfig['sasl'];
+    };
+
+export type IdClientOptions = Access &
+  BufferOptions & {
+    /** Must begin as the workers' REPLY_TOPIC_PREFIX says. It has to exist. */
+    readonly replyTopic: string;
+    /** Default `id.requests`. */
+    readonly requestTopic?: string;
+    /** The partition of the reply topic that this instance reads; by default one at random. */
+    readonly partition?: number;
+    /** Where the workers were given other header names. */
+    readonly headers?: Partial<HeaderNames>;
+  };
+
+export type BufferSettings = Required<Omit<BufferOptions, 'maxAgeMs'>> & { readonly maxAgeMs: number | undefined };
+
+const MAX_IDS = 100_000_000;
+const MAX_BATCH = 100_000;
+const MAX_WAITING = 1_000_000;
+const DAY_SECONDS = 86_400;
+
+/** The options with their defaults. Throws IdallocError CONFIG_INVALID naming every fault at once. */
+export function bufferSettings(options: BufferOptions): BufferSettings {
+  const settings: BufferSettings = {
+    coverSeconds: options.coverSeconds ?? 20,
+    idsPerSecond: options.idsPerSecond ?? 100,
+    maxBuffered: options.maxBuffered ?? 5_000_000,
+    maxCount: options.maxCount ?? MAX_BATCH,
+    maxAgeMs: options.maxAgeMs,
+    prefetch: options.prefetch ?? true,
+    timeoutMs: options.timeoutMs ?? 30_000,
+    resendAfterMs: options.resendAfterMs ?? 3_000,
+    maxWaiting: options.maxWaiting ?? 10_000,
+    hooks: options.hooks ?? {},
+  };
+  const faults = [
+    ...outside(settings, 'coverSeconds', 0.1, DAY_SECONDS),
+    ...outside(settings, 'idsPerSecond', 0.001, MAX_IDS),
+    ...outside(settings, 'maxBuffered', 2, MAX_IDS),
+    ...outside(settings, 'maxCount', 1, MAX_BATCH),
+    ...outside(settings, 'timeoutMs', 1, DAY_SECONDS * 1_000),
+    ...outside(settings, 'resendAfterMs', 10, DAY_SECONDS * 1_000),
+    ...outside(settings, 'maxWaiting', 1, MAX_WAITING),
+  ];
+  const { maxAgeMs, coverSeconds, idsPerSecond, maxBuffered } = settings;
+  if (maxAgeMs !== undefined && !(maxAgeMs >= 2_000 * coverSeconds)) {
+    faults.push(`maxAgeMs is ${maxAgeMs}; IDs wait for up to twice coverSeconds, so at least ${2_000 * coverSeconds}`);
+  }
+  if (2 * idsPerSecond * coverSeconds > maxBuffered) {
+    faults.push(
+      `maxBuffered is ${maxBuffered}; two buffers of idsPerSecond x coverSeconds take ${2 * idsPerSecond * coverSeconds}`,
+    );
+  }
+  if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', faults.join('; '));
+  return settings;
+}
+
+const WHOLE = new Set(['maxBuffered', 'maxCount', 'maxWaiting']);
+
+function outside<K extends keyof BufferSettings>(
+  settings: BufferSettings,
+  name: K,
+  least: number,
+  most: number,
+): string[] {
+  const value: unknown = settings[name];
+  const fits = typeof value === 'number' && value >= least && value <= most;
+  if (fits && (!WHOLE.has(name) || Number.isInteger(value))) return [];
+  return [`${name} is ${String(value)}, must be ${WHOLE.has(name) ? 'whole and ' : ''}in ${least}..${most}`];
+}

@@ -1,0 +1,194 @@
+import { countIds, type IdBatch } from '../codec/id-batch.ts';
+import { decodeIdReply } from '../codec/id-reply.ts';
+import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
+import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import type { System } from './system.ts';
+import type { Incoming, Transport } from './transport.ts';
+import { type Caller, wait } from './waiting.ts';
+
+/** One question to the workers. */
+export interface Question {
+  readonly count: number;
+  readonly correlationId: Buffer;
+  readonly replyTopic: string;
+  readonly encoding: Encoding;
+  /** From the call to the reply; Infinity asks for as long as the client lives. */
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A batch, and how it came. */
+export interface Answer {
+  readonly batch: IdBatch;
+  /** It was decided for an earlier sending of this request. */
+  readonly replayed: boolean;
+  /** Monotonic time of the first sending. */
+  readonly askedMs: number;
+  readonly latencyMs: number;
+}
+
+/** The workers' refusal. `serverCode` is the code that they gave; `code` is REFUSED if this version does not know it. */
+export class RequestRefused extends IdallocError {
+  readonly serverCode: string;
+
+  constructor(serverCode: string, message: string) {
+    super(Object.hasOwn(ERRORS, serverCode) ? (serverCode as ErrorCode) : 'REFUSED', message);
+    this.name = 'RequestRefused';
+    this.serverCode = serverCode;
+  }
+}
+
+export interface RequesterOptions {
+  readonly transport: Transport;
+  readonly system: System;
+  /** Without a reply the request is sent again after this, and after twice as long each time, up to MAX_RESEND_MS. */
+  readonly resendAfterMs: number;
+  readonly maxWaiting: number;
+  readonly onSend: (correlationId: Buffer, count: number, attempt: number) => void;
+  readonly onFault: (error: Error) => void;
+}
+
+const MAX_RESEND_MS = 30_000;
+/** After a sending that the brokers did not take. */
+const UNSENT_REST_MS = 500;
+
+/** One correlation ID under way, and all who wait for its reply. */
+interface Exchange {
+  readonly question: Question;
+  readonly value: Buffer;
+  readonly callers: Set<Caller<Answer>>;
+  readonly askedMs: number;
+  attempts: number;
+  unsent: Error | undefined;
+  cancelResend: () => void;
+}
+
+/**
+ * Asks the workers and finds the replies. A retry sends the same record under the same key, so that the workers
+ * recognise it: it never costs a second batch.
+ */
+export class Requester {
+  readonly #options: RequesterOptions;
+  readonly #exchanges = new Map<string, Exchange>();
+  #closed: Error | undefined;
+
+  constructor(options: RequesterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Sends a request until it is answered.
+   *
+   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY or KAFKA_UNAVAILABLE when the time is up, QUEUE_FULL,
+   * CONFLICT when this correlation ID is under way for something else, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
+   */
+  async request(question: Question): Promise<Answer> {
+    const late = () => this.#late(question);
+    return wait(this.#options.system, { ...question, late }, (caller) => this.#join(question, caller));
+  }
+
+  /** Takes a reply from a reply topic; what nobody waits for is passed over. */
+  receive({ key, value, replayed }: Incoming): void {
+    const exchange = this.#exchanges.get(nameOf(key));
+    if (exchange === undefined) return;
+    const { askedMs, question } = exchange;
+    let settle: (caller: Caller<Answer>) => void;
+    try {
+      const batch = readReply(question, value);
+      const answer = { batch, replayed, askedMs, latencyMs: this.#options.system.monotonicMs() - askedMs };
+      settle = (caller) => caller.resolve(answer);
+    } catch (error) {
+      settle = (caller) => caller.reject(error);
+    }
+    for (const caller of exchange.callers) settle(caller);
+  }
+
+  close(reason: Error): void {
+    this.#closed = reason;
+    for (const { callers } of this.#exchanges.values()) for (const caller of callers) caller.reject(reason);
+  }
+
+  #join(question: Question, caller: Caller<Answer>): () => void {
+    if (this.#closed !== undefined) throw this.#closed;
+    const name = nameOf(question.correlationId);
+    const exchange = this.#exchanges.get(name) ?? this.#begin(name, question);
+    if (exchange.question.count !== question.count || exchange.question.replyTopic !== question.replyTopic) {
+      throw new IdallocError('CONFLICT', 'this correlation ID is under way for another count or reply topic');
+    }
+    exchange.callers.add(caller);
+    return () => {
+      exchange.callers.delete(caller);
+      if (exchange.callers.size > 0) return;
+      exchange.cancelResend();
+      this.#exchanges.delete(name);
+    };
+  }
+
+  #begin(name: string, question: Question): Exchange {
+    const { maxWaiting, system } = this.#options;
+    if (this.#exchanges.size >= maxWaiting) {
+      throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests wait for their replies already: see maxWaiting`);
+    }
+    const exchange: Exchange = {
+      question,
+      value: encodeIdRequest(question),
+      callers: new Set(),
+      askedMs: system.monotonicMs(),
+      attempts: 0,
+      unsent: undefined,
+      cancelResend: () => undefined,
+    };
+    this.#exchanges.set(name, exchange);
+    void this.#send(exchange);
+    return exchange;
+  }
+
+  async #send(exchange: Exchange): Promise<void> {
+    const { transport, system, resendAfterMs, onFault, onSend } = this.#options;
+    const { correlationId: key, replyTopic, count } = exchange.question;
+    exchange.attempts += 1;
+    onSend(key, count, exchange.attempts);
+    let restMs = Math.min(MAX_RESEND_MS, resendAfterMs * 2 ** (exchange.attempts - 1));
+    try {
+      await transport.send({ key, value: exchange.value, replyTopic });
+      exchange.unsent = undefined;
+    } catch (error) {
+      exchange.unsent = error instanceof Error ? error : new Error(String(error));
+      exchange.attempts -= 1;
+      restMs = UNSENT_REST_MS;
+      onFault(exchange.unsent);
+    }
+    // Whoever shares a broker with many clients should not find them all sending again at one moment.
+    restMs *= 1 + system.random() / 4;
+    if (exchange.callers.size > 0) exchange.cancelResend = system.schedule(restMs, () => void this.#send(exchange));
+  }
+
+  #late({ correlationId, timeoutMs, replyTopic }: Question): IdallocError {
+    const unsent = this.#exchanges.get(nameOf(correlationId))?.unsent;
+    if (unsent !== undefined) {
+      const message = `the request could not be sent within ${timeoutMs} ms: ${describeError(unsent)}`;
+      return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: unsent });
+    }
+    return new IdallocError(
+      'NO_REPLY',
+      `no reply on '${replyTopic}' within ${timeoutMs} ms: is a worker running, ready (its /readyz tells why not), and ` +
+        'allowed to reply there (REPLY_TOPIC_PREFIX)? The same correlation ID can be asked for again: it never gets a ' +
+        'second batch',
+    );
+  }
+}
+
+function nameOf(correlationId: Buffer): string {
+  return correlationId.toString('latin1');
+}
+
+function readReply({ correlationId, count }: Question, value: Buffer): IdBatch {
+  const reply = decodeIdReply(value);
+  if (!reply.correlationId.equals(correlationId)) {
+    throw new IdallocError('MALFORMED_REPLY', 'a reply whose key is one correlation ID names another one');
+  }
+  if ('error' in reply) throw new RequestRefused(reply.error.code, reply.error.message);
+  const got = countIds(reply.batch.ranges);
+  if (got !== count) throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} IDs; ${count} were asked for`);
+  return reply.batch;
+}

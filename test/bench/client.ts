@@ -1,0 +1,195 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { Snowflake as Sapphire } from '@sapphire/snowflake';
+import { v7 } from 'uuid';
+import { kafkaClient } from '../../src/adapters/kafka/client.ts';
+import { initTopics } from '../../src/adapters/kafka/topics.ts';
+import { IdClient, type IdClientOptions } from '../../src/client/index.ts';
+import { IdStock } from '../../src/client/stock.ts';
+import { loadKafkaConfig } from '../../src/config.ts';
+import { startProcessServers } from '../support/process-servers.ts';
+
+/**
+ * What an ID costs its caller: next() beside generators that need no server, and the time from asking to having IDs, with
+ * and without prefetch, against a worker on real servers.
+ *
+ * Generators that keep to their layout give at most 4,096 (nodejs-snowflake: 1,024) IDs a millisecond and then wait or
+ * throw; they are measured as they come.
+ */
+const { values } = parseArgs({
+  options: {
+    ids: { type: 'string', default: '4000000' },
+    rounds: { type: 'string', default: '5' },
+    requests: { type: 'string', default: '1000' },
+    count: { type: 'string', default: '100' },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+if (values.help) {
+  process.stdout.write(
+    'npm run bench:client -- [--ids 4000000] [--rounds 5] [--requests 1000] [--count 100] [--json]\n',
+  );
+  process.exit(0);
+}
+const ids = Number(values.ids);
+const requests = Number(values.requests);
+const count = Number(values.count);
+const say = (line: string) => process.stderr.write(`${line}\n`);
+
+/** Keeps what was made, so that nothing is optimised away. */
+let last: unknown;
+
+/** What a reply of the default layout brings: 100,000 IDs in 25 ranges. */
+function supply() {
+  const ranges = Array.from({ length: 25 }, (_, i) => ({
+    first: 55_325_805_773_398_016n + BigInt(i << 22),
+    count: 4_000,
+  }));
+  return { ranges, step: 1n, bornMs: 0 };
+}
+
+function generators(): Readonly<Record<string, (times: number) => void>> {
+  const require = createRequire(import.meta.url);
+  const FlakeId = require('flake-idgen') as new () => { next(): Buffer };
+  const { Snowflake } = require('nodejs-snowflake') as { Snowflake: new () => { getUniqueID(): bigint } };
+  const stock = new IdStock({ onLow: () => undefined, monotonicMs: () => performance.now() });
+  const sapphire = new Sapphire(1_767_225_600_000);
+  const flake = new FlakeId();
+  const wasm = new Snowflake();
+  return {
+    'idalloc next()': (times) => {
+      while (stock.size < times) stock.add(supply());
+      for (let i = 0; i < times; i += 1) last = stock.next();
+    },
+    '@sapphire/snowflake': (times) => {
+      for (let i = 0; i < times; i += 1) last = sapphire.generate();
+    },
+    'flake-idgen': (times) => {
+      for (let i = 0; i < times; ) {
+        try {
+          last = flake.next();
+          i += 1;
+        } catch {
+          // It throws until the next millisecond when one is used up.
+        }
+      }
+    },
+    'nodejs-snowflake': (times) => {
+      for (let i = 0; i < times; i += 1) last = wasm.getUniqueID();
+    },
+    'uuid v7': (times) => {
+      for (let i = 0; i < times; i += 1) last = v7();
+    },
+  };
+}
+
+function median(samples: readonly number[]): number {
+  return samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN;
+}
+
+/** Nanoseconds an ID, the median of rounds in which all take turns; the first round warms up. */
+function nanoseconds(): Record<string, number> {
+  const samples = new Map<string, number[]>();
+  for (let round = 0; round <= Number(values.rounds); round += 1) {
+    for (const [name, run] of Object.entries(generators())) {
+      // The slow ones are bound by the clock, not by the processor: a tenth of the IDs tells as much.
+      const times = name.startsWith('idalloc') ? ids : ids / 10;
+      const begun = process.hrtime.bigint();
+      run(times);
+      const ns = Number(process.hrtime.bigint() - begun) / times;
+      if (round > 0) samples.set(name, [...(samples.get(name) ?? []), ns]);
+    }
+  }
+  return Object.fromEntries([...samples].map(([name, all]) => [name, Number(median(all).toFixed(1))]));
+}
+
+async function startWorker(env: Readonly<Record<string, string>>): Promise<ChildProcess> {
+  const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+  const child = spawn(process.execPath, [main, 'worker'], {
+    env: { PATH: process.env.PATH, ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const lines = createInterface({ input: child.stdout });
+  const ready = new Promise<void>((resolve, reject) => {
+    lines.on('line', (line) => line.includes('idalloc ready') && resolve());
+    child.once('exit', () => reject(new Error('the worker ended')));
+  });
+  await ready;
+  return child;
+}
+
+interface Latency {
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+async function latency(ask: () => Promise<unknown>): Promise<Latency> {
+  const samples: number[] = [];
+  for (let i = 0; i < requests; i += 1) {
+    const begun = performance.now();
+    last = await ask();
+    samples.push(performance.now() - begun);
+    await pause(1);
+  }
+  const sorted = samples.toSorted((a, b) => a - b);
+  const at = (share: number) => Number((sorted[Math.floor(share * sorted.length)] ?? Number.NaN).toFixed(4));
+  return { p50Ms: at(0.5), p99Ms: at(0.99) };
+}
+
+/** From asking for IDs to having them, one request at a time. */
+async function latencies(): Promise<{ readonly prefetch: Latency; readonly request: Latency }> {
+  await using stack = new AsyncDisposableStack();
+  const servers = await startProcessServers(say);
+  stack.defer(() => servers.stop());
+  const index = mkdtempSync(join(tmpdir(), 'idalloc-bench-'));
+  stack.defer(() => rmSync(index, { recursive: true, force: true }));
+  const id = randomUUID().slice(0, 8);
+  const env = {
+    KAFKA_BROKERS: servers.brokers.join(','),
+    ETCD_ENDPOINTS: servers.etcdEndpoints.join(','),
+    ETCD_PREFIX: `/bench-${id}`,
+    DATACENTER_ID: '0',
+    TOPIC_REPLICATION_FACTOR: '1',
+    ALLOW_WEAK_LEDGER: '1',
+    OPS_PORT: '0',
+    API_PORT: '0',
+    INDEX_DIR: index,
+  };
+  const replyTopic = 'id.replies.bench';
+  const kafka = kafkaClient({ brokers: servers.brokers, clientId: 'bench', tls: false }, () => () => undefined);
+  const admin = kafka.admin();
+  stack.defer(() => admin.disconnect());
+  await admin.connect();
+  await initTopics(admin, loadKafkaConfig(env).topics);
+  const topics = [{ topic: replyTopic, numPartitions: 1, replicationFactor: 1 }];
+  await admin.createTopics({ topics, waitForLeaders: true });
+  const worker = await startWorker(env);
+  stack.defer(async () => {
+    worker.kill('SIGTERM');
+    await once(worker, 'exit');
+  });
+  const options: IdClientOptions = { brokers: servers.brokers, replyTopic, idsPerSecond: 100_000 };
+  const client = stack.use(await IdClient.connect(options));
+  await client.ready();
+  const prefetch = await latency(() => client.takeAsync(count));
+  const request = await latency(() => client.request({ count }));
+  return { prefetch, request };
+}
+
+const ns = nanoseconds();
+for (const [name, each] of Object.entries(ns)) say(`${name.padEnd(20)} ${each} ns an ID`);
+const { prefetch, request } = await latencies();
+say(`${count} IDs, prefetched: p50 ${prefetch.p50Ms} ms, p99 ${prefetch.p99Ms} ms`);
+say(`${count} IDs, by request: p50 ${request.p50Ms} ms, p99 ${request.p99Ms} ms`);
+if (values.json)
+  process.stdout.write(`${JSON.stringify({ ns, ids: count, prefetch, request, last: String(last).length > 0 })}\n`);

@@ -1,0 +1,361 @@
+import { describe, expect, test } from 'vitest';
+import { encodeBatch, stage, turns } from './stage.ts';
+
+const INVALID = expect.objectContaining({ code: 'INVALID_COUNT' });
+
+describe('the buffer', () => {
+  test('is filled at the start with two buffers, and asks for the next at the low-water mark', async () => {
+    const { client, system, workers } = await stage();
+    expect(workers.sent.map(({ count }) => count)).toEqual([4_000]);
+    expect([client.buffered, client.lowWater]).toEqual([4_000, 2_000]);
+    for (let second = 0; second < 19; second += 1) {
+      await system.pass(1_000);
+      client.take(100);
+    }
+    await turns();
+    expect(workers.sent).toHaveLength(1);
+    await system.pass(1_000);
+    client.take(100);
+    await turns();
+    expect(workers.sent.map(({ count }) => count)).toEqual([4_000, 2_000]);
+    expect(client.buffered).toBe(4_000);
+  });
+
+  test('grows with the rate, in requests that are never above maxCount', async () => {
+    const { client, system, workers } = await stage({ maxCount: 10_000 });
+    for (let second = 0; second < 30; second += 1) {
+      for (let used = 0; used < 2_000 && client.buffered >= 100; used += 100) client.take(100);
+      await system.pass(1_000);
+    }
+    expect(client.lowWater).toBeGreaterThanOrEqual(40_000);
+    expect(client.buffered).toBeGreaterThanOrEqual(client.lowWater);
+    expect(Math.max(...workers.sent.map(({ count }) => count))).toBe(10_000);
+  });
+
+  test('covers an outage of coverSeconds at the rate that it knows', async () => {
+    const { client, system, workers } = await stage({ coverSeconds: 15, idsPerSecond: 1_000 });
+    for (let tenth = 0; tenth < 100; tenth += 1) {
+      client.take(100);
+      await system.pass(100);
+    }
+    workers.answering = false;
+    for (let tenth = 0; tenth < 150; tenth += 1) {
+      client.take(100);
+      await system.pass(100);
+    }
+    workers.answering = true;
+    await system.pass(60_000);
+    expect(client.buffered).toBeGreaterThan(client.lowWater);
+  });
+
+  test('asks again under the same correlation ID until it is answered, less and less often', async () => {
+    const { client, system, workers } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    await system.pass(100_000);
+    const ids = workers.sent.map(({ correlationId }) => correlationId);
+    expect(new Set(ids).size).toBe(1);
+    expect(ids).toHaveLength(6); // after 0, 3, 9, 21, 45, 75 s
+    workers.answer(ids[0] ?? '', 4_000);
+    workers.answer(ids[0] ?? '', 4_000);
+    await turns();
+    expect(client.buffered).toBe(4_000);
+  });
+
+  test('asks for less where the workers allow less', async () => {
+    const { client, workers } = await stage({ idsPerSecond: 1_000 }, (them) => {
+      them.answering = false;
+    });
+    let limit = 0;
+    for (let round = 0; round < 20; round += 1) {
+      for (const { correlationId, count } of workers.sent.splice(0)) {
+        limit = Math.max(limit, count <= 3_000 ? count : 0);
+        if (count <= 3_000) workers.answer(correlationId, count);
+        else workers.refuse(correlationId, 'INVALID_COUNT');
+      }
+      await turns();
+    }
+    expect(limit).toBe(2_500);
+    expect(client.buffered).toBeGreaterThan(20_000);
+  });
+
+  test('drops what is older than maxAgeMs and fetches anew', async () => {
+    const { client, system, workers } = await stage({ maxAgeMs: 40_000 });
+    expect(client.next()).toBe(0n);
+    await system.pass(40_600);
+    expect(workers.sent).toHaveLength(2);
+    expect(client.next()).toBe(4_000n);
+  });
+
+  test('empty: next() and take() throw BUFFER_EMPTY, and take() takes nothing', async () => {
+    const { client, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
+    workers.answering = false;
+    expect(client.buffered).toBe(4);
+    expect(() => client.take(5)).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY', retryable: true }));
+    expect(client.take(4)).toEqual([0n, 1n, 2n, 3n]);
+    expect(() => client.next()).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY' }));
+  });
+
+  test('prefetch: false asks for nothing by itself', async () => {
+    const { client, system, workers } = await stage({ prefetch: false });
+    await system.pass(10_000);
+    expect(workers.sent).toEqual([]);
+    for (const use of [() => client.next(), () => client.take(1)]) expect(use).toThrow(/prefetch: false/);
+    await expect(client.takeAsync(1)).rejects.toThrow(/prefetch: false/);
+  });
+
+  test('a refusal is told to those who wait, with its code, and asked about again later', async () => {
+    const { client, system, workers } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    const waiting = [client.takeAsync(1), client.ready()];
+    const refusals = waiting.map((wait) => expect(wait).rejects.toMatchObject({ code: 'INVALID_REPLY_TOPIC' }));
+    await turns();
+    for (const { correlationId } of workers.sent.splice(0)) workers.refuse(correlationId, 'INVALID_REPLY_TOPIC');
+    await Promise.all(refusals);
+    expect(workers.sent).toEqual([]);
+    await system.pass(1_000);
+    expect(workers.sent).toHaveLength(1);
+  });
+});
+
+describe('waiting for IDs', () => {
+  test('is first come, first served, and nobody who does not wait comes before', async () => {
+    const { client, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2, maxCount: 4 });
+    workers.answering = false;
+    client.take(4);
+    await turns();
+    const order: string[] = [];
+    const first = client.takeAsync(10).then((ids) => order.push(`first ${ids}`));
+    const second = client.takeAsync(1).then((ids) => order.push(`second ${ids}`));
+    await turns();
+    for (const { correlationId, count } of workers.sent.splice(1, 1)) workers.answer(correlationId, count);
+    await turns();
+    expect(order).toEqual([]);
+    expect(client.buffered).toBeGreaterThan(0);
+    expect(() => client.next()).toThrow(/others wait/);
+    for (const { correlationId, count } of workers.sent.splice(1)) workers.answer(correlationId, count);
+    await Promise.all([first, second]);
+    expect(order).toEqual(['first 4,5,6,7,8,9,10,11,12,13', 'second 14']);
+    expect(client.next()).toBe(15n);
+  });
+
+  test('ends with NO_REPLY in its time, and lets those behind go on', async () => {
+    const { client, system, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
+    workers.answering = false;
+    const late = expect(client.takeAsync(10, { timeoutMs: 500 })).rejects.toMatchObject({ code: 'NO_REPLY' });
+    const behind = client.takeAsync(2);
+    await system.pass(500);
+    await late;
+    expect(await behind).toEqual([0n, 1n]);
+  });
+
+  test('ends with the reason of its signal', async () => {
+    const { client } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    const abort = new AbortController();
+    const reason = new Error('gone');
+    const ends = expect(client.takeAsync(1, { signal: abort.signal })).rejects.toBe(reason);
+    abort.abort(reason);
+    await ends;
+    await expect(client.takeAsync(1, { signal: abort.signal })).rejects.toBe(reason);
+  });
+
+  test('is bounded: one more gets QUEUE_FULL', async () => {
+    const { client } = await stage({ maxWaiting: 2 }, (them) => {
+      them.answering = false;
+    });
+    const all = [client.takeAsync(1), client.takeAsync(1), client.takeAsync(1)];
+    const [one, two, three] = all.map((wait) => wait.catch((error) => error.code));
+    expect(await three).toBe('QUEUE_FULL');
+    await client.close();
+    expect(await Promise.all([one, two])).toEqual(['CLIENT_CLOSED', 'CLIENT_CLOSED']);
+  });
+
+  test('serves thousands who wait', async () => {
+    const { client, workers } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    const all = Promise.all(Array.from({ length: 10_000 }, () => client.takeAsync(1)));
+    await turns();
+    workers.answering = true;
+    for (let round = 0; round < 3; round += 1) {
+      for (const { correlationId, count } of workers.sent.splice(0)) workers.answer(correlationId, count);
+      await turns();
+    }
+    expect(new Set((await all).flat()).size).toBe(10_000);
+  });
+
+  test('ready() needs the buffer to be as full as it is asked', async () => {
+    const { client, workers } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    let isReady = false;
+    const ready = client.ready(10_000).then(() => {
+      isReady = true;
+    });
+    await turns();
+    for (const { correlationId, count } of workers.sent.splice(0, 1)) workers.answer(correlationId, count);
+    await turns();
+    expect(isReady).toBe(false);
+    for (const { correlationId, count } of workers.sent.splice(0)) workers.answer(correlationId, count);
+    await ready;
+    expect(client.buffered).toBeGreaterThanOrEqual(10_000);
+  });
+
+  test.each([0, -1, 1.5, Number.NaN, 2_500_001])('%d is no count', async (count) => {
+    const { client } = await stage();
+    expect(() => client.take(count)).toThrow(INVALID);
+    await expect(client.takeAsync(count)).rejects.toThrow(INVALID);
+  });
+});
+
+describe('a request', () => {
+  const quiet = { prefetch: false };
+
+  test('under way twice is sent once, and both get its batch', async () => {
+    const { client, workers } = await stage(quiet);
+    const both = await Promise.all([1, 2].map(() => client.request({ count: 3, correlationId: 'x' })));
+    expect(workers.sent).toHaveLength(1);
+    expect(both[0]?.batch).toEqual(both[1]?.batch);
+  });
+
+  test('for something else under a correlation ID that is under way is a CONFLICT', async () => {
+    const { client } = await stage(quiet);
+    const first = client.request({ count: 3, correlationId: 'x' });
+    await expect(client.request({ count: 4, correlationId: 'x' })).rejects.toMatchObject({ code: 'CONFLICT' });
+    expect((await first).batch.ranges).toEqual([{ first: 0n, count: 3 }]);
+  });
+
+  test('without a reply is sent again byte for byte, and ends with NO_REPLY in its time', async () => {
+    const { client, system, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    const ends = expect(client.request({ count: 3, timeoutMs: 10_000 })).rejects.toMatchObject({ code: 'NO_REPLY' });
+    await system.pass(60_000);
+    await ends;
+    expect(workers.sent).toHaveLength(3); // after 0, 3 and 9 s
+    expect(new Set(workers.sent.map(({ value }) => value.toString('hex'))).size).toBe(1);
+    expect(system.timers).toBe(0);
+  });
+
+  test('that can not be sent is tried again, and tells why when its time is up', async () => {
+    const { client, system, workers } = await stage(quiet, (them) => {
+      them.broken = new Error('no broker');
+    });
+    const lost = expect(client.request({ count: 1, timeoutMs: 2_000 })).rejects.toMatchObject({
+      code: 'KAFKA_UNAVAILABLE',
+      message: expect.stringContaining('no broker'),
+    });
+    await system.pass(2_000);
+    await lost;
+    const found = client.request({ count: 1 });
+    await system.pass(400);
+    workers.broken = undefined;
+    await system.pass(200);
+    expect((await found).batch.ranges).toEqual([{ first: 0n, count: 1 }]);
+  });
+
+  test('that is refused rejects with the code of the workers, known or not', async () => {
+    const { client, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    for (const [serverCode, code] of [
+      ['FORGOTTEN', 'FORGOTTEN'],
+      ['NEWER_THAN_US', 'REFUSED'],
+      ['constructor', 'REFUSED'],
+    ] as const) {
+      const refused = expect(client.request({ count: 1, correlationId: 'x' })).rejects.toMatchObject({
+        code,
+        serverCode,
+      });
+      await turns();
+      workers.refuse('x', serverCode);
+      await refused;
+    }
+  });
+
+  test.each([
+    ['is nonsense', Buffer.from('nonsense')],
+    ['has another count', encodeBatch('x', [{ first: 1n, count: 4 }])],
+    ['names another correlation ID', encodeBatch('y', [{ first: 1n, count: 3 }])],
+  ])('whose reply %s is MALFORMED_REPLY', async (_what, value) => {
+    const { client, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    const malformed = expect(client.request({ count: 3, correlationId: 'x' })).rejects.toMatchObject({
+      code: 'MALFORMED_REPLY',
+    });
+    await turns();
+    workers.reply('x', value);
+    await malformed;
+  });
+
+  test.each([
+    [{ count: 0 }, 'INVALID_COUNT'],
+    [{ count: 1.5 }, 'INVALID_COUNT'],
+    [{ count: 1, correlationId: '' }, 'INVALID_CORRELATION_ID'],
+    [{ count: 1, correlationId: new Uint8Array(257) }, 'INVALID_CORRELATION_ID'],
+    [{ count: 1, replyTopic: 'a b' }, 'INVALID_REPLY_TOPIC'],
+  ])('%o is not sent: %s', async (options, code) => {
+    const { client, workers } = await stage(quiet);
+    await expect(client.request(options)).rejects.toMatchObject({ code });
+    expect(workers.sent).toEqual([]);
+  });
+});
+
+describe('the end', () => {
+  test('settles all who wait, leaves once, and nothing goes on', async () => {
+    const { client, system, workers } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    const waiting = [client.takeAsync(1), client.ready(), client.request({ count: 1 })];
+    const ends = waiting.map((wait) => expect(wait).rejects.toMatchObject({ code: 'CLIENT_CLOSED' }));
+    await turns();
+    await Promise.all([client.close(), client.close()]);
+    await Promise.all(ends);
+    expect([workers.closed, system.timers]).toEqual([1, 0]);
+    const closed = expect.objectContaining({ code: 'CLIENT_CLOSED' });
+    expect(() => client.next()).toThrow(closed);
+    expect(() => client.take(1)).toThrow(closed);
+    for (const wait of [client.takeAsync(1), client.ready(), client.request({ count: 1 })]) {
+      await expect(wait).rejects.toThrow(closed);
+    }
+  });
+
+  test('IDs that are in the buffer are not given out any more', async () => {
+    const { client } = await stage();
+    await client.close();
+    expect(() => client.next()).toThrow(expect.objectContaining({ code: 'CLIENT_CLOSED' }));
+    await expect(client.ready(1)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+  });
+});
+
+test('hooks are told of requests, replies and batches', async () => {
+  const seen: unknown[] = [];
+  const { client } = await stage({
+    idsPerSecond: 10,
+    hooks: {
+      onRequest: (event) => seen.push(['request', event]),
+      onReply: (event) => seen.push(['reply', event]),
+      onBatch: (event) => seen.push(['batch', event]),
+    },
+  });
+  await turns();
+  expect(seen).toEqual([
+    ['request', { correlationId: 'c-1', count: 400, attempt: 1 }],
+    ['reply', { correlationId: 'c-1', count: 400, latencyMs: 0, replayed: false }],
+    ['batch', { count: 400, buffered: 400, lowWater: 200 }],
+  ]);
+  await client.close();
+});
+
+test('every fault of the options is told at once', async () => {
+  await expect(stage({ coverSeconds: 0, maxCount: 1.5, maxAgeMs: 1, maxWaiting: Number.NaN })).rejects.toMatchObject({
+    code: 'CONFIG_INVALID',
+    message: expect.stringMatching(/coverSeconds.*maxCount.*maxWaiting/),
+  });
+  await expect(stage({ maxAgeMs: 39_999 })).rejects.toThrow(/twice coverSeconds/);
+  await expect(stage({ idsPerSecond: 1_000_000 })).rejects.toThrow(/maxBuffered is 5000000/);
+});

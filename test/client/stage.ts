@@ -1,0 +1,141 @@
+import { IdClient } from '../../src/client/client.ts';
+import type { BufferOptions } from '../../src/client/options.ts';
+import type { System } from '../../src/client/system.ts';
+import type { Outgoing, Transport, TransportEvents } from '../../src/client/transport.ts';
+import { encodeIdReply } from '../../src/codec/id-reply.ts';
+import { decodeIdRequest } from '../../src/codec/id-request.ts';
+
+interface Timer {
+  readonly atMs: number;
+  readonly run: () => void;
+}
+
+/** Time that moves when the test says so. */
+class FakeSystem implements System {
+  nowMs = 1_000;
+  readonly #timers = new Set<Timer>();
+  #ids = 0;
+
+  readonly monotonicMs = () => this.nowMs;
+  readonly random = () => 0;
+  readonly newCorrelationId = () => {
+    this.#ids += 1;
+    return `c-${this.#ids}`;
+  };
+  readonly schedule = (delayMs: number, run: () => void) => {
+    const timer = { atMs: this.nowMs + delayMs, run };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  };
+
+  get timers(): number {
+    return this.#timers.size;
+  }
+
+  /** Lets time pass, each timer at its time, and all that follows from it. */
+  async pass(ms: number): Promise<void> {
+    const untilMs = this.nowMs + ms;
+    await turns();
+    for (;;) {
+      const [next] = [...this.#timers].filter(({ atMs }) => atMs <= untilMs).sort((a, b) => a.atMs - b.atMs);
+      if (next === undefined) break;
+      this.#timers.delete(next);
+      this.nowMs = next.atMs;
+      next.run();
+      await turns();
+    }
+    this.nowMs = untilMs;
+  }
+}
+
+/** Lets all that is due without time run; no chain of promises here is longer. */
+export async function turns(): Promise<void> {
+  for (let turn = 0; turn < 50; turn += 1) await undefined;
+}
+
+export interface Sent {
+  readonly correlationId: string;
+  readonly count: number;
+  readonly replyTopic: string | undefined;
+  readonly value: Buffer;
+}
+
+/** Workers as a client sees them: what was sent is kept, and answered when the test says so. */
+export class FakeWorkers implements Transport {
+  readonly sent: Sent[] = [];
+  /** Answer each request at once. */
+  answering = true;
+  /** Makes every sending fail. */
+  broken: Error | undefined;
+  closed = 0;
+  #events: TransportEvents | undefined;
+  #given = 0n;
+  readonly #batches = new Map<string, bigint>();
+
+  readonly link = async (events: TransportEvents): Promise<Transport> => {
+    this.#events = events;
+    return this;
+  };
+
+  async send({ key, value, replyTopic }: Outgoing): Promise<void> {
+    if (this.broken !== undefined) throw this.broken;
+    const request = decodeIdRequest(value);
+    this.sent.push({ correlationId: key.toString(), count: request.count, replyTopic, value });
+    if (this.answering) queueMicrotask(() => this.answer(key.toString(), request.count));
+  }
+
+  async close(): Promise<void> {
+    this.closed += 1;
+  }
+
+  /** The batch of a correlation ID: one, however often it is asked for. */
+  answer(correlationId: string, count: number): void {
+    const known = this.#batches.get(correlationId);
+    const first = known ?? this.#given;
+    if (known === undefined) this.#given += BigInt(count);
+    this.#batches.set(correlationId, first);
+    this.reply(correlationId, encodeBatch(correlationId, [{ first, count }]), known !== undefined);
+  }
+
+  refuse(correlationId: string, code: string, message = 'no'): void {
+    const reply = { correlationId: Buffer.from(correlationId), error: { code, message } };
+    this.reply(correlationId, encodeIdReply(reply, 'RANGES'));
+  }
+
+  reply(correlationId: string, value: Buffer, replayed = false): void {
+    this.#events?.onReply({ key: Buffer.from(correlationId), value, replayed });
+  }
+}
+
+export function encodeBatch(correlationId: string, ranges: readonly { first: bigint; count: number }[]): Buffer {
+  const batch = {
+    ranges,
+    step: 1n,
+    datacenterId: 4,
+    workerId: 18,
+    fence: 7n,
+    epochMs: 1_767_225_600_000,
+    layoutFingerprint: '0123456789abcdef',
+    generatedAtMs: 1_780_416_300_000,
+  };
+  return encodeIdReply({ correlationId: Buffer.from(correlationId), batch }, 'RANGES');
+}
+
+export interface Staged {
+  readonly client: IdClient;
+  readonly system: FakeSystem;
+  readonly workers: FakeWorkers;
+}
+
+/** A client over simulated workers and time; `prepare` changes the workers before it begins. */
+export async function stage(
+  options: BufferOptions = {},
+  prepare: (workers: FakeWorkers) => void = () => undefined,
+): Promise<Staged> {
+  const system = new FakeSystem();
+  const workers = new FakeWorkers();
+  prepare(workers);
+  const client = await IdClient.over({ system, replyTopic: 'id.replies.test', link: workers.link }, options);
+  await turns();
+  return { client, system, workers };
+}

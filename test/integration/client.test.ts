@@ -1,0 +1,181 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expandIds, IdClient, type IdClientOptions } from '../../src/client/index.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { Watchers } from '../support/watchers.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+/** Longer than it takes to get over a restart of the broker, or to take over from a worker that was killed. */
+const PATIENCE_MS = 90_000;
+
+let realm: Realm;
+let worker: WorkerProcess;
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers());
+  worker = realm.worker();
+  await worker.ready();
+});
+
+afterAll(() => realm[Symbol.asyncDispose]());
+
+function connect(options: Partial<IdClientOptions> = {}): Promise<IdClient> {
+  const { brokers } = suiteServers();
+  const { requestTopic, replyTopic } = realm;
+  return IdClient.connect({ brokers, requestTopic, replyTopic, ...options } as IdClientOptions);
+}
+
+test('a buffer that is filled gives IDs at once, each only once and in rising order', async ({ annotate }) => {
+  const begunMs = performance.now();
+  await using client = await connect();
+  const connectedMs = performance.now();
+  await client.ready();
+  const readyMs = performance.now();
+  annotate(`measured: connected in ${connectedMs - begunMs} ms, filled after ${readyMs - connectedMs} ms more`);
+  const ids = [client.next(), ...client.take(500), client.next(), ...(await client.takeAsync(3_000))];
+  expect(new Set(ids).size).toBe(3_502);
+  expect(ids.toSorted((a, b) => (a < b ? -1 : 1))).toEqual(ids);
+});
+
+test('the same correlation ID gets the same batch; a refusal has the code of the workers', async () => {
+  await using client = await connect({ prefetch: false });
+  const correlationId = randomUUID();
+  const first = await client.request({ count: 5, correlationId });
+  const again = await client.request({ count: 5, correlationId, encoding: 'IDS' });
+  expect(expandIds(first.batch)).toHaveLength(5);
+  expect([first.replayed, again.replayed]).toEqual([false, true]);
+  expect(again.batch).toEqual(first.batch);
+  const refused = { name: 'RequestRefused', code: 'CONFLICT', serverCode: 'CONFLICT' };
+  await expect(client.request({ count: 6, correlationId })).rejects.toMatchObject(refused);
+  await expect(client.request({ count: 100_001 })).rejects.toMatchObject({ serverCode: 'INVALID_COUNT' });
+});
+
+test('each client is answered on its own partition, from where that ended when it came', async () => {
+  const replies = await realm.follow();
+  const old = await realm.records(realm.replyTopic);
+  await replies.until('all replies of before', (seen) => seen.length >= old);
+  const seen: string[] = [];
+  const clients = await Promise.all([0, 1, 2].map((partition) => connect({ partition, prefetch: false })));
+  for (const [partition, client] of clients.entries()) {
+    const correlationId = `at-${partition}`;
+    await client.request({ count: 1, correlationId });
+    const { seen: reply } = await replies.reply(correlationId);
+    seen.push(`${correlationId} ${reply.partition}`);
+  }
+  expect(seen).toEqual(['at-0 0', 'at-1 1', 'at-2 2']);
+  await Promise.all(clients.map((client) => client.close()));
+});
+
+test('replies can be had on another reply topic', async () => {
+  const other = `${realm.replyTopic}.other`;
+  await realm.createTopic(other);
+  await using client = await connect({ prefetch: false });
+  const { batch } = await client.request({ count: 2, replyTopic: other });
+  expect(expandIds(batch)).toHaveLength(2);
+  expect(await realm.records(other)).toBe(1);
+  await expect(client.request({ count: 2, replyTopic: `${other}.none`, timeoutMs: 3_000 })).rejects.toMatchObject({
+    code: 'KAFKA_UNAVAILABLE',
+    message: expect.stringContaining('TOPIC_INVALID'),
+  });
+});
+
+test.each([
+  [{ replyTopic: 'id.replies.none' }, 'TOPIC_INVALID'],
+  [{ requestTopic: 'none' }, 'TOPIC_INVALID'],
+  [{ partition: 99 }, 'TOPIC_INVALID'],
+  [{ brokers: ['127.0.0.1:1'] }, 'KAFKA_UNAVAILABLE'],
+])('%o does not connect: %s', async (options, code) => {
+  await expect(connect(options)).rejects.toMatchObject({ code });
+});
+
+test('a stop of all workers is covered by the buffer; what was asked for meanwhile is decided once', async ({
+  annotate,
+}) => {
+  const batches: number[] = [];
+  const sent: string[] = [];
+  const filled = new Watchers();
+  await using client = await connect({
+    coverSeconds: 10,
+    idsPerSecond: 1_000,
+    maxBuffered: 20_000,
+    hooks: {
+      onBatch: () => {
+        batches.push(performance.now());
+        filled.changed();
+      },
+      onRequest: (event) => sent.push(event.correlationId),
+    },
+  });
+  await client.ready();
+  // The worst moment for it: just before more would have been asked for.
+  client.take(client.buffered - client.lowWater - 1);
+  worker.kill('SIGKILL');
+  await worker.exit;
+  const killedMs = performance.now();
+  const correlationId = randomUUID();
+  const unanswered = expect(client.request({ count: 3, correlationId, timeoutMs: 5_000 })).rejects.toMatchObject({
+    code: 'NO_REPLY',
+  });
+  const ids: bigint[] = [];
+  while (performance.now() - killedMs < 10_000) {
+    // As many as were due by now, however late the timer was.
+    const due = Math.floor(performance.now() - killedMs) - ids.length;
+    if (due > 0) ids.push(...client.take(due));
+    await pause(20);
+  }
+  await unanswered;
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(ids.length).toBeGreaterThan(9_900);
+
+  worker = realm.worker();
+  const again = await client.request({ count: 3, correlationId, timeoutMs: PATIENCE_MS });
+  expect(sent.filter((id) => id === correlationId).length).toBeGreaterThan(2);
+  const sure = await client.request({ count: 3, correlationId });
+  expect(sure).toEqual({ ...again, replayed: true });
+  const look = () => batches.find((atMs) => atMs > killedMs);
+  const atMs = await filled.wait({ what: () => 'a batch', look, timeoutMs: PATIENCE_MS });
+  annotate(`measured: ${ids.length} IDs used while no worker ran; filled again ${atMs - killedMs} ms after the kill`);
+});
+
+test('a broker that restarts is waited for by whoever waits, and everything goes on', async ({ annotate }) => {
+  const faults: string[] = [];
+  const onFault = (error: Error) => faults.push(error.message);
+  await using client = await connect({ idsPerSecond: 10, coverSeconds: 1, hooks: { onFault } });
+  await client.ready();
+  const servers = suiteServers();
+  const restarted = servers.restartKafka();
+  const waiting = client.takeAsync(200, { timeoutMs: PATIENCE_MS });
+  await restarted;
+  const begunMs = performance.now();
+  expect(await waiting).toHaveLength(200);
+  await client.request({ count: 1, timeoutMs: PATIENCE_MS });
+  annotate(`measured: answered ${performance.now() - begunMs} ms after the broker was back; faults: ${faults.length}`);
+});
+
+test('close() settles who waits, and leaves no group behind', async () => {
+  const before = await groups();
+  const client = await connect({ idsPerSecond: 10, coverSeconds: 1 });
+  expect(await groups()).not.toEqual(before);
+  await client.ready();
+  const waiting = client.takeAsync(1_000_000);
+  const ends = expect(waiting).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+  const beganMs = performance.now();
+  await client.close();
+  await ends;
+  expect(performance.now() - beganMs).toBeLessThan(5_000);
+  expect(await groups()).toEqual(before);
+});
+
+/** Groups that have members. */
+async function groups(): Promise<readonly string[]> {
+  const { groups: found } = await realm.admin.listGroups();
+  const ids = found.map(({ groupId }) => groupId).filter((id) => id.startsWith('idalloc-client-'));
+  if (ids.length === 0) return [];
+  const { groups: described } = await realm.admin.describeGroups(ids);
+  return described
+    .filter(({ members }) => members.length > 0)
+    .map(({ groupId }) => groupId)
+    .sort();
+}

@@ -1,0 +1,92 @@
+import { execFile } from 'node:child_process';
+import { accessSync, constants, copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DATACENTER_ID, Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, '../..');
+const TIMEOUT_MS = 120_000;
+
+/** What a service's tsconfig.json is likely to have, at its strictest. */
+const TSCONFIG = {
+  compilerOptions: {
+    module: 'nodenext',
+    target: 'es2023',
+    lib: ['es2023', 'esnext.disposable'],
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noUncheckedIndexedAccess: true,
+    skipLibCheck: false,
+    types: ['node'],
+    typeRoots: [join(ROOT, 'node_modules/@types')],
+  },
+  include: ['consumer.ts'],
+};
+
+let project: string;
+
+/** The machine's own node, which is older than the one that this repository brings with it. */
+function plainNode(): string {
+  const found = (process.env.PATH ?? '')
+    .split(delimiter)
+    .filter((dir) => dir !== '' && !dir.includes('node_modules'))
+    .map((dir) => join(dir, 'node'))
+    .find((path) => {
+      try {
+        accessSync(path, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+  return found ?? process.execPath;
+}
+
+beforeAll(async () => {
+  project = mkdtempSync(join(tmpdir(), 'idalloc-consumer-'));
+  await run('npm', ['pack', '--pack-destination', project], { cwd: ROOT, timeout: TIMEOUT_MS });
+  const [tarball] = readdirSync(project).filter((name) => name.endsWith('.tgz'));
+  writeFileSync(join(project, 'package.json'), JSON.stringify({ private: true, type: 'module' }));
+  const install = ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`];
+  await run('npm', install, { cwd: project, timeout: TIMEOUT_MS });
+});
+
+afterAll(() => rmSync(project, { recursive: true, force: true }));
+
+test('the package, installed from its tarball in an empty project, type-checks and works on the node of the machine', async ({
+  annotate,
+}) => {
+  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify(TSCONFIG));
+  copyFileSync(join(ROOT, 'test/support/package-consumer.ts.txt'), join(project, 'consumer.ts'));
+  await run(join(ROOT, 'node_modules/.bin/tsc'), ['--project', project], { timeout: TIMEOUT_MS });
+
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker();
+  await worker.ready();
+  const args = [join(project, 'consumer.js'), suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
+  const { stdout, stderr } = await run(plainNode(), args, { cwd: project, timeout: TIMEOUT_MS });
+  const said = JSON.parse(stdout);
+  annotate(`measured: the client ran on node ${said.node}`);
+  expect(said).toMatchObject({
+    distinct: 1_007,
+    decoded: { datacenterId: DATACENTER_ID },
+    text: true,
+    recent: true,
+    replayed: true,
+    sameBatch: true,
+    refusal: 'CONFLICT',
+    closed: 'CLIENT_CLOSED',
+  });
+  expect(stderr).toBe('');
+});
+
+test('only what is meant for others can be imported', async () => {
+  const importing = (name: string) =>
+    run(plainNode(), ['--input-type=module', '-e', `import '${name}'`], { cwd: project });
+  await importing('idalloc/client');
+  await expect(importing('idalloc/dist/worker.js')).rejects.toThrow('ERR_PACKAGE_PATH_NOT_EXPORTED');
+});
