@@ -21,6 +21,10 @@ export interface KafkaOptions {
   readonly properties?: Readonly<Record<string, string>>;
   /** A proxy's port, if the broker shall have a listener whose clients are told to come by that proxy. */
   readonly proxyPort?: number;
+  /** Of the client, the broker's own and the controller's listener; free ones, the same at each start, by default. */
+  readonly ports?: readonly number[];
+  /** Of the storage, when it is formatted; 16 bytes in base64url. The nodes of one cluster have the same. */
+  readonly clusterId?: string;
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
@@ -44,12 +48,13 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
   requireTools(kafkaTools(cache, env), env);
   const libs = await installKafka(env, { cache, log, signal: options.signal });
   for (let attempt = 1; ; attempt++) {
-    const ports = await portsOf(options.dir, options.proxyPort === undefined ? 3 : 4);
+    const ports = options.ports ?? (await portsOf(options.dir, options.proxyPort === undefined ? 3 : 4));
     try {
       return await startOnce(libs, ports, options, env);
     } catch (error) {
       const collided = logHolds(join(options.dir, 'kafka.log'), 'Address already in use');
-      if (!collided || attempt === ATTEMPTS || options.signal?.aborted) throw error;
+      const isLast = attempt === ATTEMPTS || options.ports !== undefined;
+      if (!collided || isLast || options.signal?.aborted) throw error;
     }
   }
 }
@@ -59,7 +64,7 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   const data = join(options.dir, 'data');
   mkdirSync(options.dir, { recursive: true });
   writeFileSync(config, kafkaProperties(data, ports, options.properties, options.proxyPort));
-  if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options.signal, env);
+  if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options, env);
   const logFile = join(options.dir, 'kafka.log');
   const flags = ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'];
   const child = await startChild({ name: 'Kafka', logFile, ...java(libs, flags, 'kafka.Kafka', [config], env) });
@@ -80,20 +85,20 @@ async function format(
   libs: string,
   data: string,
   config: string,
-  signal: AbortSignal | undefined,
+  { clusterId = newClusterId(), signal }: KafkaOptions,
   env: NodeJS.ProcessEnv,
 ) {
   rmSync(data, { recursive: true, force: true });
   await run({
-    ...java(libs, [], 'kafka.tools.StorageTool', ['format', '-t', newClusterId(), '-c', config], env),
+    ...java(libs, [], 'kafka.tools.StorageTool', ['format', '-t', clusterId, '-c', config], env),
     purpose: "the formatting of Kafka's storage",
     timeoutMs: FORMAT_TIMEOUT_MS,
     signal,
   });
 }
 
-/** 16 random bytes in base64url; a leading dash would be read as an option. */
-function newClusterId(): string {
+/** An ID for a storage: 16 random bytes in base64url; a leading dash would be read as an option. */
+export function newClusterId(): string {
   const id = randomBytes(16).toString('base64url');
   return id.startsWith('-') ? `A${id.slice(1)}` : id;
 }

@@ -25,6 +25,8 @@ export interface Ask {
 
 export interface RealmOptions {
   readonly partitions?: number;
+  /** Of all topics that are made here; 1 by default, and from 3 on the ledger is not a weak one. */
+  readonly replicas?: number;
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -56,6 +58,7 @@ export class Realm implements AsyncDisposable {
   readonly keys: NamespaceKeys;
   readonly admin: Admin;
   readonly etcd: ClosableEtcd;
+  readonly #replicas: number;
   readonly #kafka: Kafka;
   readonly #producer: Producer;
   readonly #stack = new AsyncDisposableStack();
@@ -63,6 +66,7 @@ export class Realm implements AsyncDisposable {
   private constructor(servers: SuiteServers, options: RealmOptions) {
     const id = randomUUID().slice(0, 8);
     const prefix = `/test-${id}`;
+    this.#replicas = options.replicas ?? 1;
     this.groupId = `t${id}`;
     this.requestTopic = `t${id}.requests`;
     this.ledgerTopic = `t${id}.ledger`;
@@ -81,8 +85,8 @@ export class Realm implements AsyncDisposable {
       WITNESS_TOPIC: this.witnessTopic,
       REPLY_TOPIC_PREFIX: `t${id}.replies.`,
       REQUEST_PARTITIONS: String(options.partitions ?? 3),
-      TOPIC_REPLICATION_FACTOR: '1',
-      ALLOW_WEAK_LEDGER: '1',
+      TOPIC_REPLICATION_FACTOR: String(this.#replicas),
+      ALLOW_WEAK_LEDGER: this.#replicas < 3 ? '1' : '0',
       DATACENTER_ID: String(DATACENTER_ID),
       ...options.env,
     };
@@ -108,10 +112,18 @@ export class Realm implements AsyncDisposable {
     return this.#stack.use(new WorkerProcess({ ...this.env, ...env }));
   }
 
-  async createTopic(topic: string, options: { partitions?: number; configs?: Record<string, string> } = {}) {
-    const { partitions = 1, configs = {} } = options;
+  /** Either so many partitions, or one of which only the broker `on` has a copy. */
+  async createTopic(
+    topic: string,
+    options: { partitions?: number; configs?: Record<string, string>; on?: number } = {},
+  ): Promise<void> {
+    const { partitions = 1, configs = {}, on } = options;
     const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }));
-    const topics = [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }];
+    const places =
+      on === undefined
+        ? { numPartitions: partitions, replicationFactor: this.#replicas }
+        : { replicaAssignment: [{ partition: 0, replicas: [on] }] };
+    const topics = [{ topic, configEntries, ...places }];
     await this.admin.createTopics({ topics, waitForLeaders: false });
     await waitForLeaders(this.admin, [topic]); // what kafkajs has for this throws while the topic is not known yet
   }
@@ -154,8 +166,9 @@ export class Realm implements AsyncDisposable {
     await this.admin.alterConfigs({ validateOnly: false, resources: [{ type, name: topic, configEntries }] });
   }
 
+  /** Rejects when the brokers did not take all of them; some may be in the topic then. */
   async send(asks: readonly Ask[]): Promise<void> {
-    const messages = asks.map((ask) => ({
+    const messages: { key: string; value: Buffer; partition?: number }[] = asks.map((ask) => ({
       key: ask.correlationId,
       value: encodeIdRequest({
         count: ask.count,
@@ -167,7 +180,12 @@ export class Realm implements AsyncDisposable {
       ...(ask.partition === undefined ? {} : { partition: ask.partition }),
     }));
     for (let from = 0; from < messages.length; from += SEND_AT_ONCE) {
-      await this.sendRaw(messages.slice(from, from + SEND_AT_ONCE));
+      const some = messages.slice(from, from + SEND_AT_ONCE);
+      const answers = await this.sendRaw(some);
+      // kafkajs sends nothing to a partition that moved meanwhile to a broker that has answered for others.
+      const taken = new Set(answers.map(({ partition }) => partition));
+      const missed = some.find(({ partition }) => partition !== undefined && !taken.has(partition));
+      if (missed !== undefined) throw new Error(`requests for partition ${missed.partition} were not sent`);
     }
   }
 

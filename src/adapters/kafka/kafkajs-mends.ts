@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module';
+import kafkajs from 'kafkajs';
 import { loadFromKafkajs, mendConnections } from '../../kafkajs-connections.ts';
 import { decodeRecordBatches, RECORD_FORMAT } from './record-batches.ts';
 
@@ -14,6 +15,8 @@ export function mendKafkajs(): void {
   mended = true;
   mendConnections();
   decodeOurselves();
+  passOverDeadBrokers();
+  believeBrokers();
 }
 
 interface Decoder {
@@ -44,4 +47,75 @@ function decodeOurselves(): void {
     return decoder.canReadBytes(size) ? decodeRecordBatches(decoder.readBytes(size)) : [];
   };
   module.exports = ours;
+}
+
+interface Broker {
+  metadata(topics: readonly string[]): Promise<unknown>;
+}
+
+type UseBroker = (node: { readonly nodeId: string; readonly broker: Broker }) => Promise<unknown>;
+
+interface BrokerPool {
+  readonly brokers: Readonly<Record<string, unknown>>;
+  findBroker(node: { readonly nodeId: string }): Promise<Broker>;
+  findConnectedBroker(): Promise<Broker>;
+  withBroker(use: UseBroker): Promise<unknown>;
+}
+
+/**
+ * What any broker can answer is asked of one at random, and failed when that one could not be reached, for as long as it
+ * was among those that are known.
+ */
+function passOverDeadBrokers(): void {
+  const pool = loadFromKafkajs<{ readonly prototype?: BrokerPool }>('cluster/brokerPool.js')?.prototype;
+  if (typeof pool?.withBroker !== 'function' || typeof pool.findBroker !== 'function') return;
+  pool.withBroker = async function (this: BrokerPool, use: UseBroker) {
+    const nodeIds = Object.keys(this.brokers);
+    const first = Math.floor(Math.random() * nodeIds.length);
+    let fault: unknown = new kafkajs.KafkaJSConnectionError('there is no broker to ask');
+    let refused = false;
+    for (const nodeId of [...nodeIds.slice(first), ...nodeIds.slice(0, first)]) {
+      try {
+        const broker = await this.findBroker({ nodeId });
+        refused = true;
+        return await use({ nodeId, broker });
+      } catch (error) {
+        fault = error;
+      }
+    }
+    if (refused) return null; // which its callers know as the refusal of all
+    throw fault;
+  };
+}
+
+interface Cluster {
+  readonly brokerPool: BrokerPool;
+  refreshMetadata(): Promise<unknown>;
+  fetchTopicsOffset(topics: unknown): Promise<unknown>;
+  metadata(of?: { readonly topics?: readonly string[] }): Promise<unknown>;
+}
+
+/**
+ * A partition's offsets were asked of the leader that was known, for up to five minutes after it had moved; and that a
+ * topic has no leader was told as a null that nobody expects, once its metadata had been read before.
+ */
+function believeBrokers(): void {
+  const cluster = loadFromKafkajs<{ readonly prototype?: Cluster }>('cluster/index.js')?.prototype;
+  const known = [cluster?.fetchTopicsOffset, cluster?.refreshMetadata, cluster?.metadata];
+  if (cluster === undefined || known.some((method) => typeof method !== 'function')) return;
+  const { fetchTopicsOffset, metadata } = cluster;
+  cluster.fetchTopicsOffset = async function (this: Cluster, topics: unknown) {
+    try {
+      return await fetchTopicsOffset.call(this, topics);
+    } catch {
+      await this.refreshMetadata(); // whatever it was: it is asked once more of whoever leads now
+      return fetchTopicsOffset.call(this, topics);
+    }
+  };
+  cluster.metadata = async function (this: Cluster, of: { readonly topics?: readonly string[] } = {}) {
+    const found = await metadata.call(this, of);
+    if (found !== null) return found;
+    const broker = await this.brokerPool.findConnectedBroker();
+    return broker.metadata(of.topics ?? []);
+  };
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import kafkajs, { type Admin } from 'kafkajs';
+import kafkajs, { type Admin, type ITopicMetadata } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
+import { brokerFault } from './broker-fault.ts';
 import {
   differences,
   type FoundTopic,
@@ -103,14 +104,14 @@ async function describeTopics(admin: Admin, names: readonly string[]): Promise<R
   const existing = new Set(await admin.listTopics());
   const topics = names.filter((name) => existing.has(name));
   if (topics.length === 0) return new Map();
-  const metadata = await admin.fetchTopicMetadata({ topics });
+  const metadata = await metadataOf(admin, topics);
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
     resources: topics.map((name) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name })),
   });
   const configs = new Map(resources.map(({ resourceName, configEntries }) => [resourceName, configEntries]));
   return new Map(
-    metadata.topics.map(({ name, partitions }) => {
+    metadata.map(({ name, partitions }) => {
       const entries = (configs.get(name) ?? []).map(
         ({ configName, configValue }) => [configName, configValue] as const,
       );
@@ -118,6 +119,20 @@ async function describeTopics(admin: Admin, names: readonly string[]): Promise<R
       return [name, { name, partitions: partitions.length, replicas, configs: new Map(entries) }];
     }),
   );
+}
+
+const NOT_YET: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE']);
+
+/** Of topics that one broker knows: another one may learn of them a moment later. */
+async function metadataOf(admin: Admin, topics: readonly string[]): Promise<readonly ITopicMetadata[]> {
+  for (let poll = 1; ; poll++) {
+    try {
+      return (await admin.fetchTopicMetadata({ topics: [...topics] })).topics;
+    } catch (error) {
+      if (!NOT_YET.has(brokerFault(error)) || poll === MAX_POLLS) throw error;
+    }
+    await sleep(POLL_MS);
+  }
 }
 
 /**
@@ -128,7 +143,7 @@ export async function waitForLeaders(admin: Admin, names: readonly string[]): Pr
   for (let poll = 0; poll < MAX_POLLS; poll++) {
     const existing = new Set(await admin.listTopics());
     if (names.every((name) => existing.has(name))) {
-      const { topics } = await admin.fetchTopicMetadata({ topics: [...names] });
+      const topics = await metadataOf(admin, names);
       if (topics.every(({ partitions }) => partitions.length > 0 && partitions.every(({ leader }) => leader >= 0)))
         return;
     }

@@ -73,3 +73,52 @@ describe('a connection of kafkajs', () => {
     queue.destroy();
   });
 });
+
+/** A cluster of kafkajs with one broker that can't be reached, and others that do as told. */
+function clusterOf(brokers: Record<string, object | Error>) {
+  const Cluster = require('kafkajs/src/cluster/index.js');
+  const BrokerPool = require('kafkajs/src/cluster/brokerPool.js');
+  const findBroker = async ({ nodeId }: { nodeId: string }) => {
+    const broker = brokers[nodeId];
+    if (broker instanceof Error) throw broker;
+    return broker;
+  };
+  const findConnectedBroker = async () => Object.values(brokers).find((broker) => !(broker instanceof Error));
+  const refreshMetadataIfNecessary = async () => undefined;
+  const own = { brokers, findBroker, findConnectedBroker, refreshMetadataIfNecessary };
+  const brokerPool = Object.assign(Object.create(BrokerPool.prototype), own);
+  const retrier = (run: (bail: (error: unknown) => never) => unknown) =>
+    run((error) => {
+      throw error;
+    });
+  return Object.assign(Object.create(Cluster.prototype), { brokerPool, retrier, findBroker });
+}
+
+describe('a cluster of kafkajs', () => {
+  const dead = new Error('refused');
+
+  it('asks another broker when one can not be reached, and tells why when none can', async () => {
+    const cluster = clusterOf({ 1: dead, 2: { metadata: async () => 'known' }, 3: dead });
+    for (let i = 0; i < 20; i += 1) expect(await cluster.metadata({ topics: ['t'] })).toBe('known');
+    await expect(clusterOf({ 1: dead, 2: dead }).metadata({ topics: ['t'] })).rejects.toBe(dead);
+  });
+
+  it('tells what the brokers refuse the metadata for', async () => {
+    const leaderless = Object.assign(new Error('no leader'), { type: 'LEADER_NOT_AVAILABLE' });
+    const metadata = () => Promise.reject(leaderless);
+    await expect(clusterOf({ 1: { metadata } }).metadata({ topics: ['t'] })).rejects.toBe(leaderless);
+  });
+
+  it('asks the new leader for offsets after a leader has moved', async () => {
+    const topics = [{ topic: 't', partitions: [{ partition: 0 }], fromBeginning: true }];
+    const responses = [{ topic: 't', partitions: [{ partition: 0, offset: '7' }] }];
+    const moved = () => Promise.reject(new Error('not the leader'));
+    const cluster = clusterOf({ 1: { listOffsets: moved }, 2: { listOffsets: async () => ({ responses }) } });
+    let leader = '1';
+    cluster.findLeaderForPartitions = () => ({ [leader]: [0] });
+    cluster.refreshMetadata = async () => {
+      leader = '2';
+    };
+    expect(await cluster.fetchTopicsOffset(topics)).toEqual(responses);
+  });
+});

@@ -117,6 +117,21 @@ describe('initTopics', () => {
     expect(topics.get('id.ledger')?.configs.get('retention.ms')).toBe('1000');
   });
 
+  test('waits for a broker that does not know the new topics yet', async () => {
+    const { admin } = cluster(new Map());
+    const refusals = ['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE'];
+    const late = {
+      ...admin,
+      fetchTopicMetadata: async (options: { topics: string[] }) => {
+        const type = refusals.shift();
+        if (type !== undefined) throw Object.assign(new Error('not yet'), { type });
+        return admin.fetchTopicMetadata(options);
+      },
+    } as unknown as Admin;
+    expect((await initTopics(late, SETTINGS)).created).toHaveLength(5);
+    expect(refusals).toEqual([]);
+  });
+
   test('refuses to make topics with more replicas than brokers', async () => {
     const { admin, made } = cluster(new Map(), 1);
     await expect(initTopics(admin, SETTINGS)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });

@@ -1,0 +1,267 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
+import { KafkaCluster, whyNoKafkaProcesses } from '../support/kafka-cluster.ts';
+import { Load } from '../support/load.ts';
+import { type Ask, Realm, type RealmOptions } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { checkWholeHistory, type History, report, settledRecords } from '../support/whole-history.ts';
+import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
+
+const PARTITIONS = 3;
+const REPLICAS = 3;
+const ANSWERED = 200;
+const ASKS = 20;
+const ERROR_LEVEL = 50;
+const UNCLEAN = 'unclean.leader.election.enable';
+const WAIT_MS = 60_000;
+const POLL_MS = 50;
+const noKafka = whyNoKafkaProcesses();
+
+let cluster: KafkaCluster;
+
+const annotateNothing = async () => undefined;
+
+beforeAll(async () => {
+  if (noKafka !== undefined) return;
+  const begunMs = performance.now();
+  cluster = await KafkaCluster.start();
+  await report(annotateNothing, `three brokers serve after ${Math.round(performance.now() - begunMs)} ms`);
+});
+
+afterAll(() => cluster?.[Symbol.asyncDispose]());
+
+const servers = () => ({ ...suiteServers(), brokers: cluster.brokers });
+const bytesOf = ({ seen }: DecodedReply) => seen.message.value?.toString('hex');
+
+/** A realm on the three brokers, with a worker at work. */
+class Scene implements AsyncDisposable {
+  readonly realm: Realm;
+  readonly worker: WorkerProcess;
+  readonly replies: Followed;
+  readonly ledger: Followed;
+
+  private constructor(realm: Realm, worker: WorkerProcess, replies: Followed, ledger: Followed) {
+    this.realm = realm;
+    this.worker = worker;
+    this.replies = replies;
+    this.ledger = ledger;
+  }
+
+  static async open(options: RealmOptions = {}): Promise<Scene> {
+    const realm = await Realm.create(servers(), { partitions: PARTITIONS, replicas: REPLICAS, ...options });
+    const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+    const worker = realm.worker();
+    return new Scene(realm, worker, replies, ledger);
+  }
+
+  /** Leader and replicas in sync of each partition, by its number. */
+  async places(topic: string): Promise<ReadonlyMap<number, { leader: number; isr: readonly number[] }>> {
+    const { topics } = await this.realm.admin.fetchTopicMetadata({ topics: [topic] });
+    return new Map(topics.flatMap(({ partitions }) => partitions.map((one) => [one.partitionId, one])));
+  }
+
+  async allInSync(): Promise<void> {
+    const topics = [this.realm.requestTopic, this.realm.ledgerTopic, this.realm.replyTopic, '__consumer_offsets'];
+    for (const topic of topics) {
+      const inSync = async () => [...(await this.places(topic)).values()].every(({ isr }) => isr.length === REPLICAS);
+      await expect.poll(inSync, { timeout: WAIT_MS, interval: POLL_MS }).toBe(true);
+    }
+  }
+
+  history(asks: readonly Ask[]): Promise<History> {
+    return checkWholeHistory(this.realm, asks, this.replies, () =>
+      settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
+    );
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.realm[Symbol.asyncDispose]();
+  }
+}
+
+/** By the brokers' clock, which is ours: when the first decision since `sinceMs` stood in one of the partitions. */
+async function firstDecision(ledger: Followed, partitions: ReadonlySet<number>, sinceMs: number): Promise<number> {
+  const timesOf = (seen: Followed['seen']) =>
+    seen
+      .filter(({ partition, message }) => partitions.has(partition) && message.key !== null)
+      .map(({ message }) => Number(message.timestamp))
+      .filter((timeMs) => timeMs > sinceMs);
+  await ledger.until('a decision after the fault', (seen) => timesOf(seen).length > 0);
+  return Math.min(...timesOf(ledger.seen)) - sinceMs;
+}
+
+describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '' : `: ${noKafka}`}`, () => {
+  test('kill -9 of a broker that leads ledger partitions, under load: the worker goes on by itself, one batch each', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open();
+    const { worker, replies, ledger } = scene;
+    await worker.ready();
+    const load = new Load(scene.realm, { partitions: PARTITIONS });
+    try {
+      await replies.replies(ANSWERED);
+      await scene.allInSync();
+      const led = [...(await scene.places(scene.realm.ledgerTopic))].filter(([, { leader }]) => leader === 2);
+      const partitions = new Set(led.map(([partition]) => partition));
+      expect(partitions.size).toBeGreaterThan(0);
+      await cluster.kill(2);
+      const ms = await firstDecision(ledger, partitions, Date.now());
+      await report(annotate, `${ms} ms from kill -9 of a leader to the next decision in its partitions`);
+      await replies.replies(load.asks.length);
+    } finally {
+      await load.stop();
+      await cluster.startNode(2);
+    }
+    await report(annotate, `a leader killed: ${JSON.stringify(await scene.history(load.asks))}`);
+    expect(worker.gate()).toBe('open');
+  });
+
+  test('two of three brokers down: nothing is decided or told, nothing is lost, and all is answered once they are back', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open();
+    const { realm, worker, replies, ledger } = scene;
+    await worker.ready();
+    const load = new Load(realm, { partitions: PARTITIONS, burst: 6 }); // it goes on all the time
+    const dark = [0, 1, 2].map((partition) => ({ correlationId: `dark-${partition}`, count: 1, partition }));
+    let backMs = 0;
+    try {
+      await replies.replies(ANSWERED);
+      await scene.allInSync();
+      await Promise.all([cluster.kill(2), cluster.kill(3)]);
+      const alone = async () => [...(await scene.places(realm.ledgerTopic)).values()].map(({ isr }) => isr.join());
+      await expect.poll(alone, { timeout: WAIT_MS, interval: POLL_MS }).toEqual(['1', '1', '1']);
+      const from = worker.lines.length;
+      await realm.send(dark);
+      for (let partition = 0; partition < PARTITIONS; partition += 1) {
+        const refused = (line: LogLine) =>
+          line.partition === partition && /fewer in-sync replicas/.test(String(line.error));
+        const { code } = await worker.line(refused, from);
+        expect(code).toBe('APPEND_UNANSWERED');
+      }
+      expect(replies.seen.filter(({ message }) => String(message.key).startsWith('dark-'))).toEqual([]);
+      backMs = Date.now();
+    } finally {
+      await Promise.all([cluster.startNode(2), cluster.startNode(3)]);
+      await load.stop();
+    }
+    const ms = await firstDecision(ledger, new Set([0, 1, 2]), backMs);
+    await report(annotate, `${ms} ms from the start of two brokers to the next decision`);
+    const history = await scene.history([...load.asks, ...dark]);
+    await report(annotate, `two of three brokers killed: ${JSON.stringify(history)}`);
+    for (const { message } of ledger.seen.filter(({ message }) => String(message.key).includes('dark-'))) {
+      expect(Number(message.timestamp)).toBeGreaterThan(backMs);
+    }
+  });
+
+  test('a reply topic without a leader fails alone: all others are told meanwhile, and it takes its replies again', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open();
+    const { realm, worker, replies } = scene;
+    const letters = await realm.follow(realm.deadLetterTopic);
+    const lonely = `${realm.env.REPLY_TOPIC_PREFIX}lonely`;
+    await realm.createTopic(lonely, { on: 3 });
+    const ask = (correlationId: string, partition: number, replyTopic = realm.replyTopic) => {
+      return { correlationId, count: 2, partition, replyTopic };
+    };
+    await worker.ready();
+    await realm.send([ask('before', 0, lonely)]);
+    await expect.poll(() => realm.records(lonely), { timeout: WAIT_MS }).toBe(1);
+    await scene.allInSync();
+    await cluster.kill(3);
+    try {
+      const leaders = async () => [...(await scene.places(realm.ledgerTopic)).values()].map(({ isr }) => isr.length);
+      await expect.poll(leaders, { timeout: WAIT_MS, interval: POLL_MS }).toEqual([2, 2, 2]);
+      for (const round of [0, 1]) {
+        const begunMs = performance.now();
+        await realm.send([ask(`lonely-${round}`, 0, lonely), ...[0, 1, 2].map((p) => ask(`well-${round}-${p}`, p))]);
+        const told = await Promise.all([0, 1, 2].map((p) => replies.reply(`well-${round}-${p}`)));
+        const letterOf = () => letters.seen.find(({ message }) => String(message.key) === `lonely-${round}`);
+        await letters.until('a dead letter', () => letterOf() !== undefined);
+        const letter = letterOf();
+        expect(String(letter?.message.headers?.['kafka_dlt-exception-fqcn'])).toBe('REPLY_UNDELIVERABLE');
+        expect(String(letter?.message.headers?.['kafka_dlt-exception-message'])).toContain('no leader');
+        const [own = 0, ...others] = told.map(({ seen }) => Math.round(seen.atMs - begunMs));
+        const letterMs = Math.round((letter?.atMs ?? 0) - begunMs);
+        await report(
+          annotate,
+          `leaderless reply topic, round ${round}: given up after ${letterMs} ms; others told after ${own} ms in its partition, ${others} ms in other ones`,
+        );
+        for (const ms of told) expect(ms.seen.atMs).toBeLessThan(letter?.atMs ?? 0);
+      }
+    } finally {
+      await cluster.startNode(3);
+    }
+    const takesAgain = async () => {
+      await realm.send([ask('lonely-0', 0, lonely)]);
+      return realm.records(lonely);
+    };
+    await expect.poll(takesAgain, { timeout: WAIT_MS, interval: 500 }).toBeGreaterThan(1);
+    const { reply } = await (await realm.follow(lonely)).reply('lonely-0');
+    expect('batch' in reply && expandIds(reply.batch)).toHaveLength(2);
+    expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+  });
+
+  test('a ledger whose leader may be elected uncleanly is refused at the start', async () => {
+    await using realm = await Realm.create(servers(), { partitions: 1, replicas: REPLICAS });
+    await realm.setTopicConfig(realm.ledgerTopic, UNCLEAN, 'true');
+    const worker = realm.worker();
+    expect(await worker.ended()).toEqual({ code: 1, signal: null });
+    const last = worker.lines.find(({ level }) => level === 60)?.msg;
+    expect(last).toMatch(/^LEDGER_WEAK: .*unclean\.leader\.election\.enable=false, not true/);
+  });
+
+  test('a ledger cut short by an unclean election is restored: what it still has is told again, no ID twice', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open({ partitions: 1, env: { ALLOW_WEAK_LEDGER: '1' } });
+    const { realm, worker, replies } = scene;
+    const asks = (name: string) =>
+      Array.from({ length: ASKS }, (_, i) => ({ correlationId: `${name}-${i}`, count: 3 }));
+    const told = async (name: string, nth = 0) => {
+      await realm.send(asks(name));
+      return Promise.all(asks(name).map(({ correlationId }) => replies.reply(correlationId, nth)));
+    };
+    const inSync = async () => (await scene.places(realm.ledgerTopic)).get(0)?.isr.toSorted();
+    const becomes = (isr: readonly number[]) =>
+      expect.poll(inSync, { timeout: WAIT_MS, interval: POLL_MS }).toEqual(isr);
+    const partitionAssignment = [{ partition: 0, replicas: [2, 3] }];
+    await realm.admin.alterPartitionReassignments({ topics: [{ topic: realm.ledgerTopic, partitionAssignment }] });
+    await becomes([2, 3]);
+    await realm.setTopicConfig(realm.ledgerTopic, 'min.insync.replicas', '1');
+    await worker.ready();
+    await realm.setTopicConfig(realm.ledgerTopic, UNCLEAN, 'true');
+
+    await told('kept');
+    await cluster.kill(3);
+    await becomes([2]);
+    await told('lost');
+    await cluster.kill(2);
+    const from = worker.lines.length;
+    await cluster.startNode(3);
+    const begunMs = performance.now();
+    await told('after');
+    const afterMs = Math.round(performance.now() - begunMs);
+    const { cause } = await worker.line(({ msg }) => msg === 'ledger partition is restored from the log', from);
+    await cluster.startNode(2);
+    await told('kept', 1);
+    await told('lost', 1);
+    await told('end'); // so that all before it, in the one partition, are told
+    await report(annotate, `a truncated ledger: ${cause}; new requests told ${afterMs} ms after the stale leader came`);
+
+    const batches = (name: string) => {
+      const replies = seen.filter(({ message }) => String(message.key).startsWith(`${name}-`)).map(decodeReply);
+      return [...new Map(replies.map((one) => [bytesOf(one), one])).values()];
+    };
+    const { seen } = scene.replies;
+    for (const name of ['kept', 'after', 'end']) expect(batches(name), name).toHaveLength(ASKS);
+    const all = ['kept', 'lost', 'after', 'end'].flatMap(batches);
+    const ids = all.flatMap(({ reply }) => ('batch' in reply ? expandIds(reply.batch) : []));
+    expect(new Set(ids).size).toBe(ids.length);
+    const errors = all.flatMap(({ reply }) => ('error' in reply ? [reply.error.code] : []));
+    expect(new Set(errors).difference(new Set(['FORGOTTEN']))).toEqual(new Set());
+    await report(annotate, `of ${ASKS} lost decisions ${errors.length} are forgotten; all ${ASKS} kept ones stand`);
+  });
+});

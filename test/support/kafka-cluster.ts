@@ -1,0 +1,92 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { kafkaTools } from '../../ops/dev/kafka-install.ts';
+import { type KafkaProcess, newClusterId, startKafka } from '../../ops/dev/kafka-process.ts';
+import { cacheDir } from '../../ops/dev/paths.ts';
+import { freePorts } from '../../ops/dev/ports.ts';
+import { requireTools } from '../../ops/dev/toolchain.ts';
+
+const NODES = [1, 2, 3] as const;
+export type NodeId = (typeof NODES)[number];
+const PORTS_EACH = 3;
+
+/** Whether this machine can run Kafka as processes: why not, or undefined when it can. */
+export function whyNoKafkaProcesses(): string | undefined {
+  try {
+    requireTools(kafkaTools(cacheDir(process.env), process.env), process.env);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: number): Record<string, string> {
+  const common = {
+    'node.id': String(node),
+    'offsets.topic.replication.factor': String(NODES.length),
+    // A dead broker is noticed after 9 s by default; its leaders move then.
+    'broker.session.timeout.ms': '6000',
+    'broker.heartbeat.interval.ms': '1000',
+    'controller.quorum.voters': `1@127.0.0.1:${controllerPort}`,
+  };
+  if (node === 1) return common;
+  const listeners = `CLIENT://127.0.0.1:${ports[0]},BROKER://127.0.0.1:${ports[1]}`;
+  return { ...common, 'process.roles': 'broker', listeners };
+}
+
+/**
+ * Three brokers as child processes, which end with this process at the latest. The first one is the controller too, and
+ * has to live: the others may be killed, both at once as well, and started again on their data and addresses.
+ */
+export class KafkaCluster implements AsyncDisposable {
+  readonly #dir: string;
+  readonly #clusterId = newClusterId();
+  readonly #ports: readonly number[];
+  readonly #nodes = new Map<NodeId, KafkaProcess>();
+
+  private constructor(dir: string, ports: readonly number[]) {
+    this.#dir = dir;
+    this.#ports = ports;
+  }
+
+  /** Resolves when all of them serve; else leaves nothing behind. */
+  static async start(): Promise<KafkaCluster> {
+    const ports = await freePorts(NODES.length * PORTS_EACH);
+    const cluster = new KafkaCluster(await mkdtemp(join(tmpdir(), 'idalloc-cluster-')), ports);
+    const started = await Promise.allSettled(NODES.map((node) => cluster.startNode(node)));
+    const failure = started.find((one) => one.status === 'rejected');
+    if (failure === undefined) return cluster;
+    await cluster[Symbol.asyncDispose]();
+    throw failure.reason;
+  }
+
+  /** host:port of each broker, whether it runs or not. */
+  get brokers(): readonly string[] {
+    return NODES.map((node) => `127.0.0.1:${this.#portsOf(node)[0]}`);
+  }
+
+  /** Ends a broker at once, as a power cut would. */
+  async kill(node: Exclude<NodeId, 1>): Promise<void> {
+    await this.#nodes.get(node)?.kill();
+    this.#nodes.delete(node);
+  }
+
+  /** Starts a broker that was killed; resolves when it serves. */
+  async startNode(node: NodeId): Promise<void> {
+    const ports = this.#portsOf(node);
+    const properties = propertiesOf(node, ports, this.#portsOf(1)[2] ?? 0);
+    const dir = join(this.#dir, String(node));
+    this.#nodes.set(node, await startKafka({ dir, ports, clusterId: this.#clusterId, properties }));
+  }
+
+  /** The brokers without the controller can't tell it that they stop once it is gone, so nobody waits for that. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#nodes.values()].map((node) => node.kill()));
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+
+  #portsOf(node: NodeId): readonly number[] {
+    return this.#ports.slice((node - 1) * PORTS_EACH, node * PORTS_EACH);
+  }
+}
