@@ -8,6 +8,7 @@ export interface HttpLoad {
   readonly count: number;
   readonly requests: number;
   readonly connections: number;
+  readonly headers?: Readonly<Record<string, string>>;
   /** Takes every ID of every answer; reading them slows the load down. */
   readonly seen?: SeenIds;
 }
@@ -23,7 +24,8 @@ export interface HttpLoadResult {
 const VALUE = /"value_hex":"([0-9a-f]{16})"/g;
 
 /** So many requests for IDs over so many connections, one under way on each, by autocannon. */
-export async function loadHttp({ url, count, requests, connections, seen }: HttpLoad): Promise<HttpLoadResult> {
+export async function loadHttp(load: HttpLoad): Promise<HttpLoadResult> {
+  const { url, count, requests, connections, headers = {}, seen } = load;
   const verifyBody = (body: unknown) => {
     let found = 0;
     for (const [, hex] of String(body).matchAll(VALUE)) {
@@ -36,6 +38,7 @@ export async function loadHttp({ url, count, requests, connections, seen }: Http
     url: `${url}/api/v1/ids?count=${count}`,
     amount: requests,
     connections,
+    headers,
     timeout: 30,
     ...(seen === undefined ? {} : { verifyBody }),
   });
