@@ -57,12 +57,18 @@ function table(rows: readonly (readonly string[])[]): string[] {
 }
 
 /** What to type next. */
-export function presentNextSteps(brokers: string, opsUrl: string, logFile: string, firstId: string): string {
+export function presentNextSteps(
+  brokers: string,
+  { opsUrl, apiUrl }: { readonly opsUrl: string; readonly apiUrl: string | undefined },
+  logFile: string,
+  firstId: string,
+): string {
   return [
     'More requests, from another terminal in this directory:',
     `  KAFKA_BROKERS=${brokers} npm run idalloc -- request --count 5`,
     `  KAFKA_BROKERS=${brokers} npm run idalloc -- request --count 1 --correlation-id order-1 --json`,
     `  npm run idalloc -- decode ${firstId}`,
+    ...(apiUrl === undefined ? [] : [`Over HTTP:       curl '${apiUrl}/api/v1/ids?count=3'`]),
     `Is it well?      curl ${opsUrl}/readyz ; curl ${opsUrl}/metrics`,
     `Worker's log:    ${logFile}`,
     'One more worker: npm start, in another terminal',

@@ -94,9 +94,9 @@ async function firstReply(
   if (!options.quiet) process.stdout.write(options.json ? `${answer.line}\n` : `\n${presentReply(answer.reply)}\n\n`);
   onAnswer();
   if (options.once) return;
-  const { opsUrl, logFile } = worker.process;
+  const { logFile } = worker.process;
   const firstId = answer.reply.ids[0]?.value_string ?? '';
-  const next = presentNextSteps(servers.brokers, opsUrl, relative(process.cwd(), logFile), firstId);
+  const next = presentNextSteps(servers.brokers, worker.process, relative(process.cwd(), logFile), firstId);
   (options.json ? process.stderr : process.stdout).write(`${next}\n`);
   await untilAborted(worker.process, signal);
 }

@@ -12,6 +12,8 @@ const TAIL_MS = 200;
 
 export interface WorkerProcess extends Child {
   readonly opsUrl: string;
+  /** Undefined when the environment turns the HTTP API off. */
+  readonly apiUrl: string | undefined;
 }
 
 /** Which of the workers of this checkout this is: each has an index directory and a log of its own. */
@@ -52,7 +54,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   });
   const ready = () => logHolds(child.logFile, 'idalloc ready');
   await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
-  return { ...child, opsUrl: `http://127.0.0.1:${opsPort}` };
+  const url = (port: string) => `http://127.0.0.1:${port}`;
+  return { ...child, opsUrl: url(opsPort), apiUrl: apiPort === 'off' ? undefined : url(apiPort) };
 }
 
 /** Hands each line of a file to `onLine`, those that are there and those to come, until the returned function is called. */

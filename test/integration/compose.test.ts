@@ -23,11 +23,12 @@ async function composeProject(): Promise<{
   project: string;
   kafkaPort: number;
   opsPort: number;
+  apiPort: number;
 }> {
   const words = await ensureCompose(log);
   if ('unavailable' in words) throw new Error(words.unavailable);
   const [program = '', ...prefix] = words;
-  const [kafkaPort = 0, opsPort = 0] = await freePorts(2);
+  const [kafkaPort = 0, opsPort = 0, apiPort = 0] = await freePorts(3);
   const project = `idalloc-test-${randomUUID()}`;
   const buildKit = (await docker(['buildx', 'version'])).code === 0;
   const env = {
@@ -36,13 +37,14 @@ async function composeProject(): Promise<{
     COMPOSE_PROJECT_NAME: project,
     IDALLOC_KAFKA_PORT: `${kafkaPort}`,
     IDALLOC_OPS_PORT: `${opsPort}`,
+    IDALLOC_API_PORT: `${apiPort}`,
   };
   const compose = async (...args: string[]): Promise<string> => {
     const options = { cwd: ROOT, env, timeout: BUILD_MS, maxBuffer: 1 << 26 };
     const { stdout } = await execute(program, [...prefix, ...args], options);
     return stdout;
   };
-  return { compose, project, kafkaPort, opsPort };
+  return { compose, project, kafkaPort, opsPort, apiPort };
 }
 
 async function readiness(port: number): Promise<number | undefined> {
@@ -68,7 +70,7 @@ test('docker-compose.yml serves a request from the host, by a worker that may wr
   if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
   if (noEngine !== undefined) throw new Error(`CI is set, so the images must be tested: ${noEngine}`);
   await ensureImages(['kafka', 'etcd', 'node'], log);
-  const { compose, project, kafkaPort, opsPort } = await composeProject();
+  const { compose, project, kafkaPort, opsPort, apiPort } = await composeProject();
   try {
     log('building the image of the worker');
     await compose('build');
@@ -87,6 +89,9 @@ test('docker-compose.yml serves a request from the host, by a worker that may wr
     const reply = JSON.parse(stdout);
     expect(reply).toMatchObject({ count: 3, datacenter_id: 0, replayed: false });
     expect(new Set(reply.ids.map((id: { value_string: string }) => id.value_string)).size).toBe(3);
+
+    const overHttp = await fetch(`http://127.0.0.1:${apiPort}/api/v1/ids?count=3`);
+    expect(await overHttp.json()).toMatchObject({ ids: { length: 3 } });
 
     const worker = (await compose('ps', '-q', 'worker')).trim();
     const touch = (path: string) => docker(['exec', worker, 'node', '-e', `fs.writeFileSync('${path}', '')`]);
