@@ -1,4 +1,4 @@
-import { describeError } from './errors.ts';
+import { describeError, IdallocError } from './errors.ts';
 import type { Log } from './log.ts';
 
 /** What the keeper starts and stops: one consumer's life of reading a topic. */
@@ -41,9 +41,15 @@ export class ReaderKeeper {
     this.#options = options;
   }
 
-  /** Rejects when the first reader can't start; later ones are tried again. */
+  /** Rejects with KAFKA_UNAVAILABLE when the first reader can't start; later ones are tried again. */
   async start(): Promise<void> {
-    await this.#make().start();
+    try {
+      await this.#make().start();
+    } catch (error) {
+      if (error instanceof IdallocError) throw error;
+      const message = `the ${this.#options.what} can not be read: ${describeError(error)}; look at the brokers`;
+      throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+    }
   }
 
   /** Reads a partition anew; a reader that is not there yet begins all of them anew. */

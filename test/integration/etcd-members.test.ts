@@ -18,6 +18,8 @@ const PATIENT_LEASE = {
 const PATIENCE_MS = Number(PATIENT_LEASE.ETCD_REFUSE_AFTER_MS);
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
 const LATE_MS = 1_500;
+/** The grace time, and enough of what leaving takes without a broker. */
+const LEAVING_MS = 2_000;
 /** What an open gate needs to bring the first reply; the rest is for a loaded machine. */
 const RESUME_LIMIT_MS = 200;
 
@@ -117,4 +119,38 @@ test('two of three etcd members are frozen: all workers stop in time, requests w
   expect([again.reply, again.replayed]).toEqual([before, true]);
   const answered = await replies.replies(waiting.length + 2);
   for (const { correlationId } of waiting) expect(answered.get(correlationId)?.[0]?.reply).toHaveProperty('batch');
+});
+
+test('broker and etcd are lost together for longer than the grace time: back, it is one member with all partitions', async ({
+  annotate,
+}) => {
+  await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...SHORT_LEASE, GATE_GRACE_MS: '500' } });
+  const { realm, replies } = scene;
+  const link = await scene.link();
+  const worker = scene.worker(link.env);
+  await worker.hasPartitions(PARTITIONS);
+  const history = await scene.underLoad(async () => {
+    await nextReplyBy(worker, replies);
+    const from = worker.lines.length;
+    link.cut();
+    await servers.killKafka();
+    try {
+      await closed(worker, from);
+      await pause(LEAVING_MS);
+    } finally {
+      await servers.restartKafka();
+    }
+    const healedMs = performance.now();
+    link.heal();
+    await opened(worker, from);
+    const repliedMs = await nextReplyBy(worker, replies);
+    await report(
+      annotate,
+      `broker and etcd lost together: first reply ${Math.round(repliedMs - healedMs)} ms after both`,
+    );
+  });
+  const { groups } = await realm.admin.describeGroups([realm.groupId]);
+  expect(groups[0]?.members).toHaveLength(1);
+  expect(worker.partitions()).toHaveLength(PARTITIONS);
+  expect(history.stops).toBe(1);
 });

@@ -73,6 +73,6 @@ class PatientKafka extends Kafka {
   }
 
   override consumer(config: ConsumerConfig): Consumer {
-    return super.consumer({ retry: { retries: this.#retries }, ...config });
+    return super.consumer({ ...config, retry: { retries: this.#retries, ...config.retry } });
   }
 }

@@ -3,6 +3,7 @@ import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kaf
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
+import { EndableConsumer } from './endable-consumer.ts';
 import { safeOffset } from './ledger-log.ts';
 
 /** What the reader feeds; the follower decides where to read and what to make of it. */
@@ -38,6 +39,7 @@ const EXPIRE_INTERVAL_MS = 10_000;
 /** Reads all partitions of the ledger topic, all the time, into one sink. */
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
+  readonly #endable: EndableConsumer;
   readonly #consumer: Consumer;
   /** Raised when a partition is read anew, so that a batch from before is dropped. */
   readonly #epochs: number[];
@@ -55,12 +57,13 @@ export class LedgerReader {
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
     this.#epochs = new Array<number>(options.partitions).fill(0);
-    this.#consumer = options.kafka.consumer({
+    this.#endable = new EndableConsumer(options.kafka, {
       groupId: options.groupId,
       sessionTimeout: SESSION_TIMEOUT_MS,
       maxWaitTimeInMs: MAX_WAIT_MS,
       allowAutoTopicCreation: false,
     });
+    this.#consumer = this.#endable.consumer;
   }
 
   async start(): Promise<void> {
@@ -78,7 +81,7 @@ export class LedgerReader {
     });
     await this.#consumer.connect();
     await this.#consumer.subscribe({ topic, fromBeginning: true });
-    await this.#consumer.run({
+    await this.#endable.run({
       autoCommit: false,
       eachBatchAutoResolve: false,
       eachBatch: (payload) => this.#deliver(payload),
@@ -96,7 +99,7 @@ export class LedgerReader {
     this.#stopped = true;
     clearTimeout(this.#restartTimer);
     clearInterval(this.#expireTimer);
-    await this.#consumer.disconnect();
+    await this.#endable.end();
     await this.#expiring;
   }
 

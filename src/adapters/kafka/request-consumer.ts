@@ -2,6 +2,7 @@ import type { Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { RequestRecord } from '../../pipeline/ports.ts';
+import { EndableConsumer } from './endable-consumer.ts';
 import { safeOffset } from './ledger-log.ts';
 import { Patience, Session } from './session.ts';
 
@@ -47,6 +48,7 @@ type Outcome = 'well' | 'retryable' | 'lasting';
 /** The request topic's consumer group membership, from joining to leaving. */
 export class RequestConsumer {
   readonly #options: RequestConsumerOptions;
+  readonly #endable: EndableConsumer;
   readonly #consumer: Consumer;
   readonly #sessions = new Map<number, Session>();
   readonly #timers = new Set<NodeJS.Timeout>();
@@ -59,7 +61,7 @@ export class RequestConsumer {
 
   constructor(options: RequestConsumerOptions) {
     this.#options = options;
-    this.#consumer = options.kafka.consumer({
+    this.#endable = new EndableConsumer(options.kafka, {
       groupId: options.groupId,
       sessionTimeout: SESSION_TIMEOUT_MS,
       heartbeatInterval: HEARTBEAT_MS,
@@ -70,6 +72,7 @@ export class RequestConsumer {
       maxBytes: options.concurrency * MAX_BYTES_PER_PARTITION,
       allowAutoTopicCreation: false,
     });
+    this.#consumer = this.#endable.consumer;
   }
 
   async start(): Promise<void> {
@@ -87,7 +90,7 @@ export class RequestConsumer {
     });
     await this.#consumer.connect();
     await this.#consumer.subscribe({ topic, fromBeginning: true });
-    await this.#consumer.run({
+    await this.#endable.run({
       autoCommit: false,
       eachBatchAutoResolve: false,
       partitionsConsumedConcurrently: concurrency,
@@ -108,7 +111,7 @@ export class RequestConsumer {
     await this.#committing;
     await this.#commit();
     this.#endSessions();
-    await this.#consumer.disconnect();
+    await this.#endable.end();
   }
 
   /** Takes no more requests; the parts at work end by themselves. */
@@ -132,6 +135,7 @@ export class RequestConsumer {
   }
 
   #joined(partitions: readonly number[]): void {
+    if (this.#stopping) return;
     this.#rejoining = false;
     this.#endSessions();
     const { topic } = this.#options;

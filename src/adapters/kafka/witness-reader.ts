@@ -1,6 +1,7 @@
 import type { Consumer, EachBatchPayload, Kafka } from 'kafkajs';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import { IdallocError } from '../../errors.ts';
+import { EndableConsumer } from './endable-consumer.ts';
 import { safeOffset } from './ledger-log.ts';
 
 interface WitnessRecord {
@@ -71,6 +72,7 @@ const MAX_WAIT_MS = 500;
 /** Reads the one partition of the witness topic, all the time, into a follower. */
 export class WitnessReader {
   readonly #options: WitnessReaderOptions;
+  readonly #endable: EndableConsumer;
   readonly #consumer: Consumer;
   /** A new generation is due, and kafkajs has not told yet that it was joined. */
   #rejoining = false;
@@ -79,12 +81,13 @@ export class WitnessReader {
 
   constructor(options: WitnessReaderOptions) {
     this.#options = options;
-    this.#consumer = options.kafka.consumer({
+    this.#endable = new EndableConsumer(options.kafka, {
       groupId: options.groupId,
       sessionTimeout: SESSION_TIMEOUT_MS,
       maxWaitTimeInMs: MAX_WAIT_MS,
       allowAutoTopicCreation: false,
     });
+    this.#consumer = this.#endable.consumer;
   }
 
   async start(): Promise<void> {
@@ -103,7 +106,7 @@ export class WitnessReader {
     });
     await this.#consumer.connect();
     await this.#consumer.subscribe({ topic: this.#options.topic, fromBeginning: true });
-    await this.#consumer.run({
+    await this.#endable.run({
       autoCommit: false,
       eachBatchAutoResolve: false,
       eachBatch: (payload) => this.#deliver(payload),
@@ -112,7 +115,7 @@ export class WitnessReader {
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    await this.#consumer.disconnect();
+    await this.#endable.end();
   }
 
   /** Goes on from where the follower is, now or as soon as the group is joined. */

@@ -6,7 +6,10 @@ import type { Log } from '../../../src/log.ts';
 /** A reader of three partitions over a client that only notes what it is told. */
 function world() {
   const calls: string[] = [];
-  const listeners = new Map<string, (event: unknown) => void>();
+  const listeners = new Map<string, ((event: unknown) => void)[]>();
+  const tell = (name: string, event: unknown) => {
+    for (const listener of listeners.get(name) ?? []) listener(event);
+  };
   let eachBatch: ((payload: EachBatchPayload) => Promise<void>) | undefined;
   const note =
     (what: string) =>
@@ -14,12 +17,13 @@ function world() {
       calls.push([what, ...args.map((arg) => JSON.stringify(arg))].join(' '));
     };
   const consumer = {
-    on: (event: string, listener: (event: unknown) => void) => listeners.set(event, listener),
+    on: (event: string, listener: (event: unknown) => void) =>
+      listeners.set(event, [...(listeners.get(event) ?? []), listener]),
     connect: async () => {},
     subscribe: async () => {},
     run: async (config: { eachBatch: typeof eachBatch }) => {
       eachBatch = config.eachBatch;
-      listeners.get('consumer.group_join')?.({});
+      tell('consumer.group_join', {});
     },
     seek: ({ partition, offset }: { partition: number; offset: string }) => note('seek')(partition, offset),
     pause: ([{ partitions }]: [{ partitions: number[] }]) => note('pause')(...partitions),
@@ -34,7 +38,7 @@ function world() {
     expire: vi.fn((_partition: number, _low: number) => false),
   };
   const crashes: Error[] = [];
-  const emit = (event: string, payload: object = {}) => listeners.get(`consumer.${event}`)?.({ payload });
+  const emit = (event: string, payload: object = {}) => tell(`consumer.${event}`, { payload });
   const reader = new LedgerReader({
     kafka: { consumer: () => consumer } as unknown as Kafka,
     admin: { fetchTopicOffsets: bounds } as unknown as Admin,

@@ -11,16 +11,16 @@ type Listener = (event: { payload: Record<string, unknown> }) => void;
 /** kafkajs' consumer as far as it is used, with what was asked of it, in order. */
 class FakeConsumer {
   readonly calls: string[] = [];
-  readonly #listeners = new Map<string, Listener>();
+  readonly #listeners = new Map<string, Listener[]>();
   eachBatch: (payload: unknown) => Promise<void> = async () => {};
   commitOffsets: (offsets: unknown) => Promise<void> = async () => {};
 
   on(name: string, listener: Listener): void {
-    this.#listeners.set(name, listener);
+    this.#listeners.set(name, [...(this.#listeners.get(name) ?? []), listener]);
   }
 
   emit(name: string, payload: Record<string, unknown>): void {
-    this.#listeners.get(`consumer.${name}`)?.({ payload });
+    for (const listener of this.#listeners.get(`consumer.${name}`) ?? []) listener({ payload });
   }
 
   async connect(): Promise<void> {}
