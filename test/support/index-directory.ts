@@ -36,8 +36,12 @@ export class IndexDirectory {
     index[Symbol.dispose]();
   }
 
+  closeAll(): void {
+    for (const index of this.#opened) this.close(index);
+  }
+
   remove(): void {
-    for (const index of this.#opened) index[Symbol.dispose]();
+    this.closeAll();
     rmSync(this.path, { recursive: true, force: true });
   }
 }

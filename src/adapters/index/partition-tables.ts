@@ -4,28 +4,13 @@ import { type LedgerPosition, readLedgerPosition } from '../../codec/ledger-posi
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Applied, FORGOTTEN, type IndexedEntry, type LedgerRecord } from '../../pipeline/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
+import { NOTHING, SavedState, type State } from './partition-state.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { SealedRuns } from './sealed-runs.ts';
-import { StoreFault, sqliteResult } from './store.ts';
+import { asBuffer, requireIntact, StoreFault, sqliteResult } from './store.ts';
 
 /** Rows deleted in one step, a few milliseconds of work. */
 const SWEEP_ROWS = 1_024;
-
-/** What is known of a partition besides its entries. */
-interface State {
-  readonly end: number;
-  readonly through: number;
-  readonly digest: Buffer | undefined;
-  /** Where the part of the log begins that this knows. */
-  readonly origin: number;
-  readonly horizon: number | undefined;
-  /** The row of an entry is its offset and this. */
-  readonly shift: number;
-  /** Highest request offset that entries since the last sealed run tell of. */
-  readonly recent: number;
-}
-
-const NOTHING: State = { end: 0, through: -1, digest: undefined, origin: 0, horizon: -1, shift: 0, recent: -1 };
 
 /**
  * One partition: entries in log order, a row each, and two ways from a key's hash to rows: RecentKeys for the rows of
@@ -44,9 +29,10 @@ export class PartitionTables {
   readonly #runs: SealedRuns;
   readonly #insert: StatementSync;
   readonly #find: StatementSync;
+  readonly #key: StatementSync;
   readonly #oldest: StatementSync;
   readonly #delete: StatementSync;
-  readonly #save: StatementSync;
+  readonly #saved: SavedState;
   #state: State;
 
   constructor(db: DatabaseSync, partition: number, options: { readonly runEntries: number; readonly seed: HashSeed }) {
@@ -59,12 +45,15 @@ export class PartitionTables {
        behind INTEGER NOT NULL)`);
     this.#insert = db.prepare(`INSERT INTO entry_${partition} VALUES (?, ?, ?, ?, ?)`);
     this.#find = db.prepare(`SELECT value, appended, behind FROM entry_${partition} WHERE "row" = ? AND key = ?`);
+    this.#key = db.prepare(`SELECT key FROM entry_${partition} WHERE "row" = ?`);
     this.#oldest = db.prepare(`SELECT min("row") AS "row" FROM entry_${partition}`);
     this.#delete = db.prepare(`DELETE FROM entry_${partition} WHERE "row" < ?`);
-    this.#save = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?)');
-    this.#state = loadState(db, partition);
-    this.#runs = new SealedRuns(db, partition, this.#runEntries, this.#floorRun);
+    this.#saved = new SavedState(db, partition);
+    const { state, hashes } = this.#saved.load();
+    this.#state = state;
+    this.#runs = new SealedRuns(db, partition, this.#runEntries, this.#floorRun, this.#openRun);
     this.#loadRecent();
+    requireIntact(this.#recent.sum === hashes, 'one of the newest keys');
   }
 
   get end(): number {
@@ -85,14 +74,33 @@ export class PartitionTables {
   }
 
   lookUp(key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
-    for (const row of this.#rowsOf(hashKey(key, this.#seed))) {
-      const found = this.#find.get(row, key);
+    const hash = hashKey(key, this.#seed);
+    for (const row of this.#rowsOf(hash)) {
+      const found = this.#at(row, key, hash);
       if (found === undefined) continue;
       const offset = row - this.#state.shift;
-      if (offset - Number(found.behind) < this.#state.origin) return FORGOTTEN;
-      return { offset, value: asBuffer(found.value), appendedAtMs: Number(found.appended) };
+      if (offset - found.behind < this.#state.origin) return FORGOTTEN;
+      return { offset, value: found.value, appendedAtMs: found.appendedAtMs };
     }
     return undefined;
+  }
+
+  /** What a row says of a key; undefined when it is another key with the same hash. */
+  #at(
+    row: number,
+    key: Buffer,
+    hash: number,
+  ): (Omit<IndexedEntry, 'offset'> & { readonly behind: number }) | undefined {
+    const found = this.#find.get(row, key);
+    if (found === undefined) {
+      const other = this.#key.get(row)?.key;
+      const intact = other instanceof Uint8Array && hashKey(other, this.#seed) === hash;
+      requireIntact(intact, `the key of row ${row}`);
+      return undefined;
+    }
+    const [value, behind, appendedAtMs] = [asBuffer(found.value), Number(found.behind), Number(found.appended)];
+    requireIntact(storedEnd(value) === row - this.#state.shift - behind, `row ${row}`);
+    return { value, appendedAtMs, behind };
   }
 
   firsts(records: readonly LedgerRecord[]): ReadonlySet<number> {
@@ -105,9 +113,10 @@ export class PartitionTables {
 
   #isFirst(key: Buffer, record: LedgerRecord): boolean {
     const own = record.offset + this.#state.shift;
-    for (const row of this.#rowsOf(hashKey(key, this.#seed))) {
+    const hash = hashKey(key, this.#seed);
+    for (const row of this.#rowsOf(hash)) {
       if (row === own) return positionOf(this.#partition, record).end >= this.#state.origin;
-      if (this.#find.get(row, key) !== undefined) return false;
+      if (this.#at(row, key, hash) !== undefined) return false;
     }
     return false;
   }
@@ -173,9 +182,9 @@ export class PartitionTables {
     const { end, shift } = this.#state;
     const floor = Math.ceil((end + shift) / this.#runEntries) * this.#runEntries;
     this.#inTransaction(() => {
+      this.#recent.clear();
       this.#state = { ...NOTHING, end: from, origin: from, horizon: from === 0 ? -1 : undefined, shift: floor - from };
     });
-    this.#recent.clear();
     this.#runs.forgetBelow(this.#floorRun);
   }
 
@@ -219,8 +228,7 @@ export class PartitionTables {
     try {
       this.#db.exec('BEGIN');
       change();
-      const { end, through, digest, origin, horizon, shift, recent } = this.#state;
-      this.#save.run(this.#partition, end, through, digest ?? null, origin, horizon ?? null, shift, recent);
+      this.#saved.save(this.#state, this.#recent.sum);
       this.#db.exec('COMMIT');
     } catch (error) {
       throw sqliteResult(error) === undefined ? new StoreFault(describeError(error), { cause: error }) : error;
@@ -230,8 +238,9 @@ export class PartitionTables {
   #loadRecent(): void {
     const start = this.#openRun * this.#runEntries;
     const rows = this.#db.prepare(`SELECT "row", key FROM entry_${this.#partition} WHERE "row" >= ? ORDER BY "row"`);
-    for (const { row, key } of rows.iterate(start))
+    for (const { row, key } of rows.iterate(start)) {
       this.#recent.add(hashKey(asBuffer(key), this.#seed), Number(row) - start);
+    }
   }
 }
 
@@ -258,22 +267,10 @@ function foreign(partition: number, record: LedgerRecord, what: string): Idalloc
   );
 }
 
-function loadState(db: DatabaseSync, partition: number): State {
-  const stored = db.prepare('SELECT * FROM state WHERE id = ?').get(partition);
-  if (stored === undefined) return NOTHING;
-  return {
-    end: Number(stored.end),
-    through: Number(stored.through),
-    digest: stored.digest === null ? undefined : asBuffer(stored.digest),
-    origin: Number(stored.origin),
-    horizon: stored.horizon === null ? undefined : Number(stored.horizon),
-    shift: Number(stored.shift),
-    recent: Number(stored.recent),
-  };
-}
-
-/** A view of a blob. */
-function asBuffer(blob: unknown): Buffer {
-  const { buffer, byteOffset, byteLength } = blob as Uint8Array<ArrayBuffer>;
-  return Buffer.from(buffer, byteOffset, byteLength);
+function storedEnd(value: Buffer): number {
+  try {
+    return readLedgerPosition(value).end;
+  } catch (error) {
+    throw new StoreFault(describeError(error), { cause: error });
+  }
 }

@@ -1,7 +1,9 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
 import { HASH_BITS } from './key-hash.ts';
 import { MAX_RUN_ENTRIES } from './recent-keys.ts';
 import { RunFilter } from './run-filter.ts';
+import { requireIntact, StoreFault, sumOf } from './store.ts';
 
 /** A run's hashes are cut by their highest bits into this many rows, about 1 KB each. */
 const CHUNKS = 256;
@@ -26,25 +28,28 @@ export class SealedRuns {
   readonly #delete: StatementSync;
   readonly #deleteRuns: StatementSync;
 
-  /** `entries` rows make a run; those below run `from` are forgotten. */
-  constructor(db: DatabaseSync, partition: number, entries: number, from: number) {
+  /** `entries` rows make a run; those below run `from` are forgotten, those from `to` on are not sealed yet. */
+  constructor(db: DatabaseSync, partition: number, entries: number, from: number, to: number) {
     this.#entries = entries;
     db.exec(`
-      CREATE TABLE IF NOT EXISTS chunk_${partition} (id INTEGER PRIMARY KEY, packed BLOB NOT NULL);
-      CREATE TABLE IF NOT EXISTS run_${partition} (id INTEGER PRIMARY KEY, requests INTEGER NOT NULL)`);
-    this.#insertChunk = db.prepare(`INSERT INTO chunk_${partition} VALUES (?, ?)`);
-    this.#insertRun = db.prepare(`INSERT INTO run_${partition} VALUES (?, ?)`);
-    this.#chunk = db.prepare(`SELECT packed FROM chunk_${partition} WHERE id = ?`);
-    this.#highest = db.prepare(`SELECT max(requests) AS requests FROM run_${partition} WHERE id >= ? AND id < ?`);
+      CREATE TABLE IF NOT EXISTS chunk_${partition} (id INTEGER PRIMARY KEY, packed BLOB NOT NULL, sum INTEGER NOT NULL);
+      CREATE TABLE IF NOT EXISTS run_${partition} (id INTEGER PRIMARY KEY, requests INTEGER NOT NULL, sum INTEGER NOT NULL)`);
+    this.#insertChunk = db.prepare(`INSERT INTO chunk_${partition} VALUES (?, ?, ?)`);
+    this.#insertRun = db.prepare(`INSERT INTO run_${partition} VALUES (?, ?, ?)`);
+    this.#chunk = db.prepare(`SELECT packed, sum FROM chunk_${partition} WHERE id = ?`);
+    this.#highest = db.prepare(`SELECT id, requests, sum FROM run_${partition} WHERE id >= ? AND id < ?`);
     this.#oldest = db.prepare(`SELECT min(id) AS id FROM chunk_${partition}`);
     this.#delete = db.prepare(`DELETE FROM chunk_${partition} WHERE id < ?`);
     this.#deleteRuns = db.prepare(`DELETE FROM run_${partition} WHERE id < ?`);
     this.#filter.dropBelow(from);
-    const chunks = db.prepare(`SELECT id, packed FROM chunk_${partition} WHERE id >= ? ORDER BY id`);
-    for (const { id, packed } of chunks.iterate(from * CHUNKS)) {
-      const run = Math.floor(Number(id) / CHUNKS);
-      for (const item of unpack(packed)) this.#filter.add(run, hashOf(item));
+    const chunks = db.prepare(`SELECT packed, sum FROM chunk_${partition} WHERE id >= ? ORDER BY id`);
+    let next = from * CHUNKS;
+    for (const chunk of chunks.iterate(next)) {
+      const run = Math.floor(next / CHUNKS);
+      for (const item of unpack(next, chunk)) this.#filter.add(run, hashOf(item));
+      next += 1;
     }
+    requireIntact(next === to * CHUNKS, 'the number of sealed runs');
   }
 
   /** Writes a run. `packed` is RecentKeys' own; `requests` the highest request offset that its entries tell of. */
@@ -54,21 +59,20 @@ export class SealedRuns {
       const limit = (chunk + 1) * HASHES_PER_CHUNK * MAX_RUN_ENTRIES;
       let to = from;
       while (to < packed.length && (packed[to] as number) < limit) to += 1;
-      if (to > from)
-        this.#insertChunk.run(run * CHUNKS + chunk, new Uint8Array(packed.buffer, from * 8, (to - from) * 8));
+      const [id, bytes] = [run * CHUNKS + chunk, new Uint8Array(packed.buffer, from * 8, (to - from) * 8)];
+      this.#insertChunk.run(id, bytes, crc32(bytes, id >>> 0)); // one without entries too: a row that is gone is seen
       from = to;
     }
     for (const item of packed) this.#filter.add(run, hashOf(item));
-    this.#insertRun.run(run, requests);
+    this.#insertRun.run(run, requests, sumOf(run, requests));
   }
 
   /** The rows that have this hash, in rising order. */
   rowsOf(hash: number): number[] {
     const rows: number[] = [];
     for (const run of this.#filter.runsOf(hash)) {
-      const chunk = this.#chunk.get(run * CHUNKS + Math.floor(hash / HASHES_PER_CHUNK));
-      if (chunk === undefined) continue;
-      for (const item of unpack(chunk.packed)) {
+      const id = run * CHUNKS + Math.floor(hash / HASHES_PER_CHUNK);
+      for (const item of unpack(id, this.#chunk.get(id))) {
         if (hashOf(item) === hash) rows.push(run * this.#entries + (item % MAX_RUN_ENTRIES));
       }
     }
@@ -77,7 +81,10 @@ export class SealedRuns {
 
   /** The highest request offset that entries of the runs [from, to) tell of; -1 for none. */
   highestRequest(from: number, to: number): number {
-    return Number(this.#highest.get(from, to)?.requests ?? -1);
+    const runs = this.#highest.all(from, to);
+    const intact = runs.length === to - from && runs.every((run) => run.sum === sumOf(run.id, run.requests));
+    requireIntact(intact, 'what is said of sealed runs');
+    return runs.reduce((highest, { requests }) => Math.max(highest, Number(requests)), -1);
   }
 
   /** Runs below this one are not looked at any more. */
@@ -100,7 +107,11 @@ function hashOf(item: number): number {
   return Math.floor(item / MAX_RUN_ENTRIES);
 }
 
-function unpack(packed: unknown): Float64Array {
-  const bytes = packed as Uint8Array;
-  return new Float64Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 8);
+/** The hashes and places in a chunk. Throws StoreFault when it is damaged or gone. */
+function unpack(id: number, chunk: Record<string, unknown> | undefined): Float64Array {
+  const { packed, sum } = chunk ?? {};
+  if (packed instanceof Uint8Array && crc32(packed, id >>> 0) === sum) {
+    return new Float64Array(packed.buffer, packed.byteOffset, packed.byteLength / 8);
+  }
+  throw new StoreFault(`part ${id} of the sealed runs is gone, or not as it was written`);
 }

@@ -2,19 +2,10 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { Applied, FORGOTTEN, IndexedEntry, LedgerIndex, LedgerRecord } from '../../pipeline/ports.ts';
 import { PartitionTables } from './partition-tables.ts';
 import { MAX_RUN_ENTRIES } from './recent-keys.ts';
-import {
-  isStoreFault,
-  lockDirectory,
-  openStore,
-  refusalOf,
-  replaceStore,
-  type Store,
-  StoreFault,
-  sqliteResult,
-} from './store.ts';
+import { isStoreFault, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Bumped when the tables change: an index of another format is wiped, since the ledger can restore it. */
-const FORMAT = 3;
+const FORMAT = 4;
 
 /** Which ledger an index belongs to; any difference makes what is stored worthless. */
 export interface IndexBinding {
@@ -39,6 +30,13 @@ export interface IndexEvents {
  * A fault of the store (damaged, full, deleted) never shows as an answer: the call is refused with INDEX_RESTORING, the
  * store has been replaced by an empty one by then, and `onWiped` was told. A second fault in one process is not
  * mended: INDEX_UNUSABLE.
+ *
+ * SQLite notices damage to the shape of its pages, not to what is in them. Nothing else would notice it either: a key
+ * that is not found any more is decided anew, and the entry of that is the first one of its key that this index knows.
+ * So all that leads to a key has checksums, which are compared when it is read, and rows that have to be there must be:
+ * sealed runs, what is said of them and of a partition, the hash seed, and the newest keys together. A key has to have
+ * the hash that led to its row, and the place where its writer's index ended is compared with the value's. What is not
+ * checked is the rest of a value: a checksum for each entry would slow a restore by a fifth.
  */
 export class SqliteIndex implements LedgerIndex {
   readonly #directory: string;
@@ -148,7 +146,7 @@ export class SqliteIndex implements LedgerIndex {
     try {
       return operation();
     } catch (error) {
-      if (sqliteResult(error) === undefined && !(error instanceof StoreFault)) throw error;
+      if (sqliteResult(error) === undefined && !isStoreFault(error)) throw error;
       throw this.#mend(error);
     }
   }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { HashSeed } from './key-hash.ts';
 
@@ -15,6 +16,16 @@ export interface Store {
 
 /** The store can't be believed or used any more; the ledger can restore it. */
 export class StoreFault extends Error {}
+
+/** What a row's checksum is taken over, where it is not the bytes of a blob. */
+export function sumOf(...fields: readonly unknown[]): number {
+  return crc32(JSON.stringify(fields.map((field) => (field instanceof Uint8Array ? [...field] : field))));
+}
+
+/** Throws StoreFault when something was not read as it was written. */
+export function requireIntact(intact: boolean, what: string): void {
+  if (!intact) throw new StoreFault(`${what} is not as it was written: the disk, or what is between, damaged it`);
+}
 
 /** SQLite's results that a new file does not mend: somebody has it; or permissions, memory, no such directory. */
 const LOCKED = new Set([5, 6]);
@@ -47,9 +58,14 @@ export function replaceStore(directory: string, identity: string): Store {
 
 /** Whether an empty store may do what this one could not. */
 export function isStoreFault(error: unknown): boolean {
-  if (error instanceof StoreFault) return true;
+  if (error instanceof StoreFault || isOutOfRange(error)) return true;
   const result = sqliteResult(error);
   return result !== undefined && !LOCKED.has(result) && !HOPELESS.has(result);
+}
+
+/** SQLite holds integers that a number can't: none was written. */
+function isOutOfRange(error: unknown): boolean {
+  return error instanceof RangeError && 'code' in error && error.code === 'ERR_OUT_OF_RANGE';
 }
 
 /** What the operator is told when the index can't be had: INDEX_LOCKED or INDEX_UNUSABLE. */
@@ -84,7 +100,7 @@ export function openStore(directory: string, identity: string): Store {
       PRAGMA synchronous = NORMAL;
       PRAGMA cache_size = -16384;
       PRAGMA wal_autocheckpoint = 1000;
-      CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT, seed BLOB)`);
+      CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT, seed BLOB, sum INTEGER)`);
     const seed = readSeed(db, identity) ?? create(db, identity);
     const { ino } = statSync(file);
     return { db, seed, requirePresent: () => requirePresent(file, ino) };
@@ -96,9 +112,10 @@ export function openStore(directory: string, identity: string): Store {
 
 /** Undefined for a new file. */
 function readSeed(db: DatabaseSync, identity: string): HashSeed | undefined {
-  const stored = db.prepare('SELECT text, seed FROM binding WHERE id = 1').get();
+  const stored = db.prepare('SELECT text, seed, sum FROM binding WHERE id = 1').get();
   if (stored === undefined) return undefined;
   if (stored.text !== identity) throw new StoreFault(`it is of ${stored.text}, not of ${identity}`);
+  requireIntact(stored.sum === sumOf(stored.text, stored.seed), 'what the store says of itself');
   return toSeed(stored.seed as Uint8Array);
 }
 
@@ -106,8 +123,8 @@ function create(db: DatabaseSync, identity: string): HashSeed {
   const seed = randomBytes(8);
   db.exec(`BEGIN;
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
-      horizon INTEGER, shift INTEGER, recent INTEGER)`);
-  db.prepare('INSERT INTO binding VALUES (1, ?, ?)').run(identity, seed);
+      horizon INTEGER, shift INTEGER, recent INTEGER, hashes INTEGER, sum INTEGER)`);
+  db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, sumOf(identity, seed));
   db.exec('COMMIT');
   return toSeed(seed);
 }
@@ -120,4 +137,10 @@ function toSeed(bytes: Uint8Array): HashSeed {
 function requirePresent(file: string, inode: number): void {
   if (statSync(file, { throwIfNoEntry: false })?.ino === inode) return;
   throw new StoreFault('its file was deleted or replaced while it was in use');
+}
+
+/** A view of a blob. Throws StoreFault when it is none. */
+export function asBuffer(blob: unknown): Buffer<ArrayBuffer> {
+  if (!(blob instanceof Uint8Array && blob.buffer instanceof ArrayBuffer)) throw new StoreFault('a blob is none');
+  return Buffer.from(blob.buffer, blob.byteOffset, blob.byteLength);
 }

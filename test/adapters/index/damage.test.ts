@@ -68,19 +68,40 @@ describe('a file that is found at start', () => {
     ['was cut within its first page', (file) => truncateSync(file, 1_000)],
     [
       'is of an older format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":3', '"format":2')`),
+      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":4', '"format":3')`),
     ],
     [
       'is of a newer format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":3', '"format":4')`),
+      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":4', '"format":5')`),
     ],
     [
       'is of a format with other tables',
       (file) =>
         edit(file, 'DROP TABLE binding; CREATE TABLE binding (version INTEGER); INSERT INTO binding VALUES (9)'),
     ],
+    ['knows of fewer requests than it did', (file) => edit(file, 'UPDATE state SET through = through - 1')],
+    [
+      'has one of its newest keys at another place',
+      (file) => edit(file, 'UPDATE entry_0 SET "row" = 4000 WHERE "row" = 3999'),
+    ],
+    ['lacks one of its newest keys', (file) => edit(file, 'DELETE FROM entry_0 WHERE "row" = 3999')],
+    ['lacks a part of a sealed run', (file) => edit(file, 'DELETE FROM chunk_0 WHERE id = 300')],
+    ['lacks the last sealed run', (file) => edit(file, 'DELETE FROM chunk_0 WHERE id >= 512')],
   ])('and %s is thrown away, with a word of why, to be restored from the log', (_, change) => {
     const index = reopened(change);
+    expect(world.directory.wiped).toEqual([expect.any(String)]);
+    expectRestorable(index);
+  });
+
+  it.each<[string, string]>([
+    ['an entry of another place', 'UPDATE entry_0 SET behind = behind + 1 WHERE "row" = 7'],
+    ['an entry that is gone', 'DELETE FROM entry_0 WHERE "row" = 7'],
+    ['an entry whose value is rubbish', `UPDATE entry_0 SET value = x'00' WHERE "row" = 7`],
+    ['a value that is no blob', `UPDATE entry_0 SET value = 'text' WHERE "row" = 7`],
+    ['a number that is none', 'UPDATE entry_0 SET appended = 9223372036854775807 WHERE "row" = 7'],
+  ])('and has %s is thrown away when that is looked up', (_, sql) => {
+    const index = reopened((file) => edit(file, sql));
+    expect(() => index.lookUp(0, keyOf('k7'))).toThrow(RESTORING);
     expect(world.directory.wiped).toEqual([expect.any(String)]);
     expectRestorable(index);
   });

@@ -1,0 +1,64 @@
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { asBuffer, requireIntact, sumOf } from './store.ts';
+
+/** What is known of a partition besides its entries. */
+export interface State {
+  readonly end: number;
+  readonly through: number;
+  readonly digest: Buffer | undefined;
+  /** Where the part of the log begins that this knows. */
+  readonly origin: number;
+  readonly horizon: number | undefined;
+  /** The row of an entry is its offset and this. */
+  readonly shift: number;
+  /** Highest request offset that entries since the last sealed run tell of. */
+  readonly recent: number;
+}
+
+/** Of a partition of which nothing was read yet. */
+export const NOTHING: State = {
+  end: 0,
+  through: -1,
+  digest: undefined,
+  origin: 0,
+  horizon: -1,
+  shift: 0,
+  recent: -1,
+};
+
+/** The row of a partition's state. */
+export class SavedState {
+  readonly #partition: number;
+  readonly #find: StatementSync;
+  readonly #put: StatementSync;
+
+  constructor(db: DatabaseSync, partition: number) {
+    this.#partition = partition;
+    this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  }
+
+  /** `hashes` is the sum of RecentKeys. */
+  save({ end, through, digest, origin, horizon, shift, recent }: State, hashes: number): void {
+    const fields = [this.#partition, end, through, digest ?? null, origin, horizon ?? null, shift, recent, hashes];
+    this.#put.run(...fields, sumOf(...fields));
+  }
+
+  /** Throws StoreFault when the row is not as it was written. */
+  load(): { readonly state: State; readonly hashes: number } {
+    const stored = this.#find.get(this.#partition);
+    if (stored === undefined) return { state: NOTHING, hashes: 0 };
+    const { sum, ...fields } = stored;
+    requireIntact(sum === sumOf(...Object.values(fields)), 'what is said of a partition');
+    const state = {
+      end: Number(stored.end),
+      through: Number(stored.through),
+      digest: stored.digest === null ? undefined : asBuffer(stored.digest),
+      origin: Number(stored.origin),
+      horizon: stored.horizon === null ? undefined : Number(stored.horizon),
+      shift: Number(stored.shift),
+      recent: Number(stored.recent),
+    };
+    return { state, hashes: Number(stored.hashes) };
+  }
+}
