@@ -18,7 +18,8 @@ export const ERRORS = {
   // identity
   NAMESPACE_MISMATCH: { retryable: false, deadLetter: false },
   NAMESPACE_DAMAGED: { retryable: false, deadLetter: false },
-  RESTORED: { retryable: false, deadLetter: false },
+  RESTORED: { retryable: true, deadLetter: false },
+  REBUILD_REFUSED: { retryable: false, deadLetter: false },
   POOL_EXHAUSTED: { retryable: true, deadLetter: false },
   ALL_CEILINGS_AHEAD: { retryable: true, deadLetter: false },
   NO_IDENTITY: { retryable: true, deadLetter: false },

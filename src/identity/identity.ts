@@ -6,6 +6,7 @@ import { ceilingsAhead, chooseWorker, startDelayMs } from './choose.ts';
 import {
   candidatesOf,
   isRestored,
+  lossOf,
   passing,
   readClaim,
   readNamespace,
@@ -117,10 +118,8 @@ export class Identity {
       try {
         return await this.#beat(reign, sent, verdict.kind === 'steady', turn);
       } catch (error) {
-        if (isRestored(error)) return await this.#lose(turn, error.message, 'RESTORED');
-        if (error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED') {
-          return await this.#lose(turn, error.message);
-        }
+        const code = lossOf(error);
+        if (code !== undefined) return await this.#lose(turn, describeError(error), code);
         return { kind: 'failed', error: passing(error) };
       }
     });
@@ -254,7 +253,7 @@ export class Identity {
     if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: passing(error) };
     const attempt = this.#attempt;
     this.#enter('none', set ?? { code: 'NO_IDENTITY', message: describeError(error) });
-    if (attempt && !(error instanceof IdallocError && error.retryable)) {
+    if (attempt && (lossOf(error) || !(error instanceof IdallocError && error.retryable))) {
       this.#attempt = undefined;
       await revokeQuietly(this.#settings, attempt.leaseId);
     }

@@ -53,7 +53,8 @@ export async function openNamespace(
     const missing = pool.filter((workerId) => !snapshot.ceilings.has(workerId)).slice(0, CHUNK);
     const absent: Compare = { key: keys.descriptor, createRevision: 0n };
     if (missing.length === 0) {
-      await attempt(etcd, [absent], [{ put: keys.descriptor, value: encodeDescriptor(wanted) }]);
+      const there = newestCeiling(snapshot, keys);
+      await attempt(etcd, [absent, there], [{ put: keys.descriptor, value: encodeDescriptor(wanted) }]);
     } else {
       const value = encodeCeiling({ ticks: ticks(0), nonce: newNonce() });
       const ceilings = missing.map((workerId) => keys.ceiling(workerId));
@@ -65,6 +66,12 @@ export async function openNamespace(
     }
   }
   throw new IdallocError('ETCD_UNAVAILABLE', `the namespace ${keys.root} was not initialised in ${steps} steps`);
+}
+
+/** Says that no ceiling is missing which was there: an etcd that was set back meanwhile lacks the newest first. */
+export function newestCeiling({ ceilings }: Pick<Snapshot, 'ceilings'>, keys: NamespaceKeys): Compare {
+  const revisions = [...ceilings].map(([workerId, { modRevision }]) => ({ key: keys.ceiling(workerId), modRevision }));
+  return revisions.reduce((newest, next) => (next.modRevision > newest.modRevision ? next : newest));
 }
 
 /** The worker IDs of a pool, lowest first. */

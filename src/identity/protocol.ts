@@ -125,6 +125,13 @@ export function isRestored(error: unknown): error is IdallocError {
   return error instanceof IdallocError && error.code === 'RESTORED';
 }
 
+/** The reason under which a reign ends that met this error; undefined when it may go on. */
+export function lossOf(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
+  if (isRestored(error)) return 'RESTORED';
+  const lost = error instanceof IdallocError && (error.code === 'LEASE_LOST' || error.code === 'NAMESPACE_DAMAGED');
+  return lost ? 'LEASE_LOST' : undefined;
+}
+
 /** The fault as one that may pass; anything else (damage, a difference, a defect) is thrown on. */
 export function passing(error: unknown): IdallocError {
   if (error instanceof IdallocError && error.retryable) return error;

@@ -84,14 +84,15 @@ export function planSwap(settings: Planning, reign: Reign, sent: Reading): Swap 
 
 /**
  * What a read shows of an acquire, whatever its answer was: the reign that it began, or undefined when it has not taken
- * effect. Ours only if the ceiling has our nonce and the owner key, created with it, has our lease.
+ * effect. Ours only if the ceiling has our nonce and the owner key, created with it, has our lease. A ceiling that is
+ * gone is not: why it is, the next acquire finds out.
  */
 export function reignOf(
   attempt: Attempt,
   owner: KeyValue | undefined,
   ceiling: KeyValue | undefined,
 ): Reign | undefined {
-  if (!ceiling) throw damaged(`the ceiling of worker ID ${attempt.workerId} is missing`);
+  if (!ceiling) return undefined;
   const stored = readCeiling(ceiling);
   const ours =
     stored.nonce === attempt.swap.nonce &&

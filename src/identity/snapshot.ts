@@ -57,7 +57,7 @@ export function unreadable(kv: KeyValue, error: unknown): IdallocError {
 /** NAMESPACE_DAMAGED with what to do about it. */
 export function damaged(what: string): IdallocError {
   const remedy =
-    'Nothing is allocated on a guess: stop all workers of this datacenter and restore the namespace, ' +
-    'with each ceiling above every ID that was ever issued.';
+    "Nothing is allocated on a guess: stop all workers of this datacenter, run 'idalloc namespace rebuild', " +
+    'and start them again.';
   return new IdallocError('NAMESPACE_DAMAGED', `The namespace in etcd is damaged: ${what}. ${remedy}`);
 }

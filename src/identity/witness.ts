@@ -42,18 +42,18 @@ export interface Claimed extends WitnessName {
 }
 
 /**
- * Throws RESTORED when the topic, read from behind the witness of `own`, shows that somebody else has reserved the same
- * ticks, or that the namespace was rebuilt meanwhile. Of two who reserve the same the later in the log sees the earlier
- * here, whatever etcd told either of them.
+ * Throws when the topic, read from behind the witness of `own`, shows that others have ticks of the same worker ID above
+ * where ours begin, or that the namespace was rebuilt meanwhile. Of two who reserve the same the later in the log sees
+ * the earlier here, whatever etcd told either of them. LEASE_LOST for a later reign: it may have followed in good order
+ * while the topic was waited for. RESTORED for an earlier one, which etcd must have forgotten, and for a rebuild.
  */
 export function requireUnopposed(view: WitnessView, own: Claimed): void {
   const strange = strangeUuid(view, own.uuid);
   if (strange !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${strange}`);
   const rival = othersOf(view, own).find(({ ticks }) => ticks > own.from);
   if (rival === undefined) return;
-  throw restored(
-    `worker ID ${own.workerId} is ours from ${own.from} on, and was another's (fence ${rival.fence}) up to ${rival.ticks}`,
-  );
+  const what = `worker ID ${own.workerId} is another's up to ${rival.ticks} (fence ${rival.fence}), ours from ${own.from}`;
+  throw rival.fence > own.fence ? new IdallocError('LEASE_LOST', what) : restored(what);
 }
 
 /** The other reigns of a worker ID in its namespace: behind us all of them, once `requireUnopposed` has passed. */

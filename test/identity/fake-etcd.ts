@@ -68,6 +68,24 @@ export class FakeEtcd {
     this.transact([], [value === undefined ? { delete: key } : { put: key, value }]);
   }
 
+  /** Keeps all there is now; the answer brings it back, revision and all, with leases that begin anew. */
+  backUp(): () => void {
+    const [kvs, leases, revision] = [[...this.#kvs], [...this.#leases], this.#revision];
+    return () => {
+      this.wipe();
+      for (const [key, kv] of kvs) this.#kvs.set(key, kv);
+      for (const [id, { ttlMs }] of leases) this.#leases.set(id, { ttlMs, expiresAtMs: this.#nowMs() + ttlMs });
+      this.#revision = revision;
+    };
+  }
+
+  /** Starts anew on an empty disk, unseen by onDelete. */
+  wipe(): void {
+    this.#kvs.clear();
+    this.#leases.clear();
+    this.#revision = 1n;
+  }
+
   range(prefix: string): { revision: bigint; kvs: readonly KeyValue[] } {
     this.#expire();
     const found = [...this.#kvs.values()].filter(({ key }) => key.startsWith(prefix));

@@ -92,6 +92,8 @@ describe('an acquire', () => {
       witness: {
         ...port,
         read: async () => {
+          stage.pass(timing.heartbeatMs);
+          await first.identity.heartbeat();
           const view = await port.read();
           stage.pass(timing.heartbeatMs);
           await first.identity.heartbeat();
@@ -103,20 +105,22 @@ describe('an acquire', () => {
     expect(await second.identity.acquire()).toEqual({ kind: 'held' });
   });
 
-  it('that etcd was set back behind before it was witnessed is given up, with its lease', async () => {
+  it.each([
+    ['an earlier reign, which etcd has forgotten', 1n, { kind: 'refused', code: 'RESTORED' }],
+    ['a later reign, which followed it', 99n, { kind: 'failed', error: { code: 'LEASE_LOST' } }],
+  ])('that finds the witness of %s before its own is given up, with its lease', async (_what, fence, outcome) => {
     const stage = await Stage.open();
     const port = stage.witness.port();
     const host = await stage.host({
       witness: {
         ...port,
         write: async (entries) => {
-          // Somebody whose raise etcd has forgotten since was faster to the topic.
-          stage.witness.land([{ put: { uuid, workerId: 0, fence: 99n, ticks: ticks(1), modRevision: 99n } }]);
+          stage.witness.land([{ put: { uuid, workerId: 0, fence, ticks: ticks(1), modRevision: fence } }]);
           return await port.write(entries);
         },
       },
     });
-    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
+    expect(await host.identity.acquire()).toMatchObject(outcome);
     expect([host.authority().ok, stage.etcd.peek(keys.owner(0))]).toEqual([false, undefined]);
   });
 

@@ -76,16 +76,16 @@ function covered({ issued }: History): string | undefined {
 }
 
 /** Reservations of one worker ID follow each other in the order of their fences; stored ceilings only rise. */
-function disjoint({ grants, ceilings }: History): string | undefined {
+function disjoint({ grants, ceilings, setBacks }: History): string | undefined {
   const fell = ceilings.find(({ before, after }) => after === undefined || after <= before);
   if (fell !== undefined) return `the ceiling of worker ${fell.workerId} went from ${fell.before} to ${fell.after}`;
   const reigns = new Map<string, { workerId: number; fence: bigint; from: number; to: number }>();
   for (const { workerId, fence, from, to } of grants) {
-    const name = `${workerId}/${fence}`;
+    const name = `${workerId}/${fence}/${from}`;
     const known = reigns.get(name) ?? { workerId, fence, from, to };
     reigns.set(name, { ...known, from: Math.min(known.from, from), to: Math.max(known.to, to) });
   }
-  const sorted = [...reigns.values()].sort((a, b) => a.workerId - b.workerId || compare(a.fence, b.fence));
+  const sorted = [...reigns.values()].sort((a, b) => a.workerId - b.workerId || succession(setBacks)(a, b));
   for (const [i, reign] of sorted.entries()) {
     const next = sorted[i + 1];
     if (next?.workerId !== reign.workerId || next.from >= reign.to) continue;
@@ -94,9 +94,20 @@ function disjoint({ grants, ceilings }: History): string | undefined {
   return undefined;
 }
 
+interface ReignStart {
+  readonly fence: bigint;
+  readonly from: number;
+}
+
+/** How reigns of one worker ID follow each other: by their fences, unless those came a second time. */
+function succession(setBacks: readonly number[]): (a: ReignStart, b: ReignStart) => number {
+  return (a, b) => (setBacks.length === 0 ? compare(a.fence, b.fence) : a.from - b.from || compare(a.fence, b.fence));
+}
+
 /** The IDs of one worker ID rise: within a reign as they were taken, and from each reign to the next. */
-function increasing({ issued }: History): string | undefined {
-  const sorted = [...issued].sort((a, b) => a.workerId - b.workerId || compare(a.fence, b.fence) || a.order - b.order);
+function increasing({ issued, setBacks }: History): string | undefined {
+  const inOrder = succession(setBacks);
+  const sorted = [...issued].sort((a, b) => a.workerId - b.workerId || inOrder(a, b) || a.order - b.order);
   for (const [i, range] of sorted.entries()) {
     const next = sorted[i + 1];
     if (next?.workerId !== range.workerId || next.first > range.last) continue;

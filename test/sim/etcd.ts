@@ -15,6 +15,8 @@ export class Store {
   readonly #network: Network;
   readonly #world: World;
   readonly #etcd: FakeEtcd;
+  /** The highest ceilings that were stored before the store was set back. */
+  readonly #lost = new Map<number, number>();
 
   constructor(world: World, network: Network, history: History) {
     this.#world = world;
@@ -34,9 +36,26 @@ export class Store {
     };
   }
 
+  /** The highest ceiling that was ever stored; undefined when it is gone though the store was never set back. */
   ceiling(workerId: number): number | undefined {
     const kv = this.#etcd.peek(keys.ceiling(workerId));
-    return kv && decodeCeiling(kv.value).ticks;
+    const [stored, lost] = [kv && decodeCeiling(kv.value).ticks, this.#lost.get(workerId)];
+    return stored === undefined || lost === undefined ? (stored ?? lost) : Math.max(stored, lost);
+  }
+
+  backUp(): () => void {
+    return this.#etcd.backUp();
+  }
+
+  /** Brings a backup back, or nothing. */
+  setBack(restore: (() => void) | undefined): void {
+    for (const { key } of this.#etcd.range(keys.root).kvs) {
+      const place = keys.parse(key);
+      const ticks = place?.kind === 'ceiling' ? this.ceiling(place.workerId) : undefined;
+      if (place && ticks !== undefined) this.#lost.set(place.workerId, ticks);
+    }
+    if (restore) restore();
+    else this.#etcd.wipe();
   }
 
   /** Ends the lease of some owner long before its time. */

@@ -1,4 +1,5 @@
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { EtcdLoss } from './etcd-loss.ts';
 import type { Asked } from './history.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
@@ -47,7 +48,11 @@ export class Faults {
       () => this.#changeWeather(),
     ];
     this.#actions = all.filter(() => world.rng.chance(0.7));
-    if (world.rng.chance(0.1)) this.#actions.push(() => this.#truncate());
+    if (world.rng.chance(0.2)) this.#actions.push(() => this.#truncate());
+    if (world.rng.chance(0.2)) {
+      const loss = new EtcdLoss(around, () => this.#blackout());
+      this.#actions.push(() => loss.setBack());
+    }
     this.#changeWeather();
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) world.rng.pick(this.#actions)(world.rng.pick(this.#slots));
@@ -94,7 +99,7 @@ export class Faults {
   #start(slot: Slot): void {
     if (slot.worker?.process.dead === false) throw new Error('two processes on one disk');
     const { world } = this.#around;
-    const worker = new Worker(this.#around, slot.machine);
+    const worker: Worker = new Worker(this.#around, slot.machine, () => slot.worker === worker && this.#crash(slot));
     slot.worker = worker;
     this.#made.push(worker);
     world.note(() => `${worker.process.name} starts`);

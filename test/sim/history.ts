@@ -14,6 +14,8 @@ export interface History {
   readonly appends: Append[];
   readonly trims: Trim[];
   readonly losses: Loss[];
+  /** When etcd was set back; fences come a second time then. */
+  readonly setBacks: number[];
   readonly told: Told[];
   readonly commits: Commit[];
   /** Errors that nobody may meet here, whatever goes wrong around: defects. */
@@ -37,6 +39,8 @@ export interface Issued {
   readonly allocation: number;
   readonly workerId: number;
   readonly fence: bigint;
+  /** Where the reservation of its reign begins. */
+  readonly from: number;
   readonly first: bigint;
   readonly last: bigint;
   readonly tick: number;
@@ -129,6 +133,7 @@ export function emptyHistory(): History {
     appends: [],
     trims: [],
     losses: [],
+    setBacks: [],
     told: [],
     commits: [],
     defects: [],

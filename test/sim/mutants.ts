@@ -67,11 +67,6 @@ export const MUTANTS: readonly Mutant[] = [
       patch('src/identity/choose.ts', 'waitMs: ceilingWaitMs(layout, ceiling.ticks, now)', 'waitMs: 0'),
       patch('src/identity/choose.ts', 'import { ceilingWaitMs, MAX', 'import { MAX'),
       patch('src/identity/reign.ts', 'from: ceiling.ticks,', 'from: toTicks(layout, sent.wall),'),
-      patch(
-        'src/identity/reign.ts',
-        'import { elapsedMs, type Reading,',
-        "import { toTicks } from '../core/layout.ts';\nimport { elapsedMs, type Reading,",
-      ),
     ],
   },
   {
@@ -154,6 +149,40 @@ export const MUTANTS: readonly Mutant[] = [
         'const before = Promise.resolve();',
       ),
     ],
+  },
+  {
+    name: 'witness ignored',
+    patches: [
+      patch('src/identity/protocol.ts', '  requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
+      patch('src/identity/protocol.ts', '  requireUnopposed(view, { ...own, from: reservation.from });\n', ''),
+      patch('src/identity/protocol.ts', '    requireUnused(view);\n', ''),
+      patch('src/identity/namespace.ts', '      requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
+      patch('src/identity/namespace.ts', '    requireUnused(view);\n', ''),
+    ],
+  },
+  {
+    name: 'etcd read before the witness',
+    patches: [
+      patch(
+        'src/identity/protocol.ts',
+        'const view = await witness.read();\n  const snapshot = await readSnapshot(etcd, keys);',
+        'const snapshot = await readSnapshot(etcd, keys);\n  const view = await witness.read();',
+      ),
+    ],
+  },
+  {
+    name: 'a rebuild from the ceilings alone',
+    patches: [
+      patch(
+        'src/identity/rebuild.ts',
+        'const most = (all: readonly number[])',
+        'used.length = 1 + ceilings.length;\n  const most = (all: readonly number[])',
+      ),
+    ],
+  },
+  {
+    name: 'a UUID that is not compared',
+    patches: [patch('src/identity/witness.ts', 'return seal === uuid ? undefined : seal;', 'return undefined;')],
   },
 ];
 

@@ -12,6 +12,7 @@ interface Taking {
   readonly order: number;
   readonly nowTicks: number;
   readonly ceiling: number | undefined;
+  readonly from: number;
 }
 
 /** What one allocation was given to take with, turn by turn. */
@@ -50,7 +51,12 @@ export class Probe {
       if (!granted.ok || !this.#steady) return granted;
       const { workerId, fence, reservation } = granted;
       const ceiling = this.#store.ceiling(workerId);
-      this.#present.push({ order: this.#world.tick(), nowTicks: toTicks(layout, now.wall), ceiling });
+      this.#present.push({
+        order: this.#world.tick(),
+        nowTicks: toTicks(layout, now.wall),
+        ceiling,
+        from: reservation.from,
+      });
       this.#history.grants.push({ workerId, fence, ...reservation, sinceRenewalMs: now.mono - this.renewedMs });
       return granted;
     };
@@ -87,6 +93,7 @@ export class Probe {
         allocation,
         workerId,
         fence,
+        from: taken?.from ?? 0,
         first,
         last,
         tick,

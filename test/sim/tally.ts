@@ -13,6 +13,7 @@ export interface Tally {
   readonly trims: number;
   readonly truncations: number;
   readonly reigns: number;
+  readonly setBacks: number;
   /** The longest time from the end of the faults until everything was answered. */
   readonly healedMs: number;
 }
@@ -28,10 +29,21 @@ export const NOTHING: Tally = {
   trims: 0,
   truncations: 0,
   reigns: 0,
+  setBacks: 0,
   healedMs: 0,
 };
 
-export function tallyOf({ requests, told, entries, appends, trims, losses, grants, healedMs }: History): Tally {
+export function tallyOf({
+  requests,
+  told,
+  entries,
+  appends,
+  trims,
+  losses,
+  grants,
+  setBacks,
+  healedMs,
+}: History): Tally {
   const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
   const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
   return {
@@ -45,6 +57,7 @@ export function tallyOf({ requests, told, entries, appends, trims, losses, grant
     trims: trims.length,
     truncations: losses.length,
     reigns: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,
+    setBacks: setBacks.length,
     healedMs: Math.round(healedMs ?? 0),
   };
 }

@@ -41,6 +41,7 @@ export class Worker {
   stopping = false;
   readonly #around: Surroundings;
   readonly #machine: Machine;
+  readonly #onEnd: () => void;
   readonly #clock: GuardedClock;
   readonly #probe: Probe;
   readonly #consumer: Consumer;
@@ -51,9 +52,11 @@ export class Worker {
   readonly #witness: WitnessPort;
   #identity: Identity | undefined;
 
-  constructor(around: Surroundings, machine: Machine) {
+  /** `onEnd` is called when the process ends by itself, as it does in a namespace that is damaged. */
+  constructor(around: Surroundings, machine: Machine, onEnd: () => void) {
     const { world, network, store, brokers, history } = around;
     this.#around = around;
+    this.#onEnd = onEnd;
     this.#machine = machine;
     this.process = machine.start();
     this.#clock = new GuardedClock(machine.read);
@@ -143,7 +146,7 @@ export class Worker {
   };
 
   async #reign(): Promise<void> {
-    const { world, store } = this.#around;
+    const { world, store, history } = this.#around;
     const { process } = this;
     const etcd = store.port(process, () => {
       const sentMs = this.#machine.read().mono;
@@ -169,8 +172,11 @@ export class Worker {
         newNonce,
         newLeaseId: () => BigInt(world.tick()),
         workerIp: this.#machine.name,
-        onChange: ({ mode, refusal, workerId }) =>
-          world.note(() => `${process.name}: ${mode} ${workerId ?? ''} ${refusal?.code ?? ''}`),
+        onChange: ({ mode, refusal, workerId }) => {
+          world.note(() => `${process.name}: ${mode} ${workerId ?? ''} ${refusal?.code ?? ''}`);
+          if (refusal?.code !== 'RESTORED' || history.setBacks.length > 0) return;
+          history.defects.push(`RESTORED though etcd was never set back: ${refusal.message}`);
+        },
         log: () => {},
       });
       const runner = new IdentityRunner({
@@ -184,7 +190,10 @@ export class Worker {
       });
       await runner.run(this.#stopping.signal);
     } catch (error) {
-      this.#passing(error);
+      // Whoever meets an etcd that was set back in the middle of a namespace's beginnings may find it damaged.
+      const damaged = error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED';
+      if (damaged && this.#around.history.setBacks.length > 0) this.#onEnd();
+      else this.#passing(error);
     }
   }
 

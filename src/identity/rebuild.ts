@@ -1,0 +1,211 @@
+import { encodeCeiling } from '../codec/ceiling.ts';
+import { type Descriptor, encodeDescriptor } from '../codec/descriptor.ts';
+import type { WitnessView } from '../codec/witness.ts';
+import { type Layout, toTicks } from '../core/layout.ts';
+import { type Ticks, ticks, type WallMs } from '../core/units.ts';
+import { IdallocError } from '../errors.ts';
+import type { NamespaceKeys } from './keys.ts';
+import { newestCeiling, poolIds } from './namespace.ts';
+import type { Compare, EtcdPort, KeyValue, Operation, WitnessPort } from './ports.ts';
+import { readCeiling, type StoredCeiling } from './snapshot.ts';
+
+/** A namespace as it lies there, whatever state it is in. */
+interface Remains {
+  readonly descriptor: KeyValue | undefined;
+  readonly owners: ReadonlyMap<number, KeyValue>;
+  /** Each key as it is stored, and what it says; undefined when that can't be read. */
+  readonly ceilings: ReadonlyMap<number, { readonly kv: KeyValue; readonly stored: StoredCeiling | undefined }>;
+  readonly view: WitnessView;
+}
+
+export interface RebuildOptions {
+  readonly etcd: EtcdPort;
+  readonly witness: WitnessPort;
+  readonly keys: NamespaceKeys;
+  /** With a UUID of its own, different for each call. */
+  readonly wanted: Descriptor;
+  /** The first tick that may be used again, above all that was ever reserved; asked when nothing old can be any more. */
+  readonly floorOf: (remains: Remains) => Ticks;
+}
+
+/** Ceilings raised in one transaction, with two comparisons each: more would not fit into etcd's 128. */
+const CHUNK = 60;
+/** Steps beyond one for each chunk: lost answers, and the descriptor itself. */
+const SPARE_STEPS = 20;
+/** Witnesses written together. */
+const WITNESSES = 1_000;
+const REBUILT = 'rebuild-';
+
+/** Everything that is there. Rejects with ETCD_UNAVAILABLE and KAFKA_UNAVAILABLE. */
+async function readRemains(etcd: EtcdPort, witness: WitnessPort, keys: NamespaceKeys): Promise<Remains> {
+  const view = await witness.read();
+  return { ...(await readStore(etcd, keys)), view };
+}
+
+/**
+ * Makes a namespace usable again whose etcd was set back, wiped or damaged, with every ceiling at a floor above all that
+ * was ever reserved. Nobody may hold a worker ID. Safe to repeat after an interruption anywhere, and while a worker runs
+ * that should not.
+ *
+ * 1. The seal is written to the witness topic. From here on no reservation under another UUID is used any more: its
+ *    holder reads the topic behind its own witness, and finds the seal before or behind it. In the first case it gives
+ *    up; in the second its witness lies before the seal, and is read now.
+ * 2. All is read, and the floor is computed.
+ * 3. Every ceiling is raised, while nobody owns its worker ID; then the descriptor is put, with the new UUID. So
+ *    whoever opens the new namespace finds all its ceilings at the floor. Writes that were planned before compare a
+ *    descriptor that is no longer there.
+ * 4. The new namespace's witnesses are written, and only then are the old ones taken away.
+ *
+ * Rejects with REBUILD_REFUSED when somebody holds a worker ID or changes the namespace meanwhile, ETCD_UNAVAILABLE,
+ * KAFKA_UNAVAILABLE, and as `floorOf` does.
+ */
+export async function rebuildNamespace(options: RebuildOptions): Promise<{ readonly floor: Ticks }> {
+  const { etcd, witness, keys, wanted } = options;
+  requireNoOwners((await readStore(etcd, keys)).owners);
+  await witness.write([{ seal: wanted.uuid }]);
+  const remains = await readRemains(etcd, witness, keys);
+  requireNoOwners(remains.owners);
+  const floor = options.floorOf(remains);
+  const raised = await raiseAll(options, floor, remains.descriptor);
+  await replaceWitnesses(options, floor, raised);
+  return { floor };
+}
+
+/** What was ever used or may be, and how far ahead of the clock somebody may have reserved. */
+export interface Evidence {
+  readonly remains: Remains;
+  /** The highest tick of an ID in the ledger; undefined when it has none. */
+  readonly ledger: Ticks | undefined;
+  /** The time, as an operator has confirmed it. */
+  readonly now: WallMs;
+  /** How far ahead of their clocks workers reserve. */
+  readonly reserveMs: number;
+}
+
+/**
+ * The first tick above everything that was reserved. A reservation that left no trace may reach as far beyond the clock
+ * as workers reserve, so that much is added; not so to what an earlier rebuild has put, which nobody has used since.
+ * Throws LAYOUT_EXHAUSTED when the layout has no such tick.
+ */
+export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: Evidence): Ticks {
+  const ceilings = [...readableOf(remains).values()];
+  const [rebuilt, used] = [[] as number[], [0, toTicks(layout, now), ledger ?? 0] as number[]];
+  for (const { ticks: at, nonce } of ceilings) (nonce.startsWith(REBUILT) ? rebuilt : used).push(at);
+  for (const { ticks: at, fence } of remains.view.witnesses) (fence === 0n ? rebuilt : used).push(at);
+  const most = (all: readonly number[]) => all.reduce((high, at) => Math.max(high, at), 0);
+  const floor = Math.max(most(used) + Math.ceil(reserveMs / layout.tickMs) + 1, most(rebuilt) + 1);
+  if (floor < layout.endTicks) return ticks(floor);
+  throw new IdallocError(
+    'LAYOUT_EXHAUSTED',
+    `the namespace was used up to tick ${most(used)}, at the end of layout ${layout.name}: move to another layout or ` +
+      'epoch, under another ETCD_PREFIX and WITNESS_TOPIC',
+  );
+}
+
+async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<Remains, 'view'>> {
+  const { kvs } = await etcd.range(keys.root);
+  const owners = new Map<number, KeyValue>();
+  const ceilings = new Map<number, { kv: KeyValue; stored: StoredCeiling | undefined }>();
+  for (const kv of kvs) {
+    const place = keys.parse(kv.key);
+    if (place?.kind === 'owner') owners.set(place.workerId, kv);
+    else if (place?.kind === 'ceiling') ceilings.set(place.workerId, { kv, stored: readable(kv) });
+  }
+  return { descriptor: kvs.find(({ key }) => key === keys.descriptor), owners, ceilings };
+}
+
+function readableOf({ ceilings }: Pick<Remains, 'ceilings'>): ReadonlyMap<number, StoredCeiling> {
+  return new Map([...ceilings].flatMap(([workerId, { stored }]) => (stored ? [[workerId, stored]] : [])));
+}
+
+function readable(kv: KeyValue): StoredCeiling | undefined {
+  try {
+    return readCeiling(kv);
+  } catch (error) {
+    if (error instanceof IdallocError) return undefined;
+    throw error;
+  }
+}
+
+/** Raises each ceiling of the pool and puts the descriptor; each step is decided by what a fresh read shows. */
+async function raiseAll(
+  { etcd, keys, wanted }: RebuildOptions,
+  floor: Ticks,
+  before: KeyValue | undefined,
+): Promise<ReadonlyMap<number, bigint>> {
+  const pool = poolIds(wanted.pool);
+  const [nonce, descriptor] = [`${REBUILT}${wanted.uuid}`, encodeDescriptor(wanted)];
+  const value = encodeCeiling({ ticks: floor, nonce });
+  const same: Compare =
+    before === undefined
+      ? { key: keys.descriptor, createRevision: 0n }
+      : { key: keys.descriptor, modRevision: before.modRevision };
+  const steps = Math.ceil(pool.length / CHUNK) + SPARE_STEPS;
+  for (let step = 0; step < steps; step += 1) {
+    const store = await readStore(etcd, keys);
+    const revisions = new Map([...store.ceilings].map(([workerId, { kv }]) => [workerId, kv.modRevision]));
+    if (store.descriptor?.value.equals(descriptor)) return revisions;
+    requireNoOwners(store.owners);
+    if (store.descriptor?.modRevision !== before?.modRevision) throw refused('somebody else has put a descriptor');
+    const low = pool.filter((workerId) => store.ceilings.get(workerId)?.stored?.nonce !== nonce).slice(0, CHUNK);
+    const higher = low.find((workerId) => (store.ceilings.get(workerId)?.stored?.ticks ?? 0) > floor);
+    if (higher !== undefined) throw refused(`somebody else has raised the ceiling of worker ID ${higher}`);
+    if (low.length === 0) {
+      const there = newestCeiling({ ceilings: readableOf(store) }, keys);
+      await attempt(etcd, [same, there], [{ put: keys.descriptor, value: descriptor }]);
+    } else {
+      const compares = low.flatMap((workerId) => unowned(keys, workerId, revisions.get(workerId)));
+      const puts = low.map((workerId) => ({ put: keys.ceiling(workerId), value }));
+      await attempt(etcd, [same, ...compares], puts);
+    }
+  }
+  throw new IdallocError('ETCD_UNAVAILABLE', `the namespace ${keys.root} was not rebuilt in ${steps} steps: try again`);
+}
+
+function unowned(keys: NamespaceKeys, workerId: number, ceiling: bigint | undefined): Compare[] {
+  return [
+    { key: keys.owner(workerId), createRevision: 0n },
+    ceiling === undefined
+      ? { key: keys.ceiling(workerId), createRevision: 0n }
+      : { key: keys.ceiling(workerId), modRevision: ceiling },
+  ];
+}
+
+async function replaceWitnesses(
+  { witness, wanted }: RebuildOptions,
+  floor: Ticks,
+  revisions: ReadonlyMap<number, bigint>,
+): Promise<void> {
+  const { uuid, pool } = wanted;
+  const puts = poolIds(pool).map((workerId) => ({
+    put: { uuid, workerId, fence: 0n, ticks: floor, modRevision: revisions.get(workerId) ?? 0n },
+  }));
+  let view = await witness.read();
+  for (let from = 0; from < puts.length; from += WITNESSES) {
+    view = await witness.write(puts.slice(from, from + WITNESSES));
+  }
+  const drops = view.witnesses.filter((old) => old.uuid !== uuid).map((drop) => ({ drop }));
+  const clears = view.unreadable.map(({ key }) => ({ clear: key }));
+  const ends = [...drops, ...clears];
+  for (let from = 0; from < ends.length; from += WITNESSES) await witness.write(ends.slice(from, from + WITNESSES));
+}
+
+function requireNoOwners(owners: ReadonlyMap<number, KeyValue>): void {
+  const held = [...owners.keys()];
+  if (held.length === 0) return;
+  throw refused(`worker IDs are held: ${held.join(', ')}`);
+}
+
+function refused(why: string): IdallocError {
+  const remedy = 'stop all workers of this datacenter, wait until their leases have run out, and try again';
+  return new IdallocError('REBUILD_REFUSED', `${why}: ${remedy}`);
+}
+
+/** Without an answer it may have happened or not: the next read tells. */
+async function attempt(etcd: EtcdPort, compares: readonly Compare[], operations: readonly Operation[]): Promise<void> {
+  try {
+    await etcd.transact(compares, operations);
+  } catch (error) {
+    if (!(error instanceof IdallocError && error.retryable)) throw error;
+  }
+}

@@ -1,0 +1,252 @@
+import { describe, expect, it } from 'vitest';
+import { decodeDescriptor } from '../../src/codec/descriptor.ts';
+import { toTicks } from '../../src/core/layout.ts';
+import { ticks, type WallMs, wallMs } from '../../src/core/units.ts';
+import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
+import { floorOver, rebuildNamespace } from '../../src/identity/rebuild.ts';
+import { descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
+
+let rebuilds = 0;
+const newUuid = () => `00000000-0000-4000-8000-${String(++rebuilds).padStart(12, '0')}`;
+
+interface Changes {
+  readonly etcd?: EtcdPort;
+  readonly witness?: WitnessPort;
+  readonly now?: WallMs;
+  readonly ledger?: number;
+}
+
+/** Rebuilds the namespace of a stage, by default at the time that its hosts have. */
+function rebuild(stage: Stage, changes: Changes = {}) {
+  const { etcd = stage.etcd.port(), witness = stage.witness.port(), now = stage.newClock().read().wall } = changes;
+  const wanted = descriptorOf({ uuid: newUuid() });
+  const ledger = changes.ledger === undefined ? undefined : ticks(changes.ledger);
+  return rebuildNamespace({
+    etcd,
+    witness,
+    keys,
+    wanted,
+    floorOf: (remains) => floorOver(layout, { remains, ledger, now, reserveMs: timing.reserveMs }),
+  });
+}
+
+/** A stage whose worker ID 0 was used, by a host that has released it; and a backup of etcd from before. */
+async function used() {
+  const stage = await Stage.open();
+  const restore = stage.etcd.backUp();
+  const host = await stage.host();
+  await host.identity.acquire();
+  await host.identity.release();
+  return { stage, host, restore, ceiling: stage.ceiling(0).ticks };
+}
+
+const reserved = (host: Host) => {
+  const authority = host.authority();
+  return authority.ok ? authority.reservation : undefined;
+};
+const ceilings = (stage: Stage) => [0, 1, 2].map((workerId) => stage.ceiling(workerId).ticks);
+const RESERVE_TICKS = timing.reserveMs / layout.tickMs + 1;
+
+describe('a rebuild', () => {
+  it.each([
+    ['restored from a backup', (_stage: Stage, restore: () => void) => restore()],
+    ['wiped', (stage: Stage) => stage.etcd.wipe()],
+    ['damaged in a ceiling', (stage: Stage) => stage.etcd.tamper(keys.ceiling(1), Buffer.from('soon'))],
+    ['left without a descriptor', (stage: Stage) => stage.etcd.tamper(keys.descriptor, undefined)],
+  ])(
+    'of an etcd that was %s starts every worker ID above everything reserved, and the same worker goes on',
+    async (_what, harm) => {
+      const { stage, host, restore, ceiling } = await used();
+      harm(stage, restore);
+      const { floor } = await rebuild(stage);
+      expect(floor).toBe(ceiling + RESERVE_TICKS);
+      expect(ceilings(stage)).toEqual([floor, floor, floor]);
+      stage.pass(2 * timing.reserveMs + 1_000);
+      expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+      expect(reserved(host)?.from).toBe(floor);
+      expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    },
+  );
+
+  it('ends with a seal, a witness for each worker ID and none of before', async () => {
+    const { stage } = await used();
+    stage.witness.apply('4/else', 'junk');
+    stage.etcd.wipe();
+    const { floor } = await rebuild(stage);
+    const { uuid } = decodeDescriptor(stage.etcd.peek(keys.descriptor)?.value ?? Buffer.alloc(0));
+    const { seal, witnesses, unreadable } = stage.witness.view();
+    expect([seal, unreadable]).toEqual([uuid, []]);
+    expect(witnesses).toMatchObject([0, 1, 2].map((workerId) => ({ uuid, workerId, fence: 0n, ticks: floor })));
+  });
+
+  it('takes the highest of ledger, ceilings, witnesses and the time, and as much more as is reserved', async () => {
+    const { stage, ceiling } = await used();
+    const floors = [];
+    for (const changes of [{}, { ledger: ceiling + 7 }, { now: wallMs(layout.epochMs + ceiling + 9_000) }]) {
+      const { etcd, witness } = { etcd: stage.etcd.backUp(), witness: new Stage().witness };
+      for (const { put } of stage.witness.view().witnesses.map((one) => ({ put: one }))) witness.land([{ put }]);
+      floors.push((await rebuild(stage, { ...changes, witness: witness.port() })).floor);
+      etcd();
+    }
+    expect(floors).toEqual([ceiling, ceiling + 7, ceiling + 9_000].map((at) => at + RESERVE_TICKS));
+  });
+
+  it('keeps what only the witness tells, when etcd is lost once more before anybody has acquired', async () => {
+    const { stage } = await used();
+    stage.etcd.wipe();
+    const first = await rebuild(stage);
+    stage.etcd.wipe();
+    const second = await rebuild(stage, { now: wallMs(layout.epochMs) });
+    expect(second.floor).toBeGreaterThan(first.floor);
+    expect(second.floor - first.floor).toBeLessThan(RESERVE_TICKS);
+  });
+
+  it('is refused while somebody holds a worker ID, who is named, and changes nothing', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({ staticWorkerId: 2 });
+    await host.identity.acquire();
+    const [etcd, topic] = [stage.etcd.revision, stage.witness.log.length];
+    await expect(rebuild(stage)).rejects.toMatchObject({
+      code: 'REBUILD_REFUSED',
+      message: expect.stringContaining('2'),
+    });
+    expect([stage.etcd.revision, stage.witness.log.length]).toEqual([etcd, topic]);
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+  });
+
+  it('is refused past the end of the layout, before it has changed etcd', async () => {
+    const { stage } = await used();
+    const before = stage.etcd.revision;
+    await expect(rebuild(stage, { ledger: layout.endTicks - 1 })).rejects.toMatchObject({ code: 'LAYOUT_EXHAUSTED' });
+    expect(stage.etcd.revision).toBe(before);
+  });
+
+  it('makes the reservation of somebody who reads the topic late unusable, wherever it lies in the log', async () => {
+    const stage = await Stage.open();
+    const port = stage.witness.port();
+    const onItsWay = Promise.withResolvers<void>();
+    const host = await stage.host({
+      witness: {
+        ...port,
+        write: async (entries) => {
+          await onItsWay.promise;
+          return await port.write(entries);
+        },
+      },
+    });
+    const acquiring = host.identity.acquire();
+    for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
+    stage.etcd.wipe();
+    await rebuild(stage);
+    onItsWay.resolve();
+    expect(await acquiring).toMatchObject({ kind: 'refused', code: 'RESTORED' });
+    expect(host.authority().ok).toBe(false);
+    const next = await stage.host();
+    stage.pass(2 * timing.reserveMs);
+    expect(await next.identity.acquire()).toEqual({ kind: 'held' });
+  });
+
+  it('keeps a stale raise out, though etcd counts the same revisions again', async () => {
+    const stage = await Stage.open();
+    let held: Promise<void> | undefined;
+    const host = await stage.host({}, async (name) => {
+      if (name === 'transact') await held;
+      return { fault: 'pass' };
+    });
+    await host.identity.acquire();
+    const { fence } = host.identity.state;
+    const onItsWay = Promise.withResolvers<void>();
+    held = onItsWay.promise;
+    stage.pass(timing.heartbeatMs);
+    const beating = host.identity.heartbeat();
+    await new Promise((resolve) => setImmediate(resolve));
+    stage.etcd.wipe();
+    await rebuild(stage);
+    stage.pass(2 * timing.reserveMs);
+    const other = await stage.host();
+    while (stage.etcd.revision < (fence ?? 0n) - 1n) stage.etcd.tamper('/elsewhere', Buffer.of(0));
+    await other.identity.acquire();
+    expect(other.identity.state, 'the same worker ID and fence').toMatchObject({ workerId: 0, fence });
+    const ceiling = stage.ceiling(0);
+    onItsWay.resolve();
+    await beating;
+    expect(stage.ceiling(0)).toEqual(ceiling);
+    expect(await other.identity.heartbeat()).toEqual({ kind: 'held' });
+  });
+});
+
+describe('a rebuild that is interrupted', () => {
+  /** Lets so many calls through, and then none. */
+  function limited(stage: Stage, calls: number) {
+    let left = calls;
+    const counted = <T extends object>(port: T): T =>
+      new Proxy(port, {
+        get: (target, name) => {
+          const call = Reflect.get(target, name) as (...args: unknown[]) => unknown;
+          return async (...args: unknown[]) => {
+            if (left <= 0) throw new Error('interrupted');
+            left -= 1;
+            return await call.apply(target, args);
+          };
+        },
+      });
+    return { etcd: counted(stage.etcd.port()), witness: counted(stage.witness.port()) };
+  }
+
+  it('anywhere lets nobody below the floor meanwhile, and is finished by the next', async () => {
+    let finished = false;
+    let interrupted = 0;
+    for (let calls = 1; !finished; calls += 1) {
+      const { stage, host, restore, ceiling } = await used();
+      restore();
+      finished = await rebuild(stage, limited(stage, calls)).then(
+        () => true,
+        () => false,
+      );
+      interrupted += Number(!finished);
+      expect(Math.max(...stage.witness.view().witnesses.map((witness) => witness.ticks))).toBeGreaterThanOrEqual(
+        ceiling,
+      );
+      stage.pass(2 * timing.reserveMs + 1_000);
+      const outcome = await host.identity.acquire().catch((error: unknown) => error);
+      expect(outcome).toMatchObject({ kind: expect.stringMatching(/held|refused/) });
+      expect(reserved(host)?.from ?? ceiling).toBeGreaterThanOrEqual(ceiling);
+      await host.identity.release();
+      const { floor } = await rebuild(stage);
+      expect(floor).toBeGreaterThan(ceiling);
+      stage.pass(4 * timing.reserveMs);
+      expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+      expect(reserved(host)?.from).toBe(floor);
+    }
+    expect(interrupted).toBeGreaterThan(8);
+  });
+
+  it('again and again comes to no ever higher floor', async () => {
+    const { stage } = await used();
+    stage.etcd.wipe();
+    const floors = [];
+    for (let time = 0; time < 5; time += 1) floors.push((await rebuild(stage)).floor);
+    expect((floors.at(-1) ?? 0) - (floors[0] ?? 0)).toBeLessThan(10);
+    expect(toTicks(layout, stage.newClock().read().wall)).toBeLessThan(floors[0] ?? 0);
+  });
+
+  it('by another that begins meanwhile gives way to it', async () => {
+    const { stage } = await used();
+    stage.etcd.wipe();
+    const port = stage.etcd.port();
+    let begun = false;
+    const slow: EtcdPort = {
+      ...port,
+      transact: async (compares, operations) => {
+        if (!begun) {
+          begun = true;
+          await rebuild(stage);
+        }
+        return await port.transact(compares, operations);
+      },
+    };
+    await expect(rebuild(stage, { etcd: slow })).rejects.toMatchObject({ code: 'REBUILD_REFUSED' });
+    stage.pass(4 * timing.reserveMs);
+    expect(await (await stage.host()).identity.acquire()).toEqual({ kind: 'held' });
+  });
+});
