@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs';
+import type { EtcdTls } from './adapters/etcd/etcd.ts';
 import type { KafkaSettings } from './adapters/kafka/client.ts';
 import type { TopicSettings } from './adapters/kafka/topic-plan.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from './codec/request-headers.ts';
-import { checkHeaders, checkRetention, checkTopicNames, credentialsOf, saslOf } from './config/kafka-checks.ts';
+import { etcdAuthOf, etcdTlsOf } from './config/etcd-checks.ts';
+import { checkHeaders, checkRetention, checkTls, checkTopicNames, saslOf } from './config/kafka-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type ReadText } from './config/parse.ts';
 import {
   KAFKA_VARIABLES,
@@ -32,7 +34,8 @@ export interface Config extends KafkaConfig {
   readonly etcd: {
     readonly endpoints: readonly string[];
     readonly prefix: string;
-    readonly credentials?: { readonly username: string; readonly password: string };
+    readonly auth?: { readonly username: string; readonly password: string };
+    readonly tls?: EtcdTls;
   };
   readonly layout: Layout;
   readonly datacenterId: number;
@@ -98,12 +101,14 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
   checkTopicNames(values, faults);
   checkRetention(values, faults);
   checkHeaders(values, faults);
+  checkTls(values, faults);
   const sasl = saslOf(values, faults);
   return {
     kafka: {
       brokers: values.KAFKA_BROKERS,
       clientId: values.KAFKA_CLIENT_ID,
       tls: values.KAFKA_TLS,
+      ...(values.KAFKA_CA === undefined ? {} : { ca: values.KAFKA_CA }),
       ...(sasl === undefined ? {} : { sasl }),
     },
     groupId: values.KAFKA_GROUP_ID,
@@ -133,12 +138,14 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
 function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
   const layout = layoutOf(values, faults);
   const pool = poolOf(values, layout, faults);
-  const credentials = credentialsOf(values, faults);
+  const auth = etcdAuthOf(values, faults);
+  const tls = etcdTlsOf(values, faults);
   return {
     etcd: {
       endpoints: values.ETCD_ENDPOINTS,
       prefix: values.ETCD_PREFIX,
-      ...(credentials === undefined ? {} : { credentials }),
+      ...(auth === undefined ? {} : { auth }),
+      ...(tls === undefined ? {} : { tls }),
     },
     layout,
     datacenterId: datacenterOf(values, layout, faults),

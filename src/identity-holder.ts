@@ -56,12 +56,7 @@ export class IdentityHolder implements AsyncDisposable {
 
   constructor(options: IdentityHolderOptions) {
     this.#options = options;
-    const { endpoints, credentials } = options.config.etcd;
-    this.#etcd = connectEtcd({
-      endpoints,
-      ...(credentials === undefined ? {} : { auth: credentials }),
-      onFault: etcdFaultLog(options.log),
-    });
+    this.#etcd = connectEtcd({ ...options.config.etcd, onFault: etcdFaultLog(options.log) });
     options.gate.close('identity', 'NO_IDENTITY');
     this.#watch = setInterval(() => this.#showMargins(), WATCH_MS);
     this.#running = this.#run();

@@ -5,7 +5,16 @@ import { describeError } from './errors.ts';
 export type Log = Logger;
 
 /** Fields whose values never reach a log line, however deep an object is logged. */
-const SECRET_FIELDS = ['password', 'sasl', 'credentials', 'authorization', 'KAFKA_SASL_PASSWORD', 'ETCD_PASSWORD'];
+const SECRET_FIELDS = [
+  'password',
+  'sasl',
+  'auth',
+  'own',
+  'authorization',
+  'KAFKA_SASL_PASSWORD',
+  'ETCD_PASSWORD',
+  'ETCD_KEY',
+];
 const MAX_SECRET_DEPTH = 3;
 
 export interface LogOptions {

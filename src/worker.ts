@@ -1,6 +1,6 @@
 import type { Admin, Producer } from 'kafkajs';
 import { readClock, sleep } from './adapters/clock.ts';
-import { kafkaClient } from './adapters/kafka/client.ts';
+import { type KafkaSettings, kafkaClient, unreachable } from './adapters/kafka/client.ts';
 import { createPartitioner } from './adapters/kafka/partitioner.ts';
 import { checkTopics, type TopicsReport } from './adapters/kafka/topics.ts';
 import { ReignAllocator } from './allocator.ts';
@@ -28,7 +28,8 @@ export interface Worker extends AsyncDisposable {
 
 /**
  * Wires a worker and starts it. Resolves once it has what it needs from Kafka; etcd may still be out of reach, and the
- * gate tells so. Rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE, KAFKA_UNAVAILABLE.
+ * gate tells so. Rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE,
+ * KAFKA_UNAVAILABLE, CONFIG_INVALID when the brokers refuse the login.
  *
  * Each part is put on the stack when it starts, so that a start that fails half-way, and the stop, undo it in reverse.
  */
@@ -63,9 +64,10 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   const closeApi = async () => api?.stop();
   stack.defer(closeApi);
   const kafka = kafkaClient(config.kafka, kafkaLogCreator(log));
-  const admin = await connected(stack, kafka.admin());
+  const admin = await connected(stack, kafka.admin(), config.kafka);
   const report = await checkedTopics(admin, config, log);
-  const producer = await connected(stack, kafka.producer({ createPartitioner, allowAutoTopicCreation: false }));
+  const sender = kafka.producer({ createPartitioner, allowAutoTopicCreation: false });
+  const producer = await connected(stack, sender, config.kafka);
   const fail = (error: unknown) => failed.reject(error);
   const tools = { config, log, metrics, kafka, admin, producer, clock, gate, fail };
 
@@ -92,15 +94,17 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   };
 }
 
-async function connected<T extends Admin | Producer>(stack: AsyncDisposableStack, client: T): Promise<T> {
+async function connected<T extends Admin | Producer>(
+  stack: AsyncDisposableStack,
+  client: T,
+  settings: KafkaSettings,
+): Promise<T> {
   stack.defer(() => client.disconnect());
   try {
     await client.connect();
     return client;
   } catch (error) {
-    throw new IdallocError('KAFKA_UNAVAILABLE', 'the brokers can not be reached: check KAFKA_BROKERS', {
-      cause: error,
-    });
+    throw unreachable(error, settings);
   }
 }
 

@@ -74,7 +74,7 @@ describe('a worker with only the required variables', () => {
     expect(config).not.toHaveProperty('workerId');
     expect(config).not.toHaveProperty('workerIp');
     expect(config.kafka).not.toHaveProperty('sasl');
-    expect(config.etcd).not.toHaveProperty('credentials');
+    expect(config.etcd).not.toHaveProperty('auth');
   });
 
   test('has no HTTP API when it is turned off', () => {
@@ -223,6 +223,28 @@ describe('values', () => {
 
   test('lists may have spaces around their commas', () => {
     expect(loadWorkerConfig({ ...WORKER, KAFKA_BROKERS: 'a:1, b:2' }).kafka.brokers).toEqual(['a:1', 'b:2']);
+  });
+});
+
+describe('TLS', () => {
+  const pem = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----';
+  const secure = { ...WORKER, ETCD_ENDPOINTS: 'https://e:2379' };
+
+  test('takes certificates from files', () => {
+    const files = { KAFKA_CA_FILE: '/k', ETCD_CA_FILE: '/e', ETCD_CERT_FILE: '/c', ETCD_KEY_FILE: '/p' };
+    const config = loadWorkerConfig({ ...secure, ...files, KAFKA_TLS: '1' }, (path) => `${pem}${path}`);
+    expect(config.kafka.ca).toBe(`${pem}/k`);
+    expect(config.etcd.tls).toEqual({ ca: `${pem}/e`, own: { cert: `${pem}/c`, key: `${pem}/p` } });
+  });
+
+  test.each([
+    ['an authority without TLS to Kafka', { KAFKA_CA: pem }, ['KAFKA_TLS']],
+    ['a path in place of PEM', { ETCD_CA: '/etc/ca.pem' }, ['ETCD_CA']],
+    ['a certificate without its key', { ETCD_CERT: pem }, ['ETCD_KEY']],
+    ['a key without its certificate', { ETCD_KEY: pem }, ['ETCD_CERT']],
+    ['an authority for a plain endpoint', { ETCD_CA: pem, ETCD_ENDPOINTS: 'http://e:1' }, ['ETCD_ENDPOINTS']],
+  ])('refuses %s', (_, env, names) => {
+    expect(namesOf(faultsOf({ ...secure, ...env }))).toEqual(names);
   });
 });
 

@@ -105,7 +105,7 @@ describe('secrets', () => {
   test('do not get out with a configuration that is logged', () => {
     const { log, lines } = recorder();
     const kafka = { brokers: ['a:1'], sasl: { mechanism: 'plain', username: 'u', password: 's3cret' } };
-    const etcd = { credentials: { username: 'u', password: 's3cret' } };
+    const etcd = { auth: { username: 'u', password: 's3cret' } };
     log.info({ config: { kafka, etcd }, kafka, password: 's3cret' }, 'started');
     log.info(kafka, 'started');
     log.info({ env: { ETCD_PASSWORD: 's3cret', KAFKA_SASL_PASSWORD: 's3cret' } }, 'started');

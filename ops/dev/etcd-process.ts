@@ -10,12 +10,16 @@ const READY_TIMEOUT_MS = 30_000;
 const HEALTH_TIMEOUT_MS = 2_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
+/** For clients, for the other members, and for whoever asks whether it is well. */
+const PORTS_EACH = 3;
 
 export interface EtcdOptions {
   /** Holds data and log of each member, and the ports; what is there is used again. */
   readonly dir: string;
   /** Members, 1 by default. A cluster of more that has data starts again only while its ports are free. */
   readonly size?: number;
+  /** Clients come by TLS and show a certificate of the same authority; files of PEM. Else they come in plain. */
+  readonly tls?: { readonly ca: string; readonly cert: string; readonly key: string };
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
@@ -51,7 +55,7 @@ export async function startEtcd(options: EtcdOptions): Promise<EtcdProcess> {
   const program = await installEtcd(env, { cache, log: options.log ?? (() => undefined), signal: options.signal });
   mkdirSync(options.dir, { recursive: true, mode: 0o700 });
   for (let attempt = 1; ; attempt++) {
-    const ports = await portsOf(options.dir, 2 * size);
+    const ports = await portsOf(options.dir, PORTS_EACH * size);
     try {
       return cluster(await startMembers(program, ports, options, env));
     } catch (error) {
@@ -73,14 +77,17 @@ async function startMembers(
   options: EtcdOptions,
   env: NodeJS.ProcessEnv,
 ): Promise<EtcdNode[]> {
-  const names = memberNames(ports.length / 2);
-  const peers = names.map((name, i) => `${name}=http://127.0.0.1:${ports[2 * i + 1]}`).join(',');
+  const names = memberNames(ports.length / PORTS_EACH);
+  const peers = names.map((name, i) => `${name}=http://127.0.0.1:${ports[PORTS_EACH * i + 1]}`).join(',');
   const started = await Promise.allSettled(
     names.map(async (name, i): Promise<EtcdNode> => {
-      const endpoint = `http://127.0.0.1:${ports[2 * i]}`;
+      const [client, peer, health] = ports.slice(PORTS_EACH * i).map((port) => `127.0.0.1:${port}`);
+      const endpoint = `${options.tls === undefined ? 'http' : 'https'}://${client}`;
+      const healthUrl = `http://${health}`;
       const args = [
-        ...memberArgs(name, join(options.dir, name), endpoint, `http://127.0.0.1:${ports[2 * i + 1]}`),
-        ...['--initial-cluster', peers, '--initial-cluster-state', 'new'],
+        ...memberArgs(name, join(options.dir, name), endpoint, `http://${peer}`),
+        ...['--initial-cluster', peers, '--initial-cluster-state', 'new', '--listen-metrics-urls', healthUrl],
+        ...(options.tls === undefined ? [] : tlsArgs(options.tls)),
       ];
       const start = async (): Promise<EtcdNode> => {
         const child = await startChild({
@@ -90,7 +97,7 @@ async function startMembers(
           args,
           env,
         });
-        await untilReady(child, () => isHealthy(endpoint), { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
+        await untilReady(child, () => isHealthy(healthUrl), { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
         return { ...child, endpoint, restart: start };
       };
       return await start();
@@ -115,10 +122,14 @@ function memberArgs(name: string, dataDir: string, client: string, peer: string)
   ];
 }
 
+function tlsArgs({ ca, cert, key }: NonNullable<EtcdOptions['tls']>): string[] {
+  return ['--cert-file', cert, '--key-file', key, '--trusted-ca-file', ca, '--client-cert-auth'];
+}
+
 /** etcd says it is healthy once there is a leader and a linearizable read went through. */
-async function isHealthy(endpoint: string): Promise<boolean> {
+async function isHealthy(url: string): Promise<boolean> {
   try {
-    const answer = await fetch(`${endpoint}/health`, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) });
+    const answer = await fetch(`${url}/health`, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) });
     const body = (await answer.json()) as { health?: string };
     return body.health === 'true';
   } catch {

@@ -3,8 +3,7 @@ import type { EtcdConfig } from '../config.ts';
 
 /** Runs `use` with a client of etcd, which is closed afterwards. */
 export async function withEtcd<T>({ etcd }: EtcdConfig, use: (etcd: ClosableEtcd) => Promise<T>): Promise<T> {
-  const { endpoints, credentials } = etcd;
-  const client = connectEtcd({ endpoints, ...(credentials === undefined ? {} : { auth: credentials }) });
+  const client = connectEtcd(etcd);
   try {
     return await use(client);
   } finally {

@@ -1,7 +1,7 @@
 import type { Admin, Kafka } from 'kafkajs';
-import { kafkaClient } from '../adapters/kafka/client.ts';
+import { kafkaClient, unreachable } from '../adapters/kafka/client.ts';
 import type { KafkaConfig } from '../config.ts';
-import { describeError, IdallocError } from '../errors.ts';
+import { IdallocError } from '../errors.ts';
 import { createLogger, kafkaLogCreator } from '../log.ts';
 import type { CliContext } from './context.ts';
 
@@ -17,18 +17,17 @@ export function commandKafka({ env }: CliContext, config: KafkaConfig): Kafka {
 /**
  * Runs `use` with a connected admin client, which is closed afterwards.
  *
- * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers; STOPPING as soon as the process shall end.
+ * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers; CONFIG_INVALID when the login is refused; STOPPING as soon as the process shall end.
  */
 export async function withAdmin<T>(
   kafka: Kafka,
-  { kafka: { brokers } }: KafkaConfig,
+  { kafka: settings }: KafkaConfig,
   stop: AbortSignal,
   use: (admin: Admin) => Promise<T>,
 ): Promise<T> {
   const admin = kafka.admin();
   const connected = admin.connect().catch((error: unknown) => {
-    const message = `no broker of ${brokers.join(', ')} answers: ${describeError(error)}; see KAFKA_BROKERS`;
-    throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+    throw unreachable(error, settings);
   });
   await unlessStopped(stop, connected);
   try {

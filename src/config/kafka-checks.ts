@@ -2,7 +2,7 @@ import type { KafkaSettings } from '../adapters/kafka/client.ts';
 import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topic-plan.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Faults } from './parse.ts';
-import type { KafkaValues, WorkerValues } from './variables.ts';
+import type { KafkaValues } from './variables.ts';
 
 /** Replies go wherever a request asks under the prefix, so no topic of ours may lie there, nor be another's. */
 export function checkTopicNames(values: KafkaValues, faults: Faults): void {
@@ -44,6 +44,12 @@ export function checkHeaders(values: KafkaValues, faults: Faults): void {
   }
 }
 
+export function checkTls(values: KafkaValues, faults: Faults): void {
+  faults.across(['KAFKA_TLS', 'KAFKA_CA', 'KAFKA_CA_FILE'], () => {
+    if (values.KAFKA_CA !== undefined && !values.KAFKA_TLS) faults.add('KAFKA_TLS', 'must be 1 when KAFKA_CA is set');
+  });
+}
+
 export function saslOf(values: KafkaValues, faults: Faults): KafkaSettings['sasl'] {
   const { KAFKA_SASL_MECHANISM: mechanism, KAFKA_SASL_USERNAME: username, KAFKA_SASL_PASSWORD: password } = values;
   const names = ['KAFKA_SASL_MECHANISM', 'KAFKA_SASL_USERNAME', 'KAFKA_SASL_PASSWORD', 'KAFKA_SASL_PASSWORD_FILE'];
@@ -57,20 +63,4 @@ export function saslOf(values: KafkaValues, faults: Faults): KafkaSettings['sasl
   });
   if (mechanism === undefined || username === undefined || password === undefined) return undefined;
   return { mechanism, username, password };
-}
-
-export function credentialsOf(
-  values: WorkerValues,
-  faults: Faults,
-): { username: string; password: string } | undefined {
-  const { ETCD_USERNAME: username, ETCD_PASSWORD: password } = values;
-  faults.across(['ETCD_USERNAME', 'ETCD_PASSWORD', 'ETCD_PASSWORD_FILE'], () => {
-    if (username !== undefined && password === undefined) {
-      faults.add('ETCD_PASSWORD', 'is required when ETCD_USERNAME is set');
-    }
-    if (username === undefined && password !== undefined) {
-      faults.add('ETCD_USERNAME', 'is required when ETCD_PASSWORD is set');
-    }
-  });
-  return username === undefined || password === undefined ? undefined : { username, password };
 }

@@ -27,6 +27,14 @@ const secret = (meaning: string): Variable<string | undefined> => {
   return { schema: z.string().max(4_096, 'is longer than 4096'), unit: 'text', required: false, secret: true, meaning };
 };
 
+const pem = (meaning: string): Variable<string | undefined> => {
+  const schema = z
+    .string()
+    .max(1_048_576, 'is longer than 1 MiB')
+    .regex(/-----BEGIN [A-Z0-9 ]+-----/, 'must be PEM text; a file is named by the variable with _FILE at its end');
+  return { schema, unit: 'PEM', required: false, secret: true, meaning };
+};
+
 const DAY_MS = 86_400_000;
 const SASL = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
@@ -73,6 +81,7 @@ export const KAFKA_VARIABLES = {
   KAFKA_CLIENT_ID: withDefault(name, 'text', 'idalloc', "name in the brokers' logs and quotas"),
   KAFKA_GROUP_ID: withDefault(name, 'text', 'idalloc', 'consumer group of the workers'),
   KAFKA_TLS: withDefault(flag, '0 or 1', '0', 'TLS to the brokers'),
+  KAFKA_CA: pem("certificates that sign the brokers' own; unset: those that Node brings"),
   KAFKA_SASL_MECHANISM: optional(oneOf(SASL), SASL.join(' | '), 'log in to the brokers; unset: no login'),
   KAFKA_SASL_USERNAME: optional(name, 'text', 'user of the login'),
   KAFKA_SASL_PASSWORD: secret('password of the login'),
@@ -105,6 +114,9 @@ export const KAFKA_VARIABLES = {
 /** What only the worker needs. */
 export const WORKER_VARIABLES = {
   ETCD_ENDPOINTS: required(list('http(s) URLs', isEndpoint), 'URL,…', 'members of the etcd cluster'),
+  ETCD_CA: pem("certificates that sign etcd's own; unset: those that Node brings"),
+  ETCD_CERT: pem('certificate to show to etcd, and those that signed it'),
+  ETCD_KEY: pem('key of ETCD_CERT'),
   ETCD_USERNAME: optional(name, 'text', 'user of the login; unset: no login'),
   ETCD_PASSWORD: secret('password of the login'),
   ETCD_PREFIX: withDefault(

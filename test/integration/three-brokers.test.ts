@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
-import { KafkaCluster, whyNoKafkaProcesses } from '../support/kafka-cluster.ts';
+import { KafkaCluster } from '../support/kafka-cluster.ts';
 import { Load } from '../support/load.ts';
 import { type Ask, Realm, type RealmOptions } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { checkWholeHistory, type History, report, settledRecords } from '../support/whole-history.ts';
+import { whyNoProcesses } from '../support/why-no-processes.ts';
 import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 
 const PARTITIONS = 3;
@@ -16,7 +17,7 @@ const ERROR_LEVEL = 50;
 const UNCLEAN = 'unclean.leader.election.enable';
 const WAIT_MS = 60_000;
 const POLL_MS = 50;
-const noKafka = whyNoKafkaProcesses();
+const noKafka = whyNoProcesses('kafka');
 
 let cluster: KafkaCluster;
 

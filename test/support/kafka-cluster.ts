@@ -1,25 +1,12 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { kafkaTools } from '../../ops/dev/kafka-install.ts';
 import { type KafkaProcess, newClusterId, startKafka } from '../../ops/dev/kafka-process.ts';
-import { cacheDir } from '../../ops/dev/paths.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
-import { requireTools } from '../../ops/dev/toolchain.ts';
 
 const NODES = [1, 2, 3] as const;
 export type NodeId = (typeof NODES)[number];
 const PORTS_EACH = 3;
-
-/** Whether this machine can run Kafka as processes: why not, or undefined when it can. */
-export function whyNoKafkaProcesses(): string | undefined {
-  try {
-    requireTools(kafkaTools(cacheDir(process.env), process.env), process.env);
-    return undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
-}
 
 function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: number): Record<string, string> {
   const common = {

@@ -1,3 +1,4 @@
+import { rootCertificates } from 'node:tls';
 import { NoopPolicy } from 'cockatiel';
 import {
   Etcd3,
@@ -19,10 +20,19 @@ const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
 /** The most keys or operations that etcd takes in one transaction. */
 const MAX_OPERATIONS = 128;
 
+/** TLS to endpoints that start with https://, all as PEM. */
+export interface EtcdTls {
+  /** Those who sign the certificates of etcd; without it, those that Node brings. */
+  readonly ca?: string;
+  /** What is shown to etcd. */
+  readonly own?: { readonly cert: string; readonly key: string };
+}
+
 export interface EtcdOptions {
-  /** host:port, with or without http:// in front. */
+  /** host:port, with or without http:// or https:// in front. */
   readonly endpoints: readonly string[];
   readonly auth?: { readonly username: string; readonly password: string };
+  readonly tls?: EtcdTls;
   readonly timing?: RotationTiming;
   /** Told of each endpoint that failed a call, also when another one served it. */
   readonly onFault?: OnFault;
@@ -114,8 +124,16 @@ function connect(endpoint: string, options: EtcdOptions, timing: RotationTiming)
       'grpc.max_reconnect_backoff_ms': timing.hedgeMs,
     },
   };
+  if (endpoint.startsWith('https://')) settings.credentials = tlsCredentials(options.tls ?? {});
   if (options.auth) settings.auth = { ...options.auth, callOptions: () => callLimits(timing) };
   return new Etcd3(settings);
+}
+
+function tlsCredentials({ ca, own }: EtcdTls): NonNullable<IOptions['credentials']> {
+  return {
+    rootCertificate: Buffer.from(ca ?? rootCertificates.join('\n')),
+    ...(own === undefined ? {} : { certChain: Buffer.from(own.cert), privateKey: Buffer.from(own.key) }),
+  };
 }
 
 /** gRPC's own deadline is by the wall clock: it only tidies up what Rotation's timers have given up long before. */

@@ -1,4 +1,4 @@
-import {
+import kafkajs, {
   type Consumer,
   type ConsumerConfig,
   Kafka,
@@ -6,6 +6,7 @@ import {
   logLevel,
   type SASLOptions,
 } from 'kafkajs';
+import { describeError, IdallocError } from '../../errors.ts';
 import { mendKafkajs } from './kafkajs-mends.ts';
 
 type SaslMechanism = 'plain' | 'scram-sha-256' | 'scram-sha-512';
@@ -16,6 +17,8 @@ export interface KafkaSettings {
   readonly brokers: readonly string[];
   readonly clientId: string;
   readonly tls: boolean;
+  /** PEM of those who sign the brokers' certificates; without it, those that Node brings. */
+  readonly ca?: string;
   readonly sasl?: { readonly mechanism: SaslMechanism; readonly username: string; readonly password: string };
 }
 
@@ -51,8 +54,9 @@ function clientWith(settings: KafkaSettings, createLog: LogCreator, retries: num
   return new PatientKafka(retries, {
     clientId: settings.clientId,
     brokers: [...settings.brokers],
-    ssl: settings.tls,
-    ...(settings.sasl === undefined ? {} : { sasl: settings.sasl as SASLOptions }),
+    ssl: settings.ca === undefined ? settings.tls : { ca: [settings.ca] },
+    // kafkajs writes into it, and the configuration is frozen
+    ...(settings.sasl === undefined ? {} : { sasl: { ...settings.sasl } as SASLOptions }),
     connectionTimeout: CONNECTION_TIMEOUT_MS,
     authenticationTimeout: REQUEST_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -61,6 +65,17 @@ function clientWith(settings: KafkaSettings, createLog: LogCreator, retries: num
     logLevel: logLevel.INFO,
     logCreator: createLog,
   });
+}
+
+/** Why no broker can be talked to, with what to do about it. A login that is refused is a fault of the configuration. */
+export function unreachable(error: unknown, { brokers, sasl }: KafkaSettings): IdallocError {
+  const said = describeError(error);
+  if (error instanceof kafkajs.KafkaJSSASLAuthenticationError) {
+    const message = `the brokers refuse the login of '${sasl?.username}' (${said}): check KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD and KAFKA_SASL_MECHANISM`;
+    return new IdallocError('CONFIG_INVALID', message, { cause: error });
+  }
+  const message = `no broker of ${brokers.join(', ')} can be talked to (${said}): check KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA`;
+  return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
 }
 
 /** kafkajs gives consumers five tries of their own, 0.2 s in all, unless each is told otherwise. */

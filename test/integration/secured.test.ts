@@ -1,0 +1,191 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Etcd3, type IOptions, Range } from 'etcd3';
+import kafkajs, { type AclEntry } from 'kafkajs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startEtcd } from '../../ops/dev/etcd-process.ts';
+import { startKafka } from '../../ops/dev/kafka-process.ts';
+import { freePorts } from '../../ops/dev/ports.ts';
+import { Authority, type Certificate } from '../support/certificates.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { whyNoProcesses } from '../support/why-no-processes.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+const USER = 'id-worker';
+const PASSWORD = 'kafka-pass';
+const ETCD_PASSWORD = 'etcd-pass';
+const ETCD_PREFIX = '/secured';
+const PARTITIONS = 2;
+const ERROR_LEVEL = 50;
+const FATAL_LEVEL = 60;
+const why = whyNoProcesses('kafka', 'etcd', 'openssl');
+
+const stack = new AsyncDisposableStack();
+let realm: Realm;
+let worker: WorkerProcess;
+let replies: Followed;
+/** What a worker needs to be let in. */
+let env: Record<string, string>;
+
+/** Users come by TLS with a password; the test itself, and the broker, by a listener of their own as nobody. */
+function secured([client, broker, controller]: readonly number[], { bothFile }: Certificate) {
+  const login = 'org.apache.kafka.common.security.plain.PlainLoginModule required';
+  return {
+    listeners: `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker},CONTROLLER://127.0.0.1:${controller}`,
+    'listener.security.protocol.map': 'CLIENT:SASL_SSL,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    'listener.name.client.sasl.enabled.mechanisms': 'PLAIN',
+    'listener.name.client.plain.sasl.jaas.config': `${login} user_${USER}="${PASSWORD}";`,
+    'listener.name.client.ssl.keystore.type': 'PEM',
+    'listener.name.client.ssl.keystore.location': bothFile,
+    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+    'super.users': 'User:ANONYMOUS',
+  };
+}
+
+/** What README says that a worker must be allowed. */
+function aclsOf({ requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env: names, groupId }: Realm): AclEntry[] {
+  const { AclResourceTypes: on, AclOperationTypes: may, ResourcePatternTypes: as } = kafkajs;
+  const allow = (resourceType: number, resourceName: string, pattern: number, operations: readonly number[]) =>
+    operations.map((operation) => ({
+      resourceType,
+      resourceName,
+      resourcePatternType: pattern,
+      principal: `User:${USER}`,
+      host: '*',
+      operation,
+      permissionType: kafkajs.AclPermissionTypes.ALLOW,
+    }));
+  return [
+    ...allow(on.TOPIC, requestTopic, as.LITERAL, [may.READ, may.DESCRIBE_CONFIGS]),
+    ...allow(on.TOPIC, ledgerTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
+    ...allow(on.TOPIC, witnessTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
+    ...allow(on.TOPIC, deadLetterTopic, as.LITERAL, [may.WRITE, may.DESCRIBE_CONFIGS]),
+    ...allow(on.TOPIC, `${names.REPLY_TOPIC_PREFIX}main`, as.PREFIXED, [may.WRITE]),
+    ...allow(on.GROUP, groupId, as.PREFIXED, [may.READ]),
+  ];
+}
+
+/** A user that may do what it likes under its prefix, and nothing else. */
+async function secureEtcd(hosts: string, credentials: NonNullable<IOptions['credentials']>): Promise<void> {
+  const client = new Etcd3({ hosts, credentials });
+  try {
+    await client.role('root').create();
+    await client.user('root').create(ETCD_PASSWORD);
+    await client.user('root').addRole('root');
+    await client.role('worker').create();
+    await client.role('worker').grant({ permission: 'Readwrite', range: Range.prefix(`${ETCD_PREFIX}/`) });
+    await client.user(USER).create(ETCD_PASSWORD);
+    await client.user(USER).addRole('worker');
+    await client.auth.authEnable();
+  } finally {
+    client.close();
+  }
+}
+
+beforeAll(async () => {
+  if (why !== undefined) return;
+  const dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-'));
+  stack.defer(() => rmSync(dir, { recursive: true, force: true }));
+  const authority = new Authority(dir);
+  const [server, own] = [authority.issue('server'), authority.issue('worker')];
+  const { certFile: ca } = authority.own;
+  const ports = await freePorts(3);
+  const [kafka, etcd] = await Promise.all([
+    startKafka({ dir: join(dir, 'kafka'), ports, properties: secured(ports, server) }),
+    startEtcd({ dir: join(dir, 'etcd'), tls: { ca, cert: server.certFile, key: server.keyFile } }),
+  ]);
+  stack.defer(() => Promise.all([kafka.stop(), etcd.stop()]).then(() => undefined));
+  const [endpoint = ''] = etcd.endpoints;
+  await secureEtcd(endpoint, {
+    rootCertificate: readFileSync(ca),
+    certChain: readFileSync(own.certFile),
+    privateKey: readFileSync(own.keyFile),
+  });
+  realm = stack.use(
+    await Realm.create({ ...suiteServers(), brokers: [`127.0.0.1:${ports[1]}`] }, { partitions: PARTITIONS }),
+  );
+  await realm.admin.createAcls({ acl: aclsOf(realm) });
+  env = {
+    KAFKA_BROKERS: kafka.brokers.join(),
+    KAFKA_TLS: '1',
+    KAFKA_CA_FILE: ca,
+    KAFKA_SASL_MECHANISM: 'plain',
+    KAFKA_SASL_USERNAME: USER,
+    KAFKA_SASL_PASSWORD: PASSWORD,
+    ETCD_ENDPOINTS: endpoint,
+    ETCD_PREFIX,
+    ETCD_CA_FILE: ca,
+    ETCD_CERT_FILE: own.certFile,
+    ETCD_KEY_FILE: own.keyFile,
+    ETCD_USERNAME: USER,
+    ETCD_PASSWORD,
+  };
+  replies = await realm.follow();
+  worker = realm.worker(env);
+});
+
+afterAll(() => stack.disposeAsync());
+
+/** Ends the worker, and resolves with its last words. */
+async function refusal(more: Record<string, string>): Promise<{ code: number | null; said: string }> {
+  const refused = realm.worker({ ...env, ...more });
+  const { code } = await refused.ended();
+  return { code, said: String(refused.lines.find(({ level }) => level === FATAL_LEVEL)?.msg ?? refused.errors) };
+}
+
+describe.skipIf(why !== undefined)(`servers with logins, certificates and rights${why ? `: ${why}` : ''}`, () => {
+  test('a worker with the rights that README lists answers, without an error for the operator', async () => {
+    await worker.ready();
+    await realm.send([{ correlationId: 'let-in', count: 3, partition: 0 }]);
+    expect('batch' in (await replies.reply('let-in')).reply).toBe(true);
+    await realm.sendRaw([{ key: 'bad', value: Buffer.of(1, 2, 3), partition: 0 }]);
+    await (await realm.follow(realm.deadLetterTopic)).until('a dead letter', (seen) => seen.length > 0);
+    await expect.poll(async () => [...(await realm.committed()).values()], { timeout: 30_000 }).toContain(2);
+    expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+  });
+
+  test('a reply topic that the worker may not write to fails alone, and is named', async () => {
+    const forbidden = `${realm.env.REPLY_TOPIC_PREFIX}forbidden`;
+    await realm.createTopic(forbidden);
+    const letters = await realm.follow(realm.deadLetterTopic);
+    const letterOf = () => letters.seen.find(({ message }) => String(message.key) === 'forbidden');
+    await worker.ready();
+    await realm.send([
+      { correlationId: 'forbidden', count: 3, partition: 1, replyTopic: forbidden },
+      { correlationId: 'beside', count: 3, partition: 1 },
+    ]);
+    expect('batch' in (await replies.reply('beside')).reply).toBe(true);
+    await letters.until('the dead letter', () => letterOf() !== undefined);
+    const headers = letterOf()?.message.headers ?? {};
+    expect(String(headers['kafka_dlt-exception-fqcn'])).toBe('REPLY_UNDELIVERABLE');
+    expect(String(headers['kafka_dlt-exception-message'])).toContain(forbidden);
+  });
+
+  test('a wrong password for Kafka ends the start, and tells which variables to look at', async () => {
+    const { code, said } = await refusal({ KAFKA_SASL_PASSWORD: 'wrong' });
+    expect(said).toMatch(/^CONFIG_INVALID: .*'id-worker'.*KAFKA_SASL_PASSWORD/);
+    expect(said).not.toContain('wrong');
+    expect(code).toBe(78);
+  });
+
+  test('a broker whose certificate is not believed ends the start, and tells why', async () => {
+    const { code, said } = await refusal({ KAFKA_CA_FILE: '' });
+    expect(said).toMatch(/^KAFKA_UNAVAILABLE: .*verify the first certificate.*KAFKA_CA/);
+    expect(code).toBe(1);
+  });
+
+  test.for([
+    ['a wrong password', { ETCD_PASSWORD: 'wrong' }, /invalid user ID or password/],
+    ['no certificate', { ETCD_CERT_FILE: '', ETCD_KEY_FILE: '' }, /certificate|No connection|UNAVAILABLE/],
+    ['a prefix that the user has no right to', { ETCD_PREFIX: '/elsewhere' }, /permission denied/],
+  ] as const)('%s for etcd leaves the worker without an identity, and its log tells why', async ([, more, cause]) => {
+    const refused = realm.worker({ ...env, ...more });
+    await refused.line(({ msg, error }) => /etcd/.test(String(msg)) && cause.test(String(error)));
+    expect(refused.gate()).not.toBe('open');
+    expect((await refused.ops('/readyz')).status).toBe(503);
+    await refused.stop();
+  });
+});

@@ -1,0 +1,26 @@
+import { etcdTools } from '../../ops/dev/etcd-install.ts';
+import { kafkaTools } from '../../ops/dev/kafka-install.ts';
+import { cacheDir } from '../../ops/dev/paths.ts';
+import { requireTools, which } from '../../ops/dev/toolchain.ts';
+
+const { env } = process;
+const TOOLS = {
+  kafka: () => requireTools(kafkaTools(cacheDir(env), env), env),
+  etcd: () => requireTools(etcdTools(cacheDir(env), env), env),
+  openssl: () => {
+    if (which('openssl', env) === undefined) throw new Error('openssl is missing');
+  },
+} as const;
+
+/** Why these can't be run as child processes here, whatever the suite's own servers are; undefined when they can. */
+export function whyNoProcesses(...names: readonly (keyof typeof TOOLS)[]): string | undefined {
+  const faults = names.flatMap((name) => {
+    try {
+      TOOLS[name]();
+      return [];
+    } catch (error) {
+      return [error instanceof Error ? error.message : String(error)];
+    }
+  });
+  return faults.length === 0 ? undefined : faults.join('; ');
+}
