@@ -49,7 +49,8 @@ export class Identity {
   #attempt: Attempt | undefined;
   #reign: Reign | undefined;
   #waitingSince: Reading | undefined;
-  #heldBack = false;
+  /** How long this process holds back at its start, counted from its first look at the namespace. */
+  #startUp: { readonly began: Reading; readonly delayMs: number } | undefined;
 
   /** Throws CONFIG_INVALID for a static worker ID outside the pool. */
   constructor(settings: IdentitySettings) {
@@ -143,11 +144,9 @@ export class Identity {
     const { reading, verdict } = this.#settings.readClock();
     if (verdict.kind !== 'steady') return this.#clockRefusal(verdict, reading);
     const { layout, random, workerIp } = this.#settings;
-    if (!this.#heldBack) {
-      this.#heldBack = true;
-      const waitMs = startDelayMs(snapshot, workerIp, reading.wall);
-      if (waitMs > 0) return { kind: 'waiting', waitMs };
-    }
+    this.#startUp ??= { began: reading, delayMs: startDelayMs(snapshot, workerIp, reading.wall) };
+    const heldBackMs = this.#startUp.delayMs - elapsedMs(this.#startUp.began, reading);
+    if (heldBackMs > 0) return { kind: 'waiting', waitMs: heldBackMs };
     const choice = chooseWorker(snapshot, candidatesOf(this.#settings), layout, reading.wall, random);
     if (choice.kind === 'refuse') return this.#refuse({ code: choice.code, message: choice.message });
     if (choice.kind === 'wait') return this.#wait(choice.waitMs, reading);

@@ -320,7 +320,7 @@ describe('acquiring a worker ID', () => {
     await expect(stage.host({ staticWorkerId: 3 })).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
   });
 
-  it('a process that starts among many young owners of its address holds back once', async () => {
+  it('a process that starts among many young owners of its address holds back once, for the whole time', async () => {
     const stage = await Stage.open();
     for (let crash = 0; crash < 5; crash += 1) {
       const record = `{"assigned_worker_ip":"127.0.0.1","lease_ttl_seconds":30,"heartbeat_token":"t","granted_at":"${new Date(
@@ -330,6 +330,9 @@ describe('acquiring a worker ID', () => {
     }
     const host = await stage.host();
     expect(await host.identity.acquire()).toEqual({ kind: 'waiting', waitMs: 2_000 });
+    stage.pass(1_500);
+    expect(await host.identity.acquire()).toEqual({ kind: 'waiting', waitMs: 500 });
+    stage.pass(500);
     expect(await host.identity.acquire()).toEqual({ kind: 'held' });
   });
 });

@@ -1,11 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import { encodeLeaseRecord } from '../../src/codec/lease-record.ts';
 import { decompose, toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
+import { EtcdLink } from '../support/etcd-link.ts';
 import type { Followed } from '../support/followed.ts';
 import { LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { report } from '../support/whole-history.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
 const WORKER_ID = 7;
@@ -14,6 +17,12 @@ const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
 
 /** Reserves more than twice as far ahead as the others. */
 const LONG_RESERVATION = { LEASE_TTL_SECONDS: '20', ETCD_REFUSE_AFTER_MS: '10000', RESERVATION_MS: '12000' };
+/** An address and owners as a crash loop leaves them; the records' lease ends long after the test. */
+const CRASHING_IP = '192.0.2.7';
+const LEFTOVERS = 5;
+const LEFTOVERS_TTL_SECONDS = 60;
+/** Nobody listens at the discard port of a test machine. */
+const DEAD_ENDPOINT = 'http://127.0.0.1:9';
 /** How often a stored ceiling is looked at. */
 const POLL_MS = 50;
 
@@ -76,6 +85,39 @@ test('after kill -9 the worker ID is taken over when the lease has run out, with
   await second.ready();
   expect(second.lines.some(({ reason }) => reason === 'POOL_EXHAUSTED')).toBe(true);
   checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
+});
+
+test('a process that finds what a crash loop left at its address holds back a second for each but three', async ({
+  annotate,
+}) => {
+  await using realm = await Realm.create(suiteServers(), { env: { ...SHORT_LEASE, WORKER_IP: CRASHING_IP } });
+  await realm.worker().ready(); // makes the namespace, and is one of those at the address
+  const leaseId = 4_711n;
+  await realm.etcd.grantLease(leaseId, LEFTOVERS_TTL_SECONDS);
+  for (let workerId = 0; workerId < LEFTOVERS; workerId += 1) {
+    const record = { assignedWorkerIp: CRASHING_IP, leaseTtlSeconds: 10, heartbeatToken: 'x', grantedAtMs: Date.now() };
+    const key = realm.keys.owner(workerId);
+    const put = { put: key, value: encodeLeaseRecord(record), leaseId };
+    await realm.etcd.transact([{ key, createRevision: 0n }], [put]);
+  }
+  const owners = (await realm.etcd.range(`${realm.keys.root}workers/`)).kvs.length;
+  const late = realm.worker();
+  const waiting = await late.line(({ reason }) => reason === 'NO_IDENTITY');
+  const acquired = await late.line(({ msg }) => msg === 'worker ID acquired');
+  const heldBackMs = acquired.seenMs - waiting.seenMs;
+  await report(annotate, `${owners} young owners at one address: held back ${Math.round(heldBackMs)} ms`);
+  expect(heldBackMs).toBeGreaterThanOrEqual(1_000 * (owners - 3) - 100);
+});
+
+test('an endpoint that is dead and one that is silent do not keep a worker from starting', async () => {
+  const { etcdEndpoints } = suiteServers();
+  await using realm = await Realm.create(suiteServers());
+  await using link = await EtcdLink.open(suiteServers());
+  link.silence();
+  const [silent = ''] = link.env.ETCD_ENDPOINTS.split(',');
+  const worker = realm.worker({ ETCD_ENDPOINTS: [DEAD_ENDPOINT, silent, etcdEndpoints[0]].join(',') });
+  await worker.ready();
+  expect(worker.lines.some(({ endpoint }) => endpoint === DEAD_ENDPOINT)).toBe(true);
 });
 
 test('a ceiling far ahead is waited for and never lowered, though the successor would reserve less', async () => {

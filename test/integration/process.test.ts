@@ -1,10 +1,14 @@
 import { expect, test } from 'vitest';
+import { EtcdLink } from '../support/etcd-link.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
 /** Draining is bounded by 10 s, and giving the identity back by another 10 s. */
 const STOP_LIMIT_MS = 20_000;
+/** Giving an identity back to a silent etcd takes 4 s. */
+const AT_ONCE_MS = 2_500;
 const REQUESTS = 3_000;
 const ERROR_LEVEL = 50;
 
@@ -37,6 +41,22 @@ test('SIGTERM under load: what was answered is committed, the group is left, the
   const answered = await replies.replies(REQUESTS);
   expect([...answered.values()].filter((all) => all.length > 1)).toEqual([]);
   expect(await next.metric('idalloc_replays_total')).toBe(0);
+});
+
+test('a second SIGTERM ends at once what the first one left in the middle', async ({ annotate }) => {
+  await using realm = await Realm.create(suiteServers());
+  await using link = await EtcdLink.open(suiteServers());
+  const worker = realm.worker(link.env);
+  await worker.ready();
+  link.silence(); // so that giving the identity back takes its whole time
+  worker.kill('SIGTERM');
+  await worker.line(({ msg }) => msg === 'stopping: finishing what is in hand');
+  const begunMs = performance.now();
+  worker.kill('SIGTERM');
+  expect(await worker.ended()).toEqual({ code: 143, signal: null });
+  expect(performance.now() - begunMs).toBeLessThan(AT_ONCE_MS);
+  expect(worker.lines.some(({ msg }) => msg === 'stopped')).toBe(false);
+  await report(annotate, `a second SIGTERM ended the worker in ${Math.round(performance.now() - begunMs)} ms`);
 });
 
 test('health, readiness and metrics of a worker that serves, and nothing worse than news in its log', async () => {
