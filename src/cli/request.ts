@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { cliReplyTopic } from '../adapters/kafka/topic-plan.ts';
+import { IdClient, type RequestedBatch } from '../client/client.ts';
+import { RequestRefused } from '../client/requester.ts';
 import { expandIds, type IdBatch } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
@@ -8,7 +10,6 @@ import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
 import { IdallocError } from '../errors.ts';
 import { layoutFinder } from './audit-evidence.ts';
 import { type CliContext, EXIT } from './context.ts';
-import { exchange, type Received } from './exchange.ts';
 import { idTable } from './id-view.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
@@ -67,12 +68,12 @@ async function runRequest(context: CliContext, options: RequestOptions): Promise
   const correlationId = options.correlationId ?? randomUUID();
   try {
     const reply = await ask(context, config, correlationId, options);
-    if ('error' in reply) return refused(context, correlationId, reply.error, options);
     const view = viewBatch(correlationId, reply.batch, reply.replayed);
     context.out(options.json === true ? `${JSON.stringify(view)}\n` : batchText(view));
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;
-    refused(context, correlationId, { code: error.code, message: error.message }, options);
+    const code = error instanceof RequestRefused ? error.serverCode : error.code;
+    refused(context, correlationId, { code, message: error.message }, options);
   }
 }
 
@@ -81,23 +82,23 @@ async function ask(
   config: KafkaConfig,
   correlationId: string,
   options: RequestOptions,
-): Promise<Received> {
+): Promise<RequestedBatch> {
   const kafka = commandKafka(context, config);
   const requestTopic = config.topics.requests;
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
   if (replyTopic === requestTopic) {
     throw new IdallocError('INVALID_REPLY_TOPIC', 'replies can not come on the request topic: give another one');
   }
-  const request = {
-    requestTopic,
-    replyTopic,
-    correlationId: Buffer.from(correlationId, 'utf8'),
-    count: options.count,
-    encoding: options.encoding,
-    headers: config.headers,
-    timeoutMs: options.timeoutMs,
-  };
-  return withAdmin(kafka, config, context.stop, (admin) => exchange(kafka, admin, request));
+  const { count, encoding, timeoutMs } = options;
+  return withAdmin(kafka, config, context.stop, async () => {
+    const { headers } = config;
+    const client = await IdClient.connect({ kafka, requestTopic, replyTopic, headers, prefetch: false });
+    try {
+      return await client.request({ correlationId, count, encoding, timeoutMs });
+    } finally {
+      await client.close();
+    }
+  });
 }
 
 /** A refusal is a result: scripts get it on stdout, people on stderr. */

@@ -1,6 +1,6 @@
 import { compose, decompose, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { presetLayout } from '../core/presets.ts';
-import { ticks, wallMs } from '../core/units.ts';
+import { wallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 
 /**
@@ -60,19 +60,18 @@ export function decode(id: bigint | string, layout: Layout = DEFAULT_LAYOUT): De
 }
 
 /**
- * The smallest ID whose decoded time is not before `date`: `WHERE id >= firstIdAt(from) AND id < firstIdAt(to)` finds
- * what was made from `from` on and before `to`, without an index on time. It is no ID that anybody was given.
- * 0 for a date before the layout's epoch.
+ * The smallest ID that can be made at `date`: `WHERE id >= firstIdAt(from) AND id < firstIdAt(to)` finds what was made from
+ * `from` on and before `to`, without an index on time. It is no ID that anybody was given. A date inside of a tick longer
+ * than 1 ms counts as the tick's beginning; one before the layout's epoch gives 0.
  *
- * @throws IdallocError INVALID_ID for no valid Date, and for one that is behind the layout's last tick.
+ * @throws IdallocError INVALID_ID for no valid Date, and for one behind the layout's last tick.
  */
 export function firstIdAt(date: Date, layout: Layout = DEFAULT_LAYOUT): bigint {
   const atMs = date instanceof Date ? date.getTime() : Number.NaN;
   if (Number.isNaN(atMs)) throw new IdallocError('INVALID_ID', 'firstIdAt takes a valid Date');
   if (atMs <= layout.epochMs) return 0n;
-  const begun = toTicks(layout, wallMs(atMs));
-  const first = tickStartMs(layout, begun) < atMs ? ticks(begun + 1) : begun;
-  return inLayout(() => compose(layout, { ticks: first, datacenter: 0, worker: 0, sequence: 0 }));
+  const at = toTicks(layout, wallMs(atMs));
+  return inLayout(() => compose(layout, { ticks: at, datacenter: 0, worker: 0, sequence: 0 }));
 }
 
 /**

@@ -3,15 +3,13 @@ import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers
 import { describeError, IdallocError } from '../errors.ts';
 import { mendConnections } from '../kafkajs-connections.ts';
 import type { IdClientOptions } from './options.ts';
-import { inTime, ReplyReader } from './reply-reader.ts';
+import { inTime, RETRY, ReplyReader } from './reply-reader.ts';
 import type { System } from './system.ts';
 import type { Outgoing, Transport, TransportEvents } from './transport.ts';
 
 const CONNECTION_TIMEOUT_MS = 3_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 10_000;
-/** 5, 10, ... 160 ms, then 200: about 2 s. What fails for longer is told, and tried again by whoever asked. */
-const RETRY = { initialRetryTime: 5, maxRetryTime: 200, retries: 15 };
 const MAX_REPLY_TOPICS = 8;
 
 /** Connects and reads the reply topic from its end. Throws IdallocError KAFKA_UNAVAILABLE or TOPIC_INVALID. */

@@ -14,6 +14,9 @@ export interface ReplyReaderOptions {
   readonly onFault: (error: Error) => void;
 }
 
+/** 5, 10, ... 160 ms, then 200: about 2 s. What fails for longer is told, and tried again by whoever asked. */
+export const RETRY = { initialRetryTime: 5, maxRetryTime: 200, retries: 15 };
+
 const JOIN_TIMEOUT_MS = 30_000;
 const LEAVE_TIMEOUT_MS = 10_000;
 const FETCH_WAIT_MS = 500;
@@ -79,7 +82,7 @@ export class ReplyReader {
       partitionAssigners: [onlyPartition(topic, partition)],
       allowAutoTopicCreation: false,
       maxWaitTimeInMs: FETCH_WAIT_MS,
-      retry: { retries: 5, restartOnFailure: async () => false },
+      retry: { ...RETRY, restartOnFailure: async () => false },
     });
   }
 

@@ -79,7 +79,8 @@ export class Requester {
   /**
    * Sends a request until it is answered.
    *
-   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY or KAFKA_UNAVAILABLE when the time is up, QUEUE_FULL,
+   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY when the time is up, or why nothing could be sent
+   * (KAFKA_UNAVAILABLE, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL,
    * CONFLICT when this correlation ID is under way for something else, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
    */
   async request(question: Question): Promise<Answer> {
@@ -167,7 +168,8 @@ export class Requester {
     const unsent = this.#exchanges.get(nameOf(correlationId))?.unsent;
     if (unsent !== undefined) {
       const message = `the request could not be sent within ${timeoutMs} ms: ${describeError(unsent)}`;
-      return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: unsent });
+      const code = unsent instanceof IdallocError ? unsent.code : 'KAFKA_UNAVAILABLE';
+      return new IdallocError(code, message, { cause: unsent });
     }
     return new IdallocError(
       'NO_REPLY',

@@ -11,7 +11,7 @@ interface Timer {
 }
 
 /** Time that moves when the test says so. */
-class FakeSystem implements System {
+export class FakeSystem implements System {
   nowMs = 1_000;
   readonly #timers = new Set<Timer>();
   #ids = 0;

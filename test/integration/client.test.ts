@@ -76,8 +76,7 @@ test('replies can be had on another reply topic', async () => {
   expect(expandIds(batch)).toHaveLength(2);
   expect(await realm.records(other)).toBe(1);
   await expect(client.request({ count: 2, replyTopic: `${other}.none`, timeoutMs: 3_000 })).rejects.toMatchObject({
-    code: 'KAFKA_UNAVAILABLE',
-    message: expect.stringContaining('TOPIC_INVALID'),
+    code: 'TOPIC_INVALID',
   });
 });
 

@@ -1,0 +1,83 @@
+import type { Kafka, KafkaMessage } from 'kafkajs';
+
+type Listener = (event: { payload: { error: Error } }) => void;
+
+export interface FakeConsumer {
+  readonly groupId: string;
+  readonly seeks: string[];
+  left: boolean;
+  /** kafkajs tells of something that happened to it. */
+  tell(name: string, error?: Error): void;
+  deliver(offset: number, message?: Partial<KafkaMessage>): Promise<void>;
+}
+
+export interface Send {
+  readonly topic: string;
+  readonly acks: number;
+  readonly messages: readonly { readonly key: Buffer; readonly value: Buffer; readonly headers: object }[];
+}
+
+/** What of kafkajs the client uses; nothing is joined or delivered unless the test says so. */
+export class FakeKafka {
+  readonly consumers: FakeConsumer[] = [];
+  readonly sends: Send[] = [];
+  topics = ['id.requests', 'id.replies.a'];
+  /** What each new consumer does when it is run. */
+  onRun: (consumer: FakeConsumer) => void = (consumer) => consumer.tell('consumer.group_join');
+  refuse: Error | undefined;
+
+  get kafka(): Kafka {
+    return this as unknown as Kafka;
+  }
+
+  admin() {
+    return {
+      connect: async () => undefined,
+      disconnect: async () => undefined,
+      listTopics: async () => this.topics,
+      fetchTopicOffsets: async () => [
+        { partition: 0, offset: '5', high: '5', low: '0' },
+        { partition: 1, offset: '9', high: '9', low: '2' },
+      ],
+    };
+  }
+
+  producer() {
+    return {
+      connect: async () => undefined,
+      disconnect: async () => undefined,
+      send: async (sent: Send) => {
+        if (this.refuse !== undefined) throw this.refuse;
+        this.sends.push(sent);
+      },
+    };
+  }
+
+  consumer({ groupId }: { groupId: string }) {
+    const listeners = new Map<string, Listener>();
+    let each: (payload: { message: KafkaMessage }) => Promise<void> = async () => undefined;
+    const fake: FakeConsumer = {
+      groupId,
+      seeks: [],
+      left: false,
+      tell: (name, error = new Error(name)) => listeners.get(name)?.({ payload: { error } }),
+      deliver: (offset, message) => each({ message: { offset: String(offset), ...message } as KafkaMessage }),
+    };
+    this.consumers.push(fake);
+    return {
+      on: (name: string, listener: Listener) => listeners.set(name, listener),
+      connect: async () => {
+        if (this.refuse !== undefined) throw this.refuse;
+      },
+      subscribe: async () => undefined,
+      seek: ({ partition, offset }: { partition: number; offset: string }) => fake.seeks.push(`${partition}@${offset}`),
+      run: async ({ eachMessage }: { eachMessage: typeof each }) => {
+        each = eachMessage;
+        this.onRun(fake);
+      },
+      disconnect: async () => {
+        fake.left = true;
+      },
+    };
+  }
+}
