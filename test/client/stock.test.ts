@@ -19,7 +19,8 @@ const aStep = fc.oneof(
   fc.record({ do: fc.constant('reserved' as const), count: fc.integer({ min: 1, max: 25 }) }),
   fc.record({ do: fc.constant('low' as const), low: fc.integer({ min: 0, max: 30 }) }),
   fc.record({ do: fc.constant('withhold' as const), is: fc.boolean() }),
-  fc.record({ do: fc.constant('pass' as const), ms: fc.integer({ min: 0, max: 60 }) }),
+  fc.record({ do: fc.constant('drop' as const) }),
+  fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(1, 30, 60) }),
 );
 
 const withheld = () => new IdallocError('BUFFER_EMPTY', 'for others');
@@ -84,23 +85,27 @@ function play(steps: readonly Step[], maxAgeMs: number | undefined): void {
       case 'pass':
         nowMs += step.ms;
         break;
+      case 'drop':
+        stock.dropOld();
+        fresh();
+        expect(stock.size).toBe(model.length);
+        break;
     }
-    stock.dropOld();
-    fresh();
-    expect([stock.size, stock.taken]).toEqual([model.length, given]);
+    expect(stock.taken).toBe(given);
+    expect(stock.size).toBeGreaterThanOrEqual(model.length);
   }
 }
 
 test('a stock gives each ID once, in the order in which they came, whatever is done to it', () => {
   fc.assert(
-    fc.property(fc.array(aStep, { maxLength: 60 }), (steps) => play(steps, undefined)),
+    fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, undefined)),
     { numRuns: 500 },
   );
 });
 
 test('a stock with an age limit never gives an older ID, and counts what it drops as not taken', () => {
   fc.assert(
-    fc.property(fc.array(aStep, { maxLength: 60 }), (steps) => play(steps, 50)),
+    fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, 50)),
     { numRuns: 500 },
   );
 });
