@@ -1,5 +1,14 @@
 import { execFile } from 'node:child_process';
-import { accessSync, constants, copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  copyFileSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -81,6 +90,25 @@ test('the package, installed from its tarball in an empty project, type-checks a
     refusal: 'CONFLICT',
     closed: 'CLIENT_CLOSED',
   });
+  expect(stderr).toBe('');
+});
+
+test('the example of the README runs as it stands, but for the names of topics', async ({ annotate }) => {
+  await using realm = await Realm.create(suiteServers());
+  await realm.worker().ready();
+  const [, example = ''] =
+    /```js\n(import [^`]*'idalloc\/client'[^`]*)```/.exec(readFileSync(join(ROOT, 'README.md'), 'utf8')) ?? [];
+  const [broker] = suiteServers().brokers;
+  const here = example
+    .replace("'localhost:9092'", `'${broker}'`)
+    .replace("'id.replies.orders'", `'${realm.replyTopic}', requestTopic: '${realm.requestTopic}'`);
+  expect(here).toContain(realm.replyTopic);
+  writeFileSync(join(project, 'example.js'), here);
+  const { stdout, stderr } = await run(plainNode(), [join(project, 'example.js')], { timeout: TIMEOUT_MS });
+  annotate(`printed:\n${stdout}`);
+  expect(stdout).toMatch(
+    /^\d{18,19} [0-9A-Z]{13} \{[^]*workerId: \d+[^]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
+  );
   expect(stderr).toBe('');
 });
 
