@@ -107,7 +107,7 @@ test('the example of the README runs as it stands, but for the names of topics',
   const { stdout, stderr } = await run(plainNode(), [join(project, 'example.js')], { timeout: TIMEOUT_MS });
   annotate(`printed:\n${stdout}`);
   expect(stdout).toMatch(
-    /^\d{18,19} [0-9A-Z]{13} \{[^]*workerId: \d+[^]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
+    /^\d{18,19} [0-9A-Z]{13} \{[\s\S]*workerId: \d+[\s\S]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
   );
   expect(stderr).toBe('');
 });
