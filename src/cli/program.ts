@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
 import { auditCommand } from './audit.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
+import { deadLettersCommand } from './dead-letters.ts';
 import { decodeCommand } from './decode.ts';
 import { leasesCommand } from './leases.ts';
 import { rangeCommand } from './range.ts';
@@ -40,6 +41,7 @@ function program(version: string, context: CliContext): Command {
     auditCommand,
     traceCommand,
     leasesCommand,
+    deadLettersCommand,
     topicsCommand,
   ]) {
     root.addCommand(command(context));

@@ -4,8 +4,9 @@ import { checkTopics, initTopics } from '../adapters/kafka/topics.ts';
 import { loadKafkaConfig } from '../config.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
+import { palette } from './terminal.ts';
 
-const EXAMPLES = `
+const INIT_HELP = `
 Existing topics are never altered. Where one differs from what idalloc would make, that is told; where a worker
 would refuse to start, the exit code is 1.
 
@@ -13,14 +14,27 @@ Examples:
   KAFKA_BROKERS=kafka-1:9092,kafka-2:9092 idalloc topics init
   KAFKA_BROKERS=localhost:9092 TOPIC_REPLICATION_FACTOR=1 ALLOW_WEAK_LEDGER=1 idalloc topics init --json`;
 
-/** `idalloc topics init`: makes the topics that idalloc needs. */
+const CHECK_HELP = `
+Changes nothing. A fault keeps a worker from starting, and the exit code is 1; a difference does not. What would make
+the topics as planned is told as commands of Kafka's own tools, to which --bootstrap-server has to be added.
+
+Examples:
+  idalloc topics check
+  idalloc topics check --json`;
+
+/** `idalloc topics`: makes the topics that idalloc needs, and looks whether they are right. */
 export function topicsCommand(context: CliContext): Command {
   const init = new Command('init')
     .description('Make the topics that are missing, and check the others.')
     .option('--json', 'print one line of JSON: {"cluster_id","created","differences","warnings","faults"}')
-    .addHelpText('after', EXAMPLES)
+    .addHelpText('after', INIT_HELP)
     .action((options: { json?: true }) => runInit(context, options.json === true));
-  return new Command('topics').description('Care for the topics on the brokers.').addCommand(init);
+  const check = new Command('check')
+    .description('Look whether a worker can start on the topics, and say what to mend.')
+    .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","mends"}')
+    .addHelpText('after', CHECK_HELP)
+    .action((options: { json?: true }) => runCheck(context, options.json === true));
+  return new Command('topics').description('Care for the topics on the brokers.').addCommand(init).addCommand(check);
 }
 
 async function runInit(context: CliContext, json: boolean): Promise<void> {
@@ -34,12 +48,41 @@ async function runInit(context: CliContext, json: boolean): Promise<void> {
     const { clusterId: cluster_id, warnings, faults } = report;
     return out(`${JSON.stringify({ cluster_id, ...made, warnings, faults })}\n`);
   }
-  const text = (kind: string) => (fault: TopicFault) => `${kind} ${fault.code}: ${fault.message}`;
   const lines = [
     ...made.created.map((name) => `made ${name}`),
     ...made.differences.map((difference) => `differs ${difference}`),
-    ...report.warnings.map(text('warning')),
-    ...report.faults.map(text('fault')),
+    ...report.warnings.map(textOf('warning')),
+    ...report.faults.map(textOf('fault')),
   ];
   out(lines.length === 0 ? 'all topics are there and as planned\n' : `${lines.join('\n')}\n`);
+}
+
+async function runCheck(context: CliContext, json: boolean): Promise<void> {
+  const config = loadKafkaConfig(context.env);
+  const { clusterId, warnings, faults, differences, mends } = await withAdmin(
+    commandKafka(context, config),
+    config,
+    context.stop,
+    (admin) => checkTopics(admin, config.topics),
+  );
+  if (faults.length > 0) context.setExitCode(EXIT.failed);
+  if (json) {
+    const view = { cluster_id: clusterId, differences, warnings, faults, mends };
+    return context.out(`${JSON.stringify(view)}\n`);
+  }
+  const paint = palette(context);
+  const lines = [
+    ...differences.map((difference) => `differs ${difference}`),
+    ...warnings.map(textOf('warning')).map(paint.yellow),
+    ...faults.map(textOf('fault')).map(paint.red),
+    ...(mends.length === 0 ? [] : ['to make them as planned:', ...mends.map((mend) => `  ${mend}`)]),
+    faults.length === 0
+      ? paint.green('a worker can start on these topics')
+      : paint.red('no worker starts on these topics'),
+  ];
+  context.out(`${lines.join('\n')}\n`);
+}
+
+function textOf(kind: string): (fault: TopicFault) => string {
+  return ({ code, message }) => `${kind} ${code}: ${message}`;
 }

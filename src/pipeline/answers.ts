@@ -1,3 +1,4 @@
+import { LETTER_HEADERS, RECORD_LEFT_OUT } from '../codec/dead-letter.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import type { ReplyAddress } from '../codec/request.ts';
@@ -56,17 +57,6 @@ export function errorReply(
   const value = encodeIdReply({ correlationId, error }, 'RANGES');
   return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
 }
-
-/** What a dead letter says of its record: in headers named as Spring Kafka names them. */
-const LETTER_HEADERS = {
-  topic: 'kafka_dlt-original-topic',
-  partition: 'kafka_dlt-original-partition',
-  offset: 'kafka_dlt-original-offset',
-  timestamp: 'kafka_dlt-original-timestamp',
-  code: 'kafka_dlt-exception-fqcn',
-  message: 'kafka_dlt-exception-message',
-} as const;
-const RECORD_LEFT_OUT = 'idalloc-record-left-out';
 
 /** A copy of the record as it came, with the reason. */
 export function deadLetter(

@@ -34,6 +34,10 @@ describe('the command line', () => {
     [['trace']],
     [['leases']],
     [['leases', 'evict']],
+    [['deadletters', 'list']],
+    [['deadletters', 'show']],
+    [['deadletters', 'resend']],
+    [['topics', 'check']],
     [['topics', 'init']],
   ])('%s --help shows examples', async (args) => {
     const { code, out } = await cli([...args, '--help']);

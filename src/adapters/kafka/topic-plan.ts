@@ -123,6 +123,30 @@ export function differences(planned: PlannedTopic, found: FoundTopic, replicatio
 }
 
 /**
+ * What to do so that a topic is as planned, one line each, in the words of Kafka's own tools. What is already in the
+ * topic stays as it is.
+ */
+export function mends(planned: PlannedTopic, found: FoundTopic | undefined, settings: TopicSettings): string[] {
+  if (found === undefined) return [`make '${planned.name}': idalloc topics init`];
+  const lines: string[] = [];
+  const configs = Object.entries(planned.configs).filter(([key, value]) => found.configs.get(key) !== value);
+  if (configs.length > 0) {
+    const list = configs.map(([key, value]) => `${key}=${value}`).join(',');
+    lines.push(`kafka-configs --alter --entity-type topics --entity-name ${planned.name} --add-config ${list}`);
+  }
+  if (found.replicas < settings.replicationFactor) {
+    lines.push(`give '${planned.name}' ${settings.replicationFactor} replicas: kafka-reassign-partitions`);
+  }
+  if (found.partitions !== planned.partitions) {
+    lines.push(
+      `'${planned.name}' has ${found.partitions} partitions, not ${planned.partitions}: set REQUEST_PARTITIONS to what it was ` +
+        'made with, or make topics under new names; partitions that are added to can not be taken back',
+    );
+  }
+  return lines;
+}
+
+/**
  * Every reason why a worker must not start on these topics. The weakness that one broker can't help is told apart, as
  * `waivable`, for those who accept it; wrong clean-up or wrong timestamps can be had right on one broker too.
  */

@@ -6,6 +6,7 @@ import {
   differences,
   type FoundTopic,
   judgeTopics,
+  mends,
   planTopics,
   type TopicFault,
   type TopicSettings,
@@ -26,6 +27,10 @@ export interface TopicsReport {
   readonly faults: readonly TopicFault[];
   /** Faults that ALLOW_WEAK_LEDGER lets pass. */
   readonly warnings: readonly TopicFault[];
+  /** Where topics are not as planned, whether or not that is a fault. */
+  readonly differences: readonly string[];
+  /** What would make them so. */
+  readonly mends: readonly string[];
 }
 
 const MAX_POLLS = 100;
@@ -76,13 +81,19 @@ export function initTopics(admin: Admin, settings: TopicSettings): Promise<Topic
 export function checkTopics(admin: Admin, settings: TopicSettings): Promise<TopicsReport> {
   return withCode(async () => {
     const { clusterId } = await admin.describeCluster();
-    const found = await describeTopics(admin, planTopics(settings).map(nameOf));
+    const planned = planTopics(settings);
+    const found = await describeTopics(admin, planned.map(nameOf));
     const { faults, waivable } = judgeTopics(found, settings);
     return {
       partitions: found.get(settings.requests)?.partitions ?? 0,
       clusterId,
       faults: settings.allowWeakLedger ? faults : [...faults, ...waivable],
       warnings: settings.allowWeakLedger ? waivable : [],
+      differences: planned.flatMap((plan) => {
+        const topic = found.get(plan.name);
+        return topic === undefined ? [] : differences(plan, topic, settings.replicationFactor);
+      }),
+      mends: planned.flatMap((plan) => mends(plan, found.get(plan.name), settings)),
     };
   });
 }

@@ -155,6 +155,8 @@ describe('checkTopics', () => {
       clusterId: 'the-cluster',
       faults: [],
       warnings: [],
+      differences: [],
+      mends: [],
     });
   });
 
