@@ -48,8 +48,14 @@ export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings
     replies_undecidable: join.undecidable,
     errors: Object.fromEntries(read.errors),
     unknown_layouts: read.unknownLayouts,
-    finding_counts: Object.fromEntries(findings.counts),
-    findings: findings.listed.map(({ code, message, places }) => ({ code, message, batches: places.map(placeJson) })),
+    ...findingsJson(findings),
+  };
+}
+
+export function findingsJson({ counts, listed }: Findings): object {
+  return {
+    finding_counts: Object.fromEntries(counts),
+    findings: listed.map(({ code, message, places }) => ({ code, message, batches: places.map(placeJson) })),
   };
 }
 
@@ -76,12 +82,16 @@ export function auditText(
     ...(read.unknownLayouts === 0
       ? []
       : [paint.yellow(`         ${read.unknownLayouts} batches are of a layout that has no name here`)]),
-    ...findings.listed.flatMap(({ code, message, places }) => [
-      `${paint.red(code)}  ${message}`,
-      ...places.map((place) => `  ${placeText(place)}`),
-    ]),
   ];
-  const { total, listed } = findings;
+  return `${lines.map((line) => `${line}\n`).join('')}${findingsText(findings, paint)}`;
+}
+
+/** Each finding with its batches, and how many there are. */
+export function findingsText({ listed, total }: Findings, paint: ReturnType<typeof palette>): string {
+  const lines = listed.flatMap(({ code, message, places }) => [
+    `${paint.red(code)}  ${message}`,
+    ...places.map((place) => `  ${placeText(place)}`),
+  ]);
   if (total > listed.length) lines.push(`and ${total - listed.length} more`);
   lines.push(total === 0 ? paint.green('nothing wrong was found') : paint.red(`${total} findings`));
   return lines.map((line) => `${line}\n`).join('');

@@ -63,7 +63,7 @@ export class AuditStore implements Disposable {
   constructor(parent: string) {
     this.#directory = makeDirectory(parent);
     this.#db = new DatabaseSync(join(this.#directory, 'batches.sqlite'));
-    this.#db.exec(`PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
+    this.#db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA temp_store = FILE; PRAGMA cache_size = -${CACHE_KIB};
       CREATE TABLE batch (place INT, key BLOB, topic INT, part INT, off INT, digest BLOB, ranges BLOB, time INT,
         reply INT, flag INT);

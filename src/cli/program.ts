@@ -6,6 +6,7 @@ import { deadLettersCommand } from './dead-letters.ts';
 import { decodeCommand } from './decode.ts';
 import { leasesCommand } from './leases.ts';
 import { rangeCommand } from './range.ts';
+import { replayCommand } from './replay.ts';
 import { requestCommand } from './request.ts';
 import { topicsCommand } from './topics.ts';
 import { traceCommand } from './trace.ts';
@@ -40,6 +41,7 @@ function program(version: string, context: CliContext): Command {
     rangeCommand,
     auditCommand,
     traceCommand,
+    replayCommand,
     leasesCommand,
     deadLettersCommand,
     topicsCommand,

@@ -32,6 +32,7 @@ describe('the command line', () => {
     [['range']],
     [['audit']],
     [['trace']],
+    [['replay']],
     [['leases']],
     [['leases', 'evict']],
     [['deadletters', 'list']],

@@ -194,17 +194,53 @@ function parseLine(text: string): LogLine {
   }
 }
 
+interface CommandEnd {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
 /** Runs a command of idalloc to its end, in a process of its own. */
-export function runIdalloc(
-  args: readonly string[],
-  env: Env,
-): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
-  return new Promise((resolve, reject) => {
+export function runIdalloc(args: readonly string[], env: Env): Promise<CommandEnd> {
+  return startIdalloc(args, env).ended;
+}
+
+/** A command of idalloc in a process of its own that the test meets while it runs. */
+export interface RunningCommand {
+  /** Resolves once stderr holds such a text; rejects when the command ends without. */
+  told(text: RegExp): Promise<void>;
+  readonly ended: Promise<CommandEnd>;
+}
+
+export function startIdalloc(args: readonly string[], env: Env): RunningCommand {
+  const watchers = new Watchers();
+  let told = '';
+  let over = false;
+  const ended = new Promise<CommandEnd>((resolve, reject) => {
     const options = { env: { ...bareEnv(), ...env }, timeout: CLI_TIMEOUT_MS };
-    execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
+    const child = execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
+      over = true;
+      watchers.changed();
       const code = error === null ? 0 : error.code;
       if (typeof code === 'number') resolve({ code, stdout, stderr });
       else reject(error);
     });
+    child.stderr?.on('data', (text) => {
+      told += text;
+      watchers.changed();
+    });
   });
+  return {
+    ended,
+    async told(text) {
+      await watchers.wait({
+        what: () => `${text} from ${args.join(' ')}, which told: ${told}`,
+        look: () => {
+          if (text.test(told)) return true;
+          if (over) throw new Error(`the command ended without ${text}: ${told}`);
+          return undefined;
+        },
+      });
+    },
+  };
 }

@@ -1,0 +1,175 @@
+import { tmpdir } from 'node:os';
+import { Command } from 'commander';
+import type { Admin, Kafka } from 'kafkajs';
+import { type TopicRecord, wholeTopic } from '../adapters/kafka/topic-spans.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
+import { checkAll } from './audit.ts';
+import type { JoinCounts } from './audit-check.ts';
+import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from './audit-read.ts';
+import { Findings, findingsJson, findingsText } from './audit-report.ts';
+import { AuditStore } from './audit-store.ts';
+import { type CliContext, EXIT } from './context.ts';
+import { commandKafka, withAdmin } from './kafka-session.ts';
+import { wholeNumber } from './numbers.ts';
+import { caughtUp, partitionStates, requireEmptyGroup, setBack, type Wanted } from './replay-group.ts';
+import { countOf, type PartitionPlan, planReplay, planText } from './replay-plan.ts';
+import { confirm, Progress, palette } from './terminal.ts';
+import { TIME_HELP, timeReader } from './times.ts';
+
+interface ReplayOptions {
+  readonly from?: number;
+  readonly offset?: number;
+  readonly partition?: number;
+  readonly stallMs: number;
+  readonly tempDir: string;
+  readonly dryRun?: true;
+  readonly yes?: true;
+  readonly wait: boolean;
+  readonly verify: boolean;
+  readonly json?: true;
+}
+
+interface Session {
+  readonly context: CliContext;
+  readonly config: KafkaConfig;
+  readonly kafka: Kafka;
+  readonly admin: Admin;
+  readonly options: ReplayOptions;
+}
+
+const EXAMPLES = `
+Stop all workers first; this refuses while the group has a member. It says what would be read again, asks, and sets the
+group's offsets back, never forward. Start the workers when it says so: it waits until they stand where they stood, and
+holds every reply against the ledger and against the reply that was there before. Exit code 1 when one differs.
+
+Examples:
+  idalloc replay --from 2h --dry-run
+  idalloc replay --from 2026-06-02T16:00:00Z
+  idalloc replay --partition 3 --offset 1200 --yes --json
+  idalloc replay --from 1d --yes --no-wait`;
+
+/** `idalloc replay`: reads requests again, and checks that each gets its first batch. */
+export function replayCommand(context: CliContext): Command {
+  const command = new Command('replay')
+    .description('Read requests again, and check that each gets the batch that it got the first time.')
+    .option('--from <time>', TIME_HELP, timeReader(context.now))
+    .option('--offset <n>', 'from this offset of one partition; needs --partition', wholeNumber(0, 2 ** 53 - 1))
+    .option('--partition <n>', 'only this one', wholeNumber(0, 2 ** 31 - 1))
+    .option('--dry-run', 'only say what would be read again')
+    .option('--yes', 'do not ask')
+    .option('--no-wait', 'set the group back and end')
+    .option('--no-verify', 'wait for the workers, but do not check their replies')
+    .option('--stall-ms <ms>', 'give up when no worker reads on for so long', wholeNumber(1_000, 86_400_000), 600_000)
+    .option('--temp-dir <directory>', 'where replies are sorted', tmpdir())
+    .option('--json', 'print one line of JSON: {"plan","read_again","repeated","without_first","errors","findings"}')
+    .addHelpText('after', EXAMPLES);
+  return command.action((options: ReplayOptions) => {
+    const { from, offset, partition } = options;
+    if ((from === undefined) === (offset === undefined)) command.error('error: give either --from or --offset');
+    if (offset !== undefined && partition === undefined) command.error('error: --offset needs --partition');
+    return runReplay(context, options);
+  });
+}
+
+async function runReplay(context: CliContext, options: ReplayOptions): Promise<void> {
+  const config = loadKafkaConfig(context.env);
+  const kafka = commandKafka(context, config);
+  await withAdmin(kafka, config, context.stop, async (admin) => {
+    const session = { context, config, kafka, admin, options };
+    const plan = await planOf(session);
+    const count = countOf(plan);
+    if (options.json !== true) context.out(planText(plan, config.groupId));
+    const only = (more: object = {}) => {
+      if (options.json === true) context.out(`${JSON.stringify({ plan, ...more })}\n`);
+    };
+    if (count === 0 || options.dryRun === true) return only();
+    await requireEmptyGroup(admin, config.groupId);
+    await confirm(context, `Read ${count} requests again?`, options.yes === true);
+    const ends = await replyEnds(session);
+    await setBack(admin, config, plan);
+    if (!options.wait) {
+      context.err('the group is set back: start the workers\n');
+      return only();
+    }
+    await waitForWorkers(session, plan, count);
+    if (!options.verify) return only({ read_again: count });
+    await verify(session, plan, ends);
+  });
+}
+
+async function planOf(session: Session): Promise<PartitionPlan[]> {
+  const { from, offset, partition } = session.options;
+  const wanted: Wanted = (which, atTime) => {
+    if (partition !== undefined && partition !== which) return undefined;
+    return offset ?? atTime.get(which);
+  };
+  const tools = { ...session, signal: session.context.stop };
+  return planReplay(await partitionStates(tools, wanted, from ?? 0));
+}
+
+async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {
+  const { context, options } = session;
+  context.err('the group is set back: start the workers now; waiting for them to read it again\n');
+  const progress = new Progress(context, 'read again', count);
+  const tools = { ...session, signal: context.stop };
+  await caughtUp(tools, plan, options.stallMs, (left) => progress.show(count - left));
+  progress.end();
+}
+
+/** Where each reply topic ends before anything is read again. */
+async function replyEnds({ admin, config }: Session): Promise<ReadonlyMap<string, number>> {
+  const topics = await replyTopics(admin, config);
+  const spans = await Promise.all(topics.map((topic) => wholeTopic(admin, topic)));
+  return new Map(spans.flat().map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
+}
+
+/** Replies from here on are of the replay, or of new requests; those before are the first ones. */
+async function verify(
+  session: Session,
+  plan: readonly PartitionPlan[],
+  ends: ReadonlyMap<string, number>,
+): Promise<void> {
+  const { context, config, kafka, admin, options } = session;
+  const findings = new Findings(100);
+  using store = new AuditStore(options.tempDir);
+  const scope = await auditScope(admin, config.topics.ledger, await replyTopics(admin, config));
+  const reader = new AuditReader(scope.ledger, {
+    add: (batch) => store.add(batch),
+    find: findings.add,
+    againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
+  });
+  const progress = new Progress(context, 'verifying', sizeOf(scope));
+  const onProgress = (done: number) => progress.show(done);
+  await readScope(kafka, scope, reader, { groupId: config.groupId, signal: context.stop, onProgress });
+  progress.end();
+  const join = await checkAll(context, store, reader, findings);
+  if (findings.total > 0) context.setExitCode(EXIT.failed);
+  tell(session, plan, reader.counts, join, findings);
+}
+
+function tell(
+  { context, options }: Session,
+  plan: readonly PartitionPlan[],
+  counts: ReadCounts,
+  join: JoinCounts,
+  findings: Findings,
+): void {
+  const read_again = countOf(plan);
+  const { repeated, repeatedWithoutFirst: without_first } = join;
+  const errors = Object.fromEntries(counts.errorsAgain);
+  if (options.json === true) {
+    const view = { plan, read_again, repeated, without_first, errors, ...findingsJson(findings) };
+    context.out(`${JSON.stringify(view)}\n`);
+    return;
+  }
+  const told = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
+  context.out(
+    [
+      `${read_again} requests were read again`,
+      `${repeated} replies are the batch that was told before`,
+      `${without_first} replies are as decided, without an earlier one on the topic (new requests among them)`,
+      ...(told === '' ? [] : [`errors: ${told}`]),
+      findingsText(findings, palette(context)),
+    ].join('\n'),
+  );
+}

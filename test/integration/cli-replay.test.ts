@@ -1,0 +1,111 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { decodeIdReply, encodeIdReply } from '../../src/codec/id-reply.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { report } from '../support/whole-history.ts';
+import { runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+
+const REQUESTS = 300;
+
+let realm: Realm;
+let replies: Followed;
+let worker: WorkerProcess;
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers());
+  replies = await realm.follow();
+  worker = realm.worker();
+  await worker.ready();
+  await realm.send(Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `c${i}`, count: 5 })));
+  await replies.replies(REQUESTS);
+});
+
+afterAll(() => realm?.[Symbol.asyncDispose]());
+
+async function committedSum(): Promise<number> {
+  return [...(await realm.committed()).values()].reduce((sum, offset) => sum + offset, 0);
+}
+
+test('refuses while a worker is a member of the group, and names it', async () => {
+  const { code, stderr } = await runIdalloc(['replay', '--from', '1d', '--yes'], realm.env);
+  expect({ code, stderr }).toEqual({
+    code: 1,
+    stderr: expect.stringMatching(/^GROUP_ACTIVE: .*1 members \(127\.0\.0\.1\)/),
+  });
+  await worker.stop();
+});
+
+test('says how much would be read again, and changes nothing, on a dry run and without --yes', async () => {
+  const before = await committedSum();
+  expect(before).toBe(REQUESTS);
+  const dry = await runIdalloc(['replay', '--from', '1d', '--dry-run'], realm.env);
+  expect(dry).toMatchObject({ code: 0, stdout: expect.stringContaining(`${REQUESTS} requests would be read again`) });
+  const asked = await runIdalloc(['replay', '--from', '1d'], realm.env);
+  expect(asked).toMatchObject({ code: 1, stderr: expect.stringMatching(/^NOT_CONFIRMED: .*--yes/) });
+  expect(await committedSum()).toBe(before);
+});
+
+test.each([
+  ['neither time nor offset', []],
+  ['both', ['--from', '1d', '--offset', '1', '--partition', '0']],
+  ['an offset without a partition', ['--offset', '1']],
+])('refuses %s', async (_, args) => {
+  expect((await runIdalloc(['replay', ...args], realm.env)).code).toBe(2);
+});
+
+test('never goes forward: nothing is skipped', async () => {
+  const { code, stdout } = await runIdalloc(
+    ['replay', '--partition', '0', '--offset', '9999', '--yes', '--json'],
+    realm.env,
+  );
+  expect({ code, told: JSON.parse(stdout) }).toEqual({ code: 0, told: { plan: [] } });
+});
+
+test('reads all again: each reply is the batch that was told before', async ({ annotate }) => {
+  const begun = performance.now();
+  const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
+  await replay.told(/start the workers now/);
+  worker = realm.worker();
+  const { code, stdout, stderr } = await replay.ended;
+  await report(annotate, `replay of ${REQUESTS} requests, verified: ${Math.round(performance.now() - begun)} ms`);
+  expect(code, stderr).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({
+    read_again: REQUESTS,
+    repeated: REQUESTS,
+    without_first: 0,
+    errors: {},
+    findings: [],
+  });
+  expect(replies.seen.length).toBeGreaterThanOrEqual(2 * REQUESTS);
+  await worker.stop();
+});
+
+test('reads one partition again from an offset, and tells a reply that is not the first batch', async () => {
+  const last = Number((await realm.committed()).get(1));
+  // Somebody else answers one of the requests while it is read again.
+  const { reply } = await replies.reply('c1');
+  if (!('batch' in reply)) throw new Error('no batch');
+  const ranges = reply.batch.ranges.map(({ first, count }) => ({ first: first - (5_000n << 22n), count }));
+  const forged = encodeIdReply({ correlationId: Buffer.from('c1'), batch: { ...reply.batch, ranges } }, 'RANGES');
+  expect('batch' in decodeIdReply(forged)).toBe(true);
+  const args = ['replay', '--partition', '1', '--offset', String(last - 10), '--yes', '--json'];
+  const replay = startIdalloc(args, realm.env);
+  await replay.told(/start the workers now/);
+  await realm.sendRaw([{ key: 'c1', value: forged, partition: 0 }], realm.replyTopic);
+  worker = realm.worker();
+  const { code, stdout } = await replay.ended;
+  expect(code).toBe(1);
+  expect(JSON.parse(stdout)).toMatchObject({ read_again: 10, repeated: 10, finding_counts: { DIVERGENT: 1 } });
+  await worker.stop();
+});
+
+test('gives up when no worker reads on, and says what is left', async () => {
+  const { code, stderr } = await runIdalloc(['replay', '--from', '1d', '--yes', '--stall-ms', '1000'], realm.env);
+  expect({ code, stderr }).toEqual({
+    code: 1,
+    stderr: expect.stringMatching(/NO_REPLY: no worker read on .*; 300 requests/),
+  });
+  // What was set back stays so: the next worker reads it, whoever looks on.
+  expect(await committedSum()).toBe(0);
+});
