@@ -9,6 +9,7 @@ import {
   fingerprintHex,
   loadSchema,
 } from '../../src/codec/avro.ts';
+import { leastCpuMs } from '../support/cpu-time.ts';
 
 const request = loadSchema('id-request', 16 * 1024);
 const reply = loadSchema('id-reply', 64 * 1024);
@@ -93,11 +94,12 @@ describe('strict decoding', () => {
   });
 
   it('refuses an array that claims more items than bytes are left, at once', () => {
-    const started = process.hrtime.bigint();
-    for (const count of ['8092f401', 'feffffffffffffffff01', 'ffffffffffffffffff01', `${'80'.repeat(600)}01`]) {
-      expect(() => decodeStrict(reply, replyClaiming(count))).toThrow(/array of length/);
-    }
-    expect(Number(process.hrtime.bigint() - started) / 1e6).toBeLessThan(100);
+    const refuseAll = () => {
+      for (const count of ['8092f401', 'feffffffffffffffff01', 'ffffffffffffffffff01', `${'80'.repeat(600)}01`]) {
+        expect(() => decodeStrict(reply, replyClaiming(count))).toThrow(/array of length/);
+      }
+    };
+    expect(leastCpuMs(refuseAll)).toBeLessThan(100);
   });
 
   it('refuses an array in several blocks, which has the same items in other bytes', () => {
