@@ -8,7 +8,7 @@ export interface IdempotencyOptions<T> {
 }
 
 export const KEEP_MS = 600_000;
-/** About 40 MB: 100,000 keys of single IDs. */
+/** About 90 MB: 100,000 keys of single IDs. */
 const MAX_WEIGHT = 200_000;
 /** The key, the promise and the entry themselves. */
 const OWN_WEIGHT = 1;

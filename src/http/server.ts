@@ -19,8 +19,8 @@ const KEEP_ALIVE_MS = 65_000;
 const STALLED_MS = 30_000;
 /** How exactly the time for a request is watched. */
 const CHECK_MS = 500;
-/** Requests of one connection under way; hardly a client sends two, and thousands fit into one read. */
-const MAX_PIPELINED = 8;
+/** Requests of one connection under way. Clients wait for their answers as a rule, and thousands fit into one read. */
+const MAX_PIPELINED = 2;
 /** Input is parsed in so small steps that few requests fit into one. */
 const SLICE_BYTES = 512;
 /** The other side's time to read why it is refused. */

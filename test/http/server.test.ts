@@ -160,13 +160,13 @@ describe('connections', () => {
     });
     const { ended } = await dial(port, 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(10_000));
     await ended;
-    expect(stage.issued).toBeLessThanOrEqual(8);
+    expect(stage.issued).toBeLessThanOrEqual(2);
     expect(parsed).toBeLessThanOrEqual(32);
   });
 
-  test('that send a few requests at once get their answers, in order', async () => {
+  test('that send a second request at once get both answers, in order', async () => {
     const { port } = await start();
-    const counts = [3, 1, 150, 2];
+    const counts = [150, 2];
     const requests = counts.map((count, nth) => {
       const close = nth === counts.length - 1 ? CLOSE : '';
       return `GET /api/v1/ids?count=${count} HTTP/1.1\r\nHost: x\r\nPadding: ${'x'.repeat(700)}\r\n${close}\r\n`;
@@ -176,12 +176,10 @@ describe('connections', () => {
     expect(answers.map((answer) => answer.match(/"value_hex"/g)?.length)).toEqual(counts);
   });
 
-  test('that ask again before they have read a large answer get all answers, in order', async () => {
+  test('that ask again before they have read a large answer get both answers, in order', async () => {
     const { port, api } = await start();
     const accepted = once(api.app.server, 'connection') as Promise<[Socket]>;
-    const request = (count: number, close = '') =>
-      `GET /api/v1/ids?count=${count} HTTP/1.1\r\nHost: x\r\nPadding: ${'x'.repeat(3_000)}\r\n${close}\r\n`;
-    const { socket, ended } = await dial(port, request(100_000));
+    const { socket, ended } = await dial(port, 'GET /api/v1/ids?count=100000 HTTP/1.1\r\nHost: x\r\n\r\n');
     await once(socket, 'data');
     socket.pause();
     const [other] = await accepted;
@@ -192,11 +190,13 @@ describe('connections', () => {
       return other.writableNeedDrain && written === before;
     };
     await expect.poll(isStuck).toBe(true);
-    socket.write(request(3) + request(2) + request(1, CLOSE));
-    await expect.poll(() => api.underWay()).toBe(4);
+    // Its body comes after node has paused the connection.
+    socket.write(post(`${CLOSE}Content-Type: application/json\r\nContent-Length: 1000\r\n`, '{}'.padEnd(1_000)));
+    await expect.poll(() => api.underWay()).toBe(2);
     socket.resume();
-    const answers = (await ended).split('HTTP/1.1 200 OK').slice(1);
-    expect(answers.map((answer) => answer.match(/"value_hex"/g)?.length)).toEqual([100_000, 3, 2, 1]);
+    const [, large = '', small = ''] = (await ended).split('HTTP/1.1 200 OK');
+    expect(large.match(/"value_hex"/g)).toHaveLength(100_000);
+    expect(small).toMatch(/\{"id":"\d+"\}$/);
   });
 
   test('are kept for the next request', async () => {

@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { decompose } from '../../src/core/layout.ts';
-import type { Followed } from '../support/followed.ts';
+import { decodeReply } from '../support/followed.ts';
 import { loadHttp } from '../support/http-load.ts';
 import { DATACENTER_ID, LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
@@ -10,8 +10,8 @@ import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 
 const ERROR_LEVEL = 50;
-/** The loop itself is held up for a tenth of that; the rest is room for other processes on a busy machine. */
-const STALL_LIMIT_SECONDS = 0.5;
+/** Of the time that all answers take: on a busy machine both grow alike. Made in one go they take a quarter of it. */
+const STALL_SHARE = 0.1;
 
 async function json(url: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }> {
   const response = await fetch(url, init);
@@ -24,15 +24,6 @@ const asker = (url: string) => async () => {
   await response?.body?.cancel();
   return response?.status ?? 'refused';
 };
-
-function takeReplies(replies: Followed, seen: SeenIds, count: number): Promise<void> {
-  return replies.replies(count).then((answered) => {
-    for (const [first] of answered.values()) {
-      if (first === undefined || !('batch' in first.reply)) throw new Error('a request without its batch');
-      for (const id of expandIds(first.reply.batch)) seen.add(id);
-    }
-  });
-}
 
 test('each route answers as promised, with the identity that the worker has leased', async () => {
   await using realm = await Realm.create(suiteServers());
@@ -76,32 +67,83 @@ test('each route answers as promised, with the identity that the worker has leas
   expect(await asker(url)()).toBe('refused');
 });
 
-test('IDs over HTTP and over Kafka at once are disjoint, and a flood over HTTP leaves Kafka its share', async ({
-  annotate,
-}) => {
+test('IDs over HTTP and over Kafka at once are disjoint, and all are answered', async ({ annotate }) => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();
   const replies = await realm.follow();
-  const requests = 2_000;
   const seen = new SeenIds();
-  const asks = Array.from({ length: requests }, (_, i) => ({ correlationId: `r${i}`, count: 500 }));
+  const requests = 2_000;
+  const askKafka = async (name: string) => {
+    const beganMs = performance.now();
+    await realm.send(Array.from({ length: requests }, (_, i) => ({ correlationId: `${name}${i}`, count: 500 })));
+    await replies.until(`${requests} more replies`, (all) => all.length === requests * (name === 'alone' ? 1 : 2));
+    return Math.round(performance.now() - beganMs);
+  };
 
-  const beganMs = performance.now();
-  const load = loadHttp({ url, count: 1_000, requests: 1_000, connections: 32, seen });
-  await realm.send(asks);
-  await takeReplies(replies, seen, requests);
-  await annotate(
-    `${requests} requests over Kafka answered beside the flood after ${Math.round(performance.now() - beganMs)} ms`,
-  );
+  const aloneMs = await askKafka('alone');
+  const load = loadHttp({ url, count: 1_000, requests: 500, connections: 32, seen });
+  const besideMs = await askKafka('beside');
   const { requestsPerSecond, p99Ms, failures } = await load;
+  await report(
+    annotate,
+    `${requests} requests over Kafka: ${aloneMs} ms alone, ${besideMs} ms beside a flood over HTTP`,
+  );
   await report(annotate, `count=1000 over HTTP: ${requestsPerSecond} requests/s, p99 ${p99Ms} ms, each answer read`);
+  for (const { reply } of replies.seen.map(decodeReply)) {
+    if ('error' in reply) throw new Error(reply.error.message);
+    for (const id of expandIds(reply.batch)) seen.add(id);
+  }
   expect(failures).toBe(0);
   expect(seen.duplicates).toBe(0);
-  expect(seen.size).toBe(requests * 500 + 1_000 * 1_000);
+  expect(seen.size).toBe(2 * requests * 500 + 500 * 1_000);
   expect(await worker.metric('idalloc_ids_total')).toBe(seen.size);
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+});
+
+test('hostile connections get what they are due, and the worker goes on', async ({ annotate }) => {
+  const limits = { API_MAX_CONNECTIONS: '100', API_REQUEST_TIMEOUT_MS: '500' };
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker(limits);
+  await worker.ready();
+  const url = await worker.api();
+  const { port } = new URL(url);
+  const answerTo = (input: string) =>
+    new Promise<string>((resolve) => {
+      const socket = connect({ host: '127.0.0.1', port: Number(port) });
+      let answer = '';
+      socket.on('data', (chunk) => {
+        answer += chunk;
+      });
+      socket.on('error', () => undefined); // a cut connection may come as a reset
+      socket.once('close', () => resolve(answer));
+      socket.write(input);
+    });
+
+  await worker.metric('nodejs_eventloop_lag_max_seconds'); // each look begins anew
+  const flood = 'GET /api/v1/ids?count=1000 HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(20_000);
+  await Promise.all(Array.from({ length: 90 }, () => answerTo(flood)));
+  const lag = await worker.metric('nodejs_eventloop_lag_max_seconds');
+  await report(
+    annotate,
+    `90 floods of requests at once held the event loop up by at most ${Math.round(lag * 1_000)} ms`,
+  );
+
+  const silent = Array.from({ length: 200 }, (_, i) => answerTo(i % 2 === 0 ? '' : 'GET /api/v1/ids HTTP/1.1\r\nA: '));
+  const answers = await Promise.all(silent);
+  const late = answers.filter((answer) => answer.startsWith('HTTP/1.1 408 '));
+  expect(late.length).toBeGreaterThan(0);
+  expect(late.length).toBeLessThanOrEqual(100);
+  expect(answers.filter((answer) => answer !== '' && !late.includes(answer))).toEqual([]);
+  expect(await answerTo(`GET /${'x'.repeat(1_000_000)} HTTP/1.1\r\n\r\n`)).toMatch(/^HTTP\/1\.1 431 /);
+
+  const replies = await realm.follow();
+  await realm.send([{ correlationId: 'after', count: 1 }]);
+  await replies.reply('after');
+  expect(await asker(url)()).toBe(200);
+  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+  expect(worker.errors).toBe('');
 });
 
 test('100,000 IDs with their parts, asked for by many at once, do not hold up the event loop', async ({ annotate }) => {
@@ -118,7 +160,7 @@ test('100,000 IDs with their parts, asked for by many at once, do not hold up th
   await report(annotate, `32 x 100,000 IDs at once: p99 ${p99Ms} ms, ${held}`);
   expect(failures).toBe(0);
   expect(await worker.metric('idalloc_ids_total')).toBe(100_000);
-  expect(lag).toBeLessThan(STALL_LIMIT_SECONDS);
+  expect(lag * 1_000).toBeLessThan(p99Ms * STALL_SHARE);
 });
 
 test('a revoked lease closes the port and cuts its connections; it opens again by itself, with higher IDs', async ({
