@@ -103,7 +103,8 @@ export class Faults {
     slot.worker = worker;
     this.#made.push(worker);
     world.note(() => `${worker.process.name} starts`);
-    if (!world.rng.chance(0.15)) return;
+    // Worst for a worker alone: nobody else writes what would show it.
+    if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1)) return;
     world.after(world.rng.between(0, 40), () => {
       for (let partition = 0; partition < PARTITIONS; partition += 1) {
         if (worker.restores(partition)) this.#empty(partition);
