@@ -2,6 +2,7 @@ import type { Admin, Producer } from 'kafkajs';
 import { readClock, sleep } from './adapters/clock.ts';
 import { type KafkaSettings, kafkaClient, unreachable } from './adapters/kafka/client.ts';
 import { createPartitioner } from './adapters/kafka/partitioner.ts';
+import { workerTopics } from './adapters/kafka/topic-plan.ts';
 import { checkTopics, type TopicsReport } from './adapters/kafka/topics.ts';
 import { ReignAllocator } from './allocator.ts';
 import { openApi } from './api-side.ts';
@@ -110,7 +111,7 @@ async function connected<T extends Admin | Producer>(
 
 /** The topics as they are, when a worker may start on them; else the first fault's code with all their messages. */
 async function checkedTopics(admin: Admin, config: Config, log: Log): Promise<TopicsReport> {
-  const report = await checkTopics(admin, config.topics);
+  const report = await checkTopics(admin, config.topics, workerTopics(config.topics));
   for (const { code, message } of report.warnings) log.warn({ code }, message);
   const [first] = report.faults;
   if (first === undefined) return report;

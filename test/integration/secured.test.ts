@@ -45,25 +45,29 @@ function secured([client, broker, controller]: readonly number[], { bothFile }: 
   };
 }
 
+/** A rule of the worker's user, that allows unless told otherwise. */
+function rule(
+  of: Pick<AclEntry, 'resourceType' | 'resourceName' | 'resourcePatternType' | 'operation'>,
+  permissionType: number = kafkajs.AclPermissionTypes.ALLOW,
+): AclEntry {
+  return { ...of, principal: `User:${USER}`, host: '*', permissionType };
+}
+
 /** What README says that a worker must be allowed. */
 function aclsOf({ requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env: names, groupId }: Realm): AclEntry[] {
   const { AclResourceTypes: on, AclOperationTypes: may, ResourcePatternTypes: as } = kafkajs;
-  const allow = (resourceType: number, resourceName: string, pattern: number, operations: readonly number[]) =>
-    operations.map((operation) => ({
-      resourceType,
-      resourceName,
-      resourcePatternType: pattern,
-      principal: `User:${USER}`,
-      host: '*',
-      operation,
-      permissionType: kafkajs.AclPermissionTypes.ALLOW,
-    }));
+  const allow = (
+    resourceType: number,
+    resourceName: string,
+    resourcePatternType: number,
+    operations: readonly number[],
+  ): AclEntry[] => operations.map((operation) => rule({ resourceType, resourceName, resourcePatternType, operation }));
   return [
     ...allow(on.TOPIC, requestTopic, as.LITERAL, [may.READ, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, ledgerTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, witnessTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, deadLetterTopic, as.LITERAL, [may.WRITE, may.DESCRIBE_CONFIGS]),
-    ...allow(on.TOPIC, `${names.REPLY_TOPIC_PREFIX}main`, as.PREFIXED, [may.WRITE]),
+    ...allow(on.TOPIC, `${names.REPLY_TOPIC_PREFIX}`, as.PREFIXED, [may.WRITE]),
     ...allow(on.GROUP, groupId, as.PREFIXED, [may.READ]),
   ];
 }
@@ -150,6 +154,14 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
   test('a reply topic that the worker may not write to fails alone, and is named', async () => {
     const forbidden = `${realm.env.REPLY_TOPIC_PREFIX}forbidden`;
     await realm.createTopic(forbidden);
+    const { AclResourceTypes, ResourcePatternTypes, AclOperationTypes, AclPermissionTypes } = kafkajs;
+    const write = {
+      resourceType: AclResourceTypes.TOPIC,
+      resourceName: forbidden,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      operation: AclOperationTypes.WRITE,
+    };
+    await realm.admin.createAcls({ acl: [rule(write, AclPermissionTypes.DENY)] });
     const letters = await realm.follow(realm.deadLetterTopic);
     const letterOf = () => letters.seen.find(({ message }) => String(message.key) === 'forbidden');
     await worker.ready();

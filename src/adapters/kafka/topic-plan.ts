@@ -110,6 +110,11 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
   ];
 }
 
+/** Those of them that a worker reads or writes by itself. */
+export function workerTopics(settings: TopicSettings): readonly PlannedTopic[] {
+  return planTopics(settings).filter(({ name }) => name !== cliReplyTopic(settings));
+}
+
 /** What differs between a topic as planned and as it is, one text each; nothing here says that it is wrong. */
 export function differences(planned: PlannedTopic, found: FoundTopic, replicationFactor: number): string[] {
   const counts = [

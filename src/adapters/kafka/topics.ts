@@ -7,6 +7,7 @@ import {
   type FoundTopic,
   judgeTopics,
   mends,
+  type PlannedTopic,
   planTopics,
   type TopicFault,
   type TopicSettings,
@@ -76,12 +77,16 @@ export function initTopics(admin: Admin, settings: TopicSettings): Promise<Topic
  * Looks whether a worker can start on the topics as they are. ALLOW_WEAK_LEDGER turns too few replicas into warnings,
  * nothing else.
  *
+ * @param planned what is looked at; a worker may have no right to see more than its own
  * @throws IdallocError KAFKA_UNAVAILABLE
  */
-export function checkTopics(admin: Admin, settings: TopicSettings): Promise<TopicsReport> {
+export function checkTopics(
+  admin: Admin,
+  settings: TopicSettings,
+  planned: readonly PlannedTopic[] = planTopics(settings),
+): Promise<TopicsReport> {
   return withCode(async () => {
     const { clusterId } = await admin.describeCluster();
-    const planned = planTopics(settings);
     const found = await describeTopics(admin, planned.map(nameOf));
     const { faults, waivable } = judgeTopics(found, settings);
     return {
