@@ -4,6 +4,7 @@ import { auditCommand } from './audit.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
 import { deadLettersCommand } from './dead-letters.ts';
 import { decodeCommand } from './decode.ts';
+import { doctorCommand } from './doctor.ts';
 import { leasesCommand } from './leases.ts';
 import { rangeCommand } from './range.ts';
 import { replayCommand } from './replay.ts';
@@ -45,6 +46,7 @@ function program(version: string, context: CliContext): Command {
     leasesCommand,
     deadLettersCommand,
     topicsCommand,
+    doctorCommand,
   ]) {
     root.addCommand(command(context));
   }

@@ -32,6 +32,7 @@ describe('the command line', () => {
     [['range']],
     [['audit']],
     [['trace']],
+    [['doctor']],
     [['replay']],
     [['leases']],
     [['leases', 'evict']],

@@ -54,7 +54,7 @@ export interface ClosableEtcd extends EtcdPort {
  */
 export function connectEtcd(options: EtcdOptions): ClosableEtcd {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
-  const peers = options.endpoints.map((endpoint) => ({ endpoint, client: connect(endpoint, options, timing) }));
+  const peers = options.endpoints.map((endpoint) => ({ endpoint, client: connectMember(endpoint, options, timing) }));
   const rotation = new Rotation<EtcdPeer>(peers, timing, isFinal, options.onFault ?? (() => {}));
   const limits = () => callLimits(timing);
 
@@ -113,7 +113,12 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
   };
 }
 
-function connect(endpoint: string, options: EtcdOptions, timing: RotationTiming): Etcd3 {
+/** A client of one endpoint, without etcd3's own retries and circuit breaker. */
+export function connectMember(
+  endpoint: string,
+  options: EtcdOptions,
+  timing: RotationTiming = DEFAULT_ETCD_TIMING,
+): Etcd3 {
   const noop = new NoopPolicy();
   const settings: IOptions = {
     hosts: endpoint,

@@ -1,0 +1,33 @@
+import { connectMember, type EtcdOptions } from './etcd.ts';
+
+/** What one member of an etcd cluster says of itself. */
+export interface EtcdStatus {
+  readonly version: string;
+  readonly isLeader: boolean;
+  readonly hasLeader: boolean;
+  readonly dbBytes: number;
+  readonly latencyMs: number;
+}
+
+/** Asks one endpoint for its status. Rejects with its error, or when no answer comes within `timeoutMs`. */
+export async function etcdStatus(endpoint: string, options: EtcdOptions, timeoutMs: number): Promise<EtcdStatus> {
+  const client = connectMember(endpoint, options);
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new Error(`no answer in ${timeoutMs} ms`)), timeoutMs);
+  try {
+    const begunMs = performance.now();
+    const asked = client.maintenance.status({ deadline: Date.now() + timeoutMs });
+    asked.catch(() => undefined); // it may fail after nobody waits any more
+    const { version, dbSize, leader, header } = await Promise.race([asked, late.promise]);
+    return {
+      version,
+      isLeader: leader === header.member_id,
+      hasLeader: leader !== '0',
+      dbBytes: Number(dbSize),
+      latencyMs: performance.now() - begunMs,
+    };
+  } finally {
+    clearTimeout(timer);
+    client.close();
+  }
+}

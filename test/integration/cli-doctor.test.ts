@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { LAYOUT, Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { runIdalloc } from '../support/worker-process.ts';
+
+interface CheckLine {
+  readonly name: string;
+  readonly state: 'ok' | 'warn' | 'fault';
+  readonly detail: string;
+  readonly mend?: string;
+}
+
+let realm: Realm;
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers());
+});
+
+afterAll(() => realm?.[Symbol.asyncDispose]());
+
+async function doctor(env: Readonly<Record<string, string>> = {}) {
+  const { code, stdout, stderr } = await runIdalloc(['doctor', '--json'], { ...realm.env, ...env });
+  expect(stdout, stderr).toMatch(/^\{.*\}\n$/);
+  const checks = JSON.parse(stdout).checks as readonly CheckLine[];
+  return { code, checks, of: (name: string) => checks.filter((check) => check.name.startsWith(name)) };
+}
+
+/** The machine that the tests run on may have an undisciplined clock or little room: that is its own affair. */
+const MACHINE = ['NTP', 'limits', 'index directory'];
+
+test('servers in order are told so, each by itself', async () => {
+  const { checks, of } = await doctor();
+  expect(of('Kafka ')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('4.1 or later') }]);
+  expect(of('etcd http')).toMatchObject([{ state: 'ok' }, { state: 'ok' }, { state: 'ok' }]);
+  expect(of('etcd http').filter(({ detail }) => detail.includes('leader'))).toHaveLength(1);
+  expect(of('clock against')).toMatchObject([{ state: 'ok' }, { state: 'ok' }, { state: 'ok' }]);
+  expect(of('permissions')).toMatchObject([{ state: 'ok' }]);
+  const servers = checks.filter(({ name }) => !MACHINE.includes(name));
+  expect(servers.filter(({ state }) => state === 'fault')).toEqual([]);
+});
+
+test('what keeps a worker from its work is a fault, with what to do about it', async () => {
+  await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '60000');
+  const servers = suiteServers();
+  const { code, checks, of } = await doctor({
+    KAFKA_BROKERS: [...servers.brokers, '127.0.0.1:1'].join(','),
+    ETCD_ENDPOINTS: [...servers.etcdEndpoints, 'http://127.0.0.1:1'].join(','),
+    INDEX_DIR: '/proc/nowhere',
+  });
+  expect(code).toBe(1);
+  expect(of('Kafka 127.0.0.1:1')).toMatchObject([{ state: 'fault', mend: expect.stringContaining('KAFKA_BROKERS') }]);
+  expect(of('etcd http://127.0.0.1:1')).toMatchObject([
+    { state: 'fault', mend: expect.stringContaining('ETCD_ENDPOINTS') },
+  ]);
+  expect(of('topics LEDGER_RETENTION')).toMatchObject([
+    { state: 'fault', mend: expect.stringContaining('retention.ms=') },
+  ]);
+  expect(of('index directory')).toMatchObject([{ state: 'fault' }]);
+  for (const { state, mend } of checks) expect(mend === undefined).toBe(state === 'ok');
+  await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000');
+});
+
+test('a namespace of another layout is told before a worker refuses it', async () => {
+  const worker = realm.worker();
+  await worker.ready();
+  for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'bwmarrin', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
+    const { of } = await doctor(env);
+    expect(of('namespace')).toMatchObject([{ state: 'fault', mend: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
+  }
+  expect((await doctor()).of('namespace')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('1 of 32') }]);
+});
+
+test('people read a line for each check', async () => {
+  const { stdout } = await runIdalloc(['doctor'], realm.env);
+  expect(stdout).toMatch(/^ok {5}Kafka 127/);
+  expect(stdout).not.toContain('\u001b');
+});
+
+test('a faulty configuration is told as such, with every variable', async () => {
+  const { code, stderr } = await runIdalloc(['doctor'], { KAFKA_BROKERS: 'a:1' });
+  expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('ETCD_ENDPOINTS') });
+});
