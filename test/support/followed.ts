@@ -89,15 +89,33 @@ export class Followed implements AsyncDisposable {
     await this.#consumer.disconnect();
   }
 
-  /** kafkajs gives a consumer up for good after some faults of a broker that restarts: the next one reads on. */
+  /**
+   * kafkajs gives a consumer up for good after some faults of a broker that restarts, and leaves one as it is that joined
+   * without partitions, or did not join at all: the next one reads on.
+   */
   #makeConsumer(): ReturnType<Kafka['consumer']> {
     const consumer = this.#kafka.consumer({
       groupId: `follow-${randomUUID()}`,
       maxWaitTimeInMs: 50,
       sessionTimeout: SESSION_TIMEOUT_MS,
     });
+    let joining = true;
+    const replace = async () => {
+      if (this.#consumer !== consumer) return;
+      await Promise.all([this.#readOn(), consumer.disconnect()]);
+    };
+    consumer.on('consumer.rebalancing', () => {
+      joining = true;
+    });
+    consumer.on('consumer.group_join', ({ payload }) => {
+      joining = false;
+      if ((payload.memberAssignment[this.#topic] ?? []).length === 0) void replace();
+    });
+    consumer.on('consumer.heartbeat', () => {
+      if (joining) void replace();
+    });
     consumer.on('consumer.crash', ({ payload }) => {
-      if (!payload.restart) void this.#readOn();
+      if (!payload.restart) void replace();
     });
     return consumer;
   }
