@@ -25,12 +25,15 @@ export const ERRORS = {
   NO_IDENTITY: { retryable: true, deadLetter: false },
   LEASE_SUSPENDED: { retryable: true, deadLetter: false },
   LEASE_LOST: { retryable: true, deadLetter: false },
+  PROCESS_PAUSED: { retryable: true, deadLetter: false },
   ETCD_UNAVAILABLE: { retryable: true, deadLetter: false },
   // clock
   CLOCK_BACKWARD: { retryable: true, deadLetter: false },
   CLOCK_FORWARD: { retryable: true, deadLetter: false },
   CLOCK_FROZEN: { retryable: true, deadLetter: false },
   CLOCK_DRIFT: { retryable: true, deadLetter: false },
+  CLOCK_AHEAD: { retryable: true, deadLetter: false },
+  CLOCK_BEHIND: { retryable: true, deadLetter: false },
   // allocation
   RESERVATION_EXHAUSTED: { retryable: true, deadLetter: false },
   LAYOUT_EXHAUSTED: { retryable: false, deadLetter: false },

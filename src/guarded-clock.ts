@@ -6,11 +6,12 @@ import {
   type DriftSample,
   driftInterval,
   driftVerdict,
+  MAX_PAUSE_MS,
   noDrift,
   observe,
   recordDrift,
 } from './core/clock-guard.ts';
-import type { Reading } from './core/units.ts';
+import { elapsedMs, type Reading } from './core/units.ts';
 import type { GuardedReading } from './identity/settings.ts';
 
 /**
@@ -20,17 +21,32 @@ import type { GuardedReading } from './identity/settings.ts';
 export class GuardedClock {
   readonly #readClock: () => Reading;
   #guard: ClockGuard;
+  #last: Reading;
+  #onPause: ((now: Reading) => void) | undefined;
   #drift: BrokerDrift = noDrift;
 
   constructor(readClock: () => Reading) {
     this.#readClock = readClock;
-    this.#guard = anchorGuard(readClock());
+    this.#last = readClock();
+    this.#guard = anchorGuard(this.#last);
+  }
+
+  /**
+   * Tells from now on of each time that the process stood still, before whoever reads the clock next gets its reading.
+   * Somebody has to read the clock every 50 ms, as the runner of an identity does.
+   */
+  onPause(told: (now: Reading) => void): void {
+    this.#last = this.#readClock();
+    this.#onPause = told;
   }
 
   read(): GuardedReading {
     const reading = this.#readClock();
     const { guard, verdict } = observe(this.#guard, reading);
     this.#guard = guard;
+    const stoodMs = elapsedMs(this.#last, reading);
+    this.#last = reading;
+    if (stoodMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);
     return { reading, verdict: verdict.kind === 'steady' ? driftVerdict(this.#drift) : verdict };
   }
 

@@ -3,6 +3,7 @@ import { sleep } from './adapters/clock.ts';
 import { type ClosableEtcd, connectEtcd } from './adapters/etcd/etcd.ts';
 import { DESCRIPTOR_FORMAT_VERSION } from './codec/descriptor.ts';
 import type { Config } from './config.ts';
+import type { DriftSample } from './core/clock-guard.ts';
 import { tickStartMs } from './core/layout.ts';
 import type { Reading } from './core/units.ts';
 import { describeError, IdallocError } from './errors.ts';
@@ -25,6 +26,8 @@ export interface IdentityHolderOptions {
   readonly gate: Gatekeeper;
   readonly metrics: Metrics;
   readonly witness: WitnessPort;
+  /** Asks brokers for the time; rejects when none answers. */
+  readonly askBrokers: () => Promise<readonly DriftSample[]>;
   /** Told of what no waiting mends: NAMESPACE_MISMATCH, NAMESPACE_DAMAGED, CONFIG_INVALID. */
   readonly fail: (error: unknown) => void;
 }
@@ -91,6 +94,7 @@ export class IdentityHolder implements AsyncDisposable {
       const identity = this.#createIdentity(namespace);
       this.#identity = identity;
       const { config, clock } = this.#options;
+      clock.onPause((now) => identity.paused(now));
       const runner = new IdentityRunner({
         identity,
         timing: config.timing,
@@ -135,7 +139,7 @@ export class IdentityHolder implements AsyncDisposable {
   }
 
   #createIdentity(namespace: Namespace): Identity {
-    const { config, log, clock, witness } = this.#options;
+    const { config, log, clock, witness, askBrokers } = this.#options;
     return new Identity({
       etcd: this.#etcd,
       witness,
@@ -149,6 +153,7 @@ export class IdentityHolder implements AsyncDisposable {
       newLeaseId: () => (randomBytes(8).readBigUInt64BE() >> 1n) | 1n,
       workerIp: config.workerIp ?? 'unknown',
       ...(config.workerId === undefined ? {} : { staticWorkerId: config.workerId }),
+      askBrokers,
       onChange: (state) => this.#tellGate(state),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
@@ -162,8 +167,9 @@ export class IdentityHolder implements AsyncDisposable {
 
   #showMargins(): void {
     const { metrics, clock, config } = this.#options;
-    const { reading } = clock.read();
+    const { reading, verdict } = clock.read();
     metrics.setClockDrift(clock.drift());
+    if (verdict.kind === 'eject') return; // margins by such a clock mean nothing
     const authority = this.authority(reading);
     metrics.setLeaseMargin(this.#identity?.remainingMs(reading) ?? 0);
     const ceilingMs = authority.ok ? tickStartMs(config.layout, authority.reservation.to) - reading.wall : 0;

@@ -15,6 +15,8 @@ export interface MembershipOptions {
   readonly isOpen: () => boolean;
   /** Whether the gate has been closed for longer than its partitions should wait. */
   readonly graceOver: () => boolean;
+  /** Whether the gate is closed for a wrong clock, after which no consumer from before may go on. */
+  readonly isClockWrong: () => boolean;
   readonly log: Log;
 }
 
@@ -27,7 +29,9 @@ const CHECK_MS = 500;
  *   out     -> joining   the gate is open
  *   joining -> in        (a gate that closes meanwhile only pauses)
  *   in      -> in        closed: paused at once; open again: resumed
- *   in      -> out       closed for longer than the grace time, or the consumer crashed
+ *   in      -> out       closed for longer than the grace time, or the member is spent: its consumer crashed, or the
+ *                        clock was wrong (kafkajs times its heartbeats by the wall clock, so after a step back it
+ *                        would send none); also when the gate is open again by then
  *
  * Joining and leaving take time and never overlap: one step at a time, each decided when it begins.
  */
@@ -38,7 +42,7 @@ export class Membership {
   #step: Promise<void> = Promise.resolve();
   #stepping = false;
   #stopped = false;
-  #crashed = false;
+  #spent = false;
 
   constructor(options: MembershipOptions) {
     this.#options = options;
@@ -49,11 +53,12 @@ export class Membership {
   gateChanged(): void {
     if (this.#stopped) return;
     const open = this.#options.isOpen();
-    if (open) this.#member?.resume();
+    if (this.#options.isClockWrong() && this.#member !== undefined) this.#spent = true;
+    if (open && !this.#spent) this.#member?.resume();
     else this.#member?.pause();
     if (this.#stepping) return;
     if (this.#member === undefined && open) this.#run(() => this.#join());
-    else if (this.#member !== undefined && (this.#crashed || (!open && this.#options.graceOver()))) {
+    else if (this.#member !== undefined && (this.#spent || (!open && this.#options.graceOver()))) {
       this.#run(() => this.#leave());
     }
   }
@@ -81,11 +86,11 @@ export class Membership {
   }
 
   async #join(): Promise<void> {
-    this.#crashed = false;
+    this.#spent = false;
     const member = this.#options.createMember((error) => {
       if (this.#member !== member) return;
       this.#options.log.warn({ error: describeError(error) }, 'the request consumer ended, a new one is made');
-      this.#crashed = true;
+      this.#spent = true;
     });
     this.#member = member;
     try {

@@ -53,6 +53,11 @@ export function createMetrics(): Metrics {
   const deadLetters = counter('dead_letters', 'Requests put on the dead-letter topic');
   const errors = counter('errors', 'Errors by code', 'code');
   const gate = gauge('gate', '1 for the state of the gate now: open, or the reason why it is closed', 'reason');
+  const gateChanges = counter(
+    'gate_changes',
+    'How often the gate came to say this: open, or why it is closed',
+    'reason',
+  );
   const lease = gauge('lease_margin_seconds', "Until the worker's own deadline for its lease; negative past it");
   const ceiling = gauge('ceiling_margin_seconds', 'From the wall clock to the ceiling of the reservation');
   const drift = gauge('clock_drift_seconds', "Lead of this clock over the brokers', lowest and highest", 'bound');
@@ -86,6 +91,7 @@ export function createMetrics(): Metrics {
     addError: (code, count = 1) => errors.inc({ code }, count),
     setGate(reason) {
       if (gateReason !== undefined && gateReason !== reason) gate.set({ reason: gateReason }, 0);
+      if (gateReason !== reason) gateChanges.inc({ reason });
       gateReason = reason;
       gate.set({ reason }, 1);
     },

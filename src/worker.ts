@@ -7,7 +7,7 @@ import { checkTopics, type TopicsReport } from './adapters/kafka/topics.ts';
 import { ReignAllocator } from './allocator.ts';
 import { openApi } from './api-side.ts';
 import type { Config } from './config.ts';
-import type { GateReason } from './core/gate.ts';
+import { type GateReason, isClockFault } from './core/gate.ts';
 import { IdallocError } from './errors.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
@@ -73,13 +73,15 @@ export async function startWorker(config: Config, deps: { log: Log; metrics: Met
   const tools = { config, log, metrics, kafka, admin, producer, clock, gate, fail };
 
   const [ledger, witness] = await Promise.all([startLedger(tools, report, stack), startWitness(tools, stack)]);
-  const holder = stack.use(new IdentityHolder({ config, log, clock, gate, metrics, witness, fail }));
+  const askBrokers = () => ledger.log.askClocks();
+  const holder = stack.use(new IdentityHolder({ config, log, clock, gate, metrics, witness, askBrokers, fail }));
   identity = holder;
   stack.defer(closeApi); // what is under way is answered before the identity is given back
   membership = new Membership({
     createMember: createMember(tools, { ...ledger, identity: holder, allocator }, stack),
     isOpen: () => gate.reason() === undefined,
     graceOver: () => gate.graceOver(config.gateGraceMs),
+    isClockWrong: () => isClockFault(gate.reason()),
     log,
   });
   const joined = membership;

@@ -39,7 +39,7 @@ const log: Log = createLogger({ level: 'silent', destination: 'stderr' });
 /** A membership whose members join and leave at once, unless `slow`. */
 function world({ slow = false } = {}) {
   const members: FakeMember[] = [];
-  const gate = { open: false, graceOver: false };
+  const gate = { open: false, graceOver: false, ejected: false };
   const membership = new Membership({
     createMember: (onCrash) => {
       const member = new FakeMember(onCrash);
@@ -52,6 +52,7 @@ function world({ slow = false } = {}) {
     },
     isOpen: () => gate.open,
     graceOver: () => gate.graceOver,
+    isClockWrong: () => gate.ejected,
     log,
   });
   const change = (next: Partial<typeof gate>) => {
@@ -142,6 +143,31 @@ describe('a gate that closes', () => {
     change({ open: false });
     change({ open: true });
     expect(only(members).calls.slice(-2)).toEqual(['pause', 'resume']);
+  });
+
+  it('for a wrong clock makes the member leave at once, and a new one joins when it opens again', async () => {
+    const { members, change } = world();
+    change({ open: true });
+    await pass(0);
+    change({ open: false, ejected: true });
+    await pass(0);
+    expect(only(members).calls.slice(-2)).toEqual(['pause', 'stop']);
+    change({ open: true, ejected: false });
+    await pass(0);
+    expect(members.map(({ calls }) => calls.includes('stop'))).toEqual([true, false]);
+  });
+
+  it('for a wrong clock replaces also a member that was joining, though it is open again by then', async () => {
+    const { members, change } = world({ slow: true });
+    change({ open: true });
+    change({ open: false, ejected: true });
+    change({ open: true, ejected: false });
+    members[0]?.joining.resolve();
+    members[0]?.leaving.resolve();
+    await pass(2 * CHECK_MS);
+    expect(members[0]?.calls).not.toContain('resume');
+    expect(members[0]?.calls.at(-1)).toBe('stop');
+    expect(members).toHaveLength(2);
   });
 
   it('for longer than the grace makes the member leave, and a new one joins when it opens again', async () => {

@@ -11,6 +11,9 @@ export type Verdict =
 
 type Ejection = Extract<Verdict, { kind: 'eject' }>;
 
+/** A fault that shows before an identity is taken: our clock is not where those of the brokers or other workers are. */
+export type ClockOffFault = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
+
 /** A step back of this much or more ejects. */
 const STEP_BACK_MS = 10;
 /** More than this that the wall clock gained on the monotonic one since the anchor ejects. */
@@ -19,6 +22,10 @@ const FORWARD_MS = 1000;
 const FROZEN_MS = 1000;
 /** A drift surely beyond this, against the median of the brokers, ejects. */
 const DRIFT_MS = 1000;
+
+/** A process whose clocks were not read for this long was stopped: the runner reads them every 50 ms, and a collection of
+ * garbage or a busy machine holds it up for some 100 ms, not for a second. */
+export const MAX_PAUSE_MS = 1050;
 
 /** Brokers remembered; the one heard from longest ago goes first. */
 const MAX_BROKERS = 64;
@@ -77,25 +84,27 @@ export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuar
  * a pause between reading the one clock and the other, is kept out by the clock adapter: it reads again when the two
  * were not read within 1 ms of each other. A step that shows (below highWater) is judged exactly.
  *
- * A wall clock that stands still also falls behind; it is called frozen once it stood still for a second.
+ * A wall clock that stands still also falls behind by that much. It is called frozen when it shows exactly what it showed
+ * before, and at the latest once it stood still for a second, however often it was read meanwhile.
  */
 function ejectionFor(before: ClockGuard, seen: ClockGuard): Ejection | undefined {
   const { last: now, anchor, highWater, moved } = seen;
   const stoodMs = now.mono - moved.mono;
-  if (stoodMs >= FROZEN_MS) {
+  const wallMoved = now.wall - before.last.wall;
+  const monoMoved = now.mono - before.last.mono;
+  if (stoodMs >= FROZEN_MS || (wallMoved === 0 && monoMoved >= STEP_BACK_MS)) {
     return eject('CLOCK_FROZEN', `the wall clock has stood still for ${shown(stoodMs)} ms`);
   }
   const backMs = highWater - now.wall;
   if (backMs >= STEP_BACK_MS) return eject('CLOCK_BACKWARD', `the wall clock went back by ${shown(backMs)} ms`);
-  const wallMoved = now.wall - before.last.wall;
-  const monoMoved = now.mono - before.last.mono;
   if (wallMoved - monoMoved <= -STEP_BACK_MS) {
     const moves = `moved by ${shown(wallMoved)} ms while ${shown(monoMoved)} ms passed`;
     return eject('CLOCK_BACKWARD', `the wall clock ${moves}, which hides a step back`);
   }
   const gainedMs = now.wall - anchor.wall - (now.mono - anchor.mono);
   if (gainedMs > FORWARD_MS) {
-    return eject('CLOCK_FORWARD', `the wall clock gained ${shown(gainedMs)} ms since the identity was acquired`);
+    const cause = 'it was set, or this machine slept';
+    return eject('CLOCK_FORWARD', `the wall clock gained ${shown(gainedMs)} ms on the monotonic one: ${cause}`);
   }
   return undefined;
 }
@@ -159,7 +168,11 @@ export function recordDrift(state: BrokerDrift, sample: DriftSample): BrokerDrif
  * brokers it spans both middle ones, so that half of them alone can't condemn our clock.
  */
 export function driftInterval(state: BrokerDrift): DriftInterval | undefined {
-  const intervals = [...state.brokers.values()];
+  return medianInterval([...state.brokers.values()]);
+}
+
+/** The interval of the median, both middle ones where there are two; undefined for none. */
+export function medianInterval(intervals: readonly DriftInterval[]): DriftInterval | undefined {
   const lows = intervals.map(({ lowMs }) => lowMs).sort((a, b) => a - b);
   const highs = intervals.map(({ highMs }) => highMs).sort((a, b) => a - b);
   const lowMs = lows[Math.floor((lows.length - 1) / 2)];
@@ -169,13 +182,27 @@ export function driftInterval(state: BrokerDrift): DriftInterval | undefined {
 
 /** Ejects when the whole interval lies more than a second to one side. */
 export function driftVerdict(state: BrokerDrift): Verdict {
-  const interval = driftInterval(state);
-  if (interval === undefined) return STEADY;
-  if (interval.lowMs > DRIFT_MS) {
-    return eject('CLOCK_DRIFT', `the wall clock is at least ${interval.lowMs} ms ahead of the brokers' median`);
-  }
-  if (interval.highMs < -DRIFT_MS) {
-    return eject('CLOCK_DRIFT', `the wall clock is at least ${-interval.highMs} ms behind the brokers' median`);
-  }
-  return STEADY;
+  const off = brokersSay(state);
+  return off === undefined ? STEADY : eject('CLOCK_DRIFT', off.detail);
+}
+
+/** What is wrong with our clock by the median of the brokers: surely more than a second off; undefined when it is not. */
+export function brokersSay(state: BrokerDrift): ClockOff | undefined {
+  return clockOff(driftInterval(state), DRIFT_MS, "the brokers' median");
+}
+
+/** A clock that is surely off, whoever tells. */
+export interface ClockOff {
+  readonly reason: ClockOffFault;
+  readonly detail: string;
+}
+
+/** The side on which the whole interval lies by more than `limitMs`; undefined while our clock may be right. */
+export function clockOff(interval: DriftInterval | undefined, limitMs: number, whose: string): ClockOff | undefined {
+  if (interval === undefined) return undefined;
+  const { lowMs, highMs } = interval;
+  const said = (ms: number, side: string) => `the wall clock is at least ${shown(ms)} ms ${side} ${whose}`;
+  if (lowMs > limitMs) return { reason: 'CLOCK_AHEAD', detail: said(lowMs, 'ahead of') };
+  if (highMs < -limitMs) return { reason: 'CLOCK_BEHIND', detail: said(-highMs, 'behind') };
+  return undefined;
 }

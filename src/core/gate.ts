@@ -1,4 +1,4 @@
-import type { ClockFault } from './clock-guard.ts';
+import type { ClockFault, ClockOffFault } from './clock-guard.ts';
 import type { MonoMs } from './units.ts';
 
 /** Who may hold the gate closed; each has one reason at a time. */
@@ -11,7 +11,9 @@ export type GateReason =
   | 'ALL_CEILINGS_AHEAD'
   | 'LEASE_SUSPENDED'
   | 'LEASE_LOST'
+  | 'PROCESS_PAUSED'
   | ClockFault
+  | ClockOffFault
   | 'INDEX_RESTORING'
   | 'LAYOUT_EXHAUSTED'
   | 'RESTORED'
@@ -42,9 +44,12 @@ const PRECEDENCE: readonly GateReason[] = [
   'CLOCK_FORWARD',
   'CLOCK_FROZEN',
   'CLOCK_DRIFT',
+  'CLOCK_AHEAD',
+  'CLOCK_BEHIND',
   'ALL_CEILINGS_AHEAD',
   'POOL_EXHAUSTED',
   'LEASE_LOST',
+  'PROCESS_PAUSED',
   'LEASE_SUSPENDED',
   'RESERVATION_EXHAUSTED',
   'NO_IDENTITY',
@@ -52,18 +57,24 @@ const PRECEDENCE: readonly GateReason[] = [
   'STARTING',
 ];
 
-/** Reasons for which nobody should still talk to this worker: its clock or its lease is not to be trusted. */
-const EJECTIONS: ReadonlySet<GateReason> = new Set([
+/** The clock can't be trusted, so nothing that is timed by it can be either. */
+const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault>([
   'CLOCK_BACKWARD',
   'CLOCK_FORWARD',
   'CLOCK_FROZEN',
   'CLOCK_DRIFT',
-  'LEASE_LOST',
+  'CLOCK_AHEAD',
+  'CLOCK_BEHIND',
 ]);
 
-/** Whether the worker has lost its identity for a cause of its own, and is not just waiting for something. */
+/** Whether the clock is wrong: no consumer from before may go on, since kafkajs times its heartbeats by that clock. */
+export function isClockFault(reason: GateReason | undefined): boolean {
+  return reason !== undefined && CLOCK_FAULTS.has(reason);
+}
+
+/** Whether nobody should still talk to this worker: it lost its identity for a cause of its own, and waits for nothing. */
 export function isEjection(reason: GateReason): boolean {
-  return EJECTIONS.has(reason);
+  return reason === 'LEASE_LOST' || isClockFault(reason);
 }
 
 /** The gate of a process that begins: closed until the source `process` is cleared. */

@@ -1,25 +1,24 @@
 import { decodeLeaseRecord } from '../codec/lease-record.ts';
-import type { Layout } from '../core/layout.ts';
+import { brokersSay, clockOff, type DriftInterval, medianInterval, noDrift, recordDrift } from '../core/clock-guard.ts';
+import { type Layout, tickStartMs } from '../core/layout.ts';
 import { ceilingWaitMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
 import type { Random, WallMs } from '../core/units.ts';
 import type { KeyValue } from './ports.ts';
+import type { IdentitySettings } from './settings.ts';
 import type { Snapshot, StoredCeiling } from './snapshot.ts';
+import type { Refusal } from './state.ts';
 
 export type Choice =
   | { readonly kind: 'take'; readonly workerId: number; readonly ceiling: StoredCeiling }
   /** The clock reaches the lowest ceiling after waitMs; read again then, or before. */
   | { readonly kind: 'wait'; readonly workerId: number; readonly waitMs: number }
-  | {
-      readonly kind: 'refuse';
-      readonly code: 'POOL_EXHAUSTED' | 'ALL_CEILINGS_AHEAD' | 'LAYOUT_EXHAUSTED';
-      readonly message: string;
-    };
+  | ({ readonly kind: 'refuse' } & Refusal);
 
 /**
  * Picks a worker ID among `candidates`: at random among the free ones whose ceiling is behind the clock, so that racers
  * spread out; else the lowest ceiling is waited for, up to 35 s. Candidates without a ceiling are the caller's fault.
  */
-export function chooseWorker(
+function chooseWorker(
   snapshot: Snapshot,
   candidates: readonly number[],
   layout: Layout,
@@ -52,6 +51,53 @@ export function chooseWorker(
 /** Why nothing can be taken although the clock should have reached a ceiling by now. */
 export function ceilingsAhead(leadMs: number): string {
   return `every free worker ID was used up to ${leadMs} ms after our time: our clock is behind; check NTP on this machine`;
+}
+
+/** So many living owners must agree that our clock is off: the one other worker there is may be the one that is wrong. */
+const MIN_OWNERS = 2;
+
+/**
+ * Looks, before a worker ID is claimed, whether our clock is where everybody else's is: a claim by a clock that is far
+ * ahead would put the ceiling out of reach of whoever comes next. Either of two can refuse:
+ *
+ * - the median of the brokers that answer now, to a second, as during a reign;
+ * - the median of the living owners' ceilings, if there are two owners. A ceiling tells its owner's clock roughly: it is
+ *   raised ahead of it, and by the time that the owner's lease runs out it lies behind. No clock that is right differs
+ *   by more than the longest wait for a ceiling.
+ *
+ * Rejects when no broker answers: then there is nothing to compare with.
+ */
+async function doubtClock(settings: IdentitySettings, snapshot: Snapshot): Promise<Refusal | undefined> {
+  const samples = (await settings.askBrokers?.()) ?? [];
+  const { reading, verdict } = settings.readClock();
+  if (verdict.kind === 'eject') return { code: verdict.reason, message: verdict.detail };
+  const leads = ownersLeads(snapshot, settings.layout, reading.wall);
+  const owners = leads.length < MIN_OWNERS ? undefined : medianInterval(leads);
+  const off = brokersSay(samples.reduce(recordDrift, noDrift)) ?? clockOff(owners, 0, 'the living workers');
+  if (off === undefined) return undefined;
+  return { code: off.reason, message: `${off.detail}: no worker ID is claimed; check NTP on this machine` };
+}
+
+/** The choice, once our clock has been compared where a worker ID is there to be claimed; rejects as doubtClock does. */
+export async function chooseByTrustedClock(
+  settings: IdentitySettings,
+  snapshot: Snapshot,
+  candidates: readonly number[],
+  now: WallMs,
+): Promise<Choice> {
+  const choice = chooseWorker(snapshot, candidates, settings.layout, now, settings.random);
+  const doubt = choice.kind === 'take' ? await doubtClock(settings, snapshot) : undefined;
+  return doubt === undefined ? choice : { kind: 'refuse', ...doubt };
+}
+
+/** For each living owner the interval in which our lead over its clock lies. */
+function ownersLeads(snapshot: Snapshot, layout: Layout, now: WallMs): DriftInterval[] {
+  return [...snapshot.owners.keys()].flatMap((workerId) => {
+    const ceiling = snapshot.ceilings.get(workerId);
+    if (ceiling === undefined) return [];
+    const leadMs = now - tickStartMs(layout, ceiling.ticks);
+    return [{ lowMs: leadMs - layout.tickMs - MAX_CEILING_WAIT_MS, highMs: leadMs + MAX_CEILING_WAIT_MS }];
+  });
 }
 
 function exhausted(candidates: readonly number[]): string {

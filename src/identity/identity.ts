@@ -2,7 +2,7 @@ import type { Verdict } from '../core/clock-guard.ts';
 import { authorityMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
 import { elapsedMs, type Reading } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { ceilingsAhead, chooseWorker, startDelayMs } from './choose.ts';
+import { ceilingsAhead, chooseByTrustedClock, startDelayMs } from './choose.ts';
 import {
   candidatesOf,
   isRestored,
@@ -10,6 +10,7 @@ import {
   passing,
   readClaim,
   readNamespace,
+  requireInPool,
   revokeQuietly,
   sendClaim,
   sendSwap,
@@ -19,8 +20,8 @@ import {
 import { type Attempt, hindrance, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
+import { PAUSED, UNBORN } from './state.ts';
 
-const UNBORN: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };
 const STOPPED = { kind: 'stopped' } as const;
 
 /**
@@ -32,8 +33,8 @@ const STOPPED = { kind: 'stopped' } as const;
  *            the next acquire reads what became of it, before anything else.
  * acquiring: looking for a worker ID, waiting for a ceiling, or claiming one.
  * held:      authority is given until the own deadline.
- * suspended: the own deadline has passed, or the reservation is used up; a heartbeat that finds that nobody was in
- *            between, and has a witness for the next reservation, leads back to held.
+ * suspended: the own deadline has passed, the reservation is used up, or the process stood still; a heartbeat that finds
+ *            that nobody was in between, and has a witness for the next reservation, leads back to held.
  * lost:      etcd shows that somebody was, or could have been, in between: the reservation is forgotten.
  *
  * `release` leads from any mode to none. It, and a loss, count `#turn` up: a step that was in flight then finds that it
@@ -51,14 +52,12 @@ export class Identity {
   #waitingSince: Reading | undefined;
   /** How long this process holds back at its start, counted from its first look at the namespace. */
   #startUp: { readonly began: Reading; readonly delayMs: number } | undefined;
+  /** What was sent before this moment proves nothing: the process stood still in between. */
+  #provenFromMs = Number.NEGATIVE_INFINITY;
 
   /** Throws CONFIG_INVALID for a static worker ID outside the pool. */
   constructor(settings: IdentitySettings) {
-    const { first, last } = settings.namespace.descriptor.pool;
-    const wanted = settings.staticWorkerId ?? first;
-    if (wanted < first || wanted > last) {
-      throw new IdallocError('CONFIG_INVALID', `the worker ID ${wanted} is outside the pool ${first}..${last}`);
-    }
+    requireInPool(settings);
     this.#settings = settings;
   }
 
@@ -87,6 +86,12 @@ export class Identity {
   check(now: Reading): void {
     const refusal = this.#mode === 'held' && this.#reign && hindrance(this.#settings, this.#reign, now);
     if (refusal) this.#enter('suspended', refusal);
+  }
+
+  /** The process stood still until `now`: only a heartbeat sent since can show that nobody took its place. */
+  paused(now: Reading): void {
+    this.#provenFromMs = now.mono;
+    if (this.#mode === 'held') this.#enter('suspended', PAUSED);
   }
 
   /** One attempt to become the owner of a worker ID. Rejects only with NAMESPACE_MISMATCH and NAMESPACE_DAMAGED. */
@@ -142,12 +147,13 @@ export class Identity {
     const { namespace, snapshot } = await readNamespace(this.#settings);
     if (turn !== this.#turn) return STOPPED;
     const { reading, verdict } = this.#settings.readClock();
-    if (verdict.kind !== 'steady') return this.#clockRefusal(verdict, reading);
-    const { layout, random, workerIp } = this.#settings;
-    this.#startUp ??= { began: reading, delayMs: startDelayMs(snapshot, workerIp, reading.wall) };
+    if (verdict.kind === 'eject') return this.#refuse({ code: verdict.reason, message: verdict.detail });
+    if (verdict.kind === 'wait') return { kind: 'waiting', waitMs: verdict.untilWall - reading.wall };
+    this.#startUp ??= { began: reading, delayMs: startDelayMs(snapshot, this.#settings.workerIp, reading.wall) };
     const heldBackMs = this.#startUp.delayMs - elapsedMs(this.#startUp.began, reading);
     if (heldBackMs > 0) return { kind: 'waiting', waitMs: heldBackMs };
-    const choice = chooseWorker(snapshot, candidatesOf(this.#settings), layout, reading.wall, random);
+    const choice = await chooseByTrustedClock(this.#settings, snapshot, candidatesOf(this.#settings), reading.wall);
+    if (turn !== this.#turn) return STOPPED;
     if (choice.kind === 'refuse') return this.#refuse({ code: choice.code, message: choice.message });
     if (choice.kind === 'wait') return this.#wait(choice.waitMs, reading);
     this.#waitingSince = undefined;
@@ -223,7 +229,8 @@ export class Identity {
 
   #install(reign: Reign): void {
     this.#reign = reign;
-    const refusal = hindrance(this.#settings, reign, this.#settings.readClock().reading);
+    const proven = reign.sent.mono >= this.#provenFromMs;
+    const refusal = proven ? hindrance(this.#settings, reign, this.#settings.readClock().reading) : PAUSED;
     this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
   }
 
@@ -257,11 +264,6 @@ export class Identity {
       await revokeQuietly(this.#settings, attempt.leaseId);
     }
     return set ? { kind: 'refused', ...set } : { kind: 'failed', error: passing(error) };
-  }
-
-  #clockRefusal(verdict: Verdict, { wall }: Reading): AcquireOutcome {
-    if (verdict.kind === 'eject') return this.#refuse({ code: verdict.reason, message: verdict.detail });
-    return { kind: 'waiting', waitMs: verdict.kind === 'wait' ? verdict.untilWall - wall : 0 };
   }
 
   /** The lowest ceiling comes nearer by the clock; when it has not come within the longest wait, the clock is wrong. */

@@ -13,6 +13,14 @@ export function candidatesOf({ namespace, staticWorkerId }: IdentitySettings): r
   return staticWorkerId === undefined ? poolIds(namespace.descriptor.pool) : [staticWorkerId];
 }
 
+/** Throws CONFIG_INVALID for a static worker ID outside the pool. */
+export function requireInPool({ namespace, staticWorkerId }: IdentitySettings): void {
+  const { first, last } = namespace.descriptor.pool;
+  const wanted = staticWorkerId ?? first;
+  if (wanted >= first && wanted <= last) return;
+  throw new IdallocError('CONFIG_INVALID', `the worker ID ${wanted} is outside the pool ${first}..${last}`);
+}
+
 /**
  * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have been
  * rebuilt since it was opened. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when the

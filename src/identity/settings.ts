@@ -1,4 +1,4 @@
-import type { Verdict } from '../core/clock-guard.ts';
+import type { DriftSample, Verdict } from '../core/clock-guard.ts';
 import type { Layout } from '../core/layout.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
 import type { Random, Reading } from '../core/units.ts';
@@ -36,6 +36,11 @@ export interface IdentitySettings {
   readonly workerIp: string;
   /** The only worker ID to take; without it any free one of the pool. */
   readonly staticWorkerId?: number;
+  /**
+   * Asks brokers for the time, before a worker ID is claimed: one sample for each that answered. Rejects with a passing
+   * fault when none did. Without it our clock is compared with the living owners' alone.
+   */
+  readonly askBrokers?: () => Promise<readonly DriftSample[]>;
   /** Called after each change of the mode or of the reason to refuse; must not throw. */
   readonly onChange?: (state: IdentityState) => void;
   readonly log: Log;

@@ -1,4 +1,4 @@
-import type { ClockFault } from '../core/clock-guard.ts';
+import type { ClockFault, ClockOffFault } from '../core/clock-guard.ts';
 import type { Reservation } from '../core/reservation.ts';
 import type { IdallocError } from '../errors.ts';
 
@@ -15,12 +15,20 @@ type RefusalCode =
   | 'RESERVATION_EXHAUSTED'
   | 'LEASE_SUSPENDED'
   | 'LEASE_LOST'
-  | ClockFault;
+  | 'PROCESS_PAUSED'
+  | ClockFault
+  | ClockOffFault;
 
 export interface Refusal {
   readonly code: RefusalCode;
   readonly message: string;
 }
+
+export const UNBORN: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };
+export const PAUSED: Refusal = {
+  code: 'PROCESS_PAUSED',
+  message: 'this process stood still: allocation waits until etcd confirms that the worker ID is still its own',
+};
 
 export interface IdentityState {
   readonly mode: Mode;

@@ -95,6 +95,12 @@ describe('the clock guard', () => {
     expect(kinds(watch([100, 100], [100, 1100]))).toEqual(['steady', 'CLOCK_FROZEN']);
   });
 
+  it('calls it frozen as soon as it shows the same again 10 ms later', () => {
+    expect(kinds(watch([100, 100], [100, 110]))).toEqual(['steady', 'CLOCK_FROZEN']);
+    expect(kinds(watch([100, 100], [100, 109.9]))).toEqual(['steady', 'steady']);
+    expect(kinds(watch([100, 100], [101, 150]))).toEqual(['steady', 'CLOCK_BACKWARD']);
+  });
+
   it('stays ejected, whatever the clocks show later; a fresh anchor starts anew', () => {
     let guard = observe(anchorGuard(reading(100, 100)), reading(0, 101)).guard;
     for (const later of [reading(200, 200), reading(5000, 5000)]) {

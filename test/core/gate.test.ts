@@ -9,6 +9,7 @@ import {
   type GateSource,
   gateReason,
   graceOver,
+  isClockFault,
 } from '../../src/core/gate.ts';
 import { monoMs } from '../../src/core/units.ts';
 
@@ -49,6 +50,20 @@ describe('the gate', () => {
     const lost = closeGate(closeGate(open, 'identity', 'LEASE_SUSPENDED', at(10)), 'identity', 'LEASE_LOST', at(20));
     expect(gateReason(lost)).toBe('LEASE_LOST');
     expect(gateReason(clearGate(lost, 'identity', at(30)))).toBeUndefined();
+  });
+
+  it('tells a clock that is wrong, which ends the consumer, from what is only waited out', () => {
+    const wrong = [
+      'CLOCK_BACKWARD',
+      'CLOCK_FORWARD',
+      'CLOCK_FROZEN',
+      'CLOCK_DRIFT',
+      'CLOCK_AHEAD',
+      'CLOCK_BEHIND',
+    ] as const;
+    const waited = ['STARTING', 'NO_IDENTITY', 'LEASE_SUSPENDED', 'PROCESS_PAUSED', 'ALL_CEILINGS_AHEAD'] as const;
+    expect(wrong.map(isClockFault)).toEqual(wrong.map(() => true));
+    expect([undefined, ...waited].map(isClockFault)).toEqual([undefined, ...waited].map(() => false));
   });
 
   it('counts the time closed from when it was last open, not from the latest reason', () => {

@@ -5,6 +5,7 @@ import { decodeLeaseRecord } from '../../src/codec/lease-record.ts';
 import { tickStartMs, toTicks } from '../../src/core/layout.ts';
 import { MAX_CEILING_WAIT_MS } from '../../src/core/reservation.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
+import { IdallocError } from '../../src/errors.ts';
 import type { Fault } from './fake-etcd.ts';
 import { descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
 
@@ -184,6 +185,87 @@ describe('acquiring a worker ID', () => {
     host.clock.stepMs = -(MAX_CEILING_WAIT_MS + 1);
     stage.pass(MAX_CEILING_WAIT_MS + 1);
     expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'ALL_CEILINGS_AHEAD' });
+  });
+
+  const HOUR = 3_600_000;
+  /** An answer of a broker that took 20 ms, by which the host's clock is ahead by so much. */
+  const answer = (broker: string, aheadMs: number) => {
+    const sent = wallMs(HOUR);
+    return { broker, sent, received: wallMs(sent + 20), appended: wallMs(sent + 10 - aheadMs) };
+  };
+  const askBrokers = (...aheadMs: number[]) => ({
+    askBrokers: async () => aheadMs.map((ms, broker) => answer(`${broker}`, ms)),
+  });
+
+  it.each([
+    ['ahead of', [HOUR], 'CLOCK_AHEAD'],
+    ['behind', [-HOUR], 'CLOCK_BEHIND'],
+    ['2 s ahead of two of three', [2_000, 0, 2_000], 'CLOCK_AHEAD'],
+  ])('claims nothing by a clock that is %s the brokers', async (_, aheadMs, code) => {
+    const stage = await Stage.open();
+    const host = await stage.host(askBrokers(...aheadMs));
+    const ceilings = [0, 1, 2].map((workerId) => stage.ceiling(workerId));
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code });
+    expect([0, 1, 2].map((workerId) => stage.ceiling(workerId))).toEqual(ceilings);
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+  });
+
+  it.each([
+    ['a second off, which is let pass', [1_000]],
+    ['right by two of three brokers', [0, HOUR, 0]],
+    ['right by one of two brokers', [0, -HOUR]],
+  ])('goes on by a clock that is %s', async (_, aheadMs) => {
+    const stage = await Stage.open();
+    const host = await stage.host(askBrokers(...aheadMs));
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+  });
+
+  it('claims nothing while no broker tells the time', async () => {
+    const stage = await Stage.open();
+    const silent = new IdallocError('KAFKA_UNAVAILABLE', 'no broker');
+    const host = await stage.host({ askBrokers: () => Promise.reject(silent) });
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'failed', error: silent });
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+  });
+
+  /** Owners of 0 and 1, whose clocks are so much ahead of the host's. */
+  function putOwners(stage: Stage, host: Host, aheadMs: readonly number[]): void {
+    moveCeilings(stage, host, [...aheadMs.map((ms) => ms + timing.reserveMs), ...[0, 0, 0].slice(aheadMs.length)]);
+    for (const workerId of aheadMs.keys()) stage.etcd.tamper(keys.owner(workerId), Buffer.from('other'));
+  }
+
+  it('lets one other worker be wrong, and not two', async () => {
+    for (const [aheadMs, expected] of [
+      [[HOUR], { kind: 'held' }],
+      [[-HOUR], { kind: 'held' }],
+      [[HOUR, 0], { kind: 'held' }],
+      [[-HOUR, -HOUR], { kind: 'refused', code: 'CLOCK_AHEAD' }],
+      [[HOUR, HOUR], { kind: 'refused', code: 'CLOCK_BEHIND' }],
+    ] as const) {
+      const stage = await Stage.open();
+      const host = await stage.host(askBrokers(0));
+      putOwners(stage, host, aheadMs);
+      expect(await host.identity.acquire(), `others ${aheadMs} ms ahead`).toMatchObject(expected);
+    }
+  });
+
+  it('takes owners that died up to half a minute ago for no sign of a wrong clock', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    putOwners(stage, host, [-timing.ttlMs, -timing.ttlMs]);
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+  });
+
+  it('looks at the clock again after the brokers were asked', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({
+      askBrokers: async () => {
+        host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
+        return [answer('0', 0)];
+      },
+    });
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'CLOCK_FORWARD' });
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
   });
 
   it('refuses worker IDs that have come to the end of the layout', async () => {

@@ -332,6 +332,55 @@ describe('resuming a suspended reign', () => {
   });
 });
 
+describe('a process that stood still', () => {
+  it('refuses until a heartbeat that was sent since finds the worker ID its own', async () => {
+    const { stage, host } = await heldHost();
+    const { fence } = host.identity.state;
+    stage.pass(2_000);
+    host.identity.paused(host.clock.read());
+    expect(host.authority()).toMatchObject({ ok: false, code: 'PROCESS_PAUSED' });
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(host.authority()).toMatchObject({ ok: true, fence });
+  });
+
+  it('is not believed for a heartbeat that was sent before', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.heartbeatMs);
+    const beating = host.identity.heartbeat();
+    stage.pass(2_000);
+    host.identity.paused(host.clock.read());
+    expect(await beating).toEqual({ kind: 'held' });
+    expect(host.authority()).toMatchObject({ ok: false, code: 'PROCESS_PAUSED' });
+    await host.identity.heartbeat();
+    expect(host.authority().ok).toBe(true);
+  });
+
+  it('has not acquired what it asked for before', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({}, async (name) => {
+      if (name === 'transact' && host.identity.state.workerId === undefined) {
+        stage.pass(2_000);
+        host.identity.paused(host.clock.read());
+      }
+      return { fault: 'pass' };
+    });
+    await host.identity.acquire();
+    expect(host.authority()).toMatchObject({ ok: false, code: 'PROCESS_PAUSED' });
+    await host.identity.heartbeat();
+    expect(host.authority().ok).toBe(true);
+  });
+
+  it('is lost when another took its place', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(2_000);
+    host.identity.paused(host.clock.read());
+    stage.etcd.tamper(keys.owner(0), undefined);
+    stage.etcd.tamper(keys.owner(0), Buffer.from('other'));
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
+    expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_LOST' });
+  });
+});
+
 describe('giving the identity back', () => {
   it('refuses at once, before etcd has answered, and frees the worker ID', async () => {
     const { stage, host } = await heldHost();

@@ -1,3 +1,4 @@
+import type { DriftSample } from '../../src/core/clock-guard.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { GuardedClock } from '../../src/guarded-clock.ts';
@@ -82,6 +83,13 @@ export class KafkaClient {
         return await read();
       },
     };
+  }
+
+  /** What the broker says of the time; the marker that a real one is asked with tells nothing, so there is none. */
+  async askClocks(clock: GuardedClock): Promise<readonly DriftSample[]> {
+    const sent = clock.read().reading.wall;
+    const appended = wallMs(await this.call('append', (brokers) => brokers.nowMs(), PRODUCE_LIMIT_MS));
+    return [{ broker: '0', sent, received: clock.read().reading.wall, appended }];
   }
 
   /** One send for each topic; each record is acknowledged, or nothing is known. */

@@ -44,6 +44,7 @@ export class Worker {
   readonly #onEnd: () => void;
   readonly #clock: GuardedClock;
   readonly #probe: Probe;
+  readonly #client: KafkaClient;
   readonly #consumer: Consumer;
   readonly #follower: Follower;
   readonly #readers: readonly Reader[];
@@ -62,6 +63,7 @@ export class Worker {
     this.#clock = new GuardedClock(machine.read);
     this.#probe = new Probe(world, history, store);
     const client = new KafkaClient(world, network, brokers, this.process);
+    this.#client = client;
     this.#witness = client.witness();
     this.#readers = Array.from({ length: PARTITIONS }, (_, at) => new Reader(client, at, this.#sink()));
     this.#follower = new Follower({
@@ -172,6 +174,7 @@ export class Worker {
         newNonce,
         newLeaseId: () => BigInt(world.tick()),
         workerIp: this.#machine.name,
+        askBrokers: () => this.#client.askClocks(this.#clock),
         onChange: ({ mode, refusal, workerId }) => {
           world.note(() => `${process.name}: ${mode} ${workerId ?? ''} ${refusal?.code ?? ''}`);
           if (refusal?.code !== 'RESTORED' || history.setBacks.length > 0) return;
@@ -179,8 +182,10 @@ export class Worker {
         },
         log: () => {},
       });
+      const identity = this.#identity;
+      this.#clock.onPause((now) => identity.paused(now));
       const runner = new IdentityRunner({
-        identity: this.#identity,
+        identity,
         timing,
         readClock,
         trustClockAnew: () => this.#clock.trustAnew(),

@@ -1,4 +1,5 @@
 import type { Admin, ITopicMetadata, Producer, RecordMetadata } from 'kafkajs';
+import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import type { DriftSample } from '../../core/clock-guard.ts';
 import type { Reading } from '../../core/units.ts';
 import { wallMs } from '../../core/units.ts';
@@ -18,6 +19,10 @@ export interface KafkaLedgerLogOptions {
 
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;
+/** So many brokers are asked for the time: the median of five stands two that are wrong. */
+const MAX_ASKED = 5;
+/** A marker that tells nothing of the log, wherever it lies: whoever wrote it had read nothing. */
+const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
 
 /** The ledger topic, written through kafkajs. */
 export class KafkaLedgerLog implements LedgerLog {
@@ -29,6 +34,40 @@ export class KafkaLedgerLog implements LedgerLog {
   }
 
   async append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended> {
+    const { appended, sample } = await this.#timedAppend(partition, entries);
+    this.#options.onDriftSample(sample);
+    return appended;
+  }
+
+  /**
+   * Asks the leaders of the ledger for the time, by an entry that says nothing: no other answer of a broker tells its
+   * clock. One sample for each that answered, which nobody else is told of. Rejects with APPEND_UNANSWERED or
+   * KAFKA_UNAVAILABLE when none did.
+   */
+  async askClocks(): Promise<readonly DriftSample[]> {
+    const { admin, topic } = this.#options;
+    const { topics } = await admin.fetchTopicMetadata({ topics: [topic] }).catch((error: unknown) => {
+      throw new IdallocError('KAFKA_UNAVAILABLE', `no broker tells the time: ${describeError(error)}`, {
+        cause: error,
+      });
+    });
+    this.learnLeaders(topics);
+    const partitions = new Map([...this.#leaders].map(([partition, leader]) => [leader, partition]));
+    partitions.delete(-1); // no leader
+    const asked = [...partitions.values()].slice(0, MAX_ASKED).map((partition) => {
+      return this.#timedAppend(partition, [{ key: null, value: EMPTY_MARKER }]);
+    });
+    const answers = await Promise.allSettled(asked);
+    const samples = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value.sample] : []));
+    if (samples.length > 0) return samples;
+    const failed = answers.find((answer) => answer.status === 'rejected');
+    throw failed?.reason ?? new IdallocError('KAFKA_UNAVAILABLE', `no partition of ${topic} has a leader`);
+  }
+
+  async #timedAppend(
+    partition: number,
+    entries: readonly { key: Buffer | null; value: Buffer }[],
+  ): Promise<{ readonly appended: Appended; readonly sample: DriftSample }> {
     const { producer, topic, readClock } = this.#options;
     const sent = readClock();
     const answer = await this.#send(() =>
@@ -41,13 +80,13 @@ export class KafkaLedgerLog implements LedgerLog {
     );
     const appended = readAnswer(answer, partition);
     const received = readClock();
-    this.#options.onDriftSample({
+    const sample = {
       broker: String(this.#leaders.get(partition) ?? 'unknown'),
       sent: sent.wall,
       received: received.wall,
       appended: wallMs(appended.appendedAtMs),
-    });
-    return appended;
+    };
+    return { appended, sample };
   }
 
   endOffset(partition: number): Promise<number> {

@@ -1,0 +1,92 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { expect } from 'vitest';
+import { toTicks } from '../../src/core/layout.ts';
+import { wallMs } from '../../src/core/units.ts';
+import { poolIds } from '../../src/identity/namespace.ts';
+import { decodeReply, type Followed } from './followed.ts';
+import { LAYOUT, type Realm, SHORT_LEASE } from './realm.ts';
+import type { WorkerProcess } from './worker-process.ts';
+
+/** A worker under load, and what can be seen of it from outside. */
+export interface Watched {
+  readonly realm: Realm;
+  readonly worker: WorkerProcess;
+  readonly replies: Followed;
+}
+
+/** Resolves when the gate says this, in the log from line `from` on; tells when, by the monotonic clock. */
+export async function gateSays(worker: WorkerProcess, said: string, from: number): Promise<number> {
+  await worker.line(({ msg, reason }) => (said === 'open' ? msg === 'gate open' : reason === said), from);
+  return performance.now();
+}
+
+/** What the gate has said since a line of the log, each change in turn. */
+export function gateSince(worker: WorkerProcess, from: number): readonly unknown[] {
+  return worker.lines.slice(from).flatMap(({ msg, reason }) => {
+    if (msg === 'gate open') return ['open'];
+    return typeof msg === 'string' && /^gate (closed|still)/.test(msg) ? [reason] : [];
+  });
+}
+
+/** Health check and metrics say the same as the log; the worker holds no worker ID. */
+export async function expectEjected({ realm, worker }: Watched, reason: string): Promise<void> {
+  const readyz = await worker.ops('/readyz');
+  expect([readyz.status, await readyz.json()]).toEqual([503, { status: 'not ready', reason }]);
+  expect(await worker.metric(`idalloc_gate{reason="${reason}"}`)).toBe(1);
+  expect(await worker.metric(`idalloc_gate_changes_total{reason="${reason}"}`)).toBeGreaterThan(0);
+  await expect.poll(() => ownersOf(realm)).toEqual([]);
+}
+
+/** The fence of the last reply. */
+export function lastFence(replies: Followed): bigint {
+  const last = replies.seen.at(-1);
+  return last === undefined ? 0n : fenceOf(last);
+}
+
+/** Resolves with the moment of the first reply under another fence. */
+export async function firstReplyAfter(fence: bigint, replies: Followed, from: number): Promise<number> {
+  let at = from;
+  let atMs = Number.NaN;
+  await replies.until('a reply of another reign', (seen) => {
+    for (; at < seen.length; at += 1) {
+      const one = seen[at];
+      if (one === undefined || fenceOf(one) === fence) continue;
+      atMs = one.atMs;
+      return true;
+    }
+    return false;
+  });
+  return atMs;
+}
+
+/** Replies go on coming, and the gate stays open, for so long. */
+export async function expectUndisturbed({ worker, replies }: Watched, from: number, forMs: number): Promise<void> {
+  const fence = lastFence(replies);
+  await pause(forMs);
+  const count = replies.seen.length;
+  await replies.until('more replies', (seen) => seen.length > count);
+  expect(gateSince(worker, from)).toEqual([]);
+  expect(lastFence(replies)).toBe(fence);
+}
+
+/** No ceiling lies further ahead of the right time than one reservation. */
+export async function expectNoCeilingInTheFuture(realm: Realm): Promise<void> {
+  const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(SHORT_LEASE.RESERVATION_MS) + 1_000));
+  const ceilings = await Promise.all(poolOf(realm).map((workerId) => realm.ceiling(workerId)));
+  expect(Math.max(...ceilings.map(({ ticks }) => ticks))).toBeLessThan(limit);
+}
+
+/** The pool as workers get it: a realm that says nothing has the default one. */
+function poolOf({ env }: Realm): readonly number[] {
+  return poolIds({ first: Number(env.POOL_FIRST ?? 0), last: Number(env.POOL_LAST ?? 31) });
+}
+
+async function ownersOf(realm: Realm): Promise<readonly number[]> {
+  const owners = await Promise.all(poolOf(realm).map(async (id) => [id, await realm.owner(id)] as const));
+  return owners.flatMap(([id, owner]) => (owner === undefined ? [] : [id]));
+}
+
+function fenceOf(seen: Followed['seen'][number]): bigint {
+  const { reply } = decodeReply(seen);
+  return 'batch' in reply ? reply.batch.fence : 0n;
+}
