@@ -96,10 +96,10 @@ export class Follower implements LedgerFollower {
   /**
    * Does some of the work of forgetting what lies below `low`, where the log starts now; true while there is more.
    *
-   * A partition whose unread entries were trimmed is restored anew: when nothing is left of its log, no delivery would
-   * ever show it, and its restore would never end.
+   * A partition whose unread entries were trimmed, or cut off at the log's end `high`, is restored anew: when nothing is
+   * left to be read, no delivery would ever show it, and its restore would never end.
    */
-  expire(partition: number, low: number): boolean {
+  expire(partition: number, low: number, high = Number.POSITIVE_INFINITY): boolean {
     const state = this.#state(partition);
     if (state.fault !== undefined || state.distrusted) return false;
     const following = this.refusal(partition) === undefined;
@@ -108,6 +108,10 @@ export class Follower implements LedgerFollower {
     const due = following ? this.#options.index.end(partition) : state.expected;
     if (due < low) {
       this.distrust(partition, `the log starts at offset ${low} now, where ${due} was due`);
+      return false;
+    }
+    if (!following && state.target > high) {
+      this.distrust(partition, `the log ends at offset ${high} now, where it ended at ${state.target} before`);
       return false;
     }
     return following && this.#options.index.expire(partition, low);

@@ -184,6 +184,18 @@ describe('expiry', () => {
     expect([follower.refusal(0), heldAt(index, 'c'), index.horizon(0)]).toEqual([undefined, undefined, undefined]);
   });
 
+  it('begins a restore anew when the log lost its tail: what is missing is never delivered', () => {
+    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    reader.poll(0, 1);
+    topic.truncate(0, 1);
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(follower.expire(0, 0, 1)).toBe(false);
+    reader.catchUp(0);
+    expect(causes).toEqual(['the log ends at offset 1 now, where it ended at 3 before']);
+    expect(follower.refusal(0)).toBeUndefined();
+  });
+
   it('lets a restore go on when retention took no more than what was read', () => {
     const { topic, follower, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 2);

@@ -136,8 +136,8 @@ export class Worker {
   async #expire(client: KafkaClient): Promise<void> {
     for (let partition = 0; !this.process.dead; partition = (partition + 1) % PARTITIONS) {
       await this.process.sleep(EXPIRE_MS);
-      const low = await client.call('low', ({ ledger }) => ledger.bounds(partition).low).catch(() => 0); // asked again
-      while (this.#follower.expire(partition, low));
+      const bounds = await client.call('bounds', ({ ledger }) => ledger.bounds(partition)).catch(() => undefined);
+      while (bounds !== undefined && this.#follower.expire(partition, bounds.low, bounds.high)); // else asked again
     }
   }
 

@@ -11,7 +11,7 @@ interface LedgerSink {
   begin(partition: number, bounds: LogBounds): number;
   resume(partition: number): number;
   deliver(partition: number, records: readonly LedgerRecord[]): void;
-  expire(partition: number, low: number): boolean;
+  expire(partition: number, low: number, high: number): boolean;
 }
 
 export interface LedgerReaderOptions {
@@ -142,8 +142,8 @@ export class LedgerReader {
   async #expireAll(): Promise<void> {
     const { sink, log } = this.#options;
     try {
-      for (const [partition, { low }] of await this.#readBounds()) {
-        while (!this.#stopped && sink.expire(partition, low)) await nextTurn();
+      for (const [partition, { low, high }] of await this.#readBounds()) {
+        while (!this.#stopped && sink.expire(partition, low, high)) await nextTurn();
       }
     } catch (error) {
       log.warn({ error: describeError(error) }, 'the index could not forget what the ledger no longer has');
