@@ -22,6 +22,8 @@ const FORWARD_MS = 1000;
 const FROZEN_MS = 1000;
 /** A drift surely beyond this, against the median of the brokers, ejects. */
 const DRIFT_MS = 1000;
+/** Where a reign begins it must surely not be beyond this: a clock at the very edge would be ejected again at once. */
+const DRIFT_AT_START_MS = 500;
 
 /** A process whose clocks were not read for this long was stopped: the runner reads them every 50 ms, and a collection of
  * garbage or a busy machine holds it up for some 100 ms, not for a second. */
@@ -182,13 +184,17 @@ export function medianInterval(intervals: readonly DriftInterval[]): DriftInterv
 
 /** Ejects when the whole interval lies more than a second to one side. */
 export function driftVerdict(state: BrokerDrift): Verdict {
-  const off = brokersSay(state);
+  const off = brokersSay(state, DRIFT_MS);
   return off === undefined ? STEADY : eject('CLOCK_DRIFT', off.detail);
 }
 
-/** What is wrong with our clock by the median of the brokers: surely more than a second off; undefined when it is not. */
-export function brokersSay(state: BrokerDrift): ClockOff | undefined {
-  return clockOff(driftInterval(state), DRIFT_MS, "the brokers' median");
+/** What keeps our clock from beginning a reign, by what brokers said just now; undefined when nothing does. */
+export function driftAtStart(samples: readonly DriftSample[]): ClockOff | undefined {
+  return brokersSay(samples.reduce(recordDrift, noDrift), DRIFT_AT_START_MS);
+}
+
+function brokersSay(state: BrokerDrift, limitMs: number): ClockOff | undefined {
+  return clockOff(driftInterval(state), limitMs, "the brokers' median");
 }
 
 /** A clock that is surely off, whoever tells. */

@@ -1,5 +1,5 @@
 import { decodeLeaseRecord } from '../codec/lease-record.ts';
-import { brokersSay, clockOff, type DriftInterval, medianInterval, noDrift, recordDrift } from '../core/clock-guard.ts';
+import { clockOff, type DriftInterval, driftAtStart, medianInterval } from '../core/clock-guard.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { ceilingWaitMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
 import type { Random, WallMs } from '../core/units.ts';
@@ -60,7 +60,7 @@ const MIN_OWNERS = 2;
  * Looks, before a worker ID is claimed, whether our clock is where everybody else's is: a claim by a clock that is far
  * ahead would put the ceiling out of reach of whoever comes next. Either of two can refuse:
  *
- * - the median of the brokers that answer now, to a second, as during a reign;
+ * - the median of the brokers that answer now, to half of what a reign bears;
  * - the median of the living owners' ceilings, if there are two owners. A ceiling tells its owner's clock roughly: it is
  *   raised ahead of it, and by the time that the owner's lease runs out it lies behind. No clock that is right differs
  *   by more than the longest wait for a ceiling.
@@ -73,7 +73,7 @@ async function doubtClock(settings: IdentitySettings, snapshot: Snapshot): Promi
   if (verdict.kind === 'eject') return { code: verdict.reason, message: verdict.detail };
   const leads = ownersLeads(snapshot, settings.layout, reading.wall);
   const owners = leads.length < MIN_OWNERS ? undefined : medianInterval(leads);
-  const off = brokersSay(samples.reduce(recordDrift, noDrift)) ?? clockOff(owners, 0, 'the living workers');
+  const off = driftAtStart(samples) ?? clockOff(owners, 0, 'the living workers');
   if (off === undefined) return undefined;
   return { code: off.reason, message: `${off.detail}: no worker ID is claimed; check NTP on this machine` };
 }

@@ -199,6 +199,7 @@ describe('acquiring a worker ID', () => {
 
   it.each([
     ['ahead of', [HOUR], 'CLOCK_AHEAD'],
+    ['just more than half a second ahead of', [511], 'CLOCK_AHEAD'],
     ['behind', [-HOUR], 'CLOCK_BEHIND'],
     ['2 s ahead of two of three', [2_000, 0, 2_000], 'CLOCK_AHEAD'],
   ])('claims nothing by a clock that is %s the brokers', async (_, aheadMs, code) => {
@@ -211,7 +212,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it.each([
-    ['a second off, which is let pass', [1_000]],
+    ['half a second off, which is let pass', [510]],
     ['right by two of three brokers', [0, HOUR, 0]],
     ['right by one of two brokers', [0, -HOUR]],
   ])('goes on by a clock that is %s', async (_, aheadMs) => {
