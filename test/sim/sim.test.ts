@@ -75,7 +75,7 @@ describe('the command line', { timeout: 60_000 }, () => {
   });
 
   it('repeats a seed with its trace', async () => {
-    const [once, again] = [await told('--seed', '9'), await told('--seed', '9')];
+    const [once, again] = [await told('--seed', '7'), await told('--seed', '7')];
     expect(once).toEqual(again);
     expect(once.out.split('\n').length).toBeGreaterThan(500);
     expect(once.note).toBe('seed 7: every promise was kept');

@@ -35,7 +35,7 @@ function world() {
     begin: vi.fn((_partition: number, _bounds: object) => 12),
     resume: vi.fn((_partition: number) => 15),
     deliver: vi.fn((_partition: number, _records: readonly unknown[]) => {}),
-    expire: vi.fn((_partition: number, _low: number) => false),
+    expire: vi.fn((_partition: number, _low: number, _high: number) => false),
   };
   const crashes: Error[] = [];
   const emit = (event: string, payload: object = {}) => tell(`consumer.${event}`, { payload });
@@ -144,14 +144,14 @@ describe('the reader of the ledger', () => {
     await reader.stop();
   });
 
-  it('tells the sink every ten seconds where the log starts, until it has forgotten all, and no more once it is stopped', async () => {
+  it('tells the sink every ten seconds where the log starts and ends, until it has forgotten all, and no more once it is stopped', async () => {
     const { reader, sink } = world();
     await reader.start();
     let steps = 3;
     sink.expire.mockImplementation((partition) => partition === 0 && --steps > 0);
     await vi.advanceTimersByTimeAsync(10_000);
     await vi.waitFor(() => expect(sink.expire.mock.calls.map(([partition]) => partition)).toEqual([0, 0, 0, 1, 2]));
-    expect(sink.expire.mock.calls[0]).toEqual([0, 10]);
+    expect(sink.expire.mock.calls[0]).toEqual([0, 10, 20]);
     sink.expire.mockReturnValue(true);
     await vi.advanceTimersByTimeAsync(10_000);
     await reader.stop();
