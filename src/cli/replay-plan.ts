@@ -30,7 +30,8 @@ export interface PartitionPlan {
  * so far has nothing to read again.
  */
 export function planReplay(states: readonly PartitionState[]): PartitionPlan[] {
-  return states.flatMap(({ partition, low, committed, wanted, ledgerFrom }) => {
+  const inOrder = states.toSorted((a, b) => a.partition - b.partition);
+  return inOrder.flatMap(({ partition, low, committed, wanted, ledgerFrom }) => {
     if (committed === undefined || wanted === undefined || wanted >= committed) return [];
     const from = Math.min(Math.max(wanted, low), committed);
     const maybeForgotten = Math.max(0, Math.min(ledgerFrom, committed) - from);

@@ -61,7 +61,10 @@ export function replayCommand(context: CliContext): Command {
     .option('--no-verify', 'wait for the workers, but do not check their replies')
     .option('--stall-ms <ms>', 'give up when no worker reads on for so long', wholeNumber(1_000, 86_400_000), 600_000)
     .option('--temp-dir <directory>', 'where replies are sorted', tmpdir())
-    .option('--json', 'print one line of JSON: {"plan","read_again","repeated","without_first","errors","findings"}')
+    .option(
+      '--json',
+      'print one line of JSON: {"plan","read_again","repeated","without_first","dead_letters","errors","findings"}',
+    )
     .addHelpText('after', EXAMPLES);
   return command.action((options: ReplayOptions) => {
     const { from, offset, partition } = options;
@@ -116,9 +119,9 @@ async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], 
   progress.end();
 }
 
-/** Where each reply topic ends before anything is read again. */
+/** Where each reply topic, and that of the dead letters, ends before anything is read again. */
 async function replyEnds({ admin, config }: Session): Promise<ReadonlyMap<string, number>> {
-  const topics = await replyTopics(admin, config);
+  const topics = [...(await replyTopics(admin, config)), config.topics.deadLetters];
   const spans = await Promise.all(topics.map((topic) => wholeTopic(admin, topic)));
   return new Map(spans.flat().map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
 }
@@ -144,21 +147,29 @@ async function verify(
   progress.end();
   const join = await checkAll(context, store, reader, findings);
   if (findings.total > 0) context.setExitCode(EXIT.failed);
-  tell(session, plan, reader.counts, join, findings);
+  const letters = await wholeTopic(admin, config.topics.deadLetters);
+  const dead = letters.reduce(
+    (sum, { topic, partition, to }) => sum + to - (ends.get(`${topic}/${partition}`) ?? 0),
+    0,
+  );
+  tell(session, { plan, dead, counts: reader.counts, join, findings });
 }
 
-function tell(
-  { context, options }: Session,
-  plan: readonly PartitionPlan[],
-  counts: ReadCounts,
-  join: JoinCounts,
-  findings: Findings,
-): void {
+interface Outcome {
+  readonly plan: readonly PartitionPlan[];
+  /** Dead letters since then. */
+  readonly dead: number;
+  readonly counts: ReadCounts;
+  readonly join: JoinCounts;
+  readonly findings: Findings;
+}
+
+function tell({ context, options }: Session, { plan, dead, counts, join, findings }: Outcome): void {
   const read_again = countOf(plan);
   const { repeated, repeatedWithoutFirst: without_first } = join;
   const errors = Object.fromEntries(counts.errorsAgain);
   if (options.json === true) {
-    const view = { plan, read_again, repeated, without_first, errors, ...findingsJson(findings) };
+    const view = { plan, read_again, repeated, without_first, dead_letters: dead, errors, ...findingsJson(findings) };
     context.out(`${JSON.stringify(view)}\n`);
     return;
   }
@@ -168,6 +179,7 @@ function tell(
       `${read_again} requests were read again`,
       `${repeated} replies are the batch that was told before`,
       `${without_first} replies are as decided, without an earlier one on the topic (new requests among them)`,
+      `${dead} requests became dead letters`,
       ...(told === '' ? [] : [`errors: ${told}`]),
       findingsText(findings, palette(context)),
     ].join('\n'),

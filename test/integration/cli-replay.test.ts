@@ -74,6 +74,7 @@ test('reads all again: each reply is the batch that was told before', async ({ a
     read_again: REQUESTS,
     repeated: REQUESTS,
     without_first: 0,
+    dead_letters: 0,
     errors: {},
     findings: [],
   });
