@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
-import { describeError, IdallocError } from '../../errors.ts';
+import { describeError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
-import { EndableConsumer } from './endable-consumer.ts';
+import { GroupConsumer } from './group-consumer.ts';
 import { safeOffset } from './ledger-log.ts';
 
 /** What the reader feeds; the follower decides where to read and what to make of it. */
@@ -29,7 +29,6 @@ export interface LedgerReaderOptions {
 
 /** Entries applied in one go, about 20 ms of work; more would hold up everybody else in the process. */
 const APPLY_MAX_ENTRIES = 1_000;
-const SESSION_TIMEOUT_MS = 10_000;
 const MAX_WAIT_MS = 100;
 /** At most so often a partition is read anew, whatever its log looks like. */
 const RESTART_INTERVAL_MS = 500;
@@ -39,7 +38,7 @@ const EXPIRE_INTERVAL_MS = 10_000;
 /** Reads all partitions of the ledger topic, all the time, into one sink. */
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
-  readonly #endable: EndableConsumer;
+  readonly #group: GroupConsumer;
   readonly #consumer: Consumer;
   /** Raised when a partition is read anew, so that a batch from before is dropped. */
   readonly #epochs: number[];
@@ -50,42 +49,27 @@ export class LedgerReader {
   #expireTimer: NodeJS.Timeout | undefined;
   #expiring: Promise<void> | undefined;
   #running = false;
-  /** A new generation is due, and kafkajs has not told yet that it was joined. */
-  #rejoining = false;
   #stopped = false;
 
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
     this.#epochs = new Array<number>(options.partitions).fill(0);
-    this.#endable = new EndableConsumer(options.kafka, {
-      groupId: options.groupId,
-      sessionTimeout: SESSION_TIMEOUT_MS,
-      maxWaitTimeInMs: MAX_WAIT_MS,
-      allowAutoTopicCreation: false,
+    const { kafka, topic, groupId, onCrash } = options;
+    this.#group = new GroupConsumer({
+      kafka,
+      topic,
+      config: { groupId, maxWaitTimeInMs: MAX_WAIT_MS },
+      onJoin: () => this.#seekAll(),
+      onCrash,
     });
-    this.#consumer = this.#endable.consumer;
+    this.#consumer = this.#group.consumer;
   }
 
   async start(): Promise<void> {
-    const { sink, topic } = this.#options;
+    const { sink } = this.#options;
     const bounds = await this.#readBounds();
     for (const [partition, found] of bounds) sink.begin(partition, found);
-    this.#consumer.on('consumer.group_join', () => this.#seekAll());
-    this.#consumer.on('consumer.rebalancing', () => {
-      this.#rejoining = true;
-    });
-    this.#consumer.on('consumer.heartbeat', () => this.#heartbeatAccepted());
-    this.#consumer.on('consumer.crash', ({ payload }) => {
-      this.#rejoining = false;
-      if (!payload.restart && !this.#stopped) this.#options.onCrash(payload.error);
-    });
-    await this.#consumer.connect();
-    await this.#consumer.subscribe({ topic, fromBeginning: true });
-    await this.#endable.run({
-      autoCommit: false,
-      eachBatchAutoResolve: false,
-      eachBatch: (payload) => this.#deliver(payload),
-    });
+    await this.#group.run({ eachBatch: (payload) => this.#deliver(payload) });
     this.#running = true;
     for (const partition of this.#due) this.restart(partition);
     this.#expireTimer = setInterval(() => {
@@ -99,7 +83,7 @@ export class LedgerReader {
     this.#stopped = true;
     clearTimeout(this.#restartTimer);
     clearInterval(this.#expireTimer);
-    await this.#endable.end();
+    await this.#group.end();
     await this.#expiring;
   }
 
@@ -150,16 +134,8 @@ export class LedgerReader {
     }
   }
 
-  /** A join that failed for a passing cause is not tried again by kafkajs, which goes on without an assignment. */
-  #heartbeatAccepted(): void {
-    if (!this.#rejoining || this.#stopped) return;
-    this.#rejoining = false;
-    this.#options.onCrash(new IdallocError('KAFKA_UNAVAILABLE', "the reader's group was not joined after a rebalance"));
-  }
-
   /** Runs inside the join, before the first fetch of the new generation. */
   #seekAll(): void {
-    this.#rejoining = false;
     const { topic, sink } = this.#options;
     for (const partition of this.#epochs.keys()) {
       this.#consumer.seek({ topic, partition, offset: String(sink.resume(partition)) });

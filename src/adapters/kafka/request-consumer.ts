@@ -2,7 +2,7 @@ import type { Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { RequestRecord } from '../../pipeline/ports.ts';
-import { EndableConsumer } from './endable-consumer.ts';
+import { GroupConsumer } from './group-consumer.ts';
 import { safeOffset } from './ledger-log.ts';
 import { Patience, Session } from './session.ts';
 
@@ -32,7 +32,6 @@ export interface RequestConsumerOptions {
   readonly onCrash: (error: Error) => void;
 }
 
-const SESSION_TIMEOUT_MS = 10_000;
 const HEARTBEAT_MS = 3_000;
 /** While a handler waits, kafkajs sends no heartbeat of its own. */
 const WAITING_HEARTBEAT_MS = 1_000;
@@ -48,7 +47,7 @@ type Outcome = 'well' | 'retryable' | 'lasting';
 /** The request topic's consumer group membership, from joining to leaving. */
 export class RequestConsumer {
   readonly #options: RequestConsumerOptions;
-  readonly #endable: EndableConsumer;
+  readonly #group: GroupConsumer;
   readonly #consumer: Consumer;
   readonly #sessions = new Map<number, Session>();
   readonly #timers = new Set<NodeJS.Timeout>();
@@ -56,43 +55,38 @@ export class RequestConsumer {
   #committing: Promise<void> | undefined;
   #open = true;
   #stopping = false;
-  /** A new generation is due, and kafkajs has not told yet that it was joined. */
-  #rejoining = false;
 
   constructor(options: RequestConsumerOptions) {
     this.#options = options;
-    this.#endable = new EndableConsumer(options.kafka, {
-      groupId: options.groupId,
-      sessionTimeout: SESSION_TIMEOUT_MS,
-      heartbeatInterval: HEARTBEAT_MS,
-      maxWaitTimeInMs: MAX_WAIT_MS,
-      maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
-      // The brokers fill a fetch in the order of its partitions, which is always the same: the last ones would wait
-      // until the first ones have nothing left.
-      maxBytes: options.concurrency * MAX_BYTES_PER_PARTITION,
-      allowAutoTopicCreation: false,
+    const { kafka, topic, groupId, concurrency } = options;
+    this.#group = new GroupConsumer({
+      kafka,
+      topic,
+      config: {
+        groupId,
+        heartbeatInterval: HEARTBEAT_MS,
+        maxWaitTimeInMs: MAX_WAIT_MS,
+        maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+        // The brokers fill a fetch in the order of its partitions, which is always the same: the last ones would wait
+        // until the first ones have nothing left.
+        maxBytes: concurrency * MAX_BYTES_PER_PARTITION,
+      },
+      onJoin: (partitions) => this.#joined(partitions),
+      onInterrupted: () => this.#endSessions(),
+      // The coordinator has this member, so what interrupted a session has passed.
+      onHeartbeat: () => {
+        for (const session of this.#sessions.values()) session.interrupted = false;
+      },
+      onCrash: (error) => {
+        if (!this.#stopping) options.onCrash(error);
+      },
     });
-    this.#consumer = this.#endable.consumer;
+    this.#consumer = this.#group.consumer;
   }
 
   async start(): Promise<void> {
-    const { topic, concurrency, commitIntervalMs } = this.#options;
-    this.#consumer.on('consumer.group_join', ({ payload }) => this.#joined(payload.memberAssignment[topic] ?? []));
-    this.#consumer.on('consumer.rebalancing', () => {
-      this.#rejoining = true;
-      this.#endSessions();
-    });
-    this.#consumer.on('consumer.heartbeat', () => this.#heartbeatAccepted());
-    this.#consumer.on('consumer.crash', ({ payload }) => {
-      this.#rejoining = false;
-      this.#endSessions();
-      if (!payload.restart && !this.#stopping) this.#options.onCrash(payload.error);
-    });
-    await this.#consumer.connect();
-    await this.#consumer.subscribe({ topic, fromBeginning: true });
-    await this.#endable.run({
-      autoCommit: false,
-      eachBatchAutoResolve: false,
+    const { concurrency, commitIntervalMs } = this.#options;
+    await this.#group.run({
       partitionsConsumedConcurrently: concurrency,
       eachBatch: (payload) => this.#onBatch(payload),
     });
@@ -111,7 +105,7 @@ export class RequestConsumer {
     await this.#committing;
     await this.#commit();
     this.#endSessions();
-    await this.#endable.end();
+    await this.#group.end();
   }
 
   /** Takes no more requests; the parts at work end by themselves. */
@@ -136,7 +130,6 @@ export class RequestConsumer {
 
   #joined(partitions: readonly number[]): void {
     if (this.#stopping) return;
-    this.#rejoining = false;
     this.#endSessions();
     const { topic } = this.#options;
     for (const partition of partitions) this.#sessions.set(partition, new Session(partition));
@@ -145,18 +138,6 @@ export class RequestConsumer {
       else this.#consumer.pause([{ topic, partitions: [...partitions] }]);
     }
     this.#options.onJoin(partitions);
-  }
-
-  /**
-   * The coordinator has this member, so what interrupted a session has passed. When a join fails for a passing cause,
-   * such as a coordinator that is still loading, kafkajs goes on without it, in the generation before or without the
-   * assignment of the new one, and tells nobody: a heartbeat that is accepted before a join shows it.
-   */
-  #heartbeatAccepted(): void {
-    for (const session of this.#sessions.values()) session.interrupted = false;
-    if (!this.#rejoining || this.#stopping) return;
-    this.#rejoining = false;
-    this.#options.onCrash(new IdallocError('KAFKA_UNAVAILABLE', 'the request group was not joined after a rebalance'));
   }
 
   #endSessions(): void {

@@ -1,7 +1,6 @@
-import type { Consumer, EachBatchPayload, Kafka } from 'kafkajs';
+import type { EachBatchPayload, Kafka } from 'kafkajs';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
-import { IdallocError } from '../../errors.ts';
-import { EndableConsumer } from './endable-consumer.ts';
+import { GroupConsumer } from './group-consumer.ts';
 import { safeOffset } from './ledger-log.ts';
 
 interface WitnessRecord {
@@ -65,71 +64,43 @@ export interface WitnessReaderOptions {
   readonly onCrash: (error: Error) => void;
 }
 
-const SESSION_TIMEOUT_MS = 10_000;
 /** How long a broker holds a fetch that finds nothing; it answers at once when a record comes. */
 const MAX_WAIT_MS = 500;
 
 /** Reads the one partition of the witness topic, all the time, into a follower. */
 export class WitnessReader {
   readonly #options: WitnessReaderOptions;
-  readonly #endable: EndableConsumer;
-  readonly #consumer: Consumer;
-  /** A new generation is due, and kafkajs has not told yet that it was joined. */
-  #rejoining = false;
+  readonly #group: GroupConsumer;
   #joined = false;
-  #stopped = false;
 
   constructor(options: WitnessReaderOptions) {
     this.#options = options;
-    this.#endable = new EndableConsumer(options.kafka, {
-      groupId: options.groupId,
-      sessionTimeout: SESSION_TIMEOUT_MS,
-      maxWaitTimeInMs: MAX_WAIT_MS,
-      allowAutoTopicCreation: false,
-    });
-    this.#consumer = this.#endable.consumer;
-  }
-
-  async start(): Promise<void> {
-    this.#consumer.on('consumer.group_join', () => {
-      this.#rejoining = false;
-      this.#joined = true;
-      this.restart();
-    });
-    this.#consumer.on('consumer.rebalancing', () => {
-      this.#rejoining = true;
-    });
-    this.#consumer.on('consumer.heartbeat', () => this.#heartbeatAccepted());
-    this.#consumer.on('consumer.crash', ({ payload }) => {
-      this.#rejoining = false;
-      if (!payload.restart && !this.#stopped) this.#options.onCrash(payload.error);
-    });
-    await this.#consumer.connect();
-    await this.#consumer.subscribe({ topic: this.#options.topic, fromBeginning: true });
-    await this.#endable.run({
-      autoCommit: false,
-      eachBatchAutoResolve: false,
-      eachBatch: (payload) => this.#deliver(payload),
+    const { kafka, topic, groupId, onCrash } = options;
+    this.#group = new GroupConsumer({
+      kafka,
+      topic,
+      config: { groupId, maxWaitTimeInMs: MAX_WAIT_MS },
+      onJoin: () => {
+        this.#joined = true;
+        this.restart();
+      },
+      onCrash,
     });
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    await this.#endable.end();
+  start(): Promise<void> {
+    return this.#group.run({ eachBatch: (payload) => this.#deliver(payload) });
+  }
+
+  stop(): Promise<void> {
+    return this.#group.end();
   }
 
   /** Goes on from where the follower is, now or as soon as the group is joined. */
   restart(): void {
     if (!this.#joined) return;
     const { topic, follower } = this.#options;
-    this.#consumer.seek({ topic, partition: 0, offset: String(follower.position) });
-  }
-
-  /** A join that failed for a passing cause is not tried again by kafkajs, which goes on without an assignment. */
-  #heartbeatAccepted(): void {
-    if (!this.#rejoining || this.#stopped) return;
-    this.#rejoining = false;
-    this.#options.onCrash(new IdallocError('KAFKA_UNAVAILABLE', "the reader's group was not joined after a rebalance"));
+    this.#group.consumer.seek({ topic, partition: 0, offset: String(follower.position) });
   }
 
   async #deliver({ batch, resolveOffset, heartbeat }: EachBatchPayload): Promise<void> {

@@ -3,6 +3,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LedgerReader } from '../../../src/adapters/kafka/ledger-reader.ts';
 import type { Log } from '../../../src/log.ts';
 
+const JOINED = { memberAssignment: { 'id.ledger': [0, 1, 2] } };
+
 /** A reader of three partitions over a client that only notes what it is told. */
 function world() {
   const calls: string[] = [];
@@ -23,7 +25,7 @@ function world() {
     subscribe: async () => {},
     run: async (config: { eachBatch: typeof eachBatch }) => {
       eachBatch = config.eachBatch;
-      tell('consumer.group_join', {});
+      tell('consumer.group_join', { payload: JOINED });
     },
     seek: ({ partition, offset }: { partition: number; offset: string }) => note('seek')(partition, offset),
     pause: ([{ partitions }]: [{ partitions: number[] }]) => note('pause')(...partitions),
@@ -38,7 +40,7 @@ function world() {
     expire: vi.fn((_partition: number, _low: number, _high: number) => false),
   };
   const crashes: Error[] = [];
-  const emit = (event: string, payload: object = {}) => tell(`consumer.${event}`, { payload });
+  const emit = (event: string, payload: object = JOINED) => tell(`consumer.${event}`, { payload });
   const reader = new LedgerReader({
     kafka: { consumer: () => consumer } as unknown as Kafka,
     admin: { fetchTopicOffsets: bounds } as unknown as Admin,
