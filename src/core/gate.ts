@@ -36,7 +36,7 @@ export interface Gate {
 }
 
 /** Most fundamental first: what nobody can wait out, then causes before their effects; STARTING says least. */
-const PRECEDENCE: readonly GateReason[] = [
+export const GATE_REASONS: readonly GateReason[] = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
   'RESTORED',
@@ -95,7 +95,7 @@ export function clearGate(gate: Gate, source: GateSource, now: MonoMs): Gate {
 /** Why the gate is closed, the most fundamental reason where there are several; undefined when it is open. */
 export function gateReason(gate: Gate): GateReason | undefined {
   const held = new Set(gate.reasons.values());
-  return PRECEDENCE.find((reason) => held.has(reason));
+  return GATE_REASONS.find((reason) => held.has(reason));
 }
 
 /** Whether the gate has been closed for `graceMs` or longer, so that the worker should leave its group. */
