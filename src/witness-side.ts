@@ -13,6 +13,7 @@ export interface WitnessSideOptions {
     readonly topics: { readonly witness: string };
     readonly groupId: string;
     readonly datacenterId: number;
+    readonly timing: { readonly refuseAfterMs: number };
   };
   readonly kafka: Kafka;
   readonly producer: Producer;
@@ -20,10 +21,14 @@ export interface WitnessSideOptions {
   readonly fail: (error: unknown) => void;
 }
 
+const MAX_CALL_MS = 4_000;
+
 /** The witness topic, followed from now on until the stack is disposed. */
 export async function startWitness(options: WitnessSideOptions, stack: AsyncDisposableStack): Promise<WitnessPort> {
   const { config, kafka, producer, log, fail } = options;
-  const { groupId, datacenterId } = config;
+  const { groupId, datacenterId, timing } = config;
+  // Each heartbeat waits for the topic: without an answer it must still come to its end well before the own deadline.
+  const callLimitMs = Math.min(MAX_CALL_MS, timing.refuseAfterMs / 2);
   const topic = config.topics.witness;
   const follower = new WitnessFollower(datacenterId);
   const reader = new ReaderKeeper({
@@ -38,5 +43,6 @@ export async function startWitness(options: WitnessSideOptions, stack: AsyncDisp
   });
   stack.defer(() => reader.stop());
   await reader.start();
-  return new WitnessTopic({ producer, topic, datacenterId, follower, restartReader: () => reader.restart(0) });
+  const restartReader = () => reader.restart(0);
+  return new WitnessTopic({ producer, topic, datacenterId, follower, restartReader, callLimitMs });
 }

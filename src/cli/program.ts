@@ -6,6 +6,7 @@ import { deadLettersCommand } from './dead-letters.ts';
 import { decodeCommand } from './decode.ts';
 import { doctorCommand } from './doctor.ts';
 import { leasesCommand } from './leases.ts';
+import { namespaceCommand } from './namespace.ts';
 import { rangeCommand } from './range.ts';
 import { replayCommand } from './replay.ts';
 import { requestCommand } from './request.ts';
@@ -45,6 +46,7 @@ function program(version: string, context: CliContext): Command {
     replayCommand,
     leasesCommand,
     deadLettersCommand,
+    namespaceCommand,
     topicsCommand,
     doctorCommand,
   ]) {

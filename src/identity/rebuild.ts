@@ -1,5 +1,6 @@
 import { encodeCeiling } from '../codec/ceiling.ts';
 import { type Descriptor, encodeDescriptor } from '../codec/descriptor.ts';
+import { decodeLeaseRecord } from '../codec/lease-record.ts';
 import type { WitnessView } from '../codec/witness.ts';
 import { type Layout, toTicks } from '../core/layout.ts';
 import { type Ticks, ticks, type WallMs } from '../core/units.ts';
@@ -10,7 +11,7 @@ import type { Compare, EtcdPort, KeyValue, Operation, WitnessPort } from './port
 import { readCeiling, type StoredCeiling } from './snapshot.ts';
 
 /** A namespace as it lies there, whatever state it is in. */
-interface Remains {
+export interface Remains {
   readonly descriptor: KeyValue | undefined;
   readonly owners: ReadonlyMap<number, KeyValue>;
   /** Each key as it is stored, and what it says; undefined when that can't be read. */
@@ -37,7 +38,7 @@ const WITNESSES = 1_000;
 const REBUILT = 'rebuild-';
 
 /** Everything that is there. Rejects with ETCD_UNAVAILABLE and KAFKA_UNAVAILABLE. */
-async function readRemains(etcd: EtcdPort, witness: WitnessPort, keys: NamespaceKeys): Promise<Remains> {
+export async function readRemains(etcd: EtcdPort, witness: WitnessPort, keys: NamespaceKeys): Promise<Remains> {
   const view = await witness.read();
   return { ...(await readStore(etcd, keys)), view };
 }
@@ -88,18 +89,39 @@ export interface Evidence {
  * Throws LAYOUT_EXHAUSTED when the layout has no such tick.
  */
 export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: Evidence): Ticks {
-  const ceilings = [...readableOf(remains).values()];
-  const [rebuilt, used] = [[] as number[], [0, toTicks(layout, now), ledger ?? 0] as number[]];
-  for (const { ticks: at, nonce } of ceilings) (nonce.startsWith(REBUILT) ? rebuilt : used).push(at);
-  for (const { ticks: at, fence } of remains.view.witnesses) (fence === 0n ? rebuilt : used).push(at);
-  const most = (all: readonly number[]) => all.reduce((high, at) => Math.max(high, at), 0);
-  const floor = Math.max(most(used) + Math.ceil(reserveMs / layout.tickMs) + 1, most(rebuilt) + 1);
+  const { ceilings, witnesses, rebuilt } = usedTicks(remains);
+  const used = Math.max(toTicks(layout, now), ledger ?? 0, ceilings ?? 0, witnesses ?? 0);
+  const floor = Math.max(used + Math.ceil(reserveMs / layout.tickMs) + 1, (rebuilt ?? 0) + 1);
   if (floor < layout.endTicks) return ticks(floor);
   throw new IdallocError(
     'LAYOUT_EXHAUSTED',
-    `the namespace was used up to tick ${most(used)}, at the end of layout ${layout.name}: move to another layout or ` +
+    `the namespace was used up to tick ${used}, at the end of layout ${layout.name}: move to another layout or ` +
       'epoch, under another ETCD_PREFIX and WITNESS_TOPIC',
   );
+}
+
+/** How far somebody has reserved, by the ceilings and by the witnesses, and how far an earlier rebuild has put them. */
+export function usedTicks(remains: Remains): Partial<Record<'ceilings' | 'witnesses' | 'rebuilt', Ticks>> {
+  const ceilings = [...readableOf(remains).values()].filter(({ ticks: at }) => at > 0);
+  const isRebuilt = ({ nonce }: StoredCeiling) => nonce.startsWith(REBUILT);
+  const { witnesses } = remains.view;
+  const floors = witnesses.filter(({ fence }) => fence === 0n);
+  return {
+    ...highest(
+      'ceilings',
+      ceilings.filter((ceiling) => !isRebuilt(ceiling)),
+    ),
+    ...highest(
+      'witnesses',
+      witnesses.filter(({ fence }) => fence !== 0n),
+    ),
+    ...highest('rebuilt', [...ceilings.filter(isRebuilt), ...floors]),
+  };
+}
+
+function highest(name: string, all: readonly { readonly ticks: Ticks }[]): Record<string, Ticks> {
+  if (all.length === 0) return {};
+  return { [name]: ticks(all.reduce((high, one) => Math.max(high, one.ticks), 0)) };
 }
 
 async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<Remains, 'view'>> {
@@ -190,10 +212,19 @@ async function replaceWitnesses(
   for (let from = 0; from < ends.length; from += WITNESSES) await witness.write(ends.slice(from, from + WITNESSES));
 }
 
-function requireNoOwners(owners: ReadonlyMap<number, KeyValue>): void {
-  const held = [...owners.keys()];
-  if (held.length === 0) return;
+/** Throws REBUILD_REFUSED that names who holds a worker ID. */
+export function requireNoOwners(owners: ReadonlyMap<number, KeyValue>): void {
+  if (owners.size === 0) return;
+  const held = [...owners].map(([workerId, { value }]) => `${workerId} by ${addressIn(value)}`);
   throw refused(`worker IDs are held: ${held.join(', ')}`);
+}
+
+function addressIn(record: Buffer): string {
+  try {
+    return decodeLeaseRecord(record).assignedWorkerIp;
+  } catch {
+    return 'somebody whose record is unreadable';
+  }
 }
 
 function refused(why: string): IdallocError {

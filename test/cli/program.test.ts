@@ -40,6 +40,8 @@ describe('the command line', () => {
     [['deadletters', 'show']],
     [['deadletters', 'resend']],
     [['topics', 'check']],
+    [['namespace', 'show']],
+    [['namespace', 'rebuild']],
     [['topics', 'init']],
   ])('%s --help shows examples', async (args) => {
     const { code, out } = await cli([...args, '--help']);
@@ -60,7 +62,7 @@ describe('the command line', () => {
     expect(await cli(['--version'])).toEqual({ code: 0, out: '1.2.3\n', err: '' });
   });
 
-  test.each([[['worker']], [['request']], [['topics', 'init']]])(
+  test.each([[['worker']], [['request']], [['topics', 'init']], [['namespace', 'rebuild']]])(
     '%s without configuration answers 78',
     async (args) => {
       const { code, out, err } = await cli(args);

@@ -175,8 +175,8 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/rebuild.ts',
-        'const most = (all: readonly number[])',
-        'used.length = 1 + ceilings.length;\n  const most = (all: readonly number[])',
+        'const used = Math.max(toTicks(layout, now), ledger ?? 0, ceilings ?? 0, witnesses ?? 0);',
+        'const used = ceilings ?? 0;',
       ),
     ],
   },

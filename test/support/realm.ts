@@ -5,6 +5,7 @@ import { kafkaClient } from '../../src/adapters/kafka/client.ts';
 import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics.ts';
 import { type Ceiling, decodeCeiling } from '../../src/codec/ceiling.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
+import { type Witness, WitnessTable } from '../../src/codec/witness.ts';
 import { loadKafkaConfig } from '../../src/config.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { type NamespaceKeys, namespaceKeys } from '../../src/identity/keys.ts';
@@ -62,6 +63,7 @@ export class Realm implements AsyncDisposable {
   readonly #kafka: Kafka;
   readonly #producer: Producer;
   readonly #stack = new AsyncDisposableStack();
+  #witnesses: Promise<Followed> | undefined;
 
   private constructor(servers: SuiteServers, options: RealmOptions) {
     const id = randomUUID().slice(0, 8);
@@ -93,7 +95,7 @@ export class Realm implements AsyncDisposable {
     this.#kafka = kafkaClient({ brokers: servers.brokers, clientId: 'test', tls: false }, () => () => undefined);
     this.admin = this.#kafka.admin();
     this.#producer = this.#kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
-    this.etcd = connectEtcd({ endpoints: servers.etcdEndpoints });
+    this.etcd = connectEtcd({ endpoints: (this.env.ETCD_ENDPOINTS ?? '').split(',') });
   }
 
   static async create(servers: SuiteServers, options: RealmOptions = {}): Promise<Realm> {
@@ -210,6 +212,16 @@ export class Realm implements AsyncDisposable {
     const records = await this.records(this.ledgerTopic);
     await ledger.until('all records', (seen) => seen.length >= records);
     return ledger.seen.filter(({ message }) => message.key !== null).length;
+  }
+
+  /** The witnesses in the topic, as they were written; those that a later one made void among them. */
+  async witnessed(): Promise<readonly Witness[]> {
+    this.#witnesses ??= this.follow(this.witnessTopic);
+    const records = await this.records(this.witnessTopic);
+    const { seen } = await this.#witnesses;
+    const table = new WitnessTable(DATACENTER_ID);
+    for (const { message } of seen.slice(0, records)) table.apply(message.key, message.value);
+    return table.view().witnesses;
   }
 
   /** The group's committed offset of each request partition that has one. */

@@ -12,10 +12,10 @@ export interface WitnessTopicOptions {
   readonly follower: WitnessFollower;
   /** Reads the topic again from where the follower is. */
   readonly restartReader: () => void;
+  /** How long a call may take in all. */
+  readonly callLimitMs: number;
 }
 
-/** How long a call may take in all: short beside the own deadline of a lease. */
-const CALL_LIMIT_MS = 4_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 3_000;
 const MAX_ENTRIES = 2_000;
@@ -61,7 +61,8 @@ export class WitnessTopic implements WitnessPort {
   async #call(messages: readonly Message[]): Promise<WitnessView> {
     const over = new AbortController();
     const { promise: late, reject } = Promise.withResolvers<never>();
-    const timer = setTimeout(() => reject(unavailable(`no answer in ${CALL_LIMIT_MS} ms`)), CALL_LIMIT_MS);
+    const { callLimitMs } = this.#options;
+    const timer = setTimeout(() => reject(unavailable(`no answer in ${callLimitMs} ms`)), callLimitMs);
     try {
       return await Promise.race([this.#appendAndRead(messages, over.signal), late]);
     } finally {

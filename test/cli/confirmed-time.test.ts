@@ -1,0 +1,38 @@
+import { describe, expect, it } from 'vitest';
+import { confirmedTime } from '../../src/cli/confirmed-time.ts';
+import { wallMs } from '../../src/core/units.ts';
+
+const NOW = Date.UTC(2026, 5, 2, 16, 5);
+const DAY_MS = 86_400_000;
+
+/** At a terminal where `typed` is answered, or at none. */
+function at(typed?: string) {
+  const terminal = { input: typed !== undefined, output: true, errors: typed !== undefined };
+  return { now: () => NOW, terminal, ask: async () => typed ?? '' };
+}
+
+describe('the time that IDs are put above', () => {
+  it.each([
+    ['the clock, after a use of today', undefined, NOW - DAY_MS],
+    ['the clock, a moment behind the last use', undefined, NOW + 60_000],
+    ['what is given, within a day after the last use', NOW + DAY_MS, NOW],
+    ['what is given, where the clock says the same', NOW - 60_000, NOW - 400 * DAY_MS],
+  ])('is %s, without a question', async (_what, given, lastUse) => {
+    expect(await confirmedTime(at(), given, wallMs(lastUse))).toBe(given ?? NOW);
+  });
+
+  it.each([
+    ['a use long ago', undefined, NOW - DAY_MS - 1],
+    ['a use in the future', undefined, NOW + 60_001],
+    ['a time far ahead of both', NOW + 400 * DAY_MS, NOW],
+    ['no use at all', undefined, undefined],
+  ])('with %s is refused to scripts, and asked for at a terminal', async (_what, given, last) => {
+    const lastUse = last === undefined ? undefined : wallMs(last);
+    const time = given ?? NOW;
+    const date = new Date(time).toISOString().slice(0, 10);
+    await expect(confirmedTime(at(), given, lastUse)).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
+    await expect(confirmedTime(at('y'), given, lastUse)).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
+    await expect(confirmedTime(at(''), given, lastUse)).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
+    expect(await confirmedTime(at(`${date}\n`), given, lastUse)).toBe(time);
+  });
+});

@@ -1,0 +1,122 @@
+import { expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import type { Followed } from '../support/followed.ts';
+import { canRunEtcd, OwnEtcd } from '../support/own-etcd.ts';
+import { Realm, SHORT_LEASE } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { report } from '../support/whole-history.ts';
+import { runIdalloc } from '../support/worker-process.ts';
+
+const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
+
+async function ask(realm: Realm, replies: Followed, correlationId: string, count = 1_000): Promise<readonly bigint[]> {
+  await realm.send([{ correlationId, count }]);
+  const { reply } = await replies.reply(correlationId);
+  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+  return expandIds(reply.batch);
+}
+
+test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
+  'an etcd that was %s stops every worker, and a rebuild brings the same processes back above all that was issued',
+  async (harm, { annotate }) => {
+    await using etcd = await OwnEtcd.start();
+    const env = { ...SHORT_LEASE, ETCD_ENDPOINTS: etcd.endpoints.join(','), POOL_FIRST: '0', POOL_LAST: '2' };
+    await using realm = await Realm.create(suiteServers(), { env });
+    const replies = await realm.follow();
+    const worker = realm.worker();
+    await worker.ready();
+    const issued = [...(await ask(realm, replies, 'before the backup'))];
+    await etcd.backUp();
+    issued.push(...(await ask(realm, replies, 'after the backup')));
+    const raised = worker.lines.length;
+    const ceiling = async () => (await realm.witnessed()).reduce((high, { ticks }) => Math.max(high, ticks), 0);
+    const atBackup = await ceiling();
+    await expect.poll(ceiling, { timeout: 30_000 }).toBeGreaterThan(atBackup);
+    issued.push(...(await ask(realm, replies, 'after a raise')));
+
+    await (harm === 'wiped' ? etcd.wipe() : etcd.restore());
+    const restoredMs = performance.now();
+    await worker.line(({ reason }) => reason === 'RESTORED', raised);
+    const noticedMs = performance.now() - restoredMs;
+    const late = realm.worker();
+    await late.line(({ reason }) => reason === 'RESTORED');
+    for (const one of [worker, late]) {
+      const readiness = await one.ops('/readyz');
+      expect([readiness.status, await readiness.json()]).toEqual([503, { status: 'not ready', reason: 'RESTORED' }]);
+      expect(await one.metric('idalloc_gate{reason="RESTORED"}')).toBe(1);
+    }
+    const shown = await runIdalloc(['namespace', 'show', '--json'], realm.env);
+    expect(shown).toMatchObject({ code: 1 });
+    expect(JSON.parse(shown.stdout)).toMatchObject({ holders: [], fault: { code: 'RESTORED' } });
+
+    const refused = await runIdalloc(['namespace', 'rebuild'], realm.env);
+    expect(refused).toMatchObject({ code: 1, stdout: '' });
+    expect(refused.stderr).toContain('NOT_CONFIRMED');
+    expect(worker.gate()).toBe('RESTORED');
+
+    const rebuilt = await runIdalloc(['namespace', 'rebuild', '--yes', '--json'], realm.env);
+    const rebuiltMs = performance.now();
+    expect(rebuilt.stderr).toBe('');
+    expect(rebuilt.code).toBe(0);
+    const answered = replies.reply('after the rebuild');
+    await realm.send([{ correlationId: 'after the rebuild', count: 1_000 }]);
+    await worker.line(({ msg }) => msg === 'gate open', raised);
+    await late.ready();
+    await answered;
+    const servedMs = performance.now() - rebuiltMs;
+    const after = await ask(realm, replies, 'after the rebuild');
+    const lowest = after[0] ?? 0n;
+    expect(issued.every((id) => id < lowest)).toBe(true);
+    expect(new Set([...issued, ...after]).size).toBe(issued.length + after.length);
+    const verdict = await runIdalloc(['namespace', 'show', '--json'], realm.env);
+    expect(verdict.code).toBe(0);
+    expect(JSON.parse(verdict.stdout)).toMatchObject({ uuid: JSON.parse(rebuilt.stdout).uuid, fault: null });
+    const held = await runIdalloc(['namespace', 'rebuild', '--yes'], realm.env);
+    expect(held).toMatchObject({ code: 1, stderr: expect.stringMatching(/^REBUILD_REFUSED: .* by /) });
+
+    await report(
+      annotate,
+      `etcd ${harm}: RESTORED ${noticedMs.toFixed(0)} ms after etcd was back, first reply ` +
+        `${servedMs.toFixed(0)} ms after the rebuild, whose floor lies ${RESERVE_MS} ms ahead`,
+    );
+  },
+);
+
+test('Kafka out for longer than a reservation stops a worker that etcd confirms, and it comes back by itself', async ({
+  annotate,
+}) => {
+  const servers = suiteServers();
+  await using realm = await Realm.create(servers, { env: SHORT_LEASE });
+  const worker = realm.worker();
+  const { fence } = await worker.ready();
+  const url = await worker.api();
+  const askHttp = () =>
+    fetch(`${url}/api/v1/ids`).then(
+      ({ status }) => status,
+      () => 'refused' as const,
+    );
+  expect(await askHttp()).toBe(200);
+  const from = worker.lines.length;
+  await servers.killKafka();
+  const outMs = performance.now();
+  try {
+    await worker.line(({ reason }) => reason === 'RESERVATION_EXHAUSTED', from);
+    const stoppedMs = performance.now() - outMs;
+    expect(stoppedMs).toBeLessThan(RESERVE_MS + 1_000);
+    expect((await worker.ops('/readyz')).status).toBe(503);
+    expect(await askHttp()).not.toBe(200);
+    expect(await worker.metric('idalloc_lease_margin_seconds')).toBeGreaterThan(0);
+    await report(
+      annotate,
+      `Kafka out: allocation stopped after ${stoppedMs.toFixed(0)} ms, by a reservation of ${RESERVE_MS} ms`,
+    );
+  } finally {
+    await servers.restartKafka();
+  }
+  const backMs = performance.now();
+  await worker.line(({ msg }) => msg === 'gate open', from);
+  await report(annotate, `Kafka back: the gate opened after ${(performance.now() - backMs).toFixed(0)} ms`);
+  expect(await askHttp()).toBe(200);
+  const owners = await Promise.all(Array.from({ length: 32 }, (_, workerId) => realm.owner(workerId)));
+  expect(owners.flatMap((owner) => (owner ? [String(owner.createRevision)] : []))).toEqual([fence]);
+});
