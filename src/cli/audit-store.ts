@@ -64,7 +64,7 @@ export class AuditStore implements Disposable {
     this.#directory = makeDirectory(parent);
     this.#db = new DatabaseSync(join(this.#directory, 'batches.sqlite'));
     this.#db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
-      PRAGMA temp_store = FILE; PRAGMA cache_size = -${CACHE_KIB};
+      PRAGMA temp_store = FILE; PRAGMA temp_store_directory = ${quoted(this.#directory)}; PRAGMA cache_size = -${CACHE_KIB};
       CREATE TABLE batch (place INT, key BLOB, topic INT, part INT, off INT, digest BLOB, ranges BLOB, time INT,
         reply INT, flag INT);
       CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB);
@@ -149,6 +149,7 @@ export class AuditStore implements Disposable {
   }
 
   [Symbol.dispose](): void {
+    this.#db.exec("PRAGMA temp_store_directory = ''"); // it is the whole process's
     this.#db.close();
     rmSync(this.#directory, { recursive: true, force: true });
   }
@@ -170,6 +171,26 @@ export class AuditStore implements Disposable {
 
 type BatchRow = [number, Uint8Array, number, number, number, Uint8Array, Uint8Array, number, number, number];
 type RunRow = [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, Uint8Array];
+
+/**
+ * Runs `use` with a store in `parent`, which is gone afterwards.
+ *
+ * @throws IdallocError CONFIG_INVALID where no directory can be made, INDEX_UNUSABLE when the store fails: a full disk.
+ */
+export async function withStore<T>(parent: string, use: (store: AuditStore) => Promise<T>): Promise<T> {
+  using store = new AuditStore(parent);
+  try {
+    return await use(store);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_SQLITE_ERROR') throw error;
+    const message = `batches could not be sorted in ${parent}: ${describeError(error)}; give --temp-dir more room`;
+    throw new IdallocError('INDEX_UNUSABLE', message, { cause: error });
+  }
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
 
 function makeDirectory(parent: string): string {
   try {

@@ -7,7 +7,7 @@ import { type JoinCounts, ReplyJoin, unitsOf } from './audit-check.ts';
 import { OverlapSearch } from './audit-overlap.ts';
 import { AuditReader, type AuditSink, auditScope, readScope, replyTopics, sizeOf } from './audit-read.ts';
 import { auditJson, auditText, Findings } from './audit-report.ts';
-import { AuditStore } from './audit-store.ts';
+import { type AuditStore, type FoundBatch, withStore } from './audit-store.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
@@ -53,15 +53,14 @@ export function auditCommand(context: CliContext): Command {
 async function runAudit(context: CliContext, options: AuditOptions): Promise<void> {
   const config = loadKafkaConfig(context.env);
   const findings = new Findings(options.maxFindings);
-  using store = new AuditStore(options.tempDir);
-  const reader = await readAll(context, config, options.replyTopic ?? [], {
-    add: (batch) => store.add(batch),
-    find: findings.add,
+  await withStore(options.tempDir, async (store) => {
+    const sink = { add: (batch: FoundBatch) => store.add(batch), find: findings.add };
+    const reader = await readAll(context, config, options.replyTopic ?? [], sink);
+    const join = await checkAll(context, store, reader, findings);
+    if (findings.total > 0) context.setExitCode(EXIT.failed);
+    if (options.json === true) context.out(`${JSON.stringify(auditJson(reader.counts, join, findings))}\n`);
+    else context.out(auditText(reader.counts, join, findings, palette(context)));
   });
-  const join = await checkAll(context, store, reader, findings);
-  if (findings.total > 0) context.setExitCode(EXIT.failed);
-  if (options.json === true) context.out(`${JSON.stringify(auditJson(reader.counts, join, findings))}\n`);
-  else context.out(auditText(reader.counts, join, findings, palette(context)));
 }
 
 async function readAll(

@@ -7,7 +7,7 @@ import { checkAll } from './audit.ts';
 import type { JoinCounts } from './audit-check.ts';
 import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from './audit-read.ts';
 import { Findings, findingsJson, findingsText } from './audit-report.ts';
-import { AuditStore } from './audit-store.ts';
+import { type AuditStore, withStore } from './audit-store.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
@@ -96,7 +96,7 @@ async function runReplay(context: CliContext, options: ReplayOptions): Promise<v
     }
     await waitForWorkers(session, plan, count);
     if (!options.verify) return only({ read_again: count });
-    await verify(session, plan, ends);
+    await withStore(options.tempDir, (store) => verify(session, store, plan, ends));
   });
 }
 
@@ -129,12 +129,12 @@ async function replyEnds({ admin, config }: Session): Promise<ReadonlyMap<string
 /** Replies from here on are of the replay, or of new requests; those before are the first ones. */
 async function verify(
   session: Session,
+  store: AuditStore,
   plan: readonly PartitionPlan[],
   ends: ReadonlyMap<string, number>,
 ): Promise<void> {
-  const { context, config, kafka, admin, options } = session;
+  const { context, config, kafka, admin } = session;
   const findings = new Findings(100);
-  using store = new AuditStore(options.tempDir);
   const scope = await auditScope(admin, config.topics.ledger, await replyTopics(admin, config));
   const reader = new AuditReader(scope.ledger, {
     add: (batch) => store.add(batch),

@@ -9,7 +9,7 @@ import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
 import { IdallocError } from '../errors.ts';
 import { layoutFinder } from './audit-evidence.ts';
-import { type CliContext, EXIT } from './context.ts';
+import { type CliContext, exitCodeOf } from './context.ts';
 import { idTable } from './id-view.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
@@ -74,6 +74,7 @@ async function runRequest(context: CliContext, options: RequestOptions): Promise
     if (!(error instanceof IdallocError)) throw error;
     const code = error instanceof RequestRefused ? error.serverCode : error.code;
     refused(context, correlationId, { code, message: error.message }, options);
+    context.setExitCode(exitCodeOf(error));
   }
 }
 
@@ -103,12 +104,11 @@ async function ask(
 
 /** A refusal is a result: scripts get it on stdout, people on stderr. */
 function refused(
-  { out, err, setExitCode }: CliContext,
+  { out, err }: CliContext,
   correlationId: string,
   error: { readonly code: string; readonly message: string },
   { json }: RequestOptions,
 ): void {
-  setExitCode(EXIT.failed);
   err(`${error.code}: ${error.message}\n`);
   if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
 }
