@@ -1,4 +1,9 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { EXAMPLES, pythonEnvironment } from '../support/example-tools.ts';
 import type { Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
 import { Realm } from '../support/realm.ts';
@@ -10,6 +15,7 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const PARTITIONS = 6;
 const ANSWERED_BEFORE = 300;
 const ANSWERED_BY_SUCCESSOR = 300;
+const PYTHON_TIMEOUT_MS = 60_000;
 
 /** Freezes the victim until the other has taken over, and lets it go on with what it had in hand. */
 async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: Followed): Promise<number> {
@@ -20,6 +26,26 @@ async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: 
   } finally {
     victim.kill('SIGCONT');
   }
+}
+
+/** The same history as a reader in another language sees it: where Python can be had. */
+async function checkByPython(realm: Realm, replies: Followed, requests: number): Promise<string> {
+  const tool = await pythonEnvironment();
+  if ('unavailable' in tool) return `not judged by Python: ${tool.unavailable}`;
+  const args = ['--brokers', suiteServers().brokers.join(), '--ledger-topic', realm.ledgerTopic, realm.replyTopic];
+  const { stdout } = await promisify(execFile)(
+    join(tool.path, 'bin/python'),
+    [join(EXAMPLES, 'python/ledger.py'), ...args],
+    { maxBuffer: 64 << 20, timeout: PYTHON_TIMEOUT_MS },
+  );
+  const { decided, ...found } = JSON.parse(stdout);
+  const told = [...(await replies.replies(requests))].map(([correlationId, [first]]) => {
+    if (first === undefined || 'error' in first.reply) throw new Error(`no batch for ${correlationId}`);
+    return [correlationId, expandIds(first.reply.batch).map(String)] as const;
+  });
+  expect(decided).toEqual(Object.fromEntries(told));
+  expect(found).toMatchObject({ faults: [], replies: replies.seen.length });
+  return `read by Python: ${JSON.stringify(found)}`;
 }
 
 test('each of two workers is frozen until the other has taken over, and wakes with work in hand: one batch each', async ({
@@ -49,5 +75,6 @@ test('each of two workers is frozen until the other has taken over, and wakes wi
     settledRecords(realm, realm.ledgerTopic, ledger),
   );
   await report(annotate, `frozen twice: ${JSON.stringify(history)}`);
+  await report(annotate, await checkByPython(realm, replies, history.requests));
   for (const worker of [first, second]) expect(worker.gate()).toBe('open');
 });

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Asks for IDs with headers alone, and prints the reply's value in hex:
+#   request.sh BROKERS REQUEST_TOPIC REPLY_TOPIC COUNT
+set -eu
+brokers=$1 request_topic=$2 reply_topic=$3 count=$4
+correlation_id=kcat-$(date +%s)-$$
+# From a minute ago: the broker's clock need not be this machine's.
+since=$(($(date +%s) * 1000 - 60000))
+
+# Key, delimiter and an empty value: of an empty line without -K kcat would make nothing.
+printf '%s|\n' "$correlation_id" | kcat -P -b "$brokers" -t "$request_topic" -K '|' \
+  -H "kafka_correlationId=$correlation_id" -H "kafka_replyTopic=$reply_topic" -H "idalloc-count=$count"
+
+deadline=$(($(date +%s) + 30))
+while [ "$(date +%s)" -lt "$deadline" ]; do
+  # Partition and offset of the record with our key; -e ends kcat where the topic ends now.
+  found=$(kcat -C -q -b "$brokers" -t "$reply_topic" -o "s@$since" -e -f '%k %p %o\n' | grep "^$correlation_id ") || continue
+  set -- $found
+  kcat -C -q -b "$brokers" -t "$reply_topic" -p "$2" -o "$3" -c 1 -f '%s' | od -An -v -tx1
+  exit 0
+done
+echo "no reply in 30 s: is a worker running?" >&2
+exit 1

@@ -1,0 +1,68 @@
+// Asks for IDs with NestJS's ClientKafka and prints them as JSON:
+//   node requester.js BROKERS REQUEST_TOPIC COUNT SCHEMAS_DIRECTORY
+//
+// ClientKafka waits for replies on `<request topic>.reply`; that topic has to be there. It sends kafka_correlationId,
+// kafka_replyTopic and kafka_replyPartition by itself, so all that is left to do is the body in its Avro frame.
+import 'reflect-metadata';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Logger } from '@nestjs/common';
+import { ClientProxyFactory, Transport } from '@nestjs/microservices';
+import avro from 'avsc';
+import { firstValueFrom, timeout } from 'rxjs';
+
+const [brokers, requestTopic, count, schemas] = process.argv.slice(2);
+const TIMEOUT_MS = 30_000;
+
+/** IDs have 64 bits and numbers 53, so Avro's long becomes a bigint here. */
+const bigintLong = avro.types.LongType.__with({
+  fromBuffer: (bytes) => bytes.readBigInt64LE(),
+  toBuffer: (value) => {
+    const bytes = Buffer.alloc(8);
+    bytes.writeBigInt64LE(value);
+    return bytes;
+  },
+  fromJSON: BigInt,
+  toJSON: String,
+  isValid: (value) => typeof value === 'bigint',
+  compare: (a, b) => (a < b ? -1 : a > b ? 1 : 0),
+});
+
+function message(name) {
+  const schema = JSON.parse(readFileSync(join(schemas, `${name}.avsc`), 'utf8'));
+  return avro.Type.forSchema(schema, { registry: { long: bigintLong } });
+}
+
+/** Single-object framing: C3 01, the schema's CRC-64-AVRO (little endian), the body. */
+const FRAME_BYTES = 10;
+const REQUEST_FRAME = Buffer.from('c3010105fdf26cc85d38', 'hex');
+
+Logger.overrideLogger(['error']); // the rest would go to standard output
+const client = ClientProxyFactory.create({
+  transport: Transport.KAFKA,
+  options: {
+    client: { clientId: 'orders', brokers: brokers.split(',') },
+    consumer: { groupId: 'orders-ids' },
+    // A group that is new would else begin at the end, and where that is it learns when the first reply may be there.
+    subscribe: { fromBeginning: true },
+    // Without it the value would be read as text, and Avro is none.
+    parser: { keepBinary: true },
+  },
+});
+client.subscribeToResponseOf(requestTopic);
+await client.connect();
+try {
+  const body = { count: BigInt(count), correlation_id: null, reply_topic: null, expires_at: null, encoding: null };
+  const value = Buffer.concat([REQUEST_FRAME, message('id-request').toBuffer(body)]);
+  // An IdError arrives as an error of the observable, with its code and message as the text.
+  const reply = await firstValueFrom(client.send(requestTopic, { value }).pipe(timeout(TIMEOUT_MS)));
+  const { result } = message('id-reply').fromBuffer(reply.subarray(FRAME_BYTES));
+  const { ranges, step } = result['idalloc.IdBatch'];
+  const ids = ranges.flatMap((range) => Array.from({ length: range.count }, (_, i) => range.first + BigInt(i) * step));
+  process.stdout.write(`${JSON.stringify(ids.map(String))}\n`);
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.message : JSON.stringify(error)}\n`);
+  process.exitCode = 1;
+} finally {
+  await client.close();
+}

@@ -1,0 +1,54 @@
+"""What a Python program needs to talk to idalloc: Avro single-object framing, and IDs from ranges."""
+
+import io
+import json
+from pathlib import Path
+
+import fastavro
+from confluent_kafka import Consumer, TopicPartition
+
+SCHEMAS = Path(__file__).parent / "../../schemas"
+TIMEOUT_S = 30
+
+
+class Message:
+    """A schema with its frame: C3 01, the schema's CRC-64-AVRO (little endian), the body."""
+
+    def __init__(self, name: str):
+        self.schema = fastavro.parse_schema(json.loads((SCHEMAS / f"{name}.avsc").read_text()))
+        canonical = fastavro.schema.to_parsing_canonical_form(self.schema)
+        fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
+        self.frame = b"\xc3\x01" + fingerprint
+
+    def encode(self, value: dict) -> bytes:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, self.schema, value)
+        return self.frame + body.getvalue()
+
+    def decode(self, data: bytes) -> dict:
+        if not data.startswith(self.frame):
+            raise ValueError(f"the value starts with {data[:10].hex()}, not with {self.frame.hex()}")
+        body = io.BytesIO(data[len(self.frame) :])
+        return fastavro.schemaless_reader(body, self.schema, None)
+
+
+def expand(batch: dict) -> list[int]:
+    """All IDs of a batch, which lists them one by one or as ranges."""
+    ranges = [r["first"] + i * batch["step"] for r in batch["ranges"] for i in range(r["count"])]
+    return batch.get("ids") or ranges
+
+
+def consumer(brokers: str) -> Consumer:
+    """Assigned by hand, so it needs no group; the isolation level is the library's default."""
+    settings = {"bootstrap.servers": brokers, "group.id": "idalloc-example", "enable.auto.commit": False}
+    return Consumer({**settings, "enable.partition.eof": False})
+
+
+def bounds(reader: Consumer, topic: str) -> list[tuple[TopicPartition, TopicPartition]]:
+    """Where each partition of a topic begins and ends now."""
+    partitions = reader.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+    found = []
+    for partition in partitions:
+        low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
+        found.append((TopicPartition(topic, partition, low), TopicPartition(topic, partition, high)))
+    return found

@@ -1,0 +1,44 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { countIds } from '../../src/codec/id-batch.ts';
+import { decodeIdReply } from '../../src/codec/id-reply.ts';
+import { EXAMPLES, kcat, skipping } from '../support/example-tools.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const TIMEOUT_MS = 60_000;
+const tool = skipping(await kcat());
+const run = promisify(execFile);
+let realm: Realm;
+let replies: Followed;
+
+describe.skipIf(tool.why !== undefined)(`kcat${tool.title}`, () => {
+  beforeAll(async () => {
+    realm = await Realm.create(suiteServers());
+    replies = await realm.follow();
+    await realm.worker().ready();
+  });
+  afterAll(() => realm?.[Symbol.asyncDispose]());
+
+  const ask = async (count: string) => {
+    const args = [suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic, count];
+    const { stdout } = await run(join(EXAMPLES, 'kcat/request.sh'), args, { timeout: TIMEOUT_MS });
+    return Buffer.from(stdout.replaceAll(/\s/g, ''), 'hex');
+  };
+
+  test('an empty value with headers is a request, and kcat reads the reply', async () => {
+    const value = await ask('7');
+    const reply = decodeIdReply(value);
+    if ('error' in reply) throw new Error(reply.error.message);
+    expect(countIds(reply.batch.ranges)).toBe(7);
+    const { seen } = await replies.reply(reply.correlationId);
+    expect(seen.message.value).toEqual(value);
+  });
+
+  test('a count that is none is told by a reply too', async () => {
+    expect(decodeIdReply(await ask('seven'))).toMatchObject({ error: { code: 'INVALID_COUNT' } });
+  });
+});

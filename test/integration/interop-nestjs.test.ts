@@ -1,0 +1,59 @@
+import { execFile } from 'node:child_process';
+import { copyFileSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ROOT } from '../../ops/dev/paths.ts';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { EXAMPLES, nestModules, skipping } from '../support/example-tools.ts';
+import { decodeReply, type Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const TIMEOUT_MS = 60_000;
+const tool = skipping(await nestModules());
+const run = promisify(execFile);
+let realm: Realm;
+let replies: Followed;
+let directory: string;
+
+describe.skipIf(tool.why !== undefined)(`NestJS${tool.title}`, () => {
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'idalloc-nestjs-'));
+    copyFileSync(join(EXAMPLES, 'nestjs/package.json'), join(directory, 'package.json'));
+    copyFileSync(join(EXAMPLES, 'nestjs/requester.js'), join(directory, 'requester.js'));
+    symlinkSync(join(tool.path, 'node_modules'), join(directory, 'node_modules'));
+    realm = await Realm.create(suiteServers());
+    await realm.createTopic(`${realm.requestTopic}.reply`, { partitions: 2 });
+    replies = await realm.follow(`${realm.requestTopic}.reply`);
+    await realm.worker().ready();
+  });
+  afterAll(async () => {
+    await realm?.[Symbol.asyncDispose]();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  const ask = (count: number) => {
+    const args = ['requester.js', suiteServers().brokers.join(), realm.requestTopic, String(count)];
+    return run(process.execPath, [...args, join(ROOT, 'schemas')], { cwd: directory, timeout: TIMEOUT_MS });
+  };
+
+  test("ClientKafka's request is answered on its own reply topic, and its observable ends", async () => {
+    const { stdout } = await ask(5_000);
+    await replies.until('the reply', (seen) => seen.length > 0);
+    const [seen] = replies.seen;
+    if (seen === undefined) throw new Error('no reply');
+    const { reply } = decodeReply(seen);
+    if ('error' in reply) throw new Error(reply.error.message);
+    expect(JSON.parse(stdout)).toEqual(expandIds(reply.batch).map(String));
+    expect(reply.batch.ranges.reduce((sum, range) => sum + range.count, 0)).toBe(5_000);
+  });
+
+  test('a refusal is an error of the observable', async () => {
+    await expect(ask(100_001)).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/INVALID_COUNT: count 100001 is above 100000/),
+    });
+  });
+});

@@ -1,0 +1,65 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { EXAMPLES, pythonEnvironment, skipping } from '../support/example-tools.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const TIMEOUT_MS = 60_000;
+const tool = skipping(await pythonEnvironment());
+const run = promisify(execFile);
+let realm: Realm;
+let replies: Followed;
+
+describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
+  beforeAll(async () => {
+    realm = await Realm.create(suiteServers());
+    replies = await realm.follow();
+    await realm.worker().ready();
+  });
+  afterAll(() => realm?.[Symbol.asyncDispose]());
+
+  const script = (name: string, ...args: string[]) => {
+    const all = [join(EXAMPLES, 'python', name), '--brokers', suiteServers().brokers.join(), ...args];
+    return run(join(tool.path, 'bin/python'), all, { timeout: TIMEOUT_MS });
+  };
+  const ask = async (correlationId: string, count: number) => {
+    const topics = ['--request-topic', realm.requestTopic, '--reply-topic', realm.replyTopic];
+    const more = ['--correlation-id', correlationId, '--count', String(count)];
+    const { stdout } = await script('request.py', ...topics, ...more);
+    return JSON.parse(stdout) as { readonly ids: readonly string[]; readonly replayed: boolean };
+  };
+
+  test('confluent-kafka and fastavro ask for IDs, expand the ranges, and get the same ones again', async () => {
+    const first = await ask('from-python', 5_000);
+    const { reply } = await replies.reply('from-python');
+    if ('error' in reply) throw new Error(reply.error.message);
+    expect(first).toEqual({ ids: expandIds(reply.batch).map(String), replayed: false });
+    expect(new Set(first.ids).size).toBe(5_000);
+    expect(await ask('from-python', 5_000)).toEqual({ ids: first.ids, replayed: true });
+  });
+
+  test('a refusal reaches it with code and message', async () => {
+    await expect(ask('too-many', 100_001)).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
+  });
+
+  test('it reads in the ledger what was decided, and finds a reply that tells something else', async () => {
+    const { ids } = await ask('in-the-ledger', 3);
+    const check = () => script('ledger.py', '--ledger-topic', realm.ledgerTopic, realm.replyTopic);
+    const said = JSON.parse((await check()).stdout);
+    expect(said).toMatchObject({ faults: [], losers: 0, decided: { 'in-the-ledger': ids } });
+
+    const { seen } = await replies.reply('in-the-ledger');
+    const forged = Buffer.from(seen.message.value ?? []);
+    const last = forged.indexOf('in-the-ledger') + 'in-the-ledger'.length - 1;
+    forged.write('X', last);
+    await realm.sendRaw([{ key: 'forged', value: forged }], realm.replyTopic);
+    await expect(check()).rejects.toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/not what the ledger decided/),
+    });
+  });
+});

@@ -1,0 +1,87 @@
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { cached, cacheName } from '../../ops/dev/cache.ts';
+import { ensurePrograms } from '../../ops/dev/docker-engine.ts';
+import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
+import { run } from '../../ops/dev/run.ts';
+
+/** Something on this machine's disk, or why it can't be had. */
+export type Tool = { readonly path: string } | { readonly unavailable: string };
+
+export const EXAMPLES = join(ROOT, 'examples');
+const INSTALL_TIMEOUT_MS = 5 * 60_000;
+
+function log(line: string): void {
+  process.stderr.write(`examples: ${line}\n`);
+}
+
+/** A cached directory that the file `recipe` of an example decides; the programs it takes are installed where they can be. */
+async function prepared(
+  what: string,
+  recipe: string,
+  programs: Readonly<Record<string, string>>,
+  build: (into: string, recipe: string) => Promise<unknown>,
+): Promise<Tool> {
+  const missing = await ensurePrograms(programs, log);
+  if (missing !== undefined) return { unavailable: missing };
+  const file = join(EXAMPLES, recipe);
+  try {
+    const name = cacheName(what.replaceAll(' ', '-'), 'example', [file]);
+    const path = await cached(name, { cache: cacheDir(process.env), what, log }, async (into) => {
+      await build(into, file);
+    });
+    return { path };
+  } catch (error) {
+    return { unavailable: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function install(command: string, args: readonly string[], cwd?: string): Promise<string> {
+  return run({ command, args, cwd, purpose: `${command} ${args[0]}`, timeoutMs: INSTALL_TIMEOUT_MS });
+}
+
+/** A virtual environment with what the Python example needs; its interpreter is `bin/python`. */
+export function pythonEnvironment(): Promise<Tool> {
+  return prepared('python packages', 'python/requirements.txt', { python3: 'python3-venv' }, async (into, recipe) => {
+    await install('python3', ['-m', 'venv', into]);
+    const quiet = ['--disable-pip-version-check', '--no-input', '--quiet'];
+    await install(join(into, 'bin/python'), ['-m', 'pip', 'install', ...quiet, '-r', recipe]);
+  });
+}
+
+/** The directory of the jars that the Spring example needs. */
+export function springJars(): Promise<Tool> {
+  const programs = { javac: 'openjdk-17-jdk-headless', mvn: 'maven' };
+  return prepared('spring jars', 'spring/pom.xml', programs, (into, recipe) =>
+    install('mvn', [
+      ...['-q', '-B', '-Dstyle.color=never', '-f', recipe, 'dependency:copy-dependencies'],
+      ...['-DincludeScope=runtime', `-DoutputDirectory=${into}`],
+    ]),
+  );
+}
+
+/** A directory whose node_modules has what the NestJS example needs. */
+export function nestModules(): Promise<Tool> {
+  return prepared('nestjs modules', 'nestjs/package-lock.json', {}, async (into, recipe) => {
+    await cp(join(recipe, '../package.json'), join(into, 'package.json'));
+    await cp(recipe, join(into, 'package-lock.json'));
+    await install('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--silent'], into);
+  });
+}
+
+/** Debian's kcat. */
+export async function kcat(): Promise<Tool> {
+  const missing = await ensurePrograms({ kcat: 'kcat' }, log);
+  return missing === undefined ? { path: 'kcat' } : { unavailable: missing };
+}
+
+/** For `describe.skipIf`: the path, which is empty where there is none, and the reason for a title. */
+export function skipping(tool: Tool): {
+  readonly path: string;
+  readonly why: string | undefined;
+  readonly title: string;
+} {
+  if ('path' in tool) return { path: tool.path, why: undefined, title: '' };
+  log(`skipped: ${tool.unavailable}`);
+  return { path: '', why: tool.unavailable, title: `: ${tool.unavailable}` };
+}
