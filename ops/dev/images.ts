@@ -1,6 +1,7 @@
 import { copyFile, cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DEFAULT_IMAGES } from '../../src/testcontainers/images.ts';
 import { docker, ensurePrograms, type Log } from './docker-engine.ts';
 import { ROOT } from './paths.ts';
 import { run } from './run.ts';
@@ -8,8 +9,8 @@ import { requireTools, type ToolName } from './toolchain.ts';
 
 /** The official images that the tests and the worker's own image are made of. */
 export const IMAGES = {
-  kafka: 'apache/kafka:4.1.1',
-  etcd: 'quay.io/coreos/etcd:v3.7.3',
+  kafka: DEFAULT_IMAGES.kafka,
+  etcd: DEFAULT_IMAGES.etcd,
   node: 'node:24-bookworm-slim',
 } as const;
 
@@ -43,11 +44,11 @@ export async function ensureReaper(): Promise<boolean> {
 }
 
 /** Builds with the classic builder where the newer one is missing. Host network: the registries as this machine has them. */
-async function dockerBuild(image: string, context: string): Promise<void> {
+async function dockerBuild(image: string, context: string, file = join(context, 'Dockerfile')): Promise<void> {
   const buildKit = (await docker(['buildx', 'version'])).code === 0;
   await run({
     command: 'docker',
-    args: ['build', '--quiet', '--force-rm', '--network', 'host', '--tag', image, context],
+    args: ['build', '--quiet', '--force-rm', '--network', 'host', '--tag', image, '--file', file, context],
     env: { ...process.env, DOCKER_BUILDKIT: buildKit ? '1' : '0' },
     purpose: `the build of ${image}`,
     timeoutMs: BUILD_MS,
@@ -156,4 +157,15 @@ export async function ensureImages(names: readonly ImageName[], log: Log): Promi
     why = fault;
   }
   if (unpulled.length > 0) await buildStandIns(unpulled, why, log);
+}
+
+/** The worker's image with a clock that tests can step. */
+export const FAULTS_IMAGE = 'idalloc:faults';
+
+/** Builds the worker's image of this checkout, and on top of it the one with a clock that can be stepped. */
+export async function buildWorkerImages(log: Log): Promise<void> {
+  await ensureImages(['node'], log);
+  log(`building ${DEFAULT_IMAGES.worker} and ${FAULTS_IMAGE}`);
+  await dockerBuild(DEFAULT_IMAGES.worker, ROOT, join(ROOT, 'ops/Dockerfile'));
+  await dockerBuild(FAULTS_IMAGE, ROOT, join(ROOT, 'ops/Dockerfile.faults'));
 }

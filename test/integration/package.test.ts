@@ -7,18 +7,21 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { buildWorkerImages } from '../../ops/dev/images.ts';
 import { DATACENTER_ID, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '../..');
 const TIMEOUT_MS = 120_000;
+const { noEngine } = inject('servers');
 
 /** What a service's tsconfig.json is likely to have, at its strictest. */
 const TSCONFIG = {
@@ -111,6 +114,22 @@ test('the example of the README runs as it stands, but for the names of topics',
   );
   expect(stderr).toBe('');
 });
+
+test("the testcontainers example of the README type-checks and runs as it stands, beside the user's own testcontainers", async (context) => {
+  if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
+  if (noEngine !== undefined) throw new Error(`CI is set, so the containers must be tested: ${noEngine}`);
+  await buildWorkerImages((line) => process.stderr.write(`package test: ${line}\n`));
+  const [, example = ''] =
+    /```ts\n(import [^`]*'idalloc\/testcontainers'[^`]*)```/.exec(readFileSync(join(ROOT, 'README.md'), 'utf8')) ?? [];
+  expect(example).not.toBe('');
+  writeFileSync(join(project, 'example.ts'), example);
+  symlinkSync(join(ROOT, 'node_modules/testcontainers'), join(project, 'node_modules/testcontainers'));
+  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ ...TSCONFIG, include: ['example.ts'] }));
+  await run(join(ROOT, 'node_modules/.bin/tsc'), ['--noEmit', '--project', project], { timeout: TIMEOUT_MS });
+  const { stdout } = await run(process.execPath, [join(project, 'example.ts')], { timeout: TIMEOUT_MS });
+  context.annotate(`printed:\n${stdout}`);
+  expect(stdout).toMatch(/requests: 'id\.requests'[\s\S]*\n100 \[ \{ first: \d+n, count: 3 \} \]\n$/);
+}, 900_000);
 
 test('only what is meant for others can be imported', async () => {
   const importing = (name: string) =>

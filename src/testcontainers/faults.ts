@@ -1,0 +1,64 @@
+import { getContainerRuntimeClient, type StartedTestContainer } from 'testcontainers';
+import { IdallocError } from '../errors.ts';
+
+type Handle = ReturnType<Awaited<ReturnType<typeof getContainerRuntimeClient>>['container']['getById']>;
+
+/** The entry point of the worker's image. */
+const PROGRAM = ['node', 'dist/main.js'];
+/** Which file the clock's offset is read from; set by the image that has a clock to step. */
+const CLOCK_FILE = 'FAKETIME_TIMESTAMP_FILE';
+/** Puts the offset $1 in its place in one go, and prints by how many ns that moved the clock of new processes. */
+const STEP = `before=$(date +%s%N)
+echo "$1" >"$${CLOCK_FILE}.new" && mv "$${CLOCK_FILE}.new" "$${CLOCK_FILE}"
+echo $(($(date +%s%N) - before))`;
+/** Two programs are run between the two readings of the clock, on a machine that may be busy. */
+const STEP_TOLERANCE_MS = 2_000;
+
+/** What the engine can do with a container and testcontainers has no verb for. */
+export async function withHandle<T>(container: StartedTestContainer, use: (handle: Handle) => Promise<T>): Promise<T> {
+  return use((await getContainerRuntimeClient()).container.getById(container.getId()));
+}
+
+/** Runs a command of idalloc in the worker's container, with the worker's variables, and reads its line of JSON. */
+async function command(container: StartedTestContainer, ...args: string[]): Promise<unknown> {
+  const { exitCode, stdout, stderr } = await container.exec([...PROGRAM, ...args]);
+  if (exitCode !== 0) throw new Error(`idalloc ${args.join(' ')} failed with ${exitCode}: ${stderr}`);
+  return JSON.parse(stdout);
+}
+
+/** Takes the worker ID away that this worker holds, by its address in the lease record; returns it. */
+export async function evictHolder(container: StartedTestContainer): Promise<number> {
+  const { leases } = (await command(container, 'leases', '--json')) as {
+    leases: readonly { worker_id: number; holder: { worker_ip: string } | null }[];
+  };
+  const addresses = container.getNetworkNames().map((network) => container.getIpAddress(network));
+  const held = leases.find(({ holder }) => holder !== null && addresses.includes(holder.worker_ip));
+  if (held === undefined) {
+    throw new IdallocError('NOT_FOUND', `${container.getName()} (${addresses.join()}) holds no worker ID now`);
+  }
+  await command(container, 'leases', 'evict', String(held.worker_id), '--yes', '--json');
+  return held.worker_id;
+}
+
+/**
+ * Sets how far the container's wall clock is from the machine's, and makes sure that it moved.
+ *
+ * @param offsetMs from the machine's clock
+ * @param stepMs from what the container's clock shows now
+ */
+export async function stepClockTo(container: StartedTestContainer, offsetMs: number, stepMs: number): Promise<void> {
+  if (!Number.isFinite(offsetMs)) throw new IdallocError('CONFIG_INVALID', `a clock can't be stepped by ${stepMs} ms`);
+  const { Config } = await withHandle(container, (handle) => handle.inspect());
+  if (!Config.Env.some((line) => line.startsWith(`${CLOCK_FILE}=`))) {
+    const remedy =
+      'docker build -f ops/Dockerfile.faults -t idalloc:faults . in a checkout of idalloc, and use that image';
+    throw new IdallocError('CONFIG_INVALID', `the image ${Config.Image} has no clock to step: ${remedy}`);
+  }
+  const seconds = (offsetMs / 1_000).toFixed(6);
+  const offset = offsetMs < 0 ? seconds : `+${seconds}`;
+  const { exitCode, stdout, stderr } = await container.exec(['sh', '-c', STEP, 'sh', offset]);
+  const movedMs = Number(stdout) / 1e6;
+  if (exitCode !== 0 || !(movedMs >= stepMs && movedMs <= stepMs + STEP_TOLERANCE_MS)) {
+    throw new Error(`the clock of ${container.getName()} moved by ${movedMs} ms, not ${stepMs} ms: ${stderr}`);
+  }
+}

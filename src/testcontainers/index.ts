@@ -1,0 +1,3 @@
+export { IdAllocContainer, StartedIdAllocContainer } from './container.ts';
+export { IdAllocEnvironment } from './environment.ts';
+export { type IdAllocTopics, StartedIdAllocEnvironment } from './started.ts';

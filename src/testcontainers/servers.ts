@@ -1,0 +1,87 @@
+import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
+
+/** One way to the broker: where it listens in its container, and where clients that come this way are told to find it. */
+export interface KafkaListener {
+  readonly name: string;
+  readonly port: number;
+  /** host:port. */
+  readonly advertised: string;
+}
+
+/** The client port of an etcd member in its container. */
+export const ETCD_PORT = 2379;
+const ETCD_PEER_PORT = 2380;
+const BROKER_PORT = 9094;
+const CONTROLLER_PORT = 9093;
+const START_MS = 120_000;
+
+/**
+ * Kafka as one combined node that makes no topics by itself; start() resolves when it serves. Advertised addresses are
+ * in its variables, so host ports have to be fixed before the start, which lets them survive a restart as well. The
+ * broker reaches itself by a listener of its own: by one that is advertised at a host port it could not.
+ *
+ * @param listeners in plain text; ports 9093 and 9094 are taken
+ */
+export function kafkaContainer(image: string, listeners: readonly KafkaListener[]): GenericContainer {
+  const all = [...listeners, { name: 'BROKER', port: BROKER_PORT, advertised: `localhost:${BROKER_PORT}` }];
+  const names = [...all.map(({ name }) => name), 'CONTROLLER'];
+  return new GenericContainer(image)
+    .withEnvironment({
+      KAFKA_NODE_ID: '1',
+      KAFKA_PROCESS_ROLES: 'broker,controller',
+      KAFKA_CONTROLLER_QUORUM_VOTERS: `1@localhost:${CONTROLLER_PORT}`,
+      KAFKA_LISTENERS: [
+        ...all.map(({ name, port }) => `${name}://:${port}`),
+        `CONTROLLER://:${CONTROLLER_PORT}`,
+      ].join(),
+      KAFKA_ADVERTISED_LISTENERS: all.map(({ name, advertised }) => `${name}://${advertised}`).join(),
+      KAFKA_LISTENER_SECURITY_PROTOCOL_MAP: names.map((name) => `${name}:PLAINTEXT`).join(),
+      KAFKA_INTER_BROKER_LISTENER_NAME: 'BROKER',
+      KAFKA_CONTROLLER_LISTENER_NAMES: 'CONTROLLER',
+      KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR: '1',
+      KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS: '1',
+      KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR: '1',
+      KAFKA_TRANSACTION_STATE_LOG_MIN_ISR: '1',
+      KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS: '1',
+      KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS: '0',
+      KAFKA_AUTO_CREATE_TOPICS_ENABLE: 'false',
+      KAFKA_HEAP_OPTS: '-Xms256m -Xmx512m',
+    })
+    .withWaitStrategy(Wait.forLogMessage(/Kafka Server started/))
+    .withStartupTimeout(START_MS);
+}
+
+/**
+ * One member of an etcd cluster; start() resolves when it serves, so members that wait for each other start together.
+ *
+ * @param name by which the other members reach it: a network alias, which the caller gives it
+ * @param cluster the names of all members
+ */
+export function etcdContainer(image: string, name: string, cluster: readonly string[] = [name]): GenericContainer {
+  const peerUrl = (member: string) => `http://${member}:${ETCD_PEER_PORT}`;
+  return new GenericContainer(image)
+    .withEnvironment({
+      ETCD_NAME: name,
+      ETCD_DATA_DIR: '/tmp/etcd',
+      ETCD_LISTEN_CLIENT_URLS: `http://0.0.0.0:${ETCD_PORT}`,
+      ETCD_ADVERTISE_CLIENT_URLS: `http://${name}:${ETCD_PORT}`,
+      ETCD_LISTEN_PEER_URLS: `http://0.0.0.0:${ETCD_PEER_PORT}`,
+      ETCD_INITIAL_ADVERTISE_PEER_URLS: peerUrl(name),
+      ETCD_INITIAL_CLUSTER: cluster.map((member) => `${member}=${peerUrl(member)}`).join(),
+      ETCD_INITIAL_CLUSTER_STATE: 'new',
+    })
+    .withCommand(['/usr/local/bin/etcd'])
+    .withWaitStrategy(Wait.forLogMessage(/ready to serve client requests/))
+    .withStartupTimeout(START_MS);
+}
+
+/** Removes the containers and networks with a label; a reaper among them goes by itself when its session ends. */
+export async function removeLabelled(label: string): Promise<void> {
+  const { dockerode } = (await getContainerRuntimeClient()).container;
+  const filters = { label: [label] };
+  const containers = await dockerode.listContainers({ all: true, filters });
+  const own = containers.filter((container) => container.Labels['org.testcontainers.ryuk'] !== 'true');
+  await Promise.all(own.map(({ Id }) => dockerode.getContainer(Id).remove({ force: true, v: true })));
+  const networks = await dockerode.listNetworks({ filters });
+  await Promise.all(networks.map(({ Id }) => dockerode.getNetwork(Id).remove()));
+}

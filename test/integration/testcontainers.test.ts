@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import { getContainerRuntimeClient } from 'testcontainers';
+import { afterAll, beforeAll, expect, inject, type TestContext, test } from 'vitest';
+import { buildWorkerImages, FAULTS_IMAGE } from '../../ops/dev/images.ts';
+import { decode } from '../../src/client/ids.ts';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import type { StartedIdAllocContainer } from '../../src/testcontainers/container.ts';
+import {
+  IdAllocContainer,
+  IdAllocEnvironment,
+  type StartedIdAllocEnvironment,
+} from '../../src/testcontainers/index.ts';
+import { ownerLabels } from '../support/container-servers.ts';
+import { report } from '../support/whole-history.ts';
+
+const BUILD_MS = 900_000;
+const WITHIN = { timeout: 60_000, interval: 50 };
+/** So many that some of them reach the partitions of each worker. */
+const REQUESTS = 24;
+const STEP_MS = -5_000;
+const { noEngine } = inject('servers');
+let env: StartedIdAllocEnvironment;
+
+function log(line: string): void {
+  process.stderr.write(`testcontainers test: ${line}\n`);
+}
+
+function needsEngine({ skip }: TestContext): void {
+  if (noEngine !== undefined && !process.env.CI) skip(`needs a container engine: ${noEngine}`);
+  if (noEngine !== undefined) throw new Error(`CI is set, so the containers must be tested: ${noEngine}`);
+}
+
+beforeAll(async () => {
+  if (noEngine !== undefined) return;
+  await buildWorkerImages(log);
+  const begin = performance.now();
+  env = await new IdAllocEnvironment()
+    .withWorkers(2)
+    .withImages({ worker: FAULTS_IMAGE })
+    .withLabels(ownerLabels())
+    .start();
+  log(`Kafka, etcd, two workers and a client in ${Math.round(performance.now() - begin)} ms`);
+}, BUILD_MS);
+
+afterAll(() => env?.stop());
+
+/** IDs over HTTP, from one worker only. */
+async function idsOf(worker: StartedIdAllocContainer): Promise<{ ids: bigint[]; workerId: number }> {
+  const answer = await fetch(`${worker.apiUrl}/api/v1/ids?count=50`, { signal: AbortSignal.timeout(5_000) });
+  const { ids } = (await answer.json()) as { ids: { value_string: string }[] };
+  const values = ids.map(({ value_string }) => BigInt(value_string));
+  return { ids: values, workerId: decode(values[0] ?? 0n).workerId };
+}
+
+function reason(worker: StartedIdAllocContainer): Promise<string> {
+  return worker.readiness().then(({ ready, reason: why }) => (ready ? 'ready' : (why ?? 'none')));
+}
+
+test('a lease that is lost, a clock that steps and a worker that is paused are seen, and no ID is given twice', async (context) => {
+  needsEngine(context);
+  const [first, second] = env.workers;
+  if (first === undefined || second === undefined) throw new TypeError('there are two workers');
+  const begun = await Promise.all([idsOf(first), idsOf(second)]);
+  expect(begun[0].workerId).not.toBe(begun[1].workerId);
+  const seen = [...begun.flatMap(({ ids }) => ids), ...env.client.take(500)];
+  const beginMs = performance.now();
+
+  expect(await env.loseLease(0)).toBe(begun[0].workerId);
+  await expect.poll(() => reason(first), WITHIN).toBe('LEASE_LOST');
+  expect(await reason(second)).toBe('ready');
+  await expect.poll(() => reason(first), WITHIN).toBe('ready');
+  seen.push(...(await idsOf(first)).ids);
+
+  await env.stepClock(1, STEP_MS);
+  await expect.poll(() => reason(second), WITHIN).toMatch(/^CLOCK_/);
+  expect(await reason(first)).toBe('ready');
+  await env.stepClock(1, -STEP_MS);
+  await expect.poll(() => reason(second), WITHIN).toBe('ready');
+  const { ids, workerId } = await idsOf(second);
+  seen.push(...ids);
+
+  await env.pauseWorker(0);
+  await expect(first.readiness()).rejects.toThrow('timeout');
+  const asked = Array.from({ length: REQUESTS }, () => env.client.request({ count: 10, timeoutMs: WITHIN.timeout }));
+  for (const { batch } of await Promise.all(asked)) {
+    expect(batch.workerId).toBe(workerId);
+    seen.push(...expandIds(batch));
+  }
+  await env.resumeWorker(0);
+  await expect.poll(() => reason(first), WITHIN).toBe('ready');
+  seen.push(...(await idsOf(first)).ids, ...(await env.client.takeAsync(500)));
+
+  expect(new Set(seen).size).toBe(seen.length);
+  await report(context.annotate, `three faults and their ends in ${Math.round(performance.now() - beginMs)} ms`);
+});
+
+test('a worker of its own joins servers by an address and by a container, and says that its clock can not be stepped', async (context) => {
+  needsEngine(context);
+  await using worker = await new IdAllocContainer()
+    .withKafka('kafka:19092')
+    .withEtcd(env.etcd)
+    .withLabels(ownerLabels())
+    .start();
+  expect(await worker.readiness()).toEqual({ ready: true });
+  const others = await Promise.all(env.workers.map(idsOf));
+  expect(others.map(({ workerId }) => workerId)).not.toContain((await idsOf(worker)).workerId);
+  await expect(worker.stepClock(1_000)).rejects.toThrow(/idalloc:local has no clock to step.*Dockerfile\.faults/);
+  expect(await worker.readiness()).toEqual({ ready: true });
+});
+
+test('an environment whose workers do not start says why, and leaves nothing behind', async (context) => {
+  needsEngine(context);
+  const label = { 'idalloc.test.case': randomUUID() };
+  const { dockerode } = (await getContainerRuntimeClient()).container;
+  const networks = async () => (await dockerode.listNetworks()).map(({ Id }) => Id).sort();
+  const before = await networks();
+  const failing = new IdAllocEnvironment()
+    .withLabels({ ...ownerLabels(), ...label })
+    .withWorkerEnvironment({ LEASE_TTL_SECONDS: '1' })
+    .start();
+  await expect(failing).rejects.toThrow(/idalloc:local did not start[\s\S]*LEASE_TTL_SECONDS/);
+  const filters = { label: [`idalloc.test.case=${label['idalloc.test.case']}`] };
+  expect(await dockerode.listContainers({ all: true, filters })).toEqual([]);
+  expect(await networks()).toEqual(before);
+});
