@@ -93,13 +93,16 @@ export class IdentityHolder implements AsyncDisposable {
       if (namespace === undefined) return;
       const identity = this.#createIdentity(namespace);
       this.#identity = identity;
-      const { config, clock } = this.#options;
+      const { config, clock, askBrokers } = this.#options;
       clock.onPause((now) => identity.paused(now));
       const runner = new IdentityRunner({
         identity,
         timing: config.timing,
         readClock: () => clock.read(),
         trustClockAnew: () => clock.trustAnew(),
+        learnDrift: async () => {
+          for (const sample of await askBrokers()) clock.recordDrift(sample);
+        },
         sleep,
         random: Math.random,
         releaseLimitMs: RELEASE_LIMIT_MS,

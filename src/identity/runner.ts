@@ -21,12 +21,17 @@ const PATROL_MS = 50;
 /** After an ejection the clock must keep steady under a new anchor for this long; a frozen one shows after 1 s. */
 const PROBATION_MS = 1_500;
 
+/** How often the brokers are asked for the time while an identity is held: a worker that is idle drifts as well. */
+const ASK_MS = 60_000;
+
 export interface RunnerOptions {
   readonly identity: Identity;
   readonly timing: LeaseTiming;
   readonly readClock: () => GuardedReading;
   /** Gives the clock guard a new anchor, so that a clock that was ejected can show that it is well again. */
   readonly trustClockAnew: () => void;
+  /** Has the clock guard learn from the brokers' clocks; rejects when none answers. */
+  readonly learnDrift?: () => Promise<void>;
   /** Resolves after ms by the monotonic clock, or as soon as the signal aborts; never rejects. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   readonly random: Random;
@@ -60,13 +65,14 @@ export class IdentityRunner {
     const ended = new AbortController();
     const stop = AbortSignal.any([signal, ended.signal]);
     const patrol = this.#patrol(stop);
+    const asking = this.#askClocks(stop);
     try {
       // A step in flight is not waited for: giving the identity back makes it end without effect.
       await Promise.race([this.#steps(stop), aborted(stop)]);
     } finally {
       ended.abort();
       await this.#release();
-      await patrol;
+      await Promise.all([patrol, asking]);
     }
   }
 
@@ -144,6 +150,16 @@ export class IdentityRunner {
       const released = workerId === undefined || identity.release({ code: verdict.reason, message: verdict.detail });
       this.wake();
       await released;
+    }
+  }
+
+  async #askClocks(stop: AbortSignal): Promise<void> {
+    const { identity, learnDrift, sleep } = this.#options;
+    while (!stop.aborted) {
+      await sleep(ASK_MS, stop);
+      if (stop.aborted || identity.state.mode !== 'held') continue;
+      // Brokers that tell nothing now are asked again; what they said last goes on counting.
+      await Promise.race([learnDrift?.().catch(() => undefined), aborted(stop)]);
     }
   }
 

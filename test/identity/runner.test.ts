@@ -49,7 +49,7 @@ class Timers {
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-async function running(stage: Stage, host: Host) {
+async function running(stage: Stage, host: Host, learnDrift = async () => {}) {
   const timers = new Timers(stage);
   const stop = new AbortController();
   const anchors: number[] = [];
@@ -58,6 +58,7 @@ async function running(stage: Stage, host: Host) {
     timing,
     readClock: () => ({ reading: host.clock.read(), verdict: host.clock.verdict }),
     trustClockAnew: () => anchors.push(stage.nowMs),
+    learnDrift,
     sleep: timers.sleep,
     random: () => 0.5,
     releaseLimitMs: 2_000,
@@ -229,6 +230,27 @@ describe('keeping an identity', () => {
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held', 'none']);
     stop.abort();
     expect(await done).toBe('stopped');
+  });
+
+  it('has the brokers asked for the time each minute while it holds an identity, and ends though none answers', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const asked: number[] = [];
+    const answers = [() => Promise.resolve(), () => Promise.reject(new Error('no broker'))];
+    const { timers, stop, done } = await running(stage, host, () => {
+      asked.push(stage.nowMs);
+      return answers.shift()?.() ?? new Promise(() => {});
+    });
+    await timers.pass(130_000);
+    host.clock.verdict = { kind: 'eject', reason: 'CLOCK_DRIFT', detail: 'off' };
+    await timers.pass(55_000);
+    expect(asked).toEqual([60_000, 120_000]);
+    host.clock.verdict = { kind: 'steady' };
+    await timers.pass(60_000);
+    expect(asked).toEqual([60_000, 120_000, 240_000]);
+    stop.abort();
+    expect(await done).toBe('stopped');
+    expect(timers.count).toBe(0);
   });
 
   it('a process that stood still asks etcd at once, and goes on as who it was', async () => {
