@@ -2,9 +2,10 @@ import { readFileSync } from 'node:fs';
 import type { EtcdTls } from './adapters/etcd/etcd.ts';
 import type { KafkaSettings } from './adapters/kafka/client.ts';
 import type { TopicSettings } from './adapters/kafka/topic-plan.ts';
+import type { RegistrySettings } from './adapters/registry/schema-registry.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from './codec/request-headers.ts';
 import { etcdAuthOf, etcdTlsOf } from './config/etcd-checks.ts';
-import { checkHeaders, checkRetention, checkTls, checkTopicNames, saslOf } from './config/kafka-checks.ts';
+import { checkHeaders, checkRetention, checkTls, checkTopicNames, registryOf, saslOf } from './config/kafka-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type ReadText } from './config/parse.ts';
 import {
   KAFKA_VARIABLES,
@@ -24,6 +25,8 @@ export interface KafkaConfig {
   readonly groupId: string;
   readonly topics: TopicSettings;
   readonly headers: HeaderNames;
+  /** Where the schemas of requests in Confluent framing are looked up, if anywhere. */
+  readonly registry?: RegistrySettings;
   readonly logLevel: LogLevel;
   /** What is likely a mistake, but does not stop the start. */
   readonly warnings: readonly string[];
@@ -103,6 +106,7 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
   checkHeaders(values, faults);
   checkTls(values, faults);
   const sasl = saslOf(values, faults);
+  const registry = registryOf(values, faults);
   return {
     kafka: {
       brokers: values.KAFKA_BROKERS,
@@ -130,6 +134,7 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
       replyTopic: values.REPLY_TOPIC_HEADER,
       replyPartition: values.REPLY_PARTITION_HEADER,
     },
+    ...(registry === undefined ? {} : { registry }),
     logLevel: values.LOG_LEVEL,
     warnings: misspelled(VARIABLES, env),
   };

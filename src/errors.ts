@@ -11,6 +11,7 @@ export const ERRORS = {
   INVALID_COUNT: { retryable: false, deadLetter: true },
   INVALID_CORRELATION_ID: { retryable: false, deadLetter: true },
   INVALID_REPLY_TOPIC: { retryable: false, deadLetter: true },
+  SCHEMA_REGISTRY_UNAVAILABLE: { retryable: true, deadLetter: true },
   REPLY_UNDELIVERABLE: { retryable: false, deadLetter: true },
   CONFLICT: { retryable: false, deadLetter: false },
   EXPIRED: { retryable: false, deadLetter: false },
@@ -57,6 +58,7 @@ export const ERRORS = {
   REFUSED: { retryable: false, deadLetter: false },
   // process
   CONFIG_INVALID: { retryable: false, deadLetter: false },
+  SCHEMA_INCOMPATIBLE: { retryable: false, deadLetter: false },
   TOPIC_INVALID: { retryable: false, deadLetter: false },
   KAFKA_UNAVAILABLE: { retryable: true, deadLetter: false },
   NO_REPLY: { retryable: true, deadLetter: false },

@@ -4,6 +4,7 @@ import { KafkaPublisher } from './adapters/kafka/publisher.ts';
 import { ReplyProducers } from './adapters/kafka/reply-producers.ts';
 import { ReplyTopics } from './adapters/kafka/reply-topics.ts';
 import { RequestConsumer } from './adapters/kafka/request-consumer.ts';
+import { SchemaRegistry } from './adapters/registry/schema-registry.ts';
 import { DEFAULT_HEADER_NAMES } from './codec/request-headers.ts';
 import { wallMs } from './core/units.ts';
 import { describeError, IdallocError } from './errors.ts';
@@ -117,6 +118,9 @@ function pipelineDeps(tools: Tools, parts: Parts, stack: AsyncDisposableStack): 
       requestTopic: topics.requests,
       ownTopics: [topics.requests, topics.ledger, topics.deadLetters, topics.witness],
     },
+    schemas:
+      config.registry &&
+      new SchemaRegistry(config.registry, { monotonicMs: () => performance.now(), fetch: globalThis.fetch }),
     publisher: createPublisher(tools, stack),
     observe: {
       served: ({ ids, replayed }) => {

@@ -1,14 +1,16 @@
 import { Command } from 'commander';
 import type { TopicFault } from '../adapters/kafka/topic-plan.ts';
 import { checkTopics, initTopics } from '../adapters/kafka/topics.ts';
-import { loadKafkaConfig } from '../config.ts';
+import { SchemaRegistry } from '../adapters/registry/schema-registry.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { palette } from './terminal.ts';
 
 const INIT_HELP = `
 Existing topics are never altered. Where one differs from what idalloc would make, that is told; where a worker
-would refuse to start, the exit code is 1.
+would refuse to start, the exit code is 1. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's for
+subject '<request topic>-value', the reply's for 'idalloc.IdReply'; where the registry refuses one, the exit code is 1.
 
 Examples:
   KAFKA_BROKERS=kafka-1:9092,kafka-2:9092 idalloc topics init
@@ -43,18 +45,30 @@ async function runInit(context: CliContext, json: boolean): Promise<void> {
   const { made, report } = await withAdmin(commandKafka(context, config), config, context.stop, async (admin) => {
     return { made: await initTopics(admin, config.topics), report: await checkTopics(admin, config.topics) };
   });
+  const schemas = await registerSchemas(config);
   if (report.faults.length > 0) setExitCode(EXIT.failed);
   if (json) {
     const { clusterId: cluster_id, warnings, faults } = report;
-    return out(`${JSON.stringify({ cluster_id, ...made, warnings, faults })}\n`);
+    return out(`${JSON.stringify({ cluster_id, ...made, warnings, faults, ...(schemas && { schemas }) })}\n`);
   }
   const lines = [
     ...made.created.map((name) => `made ${name}`),
     ...made.differences.map((difference) => `differs ${difference}`),
+    ...Object.entries(schemas ?? {}).map(([subject, id]) => `schema ${id} is registered for subject ${subject}`),
     ...report.warnings.map(textOf('warning')),
     ...report.faults.map(textOf('fault')),
   ];
   out(lines.length === 0 ? 'all topics are there and as planned\n' : `${lines.join('\n')}\n`);
+}
+
+/** The schemas' ids by subject; undefined where no registry is configured. */
+async function registerSchemas({
+  registry,
+  topics,
+}: KafkaConfig): Promise<Readonly<Record<string, number>> | undefined> {
+  if (registry === undefined) return undefined;
+  const deps = { monotonicMs: () => performance.now(), fetch: globalThis.fetch };
+  return await new SchemaRegistry(registry, deps).register(topics.requests);
 }
 
 async function runCheck(context: CliContext, json: boolean): Promise<void> {

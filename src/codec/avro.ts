@@ -71,10 +71,23 @@ export interface MessageSchema {
   readonly maxBodyBytes: number;
 }
 
-/** Reads `schemas/<name>.avsc`, which lies at the same place relative to src/ and to dist/. Throws when it can't. */
+/** The text of `schemas/<name>.avsc`, which lies at the same place relative to src/ and to dist/. Throws when it can't. */
+export function schemaText(name: string): string {
+  return readFileSync(new URL(`../../schemas/${name}.avsc`, import.meta.url), 'utf8');
+}
+
+/** The fingerprint of somebody else's schema; undefined for text that is none. */
+export function schemaFingerprint(text: string): Buffer | undefined {
+  try {
+    return fingerprint(canonicalForm(avro.Type.forSchema(JSON.parse(text))));
+  } catch {
+    return undefined; // whatever it is, it is no schema of ours
+  }
+}
+
+/** One of our schemas, by its file's name. Throws when it can't be read. */
 export function loadSchema(name: string, maxBodyBytes: number): MessageSchema {
-  const text = readFileSync(new URL(`../../schemas/${name}.avsc`, import.meta.url), 'utf8');
-  const type = avro.Type.forSchema(JSON.parse(text), { typeHook: ourTypes, omitRecordMethods: true });
+  const type = avro.Type.forSchema(JSON.parse(schemaText(name)), { typeHook: ourTypes, omitRecordMethods: true });
   const print = fingerprint(canonicalForm(type));
   return { type, fingerprint: print, header: singleObjectHeader(print), maxBodyBytes };
 }

@@ -3,7 +3,7 @@
  *
  *   C3 01 | fingerprint (8) | body
  *
- * Confluent framing (00, four bytes of schema id, body) is only recognised here, so that an error can name it.
+ * Confluent framing names the schema by its id in a registry: 00 | id (4, big endian) | body.
  */
 export type Framing = 'SINGLE_OBJECT' | 'CONFLUENT';
 
@@ -52,8 +52,27 @@ export function unframe(header: Buffer, bytes: Buffer): Buffer | undefined {
   return bytes.subarray(HEADER_BYTES);
 }
 
+const CONFLUENT_HEADER_BYTES = 5;
+
+/** The registry's id of the schema of bytes in Confluent framing, else undefined. */
+export function confluentSchemaId(bytes: Buffer): number | undefined {
+  return framingOf(bytes) === 'CONFLUENT' ? bytes.readUInt32BE(1) : undefined;
+}
+
+/** A copy in single-object framing of bytes in Confluent framing; the header says which schema that is. */
+export function asSingleObject(header: Buffer, confluent: Buffer): Buffer {
+  return frame(header, confluent.subarray(CONFLUENT_HEADER_BYTES));
+}
+
+/** A copy in Confluent framing of bytes in single-object framing. */
+export function asConfluent(schemaId: number, singleObject: Buffer): Buffer {
+  const header = Buffer.alloc(CONFLUENT_HEADER_BYTES);
+  header.writeUInt32BE(schemaId, 1);
+  return frame(header, singleObject.subarray(HEADER_BYTES));
+}
+
 /** How bytes present themselves, whatever schema they name; undefined when they follow no known framing. */
 export function framingOf(bytes: Buffer): Framing | undefined {
   if (bytes.length >= HEADER_BYTES && bytes[0] === MARKER[0] && bytes[1] === MARKER[1]) return 'SINGLE_OBJECT';
-  return bytes.length >= 5 && bytes[0] === 0 ? 'CONFLUENT' : undefined;
+  return bytes.length >= CONFLUENT_HEADER_BYTES && bytes[0] === 0 ? 'CONFLUENT' : undefined;
 }

@@ -1,6 +1,7 @@
 import type { IdRange } from '../core/generator.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
+import { asSingleObject, confluentSchemaId } from './framing.ts';
 import {
   batchToWire,
   collapseIds,
@@ -47,11 +48,13 @@ export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
 
 /**
  * The reply in a record's value; `encoding` tells how it listed its IDs (RANGES for an error). A reply of single IDs
- * comes back as the fewest ranges. Throws IdallocError MALFORMED_REPLY for bytes that are no reply of this schema.
+ * comes back as the fewest ranges. In Confluent framing the schema's id is not looked up: the body must be one of this
+ * schema to the last byte. Throws IdallocError MALFORMED_REPLY for bytes that are no reply of this schema.
  */
 export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Encoding } {
   try {
-    const wire = decodeFramed(schema, bytes);
+    const single = confluentSchemaId(bytes) === undefined ? bytes : asSingleObject(schema.header, bytes);
+    const wire = decodeFramed(schema, single);
     if (wire === undefined) throw new Error('it is framed otherwise, or with another schema');
     return fromWire(wire as Wire);
   } catch (error) {

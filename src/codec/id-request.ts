@@ -30,6 +30,7 @@ const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 const schema = loadSchema('id-request', MAX_REQUEST_BYTES - HEADER_BYTES);
 export const ID_REQUEST_FINGERPRINT = schema.fingerprint;
+export const ID_REQUEST_HEADER = schema.header;
 
 /** The body as the schema has it. */
 interface Wire {

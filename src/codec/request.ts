@@ -43,6 +43,8 @@ export interface ReplyAddress {
   readonly replyTopic?: string;
   readonly replyPartition?: number;
   readonly trace?: Trace;
+  /** The request's; without it single-object. */
+  readonly framing?: Framing;
 }
 
 /**

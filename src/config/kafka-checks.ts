@@ -1,5 +1,6 @@
 import type { KafkaSettings } from '../adapters/kafka/client.ts';
 import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topic-plan.ts';
+import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Faults } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
@@ -48,6 +49,21 @@ export function checkTls(values: KafkaValues, faults: Faults): void {
   faults.across(['KAFKA_TLS', 'KAFKA_CA', 'KAFKA_CA_FILE'], () => {
     if (values.KAFKA_CA !== undefined && !values.KAFKA_TLS) faults.add('KAFKA_TLS', 'must be 1 when KAFKA_CA is set');
   });
+}
+
+export function registryOf(values: KafkaValues, faults: Faults): RegistrySettings | undefined {
+  const { SCHEMA_REGISTRY_URL: url, SCHEMA_REGISTRY_USERNAME: username, SCHEMA_REGISTRY_PASSWORD: password } = values;
+  const names = ['SCHEMA_REGISTRY_URL', 'SCHEMA_REGISTRY_USERNAME', 'SCHEMA_REGISTRY_PASSWORD'];
+  faults.across([...names, 'SCHEMA_REGISTRY_PASSWORD_FILE'], () => {
+    const hasLogin = username !== undefined || password !== undefined;
+    if (hasLogin && url === undefined)
+      faults.add('SCHEMA_REGISTRY_URL', 'is required when its user or password is set');
+    if (hasLogin && username === undefined) faults.add('SCHEMA_REGISTRY_USERNAME', 'is required with the password');
+    if (hasLogin && password === undefined) faults.add('SCHEMA_REGISTRY_PASSWORD', 'is required with the username');
+  });
+  if (url === undefined) return undefined;
+  const auth = username === undefined || password === undefined ? {} : { auth: { username, password } };
+  return { url: url.replace(/\/+$/, ''), ...auth };
 }
 
 export function saslOf(values: KafkaValues, faults: Faults): KafkaSettings['sasl'] {

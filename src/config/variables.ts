@@ -75,6 +75,12 @@ function isEndpoint(item: string): boolean {
   return /^https?:$/.test(url.protocol) && url.pathname === '/' && url.username === '' && url.search + url.hash === '';
 }
 
+function isRegistry(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const url = new URL(text);
+  return /^https?:$/.test(url.protocol) && url.username + url.password + url.search + url.hash === '';
+}
+
 /** What every command needs that talks to Kafka. */
 export const KAFKA_VARIABLES = {
   KAFKA_BROKERS: required(list('host:port', isBroker), 'host:port,…', 'first brokers to ask'),
@@ -105,6 +111,13 @@ export const KAFKA_VARIABLES = {
     'how long a replay is exact; -1: for ever',
   ),
   ALLOW_WEAK_LEDGER: withDefault(flag, '0 or 1', '0', 'accept a ledger on fewer than 3 brokers; development only'),
+  SCHEMA_REGISTRY_URL: optional(
+    z.string().refine(isRegistry, 'must be a URL such as http://registry:8081, without user, query and fragment'),
+    'URL',
+    "registry with Confluent's API, for requests in its framing; unset: none",
+  ),
+  SCHEMA_REGISTRY_USERNAME: optional(name, 'text', 'user of the registry; unset: no login'),
+  SCHEMA_REGISTRY_PASSWORD: secret('password of the registry'),
   CORRELATION_ID_HEADER: withDefault(name, 'header', 'kafka_correlationId', 'header of the correlation ID'),
   REPLY_TOPIC_HEADER: withDefault(name, 'header', 'kafka_replyTopic', 'header of the reply topic'),
   REPLY_PARTITION_HEADER: withDefault(name, 'header', 'kafka_replyPartition', 'header of the reply partition'),

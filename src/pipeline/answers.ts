@@ -1,11 +1,12 @@
 import { LETTER_HEADERS, RECORD_LEFT_OUT } from '../codec/dead-letter.ts';
+import { asConfluent, type Framing } from '../codec/framing.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import type { ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Accepted } from './intake.ts';
-import type { OutgoingRecord, RequestRecord } from './ports.ts';
+import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 import { nestReplyTopic } from './reply-policy.ts';
 
 /** What all answers of one worker have in common. */
@@ -13,10 +14,12 @@ export interface AnswerContext {
   readonly names: HeaderNames;
   readonly requestTopic: string;
   readonly deadLetterTopic: string;
+  /** Undefined where no registry is configured. */
+  readonly schemas?: SchemaIds | undefined;
 }
 
 /**
- * The reply to a request: a pure function of its ledger entry and the request's encoding, so that sending it again
+ * The reply to a request: a pure function of its ledger entry and the request's encoding and framing, so that sending it again
  * sends the same key and value. The record's timestamp is the entry's append time.
  */
 export function batchReply(
@@ -26,7 +29,8 @@ export function batchReply(
   context: AnswerContext,
 ): OutgoingRecord {
   const { request } = accepted;
-  const value = encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }, request.encoding);
+  const reply = encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }, request.encoding);
+  const value = inFraming(request.framing, reply, context);
   const headers = replyHeaders({
     names: context.names,
     correlationId: request.correlationId,
@@ -54,8 +58,14 @@ export function errorReply(
     nest,
     ...(nest ? { nestError: `${error.code}: ${error.message}` } : {}),
   });
-  const value = encodeIdReply({ correlationId, error }, 'RANGES');
+  const value = inFraming(address.framing, encodeIdReply({ correlationId, error }, 'RANGES'), context);
   return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
+}
+
+/** The reply as its request was framed. */
+function inFraming(framing: Framing | undefined, reply: Buffer, { schemas }: AnswerContext): Buffer {
+  const schemaId = framing === 'CONFLUENT' ? schemas?.replyId() : undefined;
+  return schemaId === undefined ? reply : asConfluent(schemaId, reply);
 }
 
 /** A copy of the record as it came, with the reason. */

@@ -2,6 +2,7 @@ import type { HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply } from './answers.ts';
+import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
 import type { OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
@@ -53,6 +54,20 @@ export async function processBatch(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
+  const step = deps.schemas === undefined ? records.length : PART_MAX_REQUESTS;
+  for (let from = 0; from < records.length && control.isCurrent(); from += step) {
+    const { ready, fault } = await withSchemas(deps.schemas, records.slice(from, from + step));
+    await processReadable(deps, partition, ready, control);
+    if (fault !== undefined) throw fault;
+  }
+}
+
+async function processReadable(
+  deps: PipelineDeps,
+  partition: number,
+  records: readonly RequestRecord[],
+  control: BatchControl,
+): Promise<void> {
   for (const part of cutIntoParts(records, deps)) {
     if (!control.isCurrent()) return;
     const last = part.at(-1);
@@ -67,7 +82,7 @@ function* cutIntoParts(records: readonly RequestRecord[], deps: PipelineDeps): G
   let ids = 0;
   const maxIds = partMaxIds(deps.layout);
   for (const record of records) {
-    const intake = receive(record, deps.names, deps.replyPolicy);
+    const intake = receive(record, deps.names, deps.replyPolicy, deps.schemas);
     const asked = intake.kind === 'accepted' ? Math.min(intake.request.count, deps.maxCount) : 0;
     if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > maxIds)) {
       yield part;

@@ -1,8 +1,10 @@
+import type { Framing } from '../codec/framing.ts';
 import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
 import { type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
-import type { RequestRecord } from './ports.ts';
+import { fromConfluent } from './confluent.ts';
+import type { RequestRecord, SchemaIds } from './ports.ts';
 import { type ReplyPolicy, refuseReplyTopic } from './reply-policy.ts';
 
 /** A request that can be looked up and served. */
@@ -29,16 +31,31 @@ export type Intake = Accepted | Rejected;
  * Reads one record of the request topic. Total: whatever the bytes are, the answer is a request or a rejection, so that
  * no input ends the process or blocks its partition.
  */
-export function receive(record: RequestRecord, names: HeaderNames, policy: ReplyPolicy): Intake {
+export function receive(
+  record: RequestRecord,
+  names: HeaderNames,
+  policy: ReplyPolicy,
+  schemas?: SchemaIds | undefined,
+): Intake {
+  let { value } = record;
+  let framing: Framing = 'SINGLE_OBJECT';
   try {
-    const request = mergeRequest(record.value, record.headers, names);
+    const unwrapped = fromConfluent(schemas, value);
+    if (unwrapped !== undefined) {
+      framing = 'CONFLUENT';
+      value = unwrapped;
+    }
+    const merged = mergeRequest(value, record.headers, names);
+    const request = unwrapped === undefined ? merged : { ...merged, framing };
     const refusal = refuseReplyTopic(request.replyTopic, policy);
     if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
     const hash = requestHash(request.count, request.replyTopic);
     return { kind: 'accepted', record, request, key: encodeLedgerKey(request.correlationId), hash };
   } catch (error) {
     const { code, message } = rejectionOf(error);
-    const address = salvageAddress(record.value, record.headers, names);
+    // A request that may be served when it is sent again must not have been told of an error before.
+    if (code === 'SCHEMA_REGISTRY_UNAVAILABLE') return reject(record, {}, code, message);
+    const address = { ...salvageAddress(value, record.headers, names), framing };
     const tellable = address.replyTopic !== undefined && refuseReplyTopic(address.replyTopic, policy) === undefined;
     return reject(record, tellable ? address : {}, code, message);
   }

@@ -18,6 +18,19 @@ export interface RequestRecord {
   readonly timestampMs: number;
 }
 
+/** What a schema registry has told so far about the ids that stand for schemas in Confluent framing. */
+export interface SchemaIds {
+  /**
+   * Looks up those of the ids that are not known, and the reply's. Rejects with SCHEMA_REGISTRY_UNAVAILABLE while it is
+   * worth waiting; resolves without knowing them when the registry has been silent for too long.
+   */
+  learn(ids: ReadonlySet<number>): Promise<void>;
+  /** Whether an id stands for a schema of requests; undefined when that is not known. */
+  isRequest(id: number): boolean | undefined;
+  /** The id of the replies' schema. */
+  replyId(): number | undefined;
+}
+
 /** One entry as it stands in a ledger partition. */
 export interface LedgerRecord {
   readonly offset: number;

@@ -1,4 +1,5 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import avro from 'avsc';
 import { describe, expect, it } from 'vitest';
 import { canonicalForm, loadSchema } from '../../src/codec/avro.ts';
 import { decodeIdReply, encodeIdReply, ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
@@ -119,6 +120,27 @@ function index(): unknown {
   };
 }
 
+interface Version {
+  readonly schemas: Readonly<Record<string, { readonly canonical_form: string }>>;
+  readonly samples: readonly {
+    readonly name: string;
+    readonly schema: string;
+    readonly file: string;
+    readonly decoded: object;
+  }[];
+  readonly read: (file: string) => Buffer;
+}
+
+/** Before bytes are changed on purpose, the folder's files are copied to a folder of their own in schemas/golden-earlier. */
+function versions(): readonly Version[] {
+  const earlier = new URL('../golden-earlier/', FOLDER);
+  const folders = existsSync(earlier) ? readdirSync(earlier).map((name) => new URL(`${name}/`, earlier)) : [];
+  return [FOLDER, ...folders].map((folder) => {
+    const read = (file: string) => readFileSync(new URL(file, folder));
+    return { ...(JSON.parse(read('index.json').toString()) as Pick<Version, 'schemas' | 'samples'>), read };
+  });
+}
+
 if (UPDATE) {
   mkdirSync(FOLDER, { recursive: true });
   for (const { name, bytes } of SAMPLES) writeFileSync(new URL(`${name}.bin`, FOLDER), bytes);
@@ -137,6 +159,17 @@ describe('golden bytes', () => {
     expect(index()).toEqual(JSON.parse(readFileSync(new URL('index.json', FOLDER), 'utf8')));
     const files = [...SAMPLES.map(({ name }) => `${name}.bin`), 'index.json'];
     expect(readdirSync(FOLDER).sort()).toEqual(files.sort());
+  });
+
+  it('of each version, this one and those before, are read by the schemas of today, with every field as it was', () => {
+    for (const { schemas, samples, read } of versions()) {
+      for (const { name, schema, file, decoded } of samples) {
+        const today = plainAvro(schema.replace('.avsc', '') as SchemaName);
+        const written = avro.Type.forSchema(JSON.parse(schemas[schema]?.canonical_form ?? ''));
+        const value = today.fromBuffer(read(file).subarray(10), today.createResolver(written));
+        expect(toJson(value), name).toMatchObject(decoded);
+      }
+    }
   });
 
   it('are read today', () => {

@@ -5,7 +5,7 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
 import { Ledger } from '../../src/pipeline/ledger.ts';
-import type { LedgerIndex, LedgerLog, RequestRecord } from '../../src/pipeline/ports.ts';
+import type { LedgerIndex, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import type { ReplyPolicy } from '../../src/pipeline/reply-policy.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
@@ -51,6 +51,7 @@ export interface MemoryWorkerOptions {
   readonly now?: () => WallMs;
   /** False: the reader comes only when it is polled; else also whenever somebody waits for it. */
   readonly diligent?: boolean;
+  readonly schemas?: SchemaIds;
 }
 
 /** One worker's pipeline, the real one, over topics in memory. `events` has what happened, in order. */
@@ -102,6 +103,7 @@ export class MemoryWorker {
       deadLetterTopic: DEAD_LETTERS,
       replyPolicy: POLICY,
       publisher: this.publisher,
+      schemas: options.schemas,
       observe: { served: () => {}, failed: (code) => this.errors.push(code), deadLettered: () => {} },
     };
     this.#partitions = partitions;

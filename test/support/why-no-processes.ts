@@ -7,6 +7,7 @@ const { env } = process;
 const TOOLS = {
   kafka: () => requireTools(kafkaTools(cacheDir(env), env), env),
   etcd: () => requireTools(etcdTools(cacheDir(env), env), env),
+  maven: () => requireTools(['java', 'mvn'], env),
   openssl: () => {
     if (which('openssl', env) === undefined) throw new Error('openssl is missing');
   },

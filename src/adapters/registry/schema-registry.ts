@@ -1,0 +1,171 @@
+import { schemaFingerprint, schemaText } from '../../codec/avro.ts';
+import { ID_REQUEST_FINGERPRINT } from '../../codec/id-request.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import type { SchemaIds } from '../../pipeline/ports.ts';
+
+export interface RegistrySettings {
+  /** Without a slash at its end; the paths of Confluent's API follow. */
+  readonly url: string;
+  readonly auth?: { readonly username: string; readonly password: string };
+}
+
+interface RegistryDeps {
+  readonly monotonicMs: () => number;
+  readonly fetch: typeof fetch;
+}
+
+/** A registry that does not answer keeps requests waiting for so long; then those whose schema is unknown are dead letters. */
+export const PATIENCE_MS = 30_000;
+const CALL_TIMEOUT_MS = 2_000;
+/** Between two calls to a registry that did not answer. */
+const REST_MS = 1_000;
+const MAX_IDS = 10_000;
+const AT_ONCE = 8;
+/** An id that the registry does not have may be on its way to this member of it. */
+const ABSENT_MS = 60_000;
+const MAX_BODY_BYTES = 256 * 1024;
+const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
+/** Replies go to many topics, so their subject is the record's name. */
+const REPLY_SUBJECT = 'idalloc.IdReply';
+/** Workers of today read what was sent before; readers of before read what workers send today. */
+const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
+
+type Answer = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
+
+/** A schema registry with Confluent's API. Ids never change their meaning, so what was learned is kept, within a bound. */
+export class SchemaRegistry implements SchemaIds {
+  readonly #settings: RegistrySettings;
+  readonly #deps: RegistryDeps;
+  /** Oldest first. `untilMs` is there for an id that the registry did not have. */
+  readonly #ids = new Map<number, { readonly isRequest: boolean; readonly untilMs?: number }>();
+  #replyId: number | undefined;
+  #fault: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
+
+  constructor(settings: RegistrySettings, deps: RegistryDeps) {
+    this.#settings = settings;
+    this.#deps = deps;
+  }
+
+  isRequest(id: number): boolean | undefined {
+    return this.#ids.get(id)?.isRequest;
+  }
+
+  replyId(): number | undefined {
+    return this.#replyId;
+  }
+
+  async learn(ids: ReadonlySet<number>): Promise<void> {
+    const now = this.#deps.monotonicMs();
+    const missing = [...ids].filter(
+      (id) => (this.#ids.get(id)?.untilMs ?? Number.POSITIVE_INFINITY) <= now || !this.#ids.has(id),
+    );
+    if (missing.length === 0 && this.#replyId !== undefined) return;
+    if (this.#fault !== undefined && now - this.#fault.lastMs < REST_MS) return this.#wait(this.#fault.error);
+    try {
+      if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
+      for (let from = 0; from < missing.length; from += AT_ONCE) {
+        await Promise.all(missing.slice(from, from + AT_ONCE).map((id) => this.#look(id)));
+      }
+      this.#fault = undefined;
+    } catch (error) {
+      if (!(error instanceof IdallocError)) throw error;
+      const lastMs = this.#deps.monotonicMs();
+      this.#fault = { sinceMs: this.#fault?.sinceMs ?? lastMs, lastMs, error };
+      this.#wait(error);
+    }
+  }
+
+  /**
+   * Registers the schemas of requests and replies, where they are not registered yet, and sets the compatibility of
+   * subjects that are new. Throws IdallocError SCHEMA_INCOMPATIBLE when the registry's rules refuse one.
+   *
+   * @returns the subjects, with the schemas' ids
+   */
+  async register(requestTopic: string): Promise<Readonly<Record<string, number>>> {
+    const subjects = { 'id-request': `${requestTopic}-value`, 'id-reply': REPLY_SUBJECT } as const;
+    const ids: Record<string, number> = {};
+    for (const name of ['id-request', 'id-reply'] as const) {
+      ids[subjects[name]] = await this.#register(subjects[name], schemaText(name), COMPATIBILITY[name]);
+    }
+    return ids;
+  }
+
+  async #register(subject: string, schema: string, compatibility: string): Promise<number> {
+    const path = `subjects/${encodeURIComponent(subject)}`;
+    const before = await this.#call('GET', `${path}/versions`, undefined, [404]);
+    if (before.status === 404) await this.#call('PUT', `config/${encodeURIComponent(subject)}`, { compatibility });
+    const made = await this.#call('POST', `${path}/versions`, { schema, schemaType: 'AVRO' }, [409, 422]);
+    if (made.status !== 200) {
+      const why = String(made.body.message ?? made.status);
+      throw new IdallocError('SCHEMA_INCOMPATIBLE', `the registry refuses the schema for subject '${subject}': ${why}`);
+    }
+    return idOf(made);
+  }
+
+  /** Rejects as long as requests shall wait. After that they are not held up any longer. */
+  #wait(error: IdallocError): void {
+    if (this.#deps.monotonicMs() - (this.#fault?.sinceMs ?? 0) < PATIENCE_MS) throw error;
+  }
+
+  async #findReplyId(): Promise<number> {
+    const schema = schemaText('id-reply');
+    const found = await this.#call('POST', `subjects/${REPLY_SUBJECT}`, { schema, schemaType: 'AVRO' }, [404]);
+    if (found.status === 200) return idOf(found);
+    throw unavailable(`it has no subject '${REPLY_SUBJECT}' with this worker's schema: run \`idalloc topics init\``);
+  }
+
+  async #look(id: number): Promise<void> {
+    const { status, body } = await this.#call('GET', `schemas/ids/${id}`, undefined, [404]);
+    const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
+    const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
+    const oldest = this.#ids.keys().next();
+    if (this.#ids.size >= MAX_IDS && oldest.done === false) this.#ids.delete(oldest.value);
+    const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
+    const isRequest = print?.equals(ID_REQUEST_FINGERPRINT) === true;
+    this.#ids.set(id, { isRequest, ...(status === 404 ? { untilMs } : {}) });
+  }
+
+  /** Any other status than 200 and those expected is a fault of the registry. */
+  async #call(method: string, path: string, json?: object, expected: readonly number[] = []): Promise<Answer> {
+    const { url, auth } = this.#settings;
+    const basic = auth === undefined ? undefined : Buffer.from(`${auth.username}:${auth.password}`).toString('base64');
+    try {
+      const response = await this.#deps.fetch(`${url}/${path}`, {
+        method,
+        headers: { 'content-type': CONTENT_TYPE, ...(basic === undefined ? {} : { authorization: `Basic ${basic}` }) },
+        redirect: 'error',
+        signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+        ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      });
+      const { status } = response;
+      const text = await bounded(response);
+      if (status !== 200 && !expected.includes(status)) throw new Error(`status ${status} for ${method} ${path}`);
+      const body: unknown = JSON.parse(text);
+      return { status, body: typeof body === 'object' && body !== null ? (body as Answer['body']) : {} };
+    } catch (error) {
+      const cause = error instanceof Error && error.cause !== undefined ? ` (${describeError(error.cause)})` : '';
+      throw unavailable(`${describeError(error)}${cause}`);
+    }
+  }
+}
+
+function idOf({ body }: Answer): number {
+  const { id } = body;
+  if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff) return id;
+  throw unavailable(`it answered without a schema id`);
+}
+
+function unavailable(why: string): IdallocError {
+  return new IdallocError('SCHEMA_REGISTRY_UNAVAILABLE', `the schema registry can't be used: ${why}`);
+}
+
+async function bounded(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > MAX_BODY_BYTES) throw new Error(`an answer of more than ${MAX_BODY_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

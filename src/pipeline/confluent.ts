@@ -1,0 +1,50 @@
+import { asSingleObject, confluentSchemaId } from '../codec/framing.ts';
+import { ID_REQUEST_HEADER } from '../codec/id-request.ts';
+import { IdallocError } from '../errors.ts';
+import type { RequestRecord, SchemaIds } from './ports.ts';
+
+/**
+ * Has the registry's ids of these records looked up, and gives those records that can be read now, in order: all of them,
+ * or those before the first whose schema is not known yet, and the fault that keeps the others waiting.
+ */
+export async function withSchemas(
+  schemas: SchemaIds | undefined,
+  records: readonly RequestRecord[],
+): Promise<{ readonly ready: readonly RequestRecord[]; readonly fault?: unknown }> {
+  if (schemas === undefined) return { ready: records };
+  const ids = records.map(({ value }) => (value === null ? undefined : confluentSchemaId(value)));
+  const asked = new Set(ids.filter((id) => id !== undefined));
+  if (asked.size === 0) return { ready: records };
+  try {
+    await schemas.learn(asked);
+    return { ready: records };
+  } catch (fault) {
+    const waiting = ids.findIndex((id) => id !== undefined && !isLearned(schemas, id));
+    return waiting < 0 ? { ready: records } : { ready: records.slice(0, waiting), fault };
+  }
+}
+
+/**
+ * A value in Confluent framing as the same request in single-object framing. Undefined for any other value, and where
+ * there is no registry. Throws IdallocError UNKNOWN_SCHEMA, and SCHEMA_REGISTRY_UNAVAILABLE when nobody waits any longer.
+ */
+export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | null): Buffer | undefined {
+  const id = schemas === undefined || value === null ? undefined : confluentSchemaId(value);
+  if (schemas === undefined || value === null || id === undefined) return undefined;
+  if (schemas.isRequest(id) === false) {
+    throw new IdallocError(
+      'UNKNOWN_SCHEMA',
+      `schema ${id} of the registry is no IdRequest that this worker knows: send the one that \`idalloc topics init\` registers`,
+    );
+  }
+  if (isLearned(schemas, id)) return asSingleObject(ID_REQUEST_HEADER, value);
+  throw new IdallocError(
+    'SCHEMA_REGISTRY_UNAVAILABLE',
+    `the schema registry did not tell what schema ${id} is for too long: send the request again once it answers`,
+  );
+}
+
+function isLearned(schemas: SchemaIds, id: number): boolean {
+  const isRequest = schemas.isRequest(id);
+  return isRequest === false || (isRequest === true && schemas.replyId() !== undefined);
+}

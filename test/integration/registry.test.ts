@@ -1,0 +1,110 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
+import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import type { Followed, Seen } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { type RegistryProcess, startRegistry } from '../support/registry-process.ts';
+import { suiteServers } from '../support/servers.ts';
+import { whyNoProcesses } from '../support/why-no-processes.ts';
+import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+
+const noJava = whyNoProcesses('maven');
+const NEVER_REGISTERED = 99_999;
+let directory: string;
+let registry: RegistryProcess;
+let realm: Realm;
+let worker: WorkerProcess;
+let replies: Followed;
+let letters: Followed;
+let requestId: number;
+let replyId: number;
+
+function framed(correlationId: string, schemaId: number) {
+  const { replyTopic } = realm;
+  const plain = encodeIdRequest({ count: 3, correlationId: Buffer.from(correlationId), replyTopic });
+  return { key: correlationId, value: asConfluent(schemaId, plain), partition: 0 };
+}
+
+function codeOf({ message }: Seen): string {
+  return String(message.headers?.[LETTER_HEADERS.code]);
+}
+
+describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ? '' : `: ${noJava}`}`, () => {
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'idalloc-registry-'));
+    registry = await startRegistry(directory);
+    realm = await Realm.create(suiteServers(), { env: { SCHEMA_REGISTRY_URL: registry.url } });
+    [replies, letters] = await Promise.all([realm.follow(), realm.follow(realm.deadLetterTopic)]);
+  });
+  afterAll(async () => {
+    await realm?.[Symbol.asyncDispose]();
+    await registry?.stop();
+    if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+  });
+
+  test('`topics init` registers both schemas, and again the same ids', async () => {
+    const init = async () => JSON.parse((await runIdalloc(['topics', 'init', '--json'], realm.env)).stdout).schemas;
+    const made = await init();
+    expect(Object.keys(made)).toEqual([`${realm.requestTopic}-value`, 'idalloc.IdReply']);
+    expect(await init()).toEqual(made);
+    [requestId = 0, replyId = 0] = Object.values(made as Record<string, number>);
+  });
+
+  test('a subject that has another schema already is refused, with exit code 1', async () => {
+    const REQUEST_TOPIC = `${realm.requestTopic}.taken`;
+    const other = { schema: '{"type":"record","name":"Other","fields":[{"name":"x","type":"string"}]}' };
+    const call = (method: string, path: string, body: object) =>
+      fetch(`${registry.url}/${path}`, {
+        method,
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
+    expect((await call('POST', `subjects/${REQUEST_TOPIC}-value/versions`, other)).status).toBe(200);
+    await call('PUT', `config/${REQUEST_TOPIC}-value`, { compatibility: 'BACKWARD' });
+    const end = await runIdalloc(['topics', 'init'], { ...realm.env, REQUEST_TOPIC });
+    expect(end).toMatchObject({ code: 1, stderr: expect.stringMatching(/^SCHEMA_INCOMPATIBLE: .*taken-value/) });
+  });
+
+  test('a request in Confluent framing is answered so, the other kind as before; an unknown id is a dead letter', async () => {
+    worker = realm.worker();
+    await worker.ready();
+    await realm.sendRaw([framed('framed', requestId), framed('nobody-knows', NEVER_REGISTERED)]);
+    await realm.send([{ correlationId: 'plain', count: 2, partition: 0 }]);
+    const answer = await replies.reply('framed');
+    expect(confluentSchemaId(answer.seen.message.value ?? Buffer.of())).toBe(replyId);
+    expect(answer.reply).toMatchObject({ batch: { datacenterId: 4 } });
+    const plain = await replies.reply('plain');
+    expect(confluentSchemaId(plain.seen.message.value ?? Buffer.of())).toBeUndefined();
+    await letters.until('the dead letter', (seen) => seen.length > 0);
+    expect(letters.seen.map(codeOf)).toEqual(['UNKNOWN_SCHEMA']);
+  });
+
+  test('`audit` reads replies in both framings', async () => {
+    const { code, stdout } = await runIdalloc(['audit', '--json'], realm.env);
+    expect({ code, stdout }).toMatchObject({ code: 0 });
+  });
+
+  test('while the registry is away, known ids are served and other partitions go on; a new id waits until it is back', async () => {
+    process.kill(registry.pid, 'SIGSTOP');
+    try {
+      await realm.sendRaw([framed('known', requestId), framed('waiting', NEVER_REGISTERED + 1)]);
+      await replies.reply('known');
+      await worker.line(({ code }) => code === 'SCHEMA_REGISTRY_UNAVAILABLE');
+      await realm.send([
+        { correlationId: 'behind', count: 1, partition: 0 },
+        { correlationId: 'beside', count: 1, partition: 1 },
+      ]);
+      await replies.reply('beside');
+      expect(replies.seen.some(({ message }) => String(message.key) === 'behind')).toBe(false);
+    } finally {
+      process.kill(registry.pid, 'SIGCONT');
+    }
+    await replies.reply('behind');
+    await letters.until('both dead letters', (seen) => seen.length === 2);
+    expect(letters.seen.map(codeOf)).toEqual(['UNKNOWN_SCHEMA', 'UNKNOWN_SCHEMA']);
+  });
+});

@@ -1,0 +1,94 @@
+import { describe, expect, it } from 'vitest';
+import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
+import { IdallocError } from '../../src/errors.ts';
+import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
+import { MemoryLedger } from '../support/memory-ledger.ts';
+import { request } from '../support/memory-records.ts';
+import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
+
+const REQUEST_ID = 7;
+const OTHER_ID = 8;
+const UNHEARD_ID = 9;
+const REPLY_ID = 12;
+
+/** A registry that knows two ids, or answers nothing and is waited for or not. */
+class FakeSchemas implements SchemaIds {
+  state: 'up' | 'waited for' | 'given up' = 'up';
+  readonly #learned = new Map<number, boolean>();
+
+  async learn(ids: ReadonlySet<number>): Promise<void> {
+    if (this.state === 'waited for') throw new IdallocError('SCHEMA_REGISTRY_UNAVAILABLE', 'down');
+    if (this.state === 'given up') return;
+    for (const id of ids) this.#learned.set(id, id === REQUEST_ID);
+  }
+  isRequest(id: number): boolean | undefined {
+    return this.#learned.get(id);
+  }
+  replyId(): number | undefined {
+    return REPLY_ID;
+  }
+}
+
+function confluent(offset: number, id: string, schemaId: number): RequestRecord {
+  const plain = request(offset, id);
+  return { ...plain, value: asConfluent(schemaId, plain.value ?? Buffer.alloc(0)) };
+}
+
+function start() {
+  const schemas = new FakeSchemas();
+  const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000), schemas });
+  const resolved = () => worker.events.filter((event) => event.startsWith('resolved'));
+  return { schemas, worker, resolved };
+}
+
+describe('a request in Confluent framing', () => {
+  it('is answered in Confluent framing, with the same batch as in the other', async () => {
+    const { worker } = start();
+    await worker.serve([confluent(0, 'a', REQUEST_ID), request(1, 'a')]);
+    const [framed, plain] = worker.replies();
+    if (framed === undefined || plain === undefined) throw new Error('two replies are due');
+    expect(confluentSchemaId(framed.bytes)).toBe(REPLY_ID);
+    expect(confluentSchemaId(plain.bytes)).toBeUndefined();
+    expect(gist(framed)).toBe(gist(plain));
+    expect(framed.bytes.subarray(5)).toEqual(plain.bytes.subarray(10));
+  });
+
+  it('under an id of another schema is a dead letter', async () => {
+    const { worker } = start();
+    await worker.serve([confluent(0, 'a', OTHER_ID), request(1, 'b')]);
+    expect(worker.errors).toEqual(['UNKNOWN_SCHEMA']);
+    expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['b']);
+  });
+
+  it('waits for the registry while those before it are served, and is served when the registry is back', async () => {
+    const { worker, schemas, resolved } = start();
+    schemas.state = 'waited for';
+    const records = [request(0, 'a'), confluent(1, 'b', REQUEST_ID), request(2, 'c')];
+    await expect(worker.serve(records)).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a']);
+    expect(resolved()).toEqual(['resolved 0']);
+    schemas.state = 'up';
+    await worker.serve(records.slice(1));
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b', 'c']);
+    expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
+  });
+
+  it('under an id that is known does not wait', async () => {
+    const { worker, schemas } = start();
+    await worker.serve([confluent(0, 'a', REQUEST_ID)]);
+    schemas.state = 'waited for';
+    await worker.serve([confluent(1, 'b', REQUEST_ID)]);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b']);
+  });
+
+  it('is a dead letter without a reply when the registry was given up, and the partition goes on', async () => {
+    const { worker, schemas, resolved } = start();
+    schemas.state = 'given up';
+    await worker.serve([confluent(0, 'a', UNHEARD_ID), request(1, 'b')]);
+    expect(worker.errors).toEqual(['SCHEMA_REGISTRY_UNAVAILABLE']);
+    expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['b']);
+    expect(resolved()).toEqual(['resolved 1']);
+  });
+});
