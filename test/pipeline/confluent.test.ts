@@ -3,7 +3,7 @@ import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
-import { request } from '../support/memory-records.ts';
+import { REPLIES, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
 
 const REQUEST_ID = 7;
@@ -85,7 +85,8 @@ describe('a request in Confluent framing', () => {
   it('is a dead letter without a reply when the registry was given up, and the partition goes on', async () => {
     const { worker, schemas, resolved } = start();
     schemas.state = 'given up';
-    await worker.serve([confluent(0, 'a', UNHEARD_ID), request(1, 'b')]);
+    const headers = { kafka_correlationId: 'a', kafka_replyTopic: REPLIES };
+    await worker.serve([{ ...confluent(0, 'a', UNHEARD_ID), headers }, request(1, 'b')]);
     expect(worker.errors).toEqual(['SCHEMA_REGISTRY_UNAVAILABLE']);
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
     expect(worker.replies().map(({ id }) => id)).toEqual(['b']);

@@ -118,11 +118,17 @@ export class SchemaRegistry implements SchemaIds {
     const { status, body } = await this.#call('GET', `schemas/ids/${id}`, undefined, [404]);
     const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
     const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
-    const oldest = this.#ids.keys().next();
-    if (this.#ids.size >= MAX_IDS && oldest.done === false) this.#ids.delete(oldest.value);
+    if (this.#ids.size >= MAX_IDS) this.#forgetOne();
     const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
     const isRequest = print?.equals(ID_REQUEST_FINGERPRINT) === true;
     this.#ids.set(id, { isRequest, ...(status === 404 ? { untilMs } : {}) });
+  }
+
+  /** The oldest that is no request's: made-up ids must not push out those that good requests have. */
+  #forgetOne(): void {
+    const useless = this.#ids.entries().find(([, { isRequest }]) => !isRequest);
+    const [id] = useless ?? this.#ids.entries().next().value ?? [];
+    if (id !== undefined) this.#ids.delete(id);
   }
 
   /** Any other status than 200 and those expected is a fault of the registry. */
