@@ -141,7 +141,7 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
    * @throws IdallocError CONFIG_INVALID when the image has no clock to step (ops/Dockerfile.faults makes one that has).
    */
   async stepClock(ms: number): Promise<void> {
-    await stepClockTo(this, this.#clockOffsetMs + ms, ms);
+    await stepClockTo(this, this.#clockOffsetMs + ms);
     this.#clockOffsetMs += ms;
   }
 }
