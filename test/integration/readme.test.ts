@@ -1,0 +1,264 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runCli } from '../../src/cli/program.ts';
+import { encodeIdReply } from '../../src/codec/id-reply.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { VARIABLES } from '../../src/config/variables.ts';
+import type { Followed } from '../support/followed.ts';
+import { blockCommands, ELSEWHERE, misfit, type ReadmeCommand, readReadme } from '../support/readme.ts';
+import { Realm, SHORT_LEASE } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+
+const REQUESTS = 30;
+const COMMANDS = blockCommands(readReadme()).filter(({ command }) => !ELSEWHERE.has(command));
+/** Their output hangs on nothing but their arguments. */
+const EXACT = /^idalloc (decode|range) /;
+/** How a progress bar is wiped away. */
+const WIPE = '\r\u001b[K';
+
+let realm: Realm;
+let worker: WorkerProcess;
+let orders: string;
+let batchOfOrder: Followed;
+/** The place of the newest letter for a reply that had nowhere to go. */
+let undeliverable: string;
+/** What each command printed so far, by what README shows. */
+const printed = new Map<string, string>();
+
+beforeAll(async () => {
+  // A short reservation, for after a rebuild it is waited for; a long lease, so that a slow machine keeps its worker ID.
+  realm = await Realm.create(suiteServers(), { env: { ...SHORT_LEASE, LEASE_TTL_SECONDS: '30' } });
+  orders = `${realm.env.REPLY_TOPIC_PREFIX}orders`;
+  await realm.createTopic(orders);
+});
+
+afterAll(() => realm?.[Symbol.asyncDispose]());
+
+interface Outcome {
+  readonly code: number;
+  readonly text: string;
+}
+
+/** What has to be so before a command of README can print what README shows. */
+interface Scene {
+  readonly before?: () => Promise<unknown>;
+  readonly after?: () => Promise<unknown>;
+  /** The exit code, where it is not 0. */
+  readonly code?: number;
+  /** Makes of README's arguments those of this run. */
+  readonly args?: (args: readonly string[]) => Promise<readonly string[]>;
+  /** Called when a command that runs has told such a text. */
+  readonly when?: readonly [RegExp, () => void];
+}
+
+const startWorker = async () => {
+  worker = realm.worker();
+  await worker.ready();
+};
+
+const tracing: Scene = { args: async () => ['trace', String((await batchOf('order-4711')).ranges[0]?.first)] };
+
+/** By command; a second `idalloc audit` is another one. */
+const SCENES: Readonly<Record<string, Scene>> = {
+  'npm run idalloc -- request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
+  'npm run idalloc -- trace 55325805773398016': tracing,
+  'npm run idalloc -- deadletters list': { before: spoilTwo },
+  'idalloc audit 2': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },
+  'idalloc trace 117661231645038394': tracing,
+  'idalloc leases evict 25 --yes': { args: async () => ['leases', 'evict', await heldWorkerId(), '--yes'] },
+  'idalloc namespace rebuild': { before: () => worker.stop() },
+  'idalloc replay --from 2h': {
+    when: [
+      /start the workers now/,
+      () => {
+        worker = realm.worker();
+      },
+    ],
+  },
+  'idalloc topics check': {
+    before: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '3600000'),
+    after: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000'),
+    code: 1,
+  },
+  'idalloc deadletters list': { before: async () => emptyDeadLetters().then(spoilTwo) },
+  'idalloc deadletters show 0:0': { args: async () => ['deadletters', 'show', undeliverable] },
+  'idalloc deadletters resend 0:0 --yes': {
+    args: async () => ['deadletters', 'resend', undeliverable, '--yes'],
+  },
+};
+
+function forgedTopic(): string {
+  return `${realm.env.REPLY_TOPIC_PREFIX}billing`;
+}
+
+async function batchOf(correlationId: string) {
+  batchOfOrder ??= await realm.follow(`${realm.env.REPLY_TOPIC_PREFIX}cli`);
+  const { reply } = await batchOfOrder.reply(correlationId);
+  if (!('batch' in reply)) throw new Error(`${correlationId} has no batch`);
+  return reply.batch;
+}
+
+async function serveOrders(): Promise<void> {
+  const replies = await realm.follow(orders);
+  const asks = Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `c${i}`, count: 5, partition: i % 3 }));
+  await realm.send(asks.map((ask) => ({ ...ask, replyTopic: orders })));
+  await replies.replies(REQUESTS);
+}
+
+async function spoilTwo(): Promise<void> {
+  const letters = await realm.records(realm.deadLetterTopic);
+  undeliverable = `0:${letters}`;
+  const nowhere = `${realm.env.REPLY_TOPIC_PREFIX}nowhere`;
+  const value = encodeIdRequest({ count: 3, correlationId: Buffer.from('order-1'), replyTopic: nowhere });
+  await realm.sendRaw([{ key: 'order-1', value, partition: 2 }]);
+  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(letters + 1);
+  await realm.sendRaw([{ key: 'order-2', value: 'a text!', partition: 1 }]);
+  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(letters + 2);
+}
+
+async function emptyDeadLetters(): Promise<void> {
+  const ends = await realm.admin.fetchTopicOffsets(realm.deadLetterTopic);
+  const partitions = ends.map(({ partition, high }) => ({ partition, offset: high }));
+  await realm.admin.deleteTopicRecords({ topic: realm.deadLetterTopic, partitions });
+}
+
+async function heldWorkerId(): Promise<string> {
+  return String((await worker.ready()).workerId);
+}
+
+/** A reply that tells two IDs of another batch as its own. */
+async function forge(): Promise<void> {
+  const batch = await batchOf('order-4711');
+  const ranges = batch.ranges.slice(0, 1).map(({ first }) => ({ first: first + 1n, count: 2 }));
+  const value = encodeIdReply({ correlationId: Buffer.from('forged'), batch: { ...batch, ranges } }, 'RANGES');
+  await realm.createTopic(forgedTopic());
+  await realm.sendRaw([{ key: 'forged', value }], forgedTopic());
+}
+
+/**
+ * Runs a command in here, which is quicker than a process of its own, before a person who types y when asked. What the
+ * person sees is its output.
+ */
+async function atTerminal(args: readonly string[], when: Scene['when']): Promise<Outcome> {
+  let seen = '';
+  let told = 0;
+  const write = (text: string) => {
+    seen += text;
+    if (when?.[0].test(text)) when[1]();
+  };
+  const code = await runCli(args, '0.0.0', {
+    env: realm.env,
+    out: write,
+    err: write,
+    stop: new AbortController().signal,
+    hostIp: () => '127.0.0.1',
+    setExitCode: (exit) => {
+      told = exit;
+    },
+    now: () => Date.now(),
+    terminal: { input: true, output: false, errors: true },
+    ask: async (question) => {
+      write(`${question}y\n`);
+      return 'y';
+    },
+  });
+  const lines = seen.split('\n').map((line) => line.split(WIPE).at(-1));
+  return { code: code === 0 ? told : code, text: lines.join('\n') };
+}
+
+/** curl, as far as README uses it. */
+async function curl(args: readonly string[]): Promise<Outcome> {
+  let method = 'GET';
+  let url = '';
+  const headers: [string, string][] = [];
+  for (let at = 0; at < args.length; at += 1) {
+    const arg = args[at] ?? '';
+    if (arg === '-s') continue;
+    if (arg === '-X') method = args[++at] ?? '';
+    else if (arg === '-H') headers.push((args[++at] ?? '').split(': ') as [string, string]);
+    else if (arg.startsWith('-')) throw new Error(`this test knows no ${arg} of curl`);
+    else url = arg;
+  }
+  const [, port, path = ''] = /^localhost:(\d+)(\/.*)$/.exec(url) ?? [];
+  const there = port === VARIABLES.API_PORT.fallback ? `${await worker.api()}${path}` : undefined;
+  if (there === undefined && port !== VARIABLES.OPS_PORT.fallback) throw new Error(`nobody listens at ${url}`);
+  const answer = await (there === undefined ? worker.ops(path) : fetch(there, { method, headers }));
+  return { code: 0, text: `${await answer.text()}\n` };
+}
+
+/** The words of a command line with single quotes. */
+function words(command: string): string[] {
+  return [...command.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? '');
+}
+
+async function run({ command, output }: ReadmeCommand, scene: Scene): Promise<Outcome> {
+  const [program, ...rest] = words(command.replace(/^npm run idalloc -- /, 'idalloc '));
+  if (program === 'curl') return curl(rest);
+  if (program !== 'idalloc') throw new Error('nobody runs this command: name in ELSEWHERE where it is tried');
+  const args = (await scene.args?.(rest)) ?? rest;
+  if (output === undefined || output.some((line) => line.endsWith(' [y/N] y'))) return atTerminal(args, scene.when);
+  const { code, stdout, stderr } = await runIdalloc(args, realm.env);
+  return { code, text: stdout + stderr };
+}
+
+/** This realm's names as README has them. */
+function inReadmesWords(text: string): string {
+  const { groupId, env } = realm;
+  return text
+    .replaceAll(`${groupId}.`, 'id.')
+    .replaceAll(groupId, 'idalloc')
+    .replaceAll(env.ETCD_PREFIX ?? '', '/keyspace');
+}
+
+/** The suite has one broker, of which some warn, and the machine's own affairs are not idalloc's. */
+const OWN_AFFAIR = /^(warning LEDGER_WEAK|(ok|warn|fault) +(topics LEDGER_WEAK|NTP|limits|index directory) )/;
+
+/** The lines that README and this run have to share; what is to be mended stands below its line. */
+function shared(lines: readonly string[]): readonly string[] {
+  let own = false;
+  return lines.filter((line) => {
+    own = OWN_AFFAIR.test(line) || (own && /^ +mend: /.test(line));
+    return !own;
+  });
+}
+
+/** The outcome of a doctor that finds nothing but the machine's own faults, as it were without them. */
+function withoutOwnFaults({ code, text }: Outcome): Outcome {
+  const own = text.split('\n').filter((line) => line.startsWith('fault') && OWN_AFFAIR.test(line)).length;
+  const verdict = new RegExp(`^${own} faults$`, 'm');
+  if (own === 0 || !verdict.test(text)) return { code, text };
+  return { code: 0, text: text.replace(verdict, 'nothing keeps a worker from its work') };
+}
+
+const STEPS = COMMANDS.map((step, at) => {
+  const same = COMMANDS.slice(0, at).filter(({ command }) => command === step.command).length;
+  return { ...step, name: same === 0 ? step.command : `${step.command} ${same + 1}` };
+});
+
+test('every scene belongs to a command', () => {
+  expect(Object.keys(SCENES).filter((name) => !STEPS.some((step) => step.name === name))).toEqual([]);
+});
+
+test.for(STEPS)('README, line $line: $name', async (step, { annotate }) => {
+  const { command, output, name } = step;
+  if (command.startsWith('export ')) {
+    const names = words(command)
+      .slice(1)
+      .map((word) => word.replace(/=.*/, ''));
+    return expect(names.filter((variable) => !(variable in VARIABLES))).toEqual([]);
+  }
+  if (command.endsWith(' worker')) return startWorker();
+  const scene = SCENES[name] ?? {};
+  await scene.before?.();
+  const { code, text } = withoutOwnFaults(await run(step, scene));
+  await scene.after?.();
+  await annotate(`printed:\n${inReadmesWords(text)}`);
+  expect({ code, text }).toEqual({ code: scene.code ?? 0, text: expect.stringMatching(/./) });
+  if (output === undefined) return;
+  const real = inReadmesWords(text).trimEnd().split('\n');
+  expect(misfit(shared(output), shared(real), EXACT.test(command))).toBeUndefined();
+  // What README shows twice for the same command is the same here as well: an idempotent answer.
+  const key = [command, ...output].join('\n');
+  expect(text).toBe(printed.get(key) ?? text);
+  printed.set(key, text);
+});
