@@ -1,5 +1,14 @@
 import { defineConfig } from 'vitest/config';
 
+/** Tests that break the suite's servers, or measure a machine that has nothing else to do. */
+const ALONE = 'test/integration/**/*.alone.test.ts';
+
+const onServers = {
+  globalSetup: ['test/support/global-setup.ts'],
+  testTimeout: 180_000,
+  hookTimeout: 180_000,
+};
+
 export default defineConfig({
   test: {
     projects: [
@@ -15,9 +24,17 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          globalSetup: ['test/support/global-setup.ts'],
-          testTimeout: 120_000,
-          hookTimeout: 180_000,
+          exclude: [ALONE],
+          ...onServers,
+          // Most of their time is waiting: for leases to run out, and for groups to notice that a member is gone.
+          maxWorkers: 3,
+        },
+      },
+      {
+        test: {
+          name: 'alone',
+          include: [ALONE],
+          ...onServers,
           fileParallelism: false,
         },
       },

@@ -7,7 +7,7 @@ import { ROOT } from './paths.ts';
 import { run } from './run.ts';
 import { stepsOf, type Tally, tallyOfVitest } from './tally.ts';
 
-export type Project = 'unit' | 'integration';
+export type Project = 'unit' | 'integration' | 'alone';
 
 const VITEST = join(ROOT, 'node_modules/.bin/vitest');
 const STEP_TIMEOUT_MS = 60 * 60_000;

@@ -53,7 +53,14 @@ function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return Promise.race([work, stopped]);
 }
 
-async function integration(filter: readonly string[], signal: AbortSignal): Promise<Tally> {
+/** The tests that run side by side, then those that break the servers, or measure, and so run alone. */
+const ON_SERVERS = ['integration', 'alone'] as const satisfies readonly Project[];
+
+async function integration(
+  projects: readonly Project[],
+  filter: readonly string[],
+  signal: AbortSignal,
+): Promise<Tally> {
   title('servers for the integration tests');
   const servers = await unlessStopped(chooseServers(), signal);
   try {
@@ -66,8 +73,11 @@ async function integration(filter: readonly string[], signal: AbortSignal): Prom
         tally = { ...NONE, failed: 1 };
       }
     }
-    title(`integration tests on ${servers.kind}`);
-    return add(tally, await runVitest('integration', filter, { IDALLOC_TEST_SERVERS: servers.kind }, signal));
+    for (const project of projects) {
+      title(`integration tests on ${servers.kind}${project === 'alone' ? ', one at a time' : ''}`);
+      tally = add(tally, await runVitest(project, filter, { IDALLOC_TEST_SERVERS: servers.kind }, signal));
+    }
+    return tally;
   } finally {
     await servers.stop();
   }
@@ -78,14 +88,16 @@ async function everything(signal: AbortSignal): Promise<Tally> {
   title('unit tests');
   const unit = await runVitest('unit', [], {}, signal);
   const simulated = await runChain('simulate', signal, title);
-  return [unit, simulated, await integration([], signal)].reduce(add, checks);
+  return [unit, simulated, await integration(ON_SERVERS, [], signal)].reduce(add, checks);
 }
 
 async function selected(filter: readonly string[], signal: AbortSignal): Promise<Tally> {
   const has = async (project: Project) => selects(project, filter, signal);
   let tally = NONE;
   if (await has('unit')) tally = add(tally, await runVitest('unit', filter, {}, signal));
-  if (await has('integration')) tally = add(tally, await integration(filter, signal));
+  const chosen: Project[] = [];
+  for (const project of ON_SERVERS) if (await has(project)) chosen.push(project);
+  if (chosen.length > 0) tally = add(tally, await integration(chosen, filter, signal));
   return tally;
 }
 

@@ -40,6 +40,6 @@ if (typeof env === 'string') {
   process.stdout.write(env);
   process.exit(args.includes('--help') ? 0 : 2);
 }
-const run = ['run', '--project', 'integration', 'test/integration/chaos.test.ts'];
+const run = ['run', '--project', 'alone', 'test/integration/chaos.alone.test.ts'];
 const child = spawn(process.execPath, [VITEST, ...run], { stdio: 'inherit', env: { ...process.env, ...env } });
 child.once('exit', (code) => process.exit(code ?? 1));

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeLeaseRecord } from '../../src/codec/lease-record.ts';
 import { decompose, toTicks } from '../../src/core/layout.ts';
@@ -97,8 +98,10 @@ test('a process that finds what a crash loop left at its address holds back a se
   for (let workerId = 0; workerId < LEFTOVERS; workerId += 1) {
     const record = { assignedWorkerIp: CRASHING_IP, leaseTtlSeconds: 10, heartbeatToken: 'x', grantedAtMs: Date.now() };
     const key = realm.keys.owner(workerId);
-    const put = { put: key, value: encodeLeaseRecord(record), leaseId };
-    await realm.etcd.transact([{ key, createRevision: 0n }], [put]);
+    const owner = { put: key, value: encodeLeaseRecord(record), leaseId };
+    const raised = { ticks: toTicks(LAYOUT, wallMs(Date.now() + RESERVE_MS)), nonce: 'x' };
+    const ceiling = { put: realm.keys.ceiling(workerId), value: encodeCeiling(raised) };
+    await realm.etcd.transact([{ key, createRevision: 0n }], [owner, ceiling]);
   }
   const owners = (await realm.etcd.range(`${realm.keys.root}workers/`)).kvs.length;
   const late = realm.worker();
