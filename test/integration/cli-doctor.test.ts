@@ -63,7 +63,7 @@ test('what keeps a worker from its work is a fault, with what to do about it', a
 test('a namespace of another layout is told before a worker refuses it', async () => {
   const worker = realm.worker();
   await worker.ready();
-  for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'bwmarrin', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
+  for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'region', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
     const { of } = await doctor(env);
     expect(of('namespace')).toMatchObject([{ state: 'fault', mend: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
   }

@@ -39,9 +39,9 @@ async function expectCommitted(realm: Realm): Promise<void> {
 test('while the ledger takes no entry, nothing is told and nothing is committed', async () => {
   await using realm = await openRealm();
   const replies = await realm.follow();
-  await close(realm, realm.ledgerTopic);
   const worker = realm.worker();
   await worker.ready();
+  await close(realm, realm.ledgerTopic);
   await realm.send([{ correlationId: 'a', count: 3, partition: PARTITION }]);
   expect(await expectHeldBack(realm, worker)).toMatchObject({ partition: PARTITION, code: 'APPEND_UNANSWERED' });
 

@@ -58,7 +58,8 @@ test(`stalled for ${STALL_MS / 1_000} s: nothing is allocated past the own deadl
   const [kept, lost] = await Promise.all([stalled({}), stalled(SHORT_LEASE)]);
 
   // The lease of 30 s outlives the stall; the own deadline of 15 s does not.
-  expect(kept.reasons[0]).toBe('LEASE_SUSPENDED');
+  expect(kept.reasons[0]).toBe('PROCESS_PAUSED');
+  expect(kept.reasons).not.toContain('LEASE_LOST');
   expect(kept.after).toMatchObject({ workerId: kept.before.workerId, fence: kept.before.fence });
   // That of 10 s is gone, and with it the identity.
   expect(lost.reasons).toContain('LEASE_LOST');
@@ -93,5 +94,8 @@ test(`${BURSTS} stalls of ${BURST_MS} ms under load: everything is answered once
   );
   await report(annotate, `stalls in bursts: ${JSON.stringify(history)}`);
   expect(history).toMatchObject({ losers: 0 });
-  expect(worker.lines.filter(({ msg }) => msg === 'gate closed')).toEqual([]);
+  // Each stall is noticed, and etcd asked whether the identity is ours still; it always is.
+  const closed = worker.lines.filter(({ msg }) => msg === 'gate closed').map(({ reason }) => reason);
+  expect(new Set(closed)).toEqual(new Set(['PROCESS_PAUSED']));
+  expect(worker.lines.filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(1);
 });
