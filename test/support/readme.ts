@@ -22,7 +22,7 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run sim -- --seeds 100', 'test/sim/sim.test.ts'],
   ['npm run sim -- --seed 7', 'test/sim/sim.test.ts'],
   ['npm run sim -- --mutants', 'test/sim/sim.test.ts'],
-  ['npm run chaos -- --minutes 10', 'test/integration/chaos.test.ts'],
+  ['npm run chaos -- --minutes 10', 'test/integration/chaos.alone.test.ts'],
   ['npm run bench', 'test/bench/throughput.ts'],
   ['npm run bench:http', 'test/bench/http.ts'],
   ['pip install -r requirements.txt', 'test/integration/interop-python.test.ts'],
