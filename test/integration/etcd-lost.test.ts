@@ -99,6 +99,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     const asks = Array.from({ length: 400 }, (_, i) => ({ correlationId: `big-${i}`, count: 100_000 }));
     await scene.realm.send(asks);
     await scene.replies.until('the first of them', (seen) => seen.length > 10);
+    await expect.poll(() => link.lastKeepAliveMs(), { timeout: TTL_MS }).toBeGreaterThan(0);
     const from = worker.lines.length;
     worker.kill('SIGSTOP');
     link.silence();
