@@ -4,7 +4,8 @@ import { decodeReply, type Followed } from './followed.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
 /** Reasons under which nothing may be allocated; the others only keep the worker from taking requests. */
-const REFUSES = /^(LEASE_|CLOCK_|NO_IDENTITY|POOL_EXHAUSTED|ALL_CEILINGS_AHEAD|LAYOUT_EXHAUSTED)/;
+const REFUSES =
+  /^(LEASE_|CLOCK_|PROCESS_PAUSED|RESTORED|RESERVATION_EXHAUSTED|NO_IDENTITY|POOL_EXHAUSTED|ALL_CEILINGS_AHEAD|LAYOUT_EXHAUSTED)/;
 
 /** The next closing of the gate, at line `from` of the log or later. */
 export function closed(worker: WorkerProcess, from: number): Promise<LogLine> {
