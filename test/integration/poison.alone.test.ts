@@ -72,7 +72,7 @@ async function checkAll(realm: Realm, sent: readonly Sent[], replies: Followed, 
   const highs = await realm.admin.fetchTopicOffsets(realm.requestTopic);
   const committed = async () => Object.fromEntries(await realm.committed());
   const ends = Object.fromEntries(highs.map(({ partition, high }) => [partition, Number(high)]));
-  await expect.poll(committed, { timeout: 60_000 }).toEqual(ends);
+  await expect.poll(committed, { timeout: 10_000 }).toEqual(ends);
   const published = await realm.records(realm.deadLetterTopic);
   await letters.until('all dead letters', (seen) => seen.length >= published);
   const table = sent.map(({ one: { name, reply, letter, bare, refused } }) => ({ name, reply, letter, bare, refused }));
@@ -148,6 +148,6 @@ test('a topic that stores compressed batches after all, against the check at the
     'a gzip batch holds more than 4194304 bytes at 12 to 12)',
     'a zstd batch holds more than 4194304 bytes at 13 to 13)',
   ]);
-  await expect.poll(() => realm.committed(), { timeout: 60_000 }).toEqual(new Map([[0, 15]]));
+  await expect.poll(() => realm.committed(), { timeout: 10_000 }).toEqual(new Map([[0, 15]]));
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
 });
