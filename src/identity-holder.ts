@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { sleep } from './adapters/clock.ts';
 import { type ClosableEtcd, connectEtcd } from './adapters/etcd/etcd.ts';
-import { DESCRIPTOR_FORMAT_VERSION } from './codec/descriptor.ts';
+import { descriptorOf } from './codec/descriptor.ts';
 import type { Config } from './config.ts';
 import type { DriftSample } from './core/clock-guard.ts';
 import { tickStartMs } from './core/layout.ts';
@@ -116,19 +116,10 @@ export class IdentityHolder implements AsyncDisposable {
   /** Undefined when the worker stops before etcd answers. */
   async #openNamespace(): Promise<Namespace | undefined> {
     const { config, log, gate, witness } = this.#options;
-    const { layout, datacenterId, pool } = config;
-    const wanted = {
-      formatVersion: DESCRIPTOR_FORMAT_VERSION,
-      layoutName: layout.name,
-      layoutFingerprint: layout.fingerprint,
-      epochMs: layout.epochMs,
-      datacenterId,
-      pool,
-      uuid: randomUUID(),
-    };
+    const wanted = descriptorOf(config, randomUUID());
     while (!this.#stop.signal.aborted) {
       try {
-        const keys = namespaceKeys(config.etcd.prefix, datacenterId);
+        const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
         return await openNamespace(this.#etcd, witness, keys, wanted, randomUUID);
       } catch (error) {
         const restored = isRestored(error);

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import type { Admin, Kafka } from 'kafkajs';
 import { createPartitioner } from '../adapters/kafka/partitioner.ts';
 import { wholeTopic } from '../adapters/kafka/topic-spans.ts';
-import { DESCRIPTOR_FORMAT_VERSION, type Descriptor } from '../codec/descriptor.ts';
+import { descriptorOf } from '../codec/descriptor.ts';
 import { type Config, loadWorkerConfig } from '../config.ts';
 import { tickStartMs } from '../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../core/units.ts';
@@ -96,7 +96,12 @@ async function faultOf(config: Config, etcd: EtcdPort, { view }: Remains): Promi
   try {
     const snapshot = await readSnapshot(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
     if (snapshot.descriptor === undefined) requireUnused(view);
-    else requireNotRestored(view, snapshot, requireDescriptor(snapshot.descriptor, wantedOf(config)).uuid);
+    else
+      requireNotRestored(
+        view,
+        snapshot,
+        requireDescriptor(snapshot.descriptor, descriptorOf(config, randomUUID())).uuid,
+      );
     return undefined;
   } catch (error) {
     if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
@@ -116,7 +121,7 @@ async function runRebuild(context: CliContext, options: RebuildFlags): Promise<v
 async function rebuild(context: CliContext, servers: Servers, { yes, now, json }: RebuildFlags) {
   const { config, kafka, admin, etcd, witness } = servers;
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-  const wanted = wantedOf(config);
+  const wanted = descriptorOf(config, randomUUID());
   const before = await readRemains(etcd, witness, keys);
   requireNoOwners(before.owners);
   const found = viewFound(config, before);
@@ -139,18 +144,6 @@ function lastUseMs({ layout }: Config, remains: Remains, ledger: LedgerFound): W
   const { ceilings, witnesses } = usedTicks(remains);
   const known = [ceilings, witnesses, ledger.highest].filter((at) => at !== undefined);
   return known.length === 0 ? undefined : wallMs(Math.max(...known.map((at) => tickStartMs(layout, at))));
-}
-
-function wantedOf({ layout, datacenterId, pool }: Config): Descriptor {
-  return {
-    formatVersion: DESCRIPTOR_FORMAT_VERSION,
-    layoutName: layout.name,
-    layoutFingerprint: layout.fingerprint,
-    epochMs: layout.epochMs,
-    datacenterId,
-    pool,
-    uuid: randomUUID(),
-  };
 }
 
 interface Servers {

@@ -1,3 +1,4 @@
+import type { Layout } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { parseExactObject, requireExactObject, requireInteger, requireText } from './strict-json.ts';
 
@@ -17,6 +18,23 @@ export interface Descriptor {
   readonly pool: { readonly first: number; readonly last: number };
   /** Names this namespace for good: one made anew has another. */
   readonly uuid: string;
+}
+
+/** What a configuration wants of its namespace, as this release writes it. */
+export function descriptorOf(
+  config: Pick<Descriptor, 'datacenterId' | 'pool'> & { readonly layout: Layout },
+  uuid: string,
+): Descriptor {
+  const { layout, datacenterId, pool } = config;
+  return {
+    formatVersion: DESCRIPTOR_FORMAT_VERSION,
+    layoutName: layout.name,
+    layoutFingerprint: layout.fingerprint,
+    epochMs: layout.epochMs,
+    datacenterId,
+    pool,
+    uuid,
+  };
 }
 
 /** A field that two descriptors disagree on, under its name in the JSON, with both values as text. */
