@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { kafkaClient } from '../../src/adapters/kafka/client.ts';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { BACKFILL_MS } from '../../src/core/generator.ts';
 import { decompose, formatHex, tickStartMs } from '../../src/core/layout.ts';
@@ -98,6 +100,32 @@ test('headers alone are a request, its correlation ID is any bytes, and its trac
     kafka_correlationId: correlationId,
     traceparent: Buffer.from('00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'),
   });
+});
+
+test('what a transaction asks is answered once it commits, never when it aborts, and its marker is no lag', async () => {
+  const kafka = kafkaClient({ brokers: suiteServers().brokers, clientId: 'caller', tls: false }, () => () => undefined);
+  const producer = kafka.producer({ transactionalId: realm.groupId, idempotent: true, maxInFlightRequests: 1 });
+  await producer.connect();
+  try {
+    for (const end of ['commit', 'abort'] as const) {
+      const transaction = await producer.transaction();
+      const request = { count: 1, correlationId: Buffer.from(end), replyTopic: realm.replyTopic };
+      const messages = [{ value: encodeIdRequest(request), partition: 0 }];
+      await transaction.send({ topic: realm.requestTopic, messages });
+      await transaction[end]();
+    }
+  } finally {
+    await producer.disconnect();
+  }
+  batchOf(await replies.reply('commit'));
+  const open = async () => {
+    const ends = await realm.admin.fetchTopicOffsets(realm.requestTopic);
+    const committed = await realm.committed();
+    const behind = ends.filter(({ partition, high }) => Number(high) > (committed.get(partition) ?? 0));
+    return [behind.length, await worker.metric('idalloc_consumer_lag_records{partition="0"}')];
+  };
+  await expect.poll(open, { timeout: 10_000 }).toEqual([0, 0]);
+  expect(replies.seen.some(({ message }) => message.key?.toString() === 'abort')).toBe(false);
 });
 
 test('the lease record has exactly its four fields, under a lease', async () => {

@@ -1,4 +1,4 @@
-import type { Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
+import type { Consumer, ConsumerEndBatchProcessEvent, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { RequestRecord } from '../../pipeline/ports.ts';
@@ -41,6 +41,9 @@ const MAX_WAIT_MS = 100;
 /** 1 MiB: two of the largest record batches that the request topic takes would not help, one must fit. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 
+/** Its first offset is null where nothing was fetched, which kafkajs' types leave out. */
+type BatchEnd = Omit<ConsumerEndBatchProcessEvent['payload'], 'firstOffset'> & { readonly firstOffset: string | null };
+
 /** How a handler ended: a passing fault may be over soon, a lasting one needs somebody. */
 type Outcome = 'well' | 'retryable' | 'lasting';
 
@@ -82,6 +85,7 @@ export class RequestConsumer {
       },
     });
     this.#consumer = this.#group.consumer;
+    this.#consumer.on('consumer.end_batch_process', ({ payload }) => this.#passed(payload));
   }
 
   async start(): Promise<void> {
@@ -169,15 +173,16 @@ export class RequestConsumer {
   async #work(session: Session, { batch, resolveOffset }: EachBatchPayload): Promise<void> {
     using patience = new Patience();
     const from = safeOffset(batch.messages[0]?.offset ?? '0');
+    const last = batch.messages.at(-1)?.offset;
     let outside = false;
     const control = {
       isCurrent: () => session.current && !session.interrupted && this.#open,
       resolved: (offset: number) => {
         if (!session.current) return;
         patience.renew();
-        session.next = offset + 1;
         if (!outside) resolveOffset(String(offset));
-        this.#options.onLag(session.partition, Math.max(0, Number(batch.highWatermark) - session.next));
+        // The batch may end with the marker of a transaction, which is not among its messages.
+        this.#goneTo(session, String(offset) === last ? batch.lastOffset() : String(offset), batch.highWatermark);
       },
     };
     const work = this.#handle(session, batch.messages.map(toRecord), control);
@@ -187,6 +192,18 @@ export class RequestConsumer {
     if (!late || session.inHand !== ended) return;
     outside = true;
     if (session.current) this.#pause([session.partition]);
+  }
+
+  /** All that kafkajs fetched were markers of transactions and aborted records: it goes on behind them by itself. */
+  #passed({ partition, batchSize, firstOffset, lastOffset, highWatermark }: BatchEnd): void {
+    const session = this.#sessions.get(partition);
+    if (session === undefined || session.inHand !== undefined || batchSize > 0 || firstOffset === null) return;
+    this.#goneTo(session, lastOffset, highWatermark);
+  }
+
+  #goneTo(session: Session, offset: string, highWatermark: string): void {
+    session.next = safeOffset(offset) + 1;
+    this.#options.onLag(session.partition, Math.max(0, Number(highWatermark) - session.next));
   }
 
   /** The handler's outcome as a value: after a fault the partition rests. */

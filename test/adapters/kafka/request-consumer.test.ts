@@ -45,11 +45,21 @@ class FakeConsumer {
     this.emit('group_join', { memberAssignment: { [TOPIC]: partitions } });
   }
 
+  /** Tells that a fetched batch was seen to, with what it held once aborted records and markers were left out. */
+  end(partition: number, batch: { batchSize: number; firstOffset: string | null; lastOffset: string }): void {
+    this.emit('end_batch_process', { topic: TOPIC, partition, highWatermark: '100', ...batch });
+  }
+
   /** Delivers records with these offsets, as kafkajs does. */
-  deliver(partition: number, offsets: readonly number[], heartbeat = async () => {}): Promise<void> {
+  deliver(
+    partition: number,
+    offsets: readonly number[],
+    heartbeat = async () => {},
+    lastOffset = offsets.at(-1),
+  ): Promise<void> {
     const messages = offsets.map((offset) => ({ offset: String(offset), key: null, value: null, timestamp: '0' }));
     return this.eachBatch({
-      batch: { topic: TOPIC, partition, messages, highWatermark: '100' },
+      batch: { topic: TOPIC, partition, messages, highWatermark: '100', lastOffset: () => String(lastOffset) },
       resolveOffset: (offset: string) => this.calls.push(`resolve ${partition} ${offset}`),
       heartbeat,
       isRunning: () => true,
@@ -68,12 +78,14 @@ interface World {
   readonly consumer: RequestConsumer;
   readonly fake: FakeConsumer;
   readonly crashes: Error[];
+  readonly lags: number[];
   readonly config: Partial<ConsumerConfig>;
 }
 
 async function world(handler: RequestHandler): Promise<World> {
   const fake = new FakeConsumer();
   const crashes: Error[] = [];
+  const lags: number[] = [];
   const config: Partial<ConsumerConfig> = {};
   const kafka = { consumer: (given: ConsumerConfig) => Object.assign(config, given) && fake };
   const consumer = new RequestConsumer({
@@ -91,11 +103,11 @@ async function world(handler: RequestHandler): Promise<World> {
     handler,
     log: createLogger({ level: 'fatal', destination: 'stderr' }),
     onJoin: () => {},
-    onLag: () => {},
+    onLag: (_partition, records) => lags.push(records),
     onCrash: (error) => crashes.push(error),
   });
   await consumer.start();
-  return { consumer, fake, crashes, config };
+  return { consumer, fake, crashes, lags, config };
 }
 
 /** A handler that resolves each record at once. */
@@ -138,6 +150,36 @@ describe('a session', () => {
     await fake.deliver(0, [7]);
     await vi.advanceTimersByTimeAsync(2_000);
     expect(fake.calls.filter((call) => call.startsWith('commit'))).toEqual(['commit 0:8']);
+  });
+
+  it('commits past the marker of a transaction, in the same batch or after it', async () => {
+    const { fake, lags } = await world(serveAll);
+    fake.join(0);
+    await fake.deliver(0, [7], undefined, 8);
+    await vi.advanceTimersByTimeAsync(500);
+    expect(fake.calls.at(-1)).toBe('commit 0:9');
+    fake.end(0, { batchSize: 0, firstOffset: '9', lastOffset: '99' });
+    await vi.advanceTimersByTimeAsync(500);
+    expect(fake.calls.at(-1)).toBe('commit 0:100');
+    expect(lags).toEqual([91, 0]);
+  });
+
+  it('does not take an empty fetch, or what has passed while a batch was in hand, for something that was answered', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const { fake } = await world(async (_partition, _records, control) => {
+      control.resolved(7);
+      await promise;
+    });
+    fake.join(0, 1);
+    const working = fake.deliver(0, [7, 8]);
+    fake.end(0, { batchSize: 2, firstOffset: '7', lastOffset: '8' });
+    fake.end(0, { batchSize: 0, firstOffset: '9', lastOffset: '9' });
+    fake.end(1, { batchSize: 0, firstOffset: null, lastOffset: '99' });
+    fake.end(2, { batchSize: 0, firstOffset: '3', lastOffset: '3' });
+    await vi.advanceTimersByTimeAsync(500);
+    expect(fake.calls.filter((call) => call.startsWith('commit'))).toEqual(['commit 0:8']);
+    resolve();
+    await working;
   });
 
   it('that ended commits nothing any more', async () => {
