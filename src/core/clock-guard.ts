@@ -4,7 +4,7 @@ export type ClockFault = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | '
 
 export type Verdict =
   | { readonly kind: 'steady' }
-  /** A small step back: allocate nothing until the wall clock shows this again. */
+  /** Allocate nothing until the wall clock shows this: it went back a little, or stood still for a moment. */
   | { readonly kind: 'wait'; readonly untilWall: WallMs }
   /** Give the identity back; the clock can't be trusted. */
   | { readonly kind: 'eject'; readonly reason: ClockFault; readonly detail: string };
@@ -18,7 +18,7 @@ export type ClockOffFault = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
 const STEP_BACK_MS = 10;
 /** More than this that the wall clock gained on the monotonic one since the anchor ejects. */
 const FORWARD_MS = 1000;
-/** A wall clock that has not moved while the monotonic one moved this much ejects. */
+/** A wall clock that has not moved while the monotonic one moved this much ejects, however often it was read meanwhile. */
 const FROZEN_MS = 1000;
 /** A drift surely beyond this, against the median of the brokers, ejects. */
 const DRIFT_MS = 1000;
@@ -36,19 +36,29 @@ const MAX_BROKERS = 64;
  * What is known of the wall clock during one reign. Immutable; `observe` alone makes the next one.
  *
  *   steady  <-> waiting   wall below highWater by less than 10 ms; steady again once it is back at highWater
- *   either   -> ejected   any fault; final: a new reign takes a new anchor, because the old one may be what is wrong
+ *   either   -> doubting  the same wall time as 10 ms or more before
+ *   doubting -> ejected   the next reading names the fault
+ *   any      -> ejected   any fault; final: a new reign takes a new anchor, because the old one may be what is wrong
  *
  * anchor:    the reign's first reading; forward steps are judged against it, so that many small ones add up.
  * last:      the reading before; a step back that hides behind the time passed since is judged against it.
  * highWater: the highest wall time seen; a step back that shows is judged against it.
  * moved:     the first reading that showed the present wall time; a frozen clock is judged against it.
+ * doubt:     two readings in a row, 10 ms or more apart, that showed one wall time: the clock stands, or it went back by
+ *            just what passed between them, which those who look at it every 50 ms do meet after a step of 50 ms.
  */
 export interface ClockGuard {
   readonly anchor: Reading;
   readonly last: Reading;
   readonly highWater: WallMs;
   readonly moved: Reading;
+  readonly doubt?: Doubt;
   readonly ejection?: Ejection;
+}
+
+interface Doubt {
+  readonly first: Reading;
+  readonly second: Reading;
 }
 
 const STEADY: Verdict = Object.freeze({ kind: 'steady' });
@@ -66,15 +76,18 @@ export function anchorGuard(reading: Reading): ClockGuard {
 export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuard; verdict: Verdict } {
   if (guard.ejection !== undefined) return { guard, verdict: guard.ejection };
   requireFinite(reading);
+  const doubt = guard.doubt ?? doubtOf(guard.last, reading);
   const seen: ClockGuard = {
     anchor: guard.anchor,
     last: reading,
     highWater: wallMs(Math.max(reading.wall, guard.highWater)),
     moved: reading.wall === guard.moved.wall ? guard.moved : reading,
+    ...(doubt === undefined ? {} : { doubt }),
   };
   const ejection = ejectionFor(guard, seen);
   if (ejection !== undefined) return { guard: { ...seen, ejection }, verdict: ejection };
-  if (reading.wall < seen.highWater) return { guard: seen, verdict: { kind: 'wait', untilWall: seen.highWater } };
+  const untilWall = wallMs(Math.max(seen.highWater, doubt === undefined ? 0 : reading.wall + 1));
+  if (reading.wall < untilWall) return { guard: seen, verdict: { kind: 'wait', untilWall } };
   return { guard: seen, verdict: STEADY };
 }
 
@@ -86,29 +99,48 @@ export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuar
  * a pause between reading the one clock and the other, is kept out by the clock adapter: it reads again when the two
  * were not read within 1 ms of each other. A step that shows (below highWater) is judged exactly.
  *
- * A wall clock that stands still also falls behind by that much. It is called frozen when it shows exactly what it showed
- * before, and at the latest once it stood still for a second, however often it was read meanwhile.
+ * A wall clock that stands still also falls behind by that much. When it shows exactly what it showed before, the next
+ * reading tells which it is; one that is read too often for that is called frozen once it stood still for a second.
  */
 function ejectionFor(before: ClockGuard, seen: ClockGuard): Ejection | undefined {
   const { last: now, anchor, highWater, moved } = seen;
+  if (seen.doubt !== undefined) return settle(seen.doubt, now);
   const stoodMs = now.mono - moved.mono;
-  const wallMoved = now.wall - before.last.wall;
-  const monoMoved = now.mono - before.last.mono;
-  if (stoodMs >= FROZEN_MS || (wallMoved === 0 && monoMoved >= STEP_BACK_MS)) {
-    return eject('CLOCK_FROZEN', `the wall clock has stood still for ${shown(stoodMs)} ms`);
-  }
+  if (stoodMs >= FROZEN_MS) return frozen(stoodMs);
   const backMs = highWater - now.wall;
   if (backMs >= STEP_BACK_MS) return eject('CLOCK_BACKWARD', `the wall clock went back by ${shown(backMs)} ms`);
-  if (wallMoved - monoMoved <= -STEP_BACK_MS) {
-    const moves = `moved by ${shown(wallMoved)} ms while ${shown(monoMoved)} ms passed`;
-    return eject('CLOCK_BACKWARD', `the wall clock ${moves}, which hides a step back`);
-  }
+  if (fallenBehindMs(before.last, now) >= STEP_BACK_MS) return hiddenStep(before.last, now);
   const gainedMs = now.wall - anchor.wall - (now.mono - anchor.mono);
   if (gainedMs > FORWARD_MS) {
     const cause = 'it was set, or this machine slept';
     return eject('CLOCK_FORWARD', `the wall clock gained ${shown(gainedMs)} ms on the monotonic one: ${cause}`);
   }
   return undefined;
+}
+
+function doubtOf(first: Reading, second: Reading): Doubt | undefined {
+  const stands = second.wall === first.wall && second.mono - first.mono >= STEP_BACK_MS;
+  return stands ? { first, second } : undefined;
+}
+
+/** A clock that goes shows another time 10 ms later; undefined until either is seen. */
+function settle({ first, second }: Doubt, now: Reading): Ejection | undefined {
+  if (now.wall !== second.wall) return hiddenStep(first, second);
+  return now.mono - second.mono >= STEP_BACK_MS ? frozen(now.mono - first.mono) : undefined;
+}
+
+/** How much less than the monotonic clock the wall clock moved. */
+function fallenBehindMs(from: Reading, to: Reading): number {
+  return to.mono - from.mono - (to.wall - from.wall);
+}
+
+function hiddenStep(from: Reading, to: Reading): Ejection {
+  const moves = `moved by ${shown(to.wall - from.wall)} ms while ${shown(to.mono - from.mono)} ms passed`;
+  return eject('CLOCK_BACKWARD', `the wall clock ${moves}, which hides a step back`);
+}
+
+function frozen(stoodMs: number): Ejection {
+  return eject('CLOCK_FROZEN', `the wall clock has stood still for ${shown(stoodMs)} ms`);
 }
 
 function eject(reason: ClockFault, detail: string): Ejection {

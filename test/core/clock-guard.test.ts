@@ -68,15 +68,37 @@ describe('the clock guard', () => {
     expect(kinds(watch([100, 100], [591, 600]))).toEqual(['steady', 'steady']);
   });
 
-  it('ejects on any step back of 10 ms or more, shown or hidden, and on none below', () => {
+  it('allocates nothing from any step back of 10 ms or more on, shown or hidden, and ejects on none below', () => {
     const wholeMs = fc.integer({ min: 0, max: 900 });
     fc.assert(
       fc.property(wholeMs, wholeMs, fc.integer({ min: 0, max: 900 }), (before, between, back) => {
         const [, verdict] = watch([before, before], [before + between - back, before + between]);
-        expect(verdict?.kind === 'eject').toBe(back >= 10);
-        expect(verdict?.kind === 'wait').toBe(back < 10 && back > between);
+        const exactlyHidden = back >= 10 && back === between;
+        expect(verdict?.kind === 'eject').toBe(back >= 10 && !exactlyHidden);
+        expect(verdict?.kind === 'wait').toBe(exactlyHidden || (back < 10 && back > between));
       }),
     );
+  });
+
+  it('calls each step back of 10 ms or more one, also when the time between two readings hides it to the millisecond', () => {
+    const wholeMs = fc.integer({ min: 0, max: 1_500 });
+    const property = fc.property(wholeMs, wholeMs, fc.integer({ min: 10, max: 1_500 }), fc.boolean(), (...drawn) => {
+      const [before, between, step, hidden] = drawn;
+      const back = hidden ? Math.max(10, between) : step;
+      const passed = hidden ? back : between;
+      const wall = before + passed - back;
+      const verdicts = watch([before, before], [wall, before + passed], [wall + 50, before + passed + 50]);
+      expect(kinds(verdicts).at(-1)).toBe('CLOCK_BACKWARD');
+      expect(verdicts[1]?.kind).not.toBe('steady');
+    });
+    fc.assert(property, { examples: [[100, 50, 50, true]] });
+  });
+
+  it('tells by how much it went back, also when it was hidden to the millisecond', () => {
+    const [, doubt, verdict] = watch([100, 100], [100, 150.4], [130, 180.4]);
+    expect(doubt).toEqual({ kind: 'wait', untilWall: WALL + 101 });
+    const detail = 'the wall clock moved by 0 ms while 50.4 ms passed, which hides a step back';
+    expect(verdict).toEqual({ kind: 'eject', reason: 'CLOCK_BACKWARD', detail });
   });
 
   it('ejects when the wall clock gained more than 1000 ms since the anchor, at once or bit by bit', () => {
@@ -91,14 +113,20 @@ describe('the clock guard', () => {
     expect(verdicts.at(-1)).toBe('CLOCK_FROZEN');
   });
 
-  it('calls it frozen, not a hidden step, when the second passed between two readings', () => {
-    expect(kinds(watch([100, 100], [100, 1100]))).toEqual(['steady', 'CLOCK_FROZEN']);
-  });
-
-  it('calls it frozen as soon as it shows the same again 10 ms later', () => {
-    expect(kinds(watch([100, 100], [100, 110]))).toEqual(['steady', 'CLOCK_FROZEN']);
+  it('calls it frozen as soon as it shows the same in three readings, each 10 ms or more after the one before', () => {
+    expect(kinds(watch([100, 100], [100, 110], [100, 120]))).toEqual(['steady', 'wait', 'CLOCK_FROZEN']);
+    expect(kinds(watch([100, 100], [100, 1100], [100, 1150]))).toEqual(['steady', 'wait', 'CLOCK_FROZEN']);
     expect(kinds(watch([100, 100], [100, 109.9]))).toEqual(['steady', 'steady']);
     expect(kinds(watch([100, 100], [101, 150]))).toEqual(['steady', 'CLOCK_BACKWARD']);
+  });
+
+  it('allocates nothing while it can not tell a frozen clock from a step back', () => {
+    const doubting = watch([100, 100], [100, 150], [100, 150.1], [100, 159.9], [100, 160]);
+    expect(kinds(doubting)).toEqual(['steady', 'wait', 'wait', 'wait', 'CLOCK_FROZEN']);
+  });
+
+  it('does not trust a clock again that stood still and goes on', () => {
+    expect(kinds(watch([100, 100], [100, 150], [150, 150.1]))).toEqual(['steady', 'wait', 'CLOCK_BACKWARD']);
   });
 
   it('stays ejected, whatever the clocks show later; a fresh anchor starts anew', () => {
