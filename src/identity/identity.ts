@@ -33,8 +33,8 @@ const STOPPED = { kind: 'stopped' } as const;
  *            the next acquire reads what became of it, before anything else.
  * acquiring: looking for a worker ID, waiting for a ceiling, or claiming one.
  * held:      authority is given until the own deadline.
- * suspended: the own deadline has passed, the reservation is used up, or the process stood still; a heartbeat that finds
- *            that nobody was in between, and has a witness for the next reservation, leads back to held.
+ * suspended: the own deadline has passed, the reservation is used up, the process stood still, or the clock jumped; a
+ *            heartbeat that finds nobody in between, and has a witness for the next reservation, leads back to held.
  * lost:      etcd shows that somebody was, or could have been, in between: the reservation is forgotten.
  *
  * `release` leads from any mode to none. It, and a loss, count `#turn` up: a step that was in flight then finds that it
@@ -229,8 +229,11 @@ export class Identity {
 
   #install(reign: Reign): void {
     this.#reign = reign;
+    const { reading, verdict } = this.#settings.readClock();
+    // By a clock that has jumped the deadline would seem to have passed, or to be further off: the clock is the reason.
+    const jumped = verdict.kind === 'eject' ? { code: verdict.reason, message: verdict.detail } : undefined;
     const proven = reign.sent.mono >= this.#provenFromMs;
-    const refusal = proven ? hindrance(this.#settings, reign, this.#settings.readClock().reading) : PAUSED;
+    const refusal = proven ? (jumped ?? hindrance(this.#settings, reign, reading)) : PAUSED;
     this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
   }
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
-import type { Fault } from './fake-etcd.ts';
+import { type Fault, goodLink } from './fake-etcd.ts';
 import { type Host, keys, layout, Stage, timing } from './stage.ts';
 
 async function heldHost(changes: Parameters<Stage['host']>[0] = {}, link?: Parameters<Stage['host']>[1]) {
@@ -127,6 +127,24 @@ describe('a heartbeat', () => {
     expect(host.authority()).toEqual({ ok: false, ...refusal });
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
     expect(stage.ceiling(0)).toEqual(before);
+  });
+
+  it('a clock that jumped while it was under way is told as that, not as the silence of etcd that it seems to show', async () => {
+    let jumps: (() => void) | undefined;
+    const { host } = await heldHost({}, async (name) => {
+      jumps?.();
+      return await goodLink(name);
+    });
+    jumps = () => {
+      host.clock.stepMs = 3_600_000;
+      host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'by an hour' };
+    };
+    const before = host.states.length;
+    await host.identity.heartbeat();
+    expect(host.states.slice(before).map(({ mode, refusal }) => [mode, refusal?.code])).toEqual([
+      ['suspended', 'CLOCK_FORWARD'],
+    ]);
+    expect(host.authority()).toEqual({ ok: false, code: 'CLOCK_FORWARD', message: 'by an hour' });
   });
 
   it('a raise is used only once it is witnessed, and the one before stays usable', async () => {
