@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { monoMs } from '../src/core/units.ts';
+import { Gatekeeper } from '../src/gatekeeper.ts';
 import type { Log } from '../src/log.ts';
 import { createLogger } from '../src/log.ts';
 import { type GroupMember, Membership } from '../src/membership.ts';
@@ -60,6 +62,29 @@ function world({ slow = false } = {}) {
     membership.gateChanged();
   };
   return { members, membership, change, gate };
+}
+
+/** A membership that its gate tells of each change, as in a worker, and the member that it has. */
+async function behindGate(): Promise<{ gate: Gatekeeper; member: FakeMember }> {
+  let membership: Membership | undefined;
+  const gate = new Gatekeeper({ now: () => monoMs(0), log, onChange: () => membership?.gateChanged() });
+  const made = Promise.withResolvers<FakeMember>();
+  membership = new Membership({
+    createMember: (onCrash) => {
+      const member = new FakeMember(onCrash);
+      member.joining.resolve();
+      made.resolve(member);
+      return member;
+    },
+    isOpen: () => gate.reason() === undefined,
+    graceOver: () => false,
+    isClockWrong: () => false,
+    log,
+  });
+  gate.clear('process');
+  const member = await made.promise;
+  await pass(0);
+  return { gate, member };
 }
 
 const pass = (delayMs: number) => vi.advanceTimersByTimeAsync(delayMs);
@@ -143,6 +168,16 @@ describe('a gate that closes', () => {
     change({ open: false });
     change({ open: true });
     expect(only(members).calls.slice(-2)).toEqual(['pause', 'resume']);
+  });
+
+  it('resumes the member in the turn in which the last reason goes', async () => {
+    const { gate, member } = await behindGate();
+    gate.close('identity', 'LEASE_SUSPENDED');
+    gate.close('index', 'INDEX_RESTORING');
+    gate.clear('identity');
+    expect(member.calls.at(-1)).toBe('pause');
+    gate.clear('index');
+    expect(member.calls.at(-1)).toBe('resume');
   });
 
   it('for a wrong clock makes the member leave at once, and a new one joins when it opens again', async () => {

@@ -53,7 +53,8 @@ export class RequestConsumer {
   readonly #group: GroupConsumer;
   readonly #consumer: Consumer;
   readonly #sessions = new Map<number, Session>();
-  readonly #timers = new Set<NodeJS.Timeout>();
+  /** What rests after a fault: until the timer ends, to go on from where its batch came from. */
+  readonly #rests = new Map<Session, { readonly timer: NodeJS.Timeout; readonly from: number }>();
   #commitTimer: NodeJS.Timeout | undefined;
   #committing: Promise<void> | undefined;
   #open = true;
@@ -119,10 +120,13 @@ export class RequestConsumer {
     if (partitions.length > 0) this.#consumer.pause([{ topic: this.#options.topic, partitions }]);
   }
 
+  /** Goes on with all but the partitions whose parts are still at work. What a closed gate has refused rests no longer. */
   resume(): void {
+    const opens = !this.#open;
     this.#open = true;
     const idle = [...this.#sessions.values()].filter(({ inHand }) => inHand === undefined);
     if (idle.length > 0) this.#resume(idle.map(({ partition }) => partition));
+    if (opens) for (const [session, { from }] of [...this.#rests]) this.#goOn(session, from);
   }
 
   async #drain(): Promise<void> {
@@ -147,8 +151,8 @@ export class RequestConsumer {
   #endSessions(): void {
     for (const session of this.#sessions.values()) session.current = false;
     this.#sessions.clear();
-    for (const timer of this.#timers) clearTimeout(timer);
-    this.#timers.clear();
+    for (const { timer } of this.#rests.values()) clearTimeout(timer);
+    this.#rests.clear();
   }
 
   /** Never throws for a passing fault, and never waits without end: kafkajs would stop fetching for everybody. */
@@ -232,16 +236,15 @@ export class RequestConsumer {
     else if (outcome === 'well') this.#goOn(session, from);
     else if (session.current) {
       this.#pause([session.partition]);
-      const timer = setTimeout(() => {
-        this.#timers.delete(timer);
-        this.#goOn(session, from);
-      }, REST_MS[outcome]);
-      this.#timers.add(timer);
+      const timer = setTimeout(() => this.#goOn(session, from), REST_MS[outcome]);
+      this.#rests.set(session, { timer, from });
     }
   }
 
   /** From where the batch came to, which kafkajs does not know when the work ended outside of its loop. */
   #goOn(session: Session, from: number): void {
+    clearTimeout(this.#rests.get(session)?.timer);
+    this.#rests.delete(session);
     session.inHand = undefined;
     if (!session.current) return;
     const { partition } = session;

@@ -403,6 +403,35 @@ describe('the gate', () => {
   });
 });
 
+describe('the gate, open again while a partition rests', () => {
+  it('lets it go on at once, and not a second time when its rest would have ended', async () => {
+    const { consumer, fake } = await world(async (_partition, _records, control) => {
+      control.resolved(5);
+      throw new IdallocError('LEASE_SUSPENDED', 'no etcd');
+    });
+    fake.join(0);
+    await fake.deliver(0, [5, 6]);
+    consumer.pause();
+    const before = fake.calls.length;
+    consumer.resume();
+    expect(fake.calls.slice(before)).toEqual(['seek 0 to 6', 'resume 0']);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(fake.calls.slice(before).filter((call) => !call.startsWith('commit'))).toHaveLength(2);
+  });
+
+  it('does not when it was open all the time, as it is told now and then', async () => {
+    const { consumer, fake } = await world(async () => {
+      throw new IdallocError('APPEND_UNANSWERED', 'no answer');
+    });
+    fake.join(0);
+    await fake.deliver(0, [5]);
+    const before = fake.calls.length;
+    await vi.advanceTimersByTimeAsync(199);
+    consumer.resume();
+    expect(fake.calls).toHaveLength(before);
+  });
+});
+
 describe('leaving', () => {
   it('waits for the batch in hand and commits it first', async () => {
     const late = Promise.withResolvers<void>();
