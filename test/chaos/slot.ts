@@ -1,45 +1,69 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { EtcdLink } from '../support/etcd-link.ts';
+import type { FakedClock } from '../support/faked-clock.ts';
 import type { Scene } from '../support/scene.ts';
 import { opened } from '../support/stops.ts';
-import type { WorkerProcess } from '../support/worker-process.ts';
+import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 
 /** A worker that finds no broker ends at its start, as its supervisor would see; it is started again this often. */
 const STARTS = 20;
 const RESTART_MS = 1_000;
 
-/** One worker's place in the chaos: its way to etcd, and the process that is there now. */
+/** One worker's place in the chaos: its way to etcd, its clock, and the process that is there now. */
 export class Slot {
   readonly index: number;
   readonly link: EtcdLink;
+  readonly clock: FakedClock;
   readonly #scene: Scene;
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #heirs: WorkerProcess[] = [];
   readonly #ended = new Set<WorkerProcess>();
   #worker: WorkerProcess;
 
-  private constructor(scene: Scene, index: number, link: EtcdLink) {
+  private constructor(scene: Scene, index: number, link: EtcdLink, clock: FakedClock) {
     this.#scene = scene;
     this.index = index;
     this.link = link;
-    this.#worker = scene.worker(link.env);
+    this.clock = clock;
+    this.#env = { ...link.env, ...clock.env };
+    this.#worker = scene.worker(this.#env);
   }
 
-  static async open(scene: Scene, index: number): Promise<Slot> {
-    return new Slot(scene, index, await scene.link());
+  static async open(scene: Scene, index: number, clock: FakedClock): Promise<Slot> {
+    return new Slot(scene, index, await scene.link(), clock);
   }
 
   get worker(): WorkerProcess {
     return this.#worker;
   }
 
+  /** The worker ID that its process had last; it has had one since it was started. */
+  workerId(): number {
+    return Number(acquired(this.#worker)?.workerId);
+  }
+
+  /** Starts another process for the worker ID of this place, whose clock is right and whose way to etcd is its own. */
+  heir(): WorkerProcess {
+    const heir = this.#scene.worker({ WORKER_ID: String(this.workerId()) });
+    this.#heirs.push(heir);
+    return heir;
+  }
+
+  /** How many heirs got the worker ID. */
+  takeovers(): number {
+    return this.#heirs.filter(acquired).length;
+  }
+
   /** Ends the process, at once or in good order, and starts another one in its place `afterMs` later. */
   async replace(signal: 'SIGKILL' | 'SIGTERM', afterMs: number): Promise<void> {
+    await this.#expectAlive();
     this.#ended.add(this.#worker);
     if (signal === 'SIGTERM') await this.#worker.stop();
     else this.#worker.kill(signal);
     await this.#worker.ended();
     await pause(afterMs);
     for (let starts = 0; starts < STARTS; starts += 1) {
-      this.#worker = this.#scene.worker(this.link.env);
+      this.#worker = this.#scene.worker(this.#env);
       if (await this.#started()) return;
       this.#ended.add(this.#worker);
       await pause(RESTART_MS);
@@ -47,16 +71,17 @@ export class Slot {
     throw new Error(`worker ${this.index} did not start in ${STARTS} attempts:\n${this.#worker.errors}`);
   }
 
-  /** Resolves when the worker serves, or has served and comes back; it must be the process that was there before. */
+  /** Resolves when the worker serves, or has served and comes back; rejects when its process ended by itself. */
   async back(): Promise<void> {
+    await this.#expectAlive();
     while (this.#worker.gate() !== 'open') await opened(this.#worker, this.#worker.lines.length);
   }
 
-  /** Whether the present process has ended without being told to. */
-  async endedByItself(): Promise<boolean> {
+  async #expectAlive(): Promise<void> {
     const alive = Symbol('alive');
     const state = await Promise.race([this.#worker.exit, pause(0, alive)]);
-    return state !== alive && !this.#ended.has(this.#worker);
+    if (state === alive || this.#ended.has(this.#worker)) return;
+    throw new Error(`worker ${this.index} ended by itself: ${JSON.stringify(state)}\n${this.#worker.errors}`);
   }
 
   /** False when it ended before it had anything to do with Kafka and etcd. */
@@ -65,4 +90,8 @@ export class Slot {
     const served = worker.line(({ msg }) => msg === 'worker ID acquired').then(() => true);
     return await Promise.race([served, worker.exit.then(() => false)]).catch(() => false);
   }
+}
+
+function acquired({ lines }: WorkerProcess): LogLine | undefined {
+  return lines.findLast(({ msg }) => msg === 'worker ID acquired');
 }

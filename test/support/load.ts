@@ -10,6 +10,12 @@ export interface LoadOptions {
   readonly replyTopic?: string;
 }
 
+/** A request that the brokers have acknowledged. */
+export interface Sent extends Ask {
+  /** When it was sent first, by the monotonic clock. */
+  readonly sentMs: number;
+}
+
 /** The sender gives up when the brokers refuse one burst for so long. */
 const REFUSED_LIMIT_MS = 45_000;
 const REFUSED_REST_MS = 100;
@@ -22,7 +28,7 @@ export class Load {
   readonly #realm: Realm;
   readonly #options: LoadOptions;
   readonly #ended: Promise<void>;
-  readonly #asks: Ask[] = [];
+  readonly #asks: Sent[] = [];
   #stopping = false;
 
   constructor(realm: Realm, options: LoadOptions) {
@@ -33,11 +39,11 @@ export class Load {
   }
 
   /** All that the brokers have acknowledged. */
-  get asks(): readonly Ask[] {
+  get asks(): readonly Sent[] {
     return this.#asks;
   }
 
-  async stop(): Promise<readonly Ask[]> {
+  async stop(): Promise<readonly Sent[]> {
     this.#stopping = true;
     await this.#ended;
     return this.#asks;
@@ -51,8 +57,9 @@ export class Load {
         const ask = { correlationId: `p${partition}-${sent + i}`, count: 1 + (i % 5), partition };
         return replyTopic === undefined ? ask : { ...ask, replyTopic };
       });
+      const sentMs = performance.now();
       await this.#send(asks);
-      this.#asks.push(...asks);
+      this.#asks.push(...asks.map((ask) => ({ ...ask, sentMs })));
       await pause(paceMs);
     }
   }

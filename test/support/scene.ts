@@ -61,7 +61,7 @@ export class Scene implements AsyncDisposable {
     const history = await checkWholeHistory(this.realm, load.asks, this.replies, () =>
       settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger),
     );
-    return { ...history, stops: checkStops(this.#workers, this.replies) };
+    return { ...history, stops: checkStops(this.#workers, this.replies, load.asks) };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,11 +1,15 @@
 import { expect } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeReply, type Followed } from './followed.ts';
+import type { Sent } from './load.ts';
+import { faultsOf, type Made, reignsOf, resumedMs } from './reigns.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
 /** Reasons under which nothing may be allocated; the others only keep the worker from taking requests. */
 const REFUSES =
   /^(LEASE_|CLOCK_|PROCESS_PAUSED|RESTORED|RESERVATION_EXHAUSTED|NO_IDENTITY|POOL_EXHAUSTED|ALL_CEILINGS_AHEAD|LAYOUT_EXHAUSTED)/;
+/** A clock that is set back by less than this stays in its reign. */
+const STEP_BACK_MS = 10;
 
 /** The next closing of the gate, at line `from` of the log or later. */
 export function closed(worker: WorkerProcess, from: number): Promise<LogLine> {
@@ -44,7 +48,7 @@ export async function nextReplyBy(worker: WorkerProcess, replies: Followed): Pro
 }
 
 /** The fences of all reigns that a worker has had. */
-function fencesOf(worker: WorkerProcess): ReadonlySet<bigint> {
+export function fencesOf(worker: WorkerProcess): ReadonlySet<bigint> {
   const acquired = worker.lines.filter(({ msg }) => msg === 'worker ID acquired');
   return new Set(acquired.map(({ fence }) => BigInt(String(fence))));
 }
@@ -53,37 +57,47 @@ function stops({ msg, reason }: LogLine): boolean {
   return msg === 'gate closed' && REFUSES.test(String(reason));
 }
 
-/** From when to when a worker refused to allocate, by its own wall clock, as its log tells. */
-function refusals({ lines }: WorkerProcess): readonly { readonly fromMs: number; readonly toMs: number }[] {
-  const spans: { fromMs: number; toMs: number }[] = [];
-  let fromMs: number | undefined;
-  for (const { msg, reason, time } of lines) {
-    if (msg === 'gate open' && fromMs !== undefined) {
-      spans.push({ fromMs, toMs: Number(time) });
-      fromMs = undefined;
-    } else if (/^gate (closed|still closed)$/.test(msg ?? '') && REFUSES.test(String(reason))) {
-      fromMs ??= Number(time);
-    }
-  }
-  return fromMs === undefined ? spans : [...spans, { fromMs, toMs: Number.POSITIVE_INFINITY }];
+/** All batches told so far, by the fences that they were made under. */
+function madeUnder(replies: Followed, sent: readonly Sent[]): ReadonlyMap<bigint, readonly Made[]> {
+  const sentMs = new Map(sent.map((ask) => [ask.correlationId, ask.sentMs]));
+  const made = replies.seen.flatMap((seen) => {
+    const { reply } = decodeReply(seen);
+    if (!('batch' in reply)) return [];
+    const correlationId = reply.correlationId.toString();
+    const { fence, generatedAtMs } = reply.batch;
+    const appendedMs = Number(seen.message.timestamp); // a reply has its entry's time
+    return [{ fence, correlationId, generatedAtMs, appendedMs, sentMs: sentMs.get(correlationId) }];
+  });
+  return Map.groupBy(made, ({ fence }) => fence);
 }
 
 /**
- * Stopped means stopped: no worker has made a batch while its gate was closed for want of an authority or a clock. And
- * the IDs of one worker ID rise from one reign to the next. Tells how often the workers stopped.
+ * Stopped means stopped: no worker has made a batch while its gate was closed for want of an authority or a clock, nor
+ * outside of the reign whose fence the batch has. And the IDs of one worker ID rise from one reign to the next. Tells how
+ * often the workers stopped.
  */
-export function checkStops(workers: readonly WorkerProcess[], replies: Followed): number {
-  const batches = batchesOf(replies);
-  for (const worker of workers) {
-    const own = fencesOf(worker);
-    const made = batches.filter(({ fence }) => own.has(fence)).map(({ generatedAtMs }) => generatedAtMs);
-    for (const { fromMs, toMs } of refusals(worker)) {
-      const meanwhile = made.filter((ms) => ms > fromMs && ms < toMs);
-      expect(meanwhile, `made while the gate was closed, from ${fromMs} to ${toMs}`).toEqual([]);
-    }
+export function checkStops(workers: readonly WorkerProcess[], replies: Followed, sent: readonly Sent[]): number {
+  const made = madeUnder(replies, sent);
+  for (const { lines, hasFakedClock } of workers) {
+    const stepMs = hasFakedClock ? STEP_BACK_MS : 0;
+    for (const reign of reignsOf(lines)) expect(faultsOf(reign, made.get(reign.fence) ?? [], stepMs)).toEqual([]);
   }
-  for (const ofOneId of Map.groupBy(batches, ({ workerId }) => workerId).values()) checkRising(ofOneId);
+  for (const ofOneId of Map.groupBy(batchesOf(replies), ({ workerId }) => workerId).values()) checkRising(ofOneId);
   return workers.reduce((sum, { lines }) => sum + lines.filter(stops).length, 0);
+}
+
+/** How long each worker had heard nothing from etcd when it stopped for that, by its own clocks. */
+export function silencesMs(workers: readonly WorkerProcess[]): readonly number[] {
+  const stopped = workers.flatMap(({ lines }) =>
+    lines.filter(({ msg, reason }) => msg === 'gate closed' && reason === 'LEASE_SUSPENDED'),
+  );
+  return stopped.map(({ detail }) => Number(/for (\d+) ms/.exec(String(detail))?.[1]));
+}
+
+/** How long after each opening of its gate within a reign a worker made its next batch, by its own clock. */
+export function reopeningsMs({ lines }: WorkerProcess, replies: Followed): readonly number[] {
+  const made = madeUnder(replies, []);
+  return reignsOf(lines).flatMap((reign) => resumedMs(reign, made.get(reign.fence) ?? []));
 }
 
 function checkRising(batches: readonly IdBatch[]): void {

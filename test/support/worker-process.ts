@@ -41,12 +41,15 @@ export class WorkerProcess implements AsyncDisposable {
   readonly #errors: string[] = [];
   #ended = false;
   readonly indexDir: string;
+  /** Its wall clock is a test's to set. */
+  readonly hasFakedClock: boolean;
   /** Resolves when the process has ended and all that it wrote was read. */
   readonly exit: Promise<Exit>;
 
   /** Starts at once, with these variables and no others. Without INDEX_DIR the index is its own, and goes with it. */
   constructor(env: Env) {
     this.indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));
+    this.hasFakedClock = env.FAKETIME_TIMESTAMP_FILE !== undefined;
     this.#child = spawn('/bin/sh', [GUARD, process.execPath, MAIN, 'worker'], {
       env: {
         ...bareEnv(),

@@ -1,0 +1,121 @@
+import { describe, expect, it } from 'vitest';
+import { faultsOf, type Made, reignsOf, resumedMs } from '../support/reigns.ts';
+import type { LogLine } from '../support/worker-process.ts';
+
+const HOUR = 3_600_000;
+
+/** A line of a worker whose wall clock shows `time`, read by the test at `seenMs`. */
+const line = (time: number, msg: string, rest: Record<string, unknown> = {}): LogLine => ({
+  time,
+  msg,
+  seenMs: time,
+  ...rest,
+});
+const acquired = (time: number, fence = '7'): LogLine => line(time, 'worker ID acquired', { fence });
+const closed = (time: number, reason: string, rest: Record<string, unknown> = {}): LogLine =>
+  line(time, 'gate closed', { reason, ...rest });
+const open = (time: number): LogLine => line(time, 'gate open');
+
+const made = (generatedAtMs: number, rest: Partial<Made> = {}): Made => ({
+  correlationId: 'p0-1',
+  generatedAtMs,
+  sentMs: undefined,
+  appendedMs: generatedAtMs,
+  ...rest,
+});
+
+/** What is wrong with one batch of the first reign. */
+function faults(lines: readonly LogLine[], batch: Made, stepMs = 0): readonly string[] {
+  const [reign] = reignsOf(lines);
+  if (reign === undefined) throw new Error('the log tells of no reign');
+  return faultsOf(reign, [batch], stepMs);
+}
+
+describe('a batch of a reign that was suspended', () => {
+  const lines = [acquired(1_000), closed(2_000, 'LEASE_SUSPENDED'), open(5_000)];
+
+  it('is right before and after', () => {
+    for (const ms of [1_000, 2_000, 5_000, 9_000]) expect(faults(lines, made(ms))).toEqual([]);
+  });
+
+  it('is wrong meanwhile, whatever the reason became', () => {
+    const paused = [...lines.slice(0, 2), line(3_000, 'gate still closed', { reason: 'PROCESS_PAUSED' }), open(5_000)];
+    for (const log of [lines, paused]) {
+      for (const ms of [2_001, 4_999]) expect(faults(log, made(ms))).toEqual([expect.stringContaining('was closed')]);
+    }
+  });
+
+  it('is wrong from then on while the gate stays closed', () => {
+    expect(faults(lines.slice(0, 2), made(99_000))).toHaveLength(1);
+  });
+
+  it('may lie within a small step of the clock', () => {
+    expect(faults(lines, made(2_010), 10)).toEqual([]);
+    expect(faults(lines, made(2_011), 10)).toHaveLength(1);
+  });
+
+  it('is right while the gate is closed for the index alone', () => {
+    expect(faults([acquired(1_000), closed(2_000, 'INDEX_RESTORING'), open(5_000)], made(3_000))).toEqual([]);
+  });
+});
+
+describe('a batch of a reign that is over', () => {
+  it.each(['LEASE_LOST', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'RESTORED'])('by %s is wrong after that', (reason) => {
+    const lines = [acquired(1_000), closed(2_000, reason), open(4_000), acquired(4_000, '9')];
+    expect(faults(lines, made(2_000))).toEqual([]);
+    expect(faults(lines, made(4_500))).toEqual([expect.stringContaining('had ended')]);
+  });
+
+  it('is wrong before its beginning, as by a clock that went back by an hour', () => {
+    const detail = `the wall clock went back by ${HOUR} ms`;
+    const lines = [acquired(HOUR), closed(5_000, 'CLOCK_BACKWARD', { detail })];
+    expect(faults(lines, made(HOUR + 5_000))).toEqual([]);
+    expect(faults(lines, made(HOUR + 5_001))).toEqual([expect.stringContaining('had ended')]);
+    expect(faults(lines, made(5_500))).toEqual([expect.stringContaining('before its reign')]);
+  });
+
+  it('is wrong when its request was sent after that was known, whatever the clock shows', () => {
+    const lines = [acquired(1_000), closed(9_000, 'CLOCK_FORWARD', { seenMs: 77 })];
+    expect(faults(lines, made(3_000, { sentMs: 77 }))).toEqual([]);
+    expect(faults(lines, made(3_000, { sentMs: 78 }))).toEqual([expect.stringContaining('its request was sent')]);
+  });
+
+  it('is not in a suspension that a step of the clock has ended', () => {
+    const ended = line(1_500, 'gate still closed', { reason: 'CLOCK_BACKWARD', detail: 'went back by 500.5 ms' });
+    const lines = [acquired(1_000), closed(2_000, 'LEASE_SUSPENDED'), ended, open(4_000)];
+    expect(faults(lines, made(2_500))).toEqual([
+      expect.stringContaining('was closed'),
+      expect.stringContaining('had ended'),
+    ]);
+  });
+});
+
+it('a batch that is more than a second ahead of the broker is wrong', () => {
+  expect(faults([acquired(1_000)], made(9_000, { appendedMs: 8_000 }))).toEqual([]);
+  expect(faults([acquired(1_000)], made(9_000, { appendedMs: 7_999 }))).toHaveLength(1);
+});
+
+it('a reign ends where the next one begins, and has its own fence', () => {
+  const lines = [
+    acquired(1_000),
+    closed(2_000, 'LEASE_LOST'),
+    open(3_000),
+    acquired(3_000, '9'),
+    closed(4_000, 'PROCESS_PAUSED'),
+  ];
+  expect(reignsOf(lines).map(({ fence, suspended }) => [fence, suspended.length])).toEqual([
+    [7n, 0],
+    [9n, 1],
+  ]);
+});
+
+it('a reopening counts to the next batch, and not when there is none', () => {
+  const [reign] = reignsOf([
+    acquired(1_000),
+    closed(2_000, 'PROCESS_PAUSED'),
+    open(3_000),
+    closed(5_000, 'LEASE_SUSPENDED'),
+    open(6_000),
+  ]);
+  expect(reign && resumedMs(reign, [made(1_500), made(3_080), made(4_000)])).toEqual([80]);
+});
