@@ -49,7 +49,15 @@ function stopIdleTimers(): void {
   };
 }
 
+interface Socket {
+  removeAllListeners(event: string): unknown;
+  on(event: 'error', listener: () => void): unknown;
+  destroy(): unknown;
+}
+
 interface Connection {
+  /** The one that was opened last. */
+  readonly socket?: Socket;
   isConnected(): boolean;
   connect(): Promise<boolean>;
 }
@@ -59,7 +67,9 @@ const CONNECT_TIMEOUT_MS = 10_000;
 
 /**
  * Two requests that find a connection closed open a socket each: one of them is never used and never closed, and when
- * it ends, the other is taken for ended.
+ * it ends, the other is taken for ended. So is one that is opened while the one before has still to end, as when a
+ * consumer starts again 5 ms after a crash; a search for the coordinator that this cuts off ends the consumer for good, and
+ * a join whose answer is lost leaves a member that holds up the group.
  */
 function connectOnce(): void {
   const connection = loadFromKafkajs<{ readonly prototype?: Connection }>('network/connection.js')?.prototype;
@@ -68,10 +78,20 @@ function connectOnce(): void {
   const pending = new WeakMap<Connection, Promise<boolean>>();
   connection.connect = function (this: Connection) {
     if (this.isConnected()) return Promise.resolve(true);
-    const under = pending.get(this) ?? inTime(connect.call(this)).finally(() => pending.delete(this));
-    pending.set(this, under);
-    return under;
+    const under = pending.get(this);
+    if (under !== undefined) return under;
+    if (this.socket !== undefined) abandon(this.socket);
+    const connected = inTime(connect.call(this)).finally(() => pending.delete(this));
+    pending.set(this, connected);
+    return connected;
   };
+}
+
+/** Ends a socket that is done with; what it had still to tell concerns nobody. */
+function abandon(socket: Socket): void {
+  for (const event of ['connect', 'secureConnect', 'data', 'end', 'error', 'timeout']) socket.removeAllListeners(event);
+  socket.on('error', () => undefined);
+  socket.destroy();
 }
 
 function inTime(connected: Promise<boolean>): Promise<boolean> {

@@ -12,13 +12,16 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** A connection of kafkajs whose sockets are counted; `connected` tells it that the one opened last is there. */
+/** A connection of kafkajs whose sockets are counted; `connected` tells it that one of them is there. */
 function connection() {
   const Connection = require('kafkajs/src/network/connection.js');
-  const sockets: (EventEmitter & { connected: () => void })[] = [];
+  const sockets: (EventEmitter & { connected: () => void; calls: string[] })[] = [];
   const socketFactory = ({ onConnect }: { onConnect: () => void }) => {
-    const socket = Object.assign(new EventEmitter(), { connected: onConnect, end: () => {}, unref: () => {} });
-    sockets.push(socket);
+    const calls: string[] = [];
+    const call = (name: string) => () => void calls.push(name);
+    const methods = { end: call('end'), unref: () => {}, destroy: call('destroy') };
+    const socket = new EventEmitter().once('connect', onConnect);
+    sockets.push(Object.assign(socket, methods, { calls, connected: () => socket.emit('connect') }));
     return socket;
   };
   const options = { host: 'x', port: 1, connectionTimeout: 3_000, enforceRequestTimeout: false };
@@ -60,6 +63,38 @@ describe('a connection of kafkajs', () => {
     sockets[0]?.emit('end');
     await vi.advanceTimersByTimeAsync(10_000);
     await connected;
+  });
+
+  it('is not ended by the end of the socket that it had before', async () => {
+    const { sockets, connection: shared } = connection();
+    const first = shared.connect();
+    sockets[0]?.connected();
+    await first;
+    await shared.disconnect();
+    const second = shared.connect();
+    expect(sockets[0]?.calls).toEqual(['end', 'destroy']);
+    sockets[0]?.emit('end');
+    sockets[0]?.emit('error', new Error('reset'));
+    sockets[1]?.connected();
+    await second;
+    sockets[0]?.emit('end');
+    await new Promise(setImmediate);
+    expect([shared.isConnected(), sockets[1]?.calls]).toEqual([true, []]);
+    await shared.disconnect();
+  });
+
+  it('does not take a socket that comes too late for the one that it has opened since', async () => {
+    vi.useFakeTimers();
+    const { sockets, connection: shared } = connection();
+    const late = expect(shared.connect()).rejects.toThrow('Connection timeout');
+    await vi.advanceTimersByTimeAsync(3_000);
+    await late;
+    const second = shared.connect();
+    sockets[0]?.connected();
+    expect(shared.isConnected()).toBe(false);
+    sockets[1]?.connected();
+    expect(await second).toBe(true);
+    await shared.disconnect();
   });
 
   it('starts no timer for a connection with nothing to send', () => {
