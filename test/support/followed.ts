@@ -90,8 +90,8 @@ export class Followed implements AsyncDisposable {
   }
 
   /**
-   * kafkajs gives a consumer up for good after some faults of a broker that restarts, and leaves one as it is that joined
-   * without partitions, or did not join at all: the next one reads on.
+   * kafkajs gives a consumer up for good after some faults of a broker that starts or restarts, and leaves one as it is
+   * that did not join: the next one reads on.
    */
   #makeConsumer(): ReturnType<Kafka['consumer']> {
     const consumer = this.#kafka.consumer({
@@ -107,9 +107,8 @@ export class Followed implements AsyncDisposable {
     consumer.on('consumer.rebalancing', () => {
       joining = true;
     });
-    consumer.on('consumer.group_join', ({ payload }) => {
+    consumer.on('consumer.group_join', () => {
       joining = false;
-      if ((payload.memberAssignment[this.#topic] ?? []).length === 0) void replace();
     });
     consumer.on('consumer.heartbeat', () => {
       if (joining) void replace();
