@@ -133,7 +133,8 @@ export class Realm implements AsyncDisposable {
   /** Deletes a topic and makes it anew, empty, as `topics init` does. */
   async recreate(topic: string): Promise<void> {
     await this.admin.deleteTopics({ topics: [topic] });
-    // The name is free a moment after the deletion was accepted.
+    // Brokers forget it a moment after the deletion was accepted, and the name is free after another one.
+    for (let listed = true; listed; ) listed = (await this.admin.listTopics()).includes(topic);
     for (let created: readonly string[] = []; !created.includes(topic); ) {
       ({ created } = await initTopics(this.admin, loadKafkaConfig(this.env).topics));
     }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import kafkajs, { type Admin, type ITopicMetadata } from 'kafkajs';
+import kafkajs, { type Admin, type ConfigEntries, type ITopicMetadata } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
 import { brokerFault } from './broker-fault.ts';
 import {
@@ -116,56 +116,61 @@ async function checkBrokers(admin: Admin, replicationFactor: number): Promise<vo
 }
 
 /** Those of the named topics that exist. */
-async function describeTopics(admin: Admin, names: readonly string[]): Promise<ReadonlyMap<string, FoundTopic>> {
-  const existing = new Set(await admin.listTopics());
-  const topics = names.filter((name) => existing.has(name));
-  if (topics.length === 0) return new Map();
-  const metadata = await metadataOf(admin, topics);
-  const { resources } = await admin.describeConfigs({
-    includeSynonyms: false,
-    resources: topics.map((name) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name })),
+function describeTopics(admin: Admin, names: readonly string[]): Promise<ReadonlyMap<string, FoundTopic>> {
+  return onceKnown(async () => {
+    const existing = new Set(await admin.listTopics());
+    const topics = names.filter((name) => existing.has(name));
+    if (topics.length === 0) return new Map();
+    const metadata = (await admin.fetchTopicMetadata({ topics })).topics;
+    const { resources } = await admin.describeConfigs({
+      includeSynonyms: false,
+      resources: topics.map((name) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name })),
+    });
+    const configs = new Map(resources.map(({ resourceName, configEntries }) => [resourceName, configEntries]));
+    return new Map(metadata.map((topic) => [topic.name, foundTopic(topic, configs.get(topic.name) ?? [])]));
   });
-  const configs = new Map(resources.map(({ resourceName, configEntries }) => [resourceName, configEntries]));
-  return new Map(
-    metadata.map(({ name, partitions }) => {
-      const entries = (configs.get(name) ?? []).map(
-        ({ configName, configValue }) => [configName, configValue] as const,
-      );
-      const replicas = Math.min(...partitions.map((partition) => partition.replicas.length));
-      return [name, { name, partitions: partitions.length, replicas, configs: new Map(entries) }];
-    }),
-  );
 }
 
-const NOT_YET: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE']);
-
-/** Of topics that one broker knows: another one may learn of them a moment later. */
-async function metadataOf(admin: Admin, topics: readonly string[]): Promise<readonly ITopicMetadata[]> {
-  for (let poll = 1; ; poll++) {
-    try {
-      return (await admin.fetchTopicMetadata({ topics: [...topics] })).topics;
-    } catch (error) {
-      if (!NOT_YET.has(brokerFault(error)) || poll === MAX_POLLS) throw error;
-    }
-    await sleep(POLL_MS);
-  }
+function foundTopic({ name, partitions }: ITopicMetadata, entries: readonly ConfigEntries[]): FoundTopic {
+  return {
+    name,
+    partitions: partitions.length,
+    replicas: Math.min(...partitions.map(({ replicas }) => replicas.length)),
+    configs: new Map(entries.map(({ configName, configValue }) => [configName, configValue])),
+  };
 }
 
 /**
  * A topic that was just made is not known at once to every broker, and its partitions have no leader yet. Rejects with
  * KAFKA_UNAVAILABLE when that does not change.
  */
-export async function waitForLeaders(admin: Admin, names: readonly string[]): Promise<void> {
-  for (let poll = 0; poll < MAX_POLLS; poll++) {
+export function waitForLeaders(admin: Admin, names: readonly string[]): Promise<void> {
+  return onceKnown(async () => {
     const existing = new Set(await admin.listTopics());
-    if (names.every((name) => existing.has(name))) {
-      const topics = await metadataOf(admin, names);
-      if (topics.every(({ partitions }) => partitions.length > 0 && partitions.every(({ leader }) => leader >= 0)))
-        return;
+    if (!names.every((name) => existing.has(name))) return 'not yet';
+    const { topics } = await admin.fetchTopicMetadata({ topics: [...names] });
+    const led = ({ partitions }: ITopicMetadata) => partitions.length > 0 && partitions.every((one) => one.leader >= 0);
+    return topics.every(led) ? undefined : 'not yet';
+  });
+}
+
+const NOT_YET: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE']);
+
+/**
+ * What `look` finds once all brokers agree: one may list a topic that another does not know yet, or that is being deleted.
+ * Looked at anew from the beginning, for 10 s.
+ */
+async function onceKnown<T>(look: () => Promise<T | 'not yet'>): Promise<T> {
+  for (let poll = 1; poll <= MAX_POLLS; poll++) {
+    try {
+      const found = await look();
+      if (found !== 'not yet') return found;
+    } catch (error) {
+      if (!NOT_YET.has(brokerFault(error))) throw error;
     }
     await sleep(POLL_MS);
   }
-  throw new IdallocError('KAFKA_UNAVAILABLE', 'the new topics have no leaders: look at the log of the brokers');
+  throw new IdallocError('KAFKA_UNAVAILABLE', 'the topics have no leaders, or go away: look at the log of the brokers');
 }
 
 async function withCode<T>(call: () => Promise<T>): Promise<T> {

@@ -132,6 +132,19 @@ describe('initTopics', () => {
     expect(refusals).toEqual([]);
   });
 
+  test('makes a topic anew that is being deleted while it looks', async () => {
+    const topics = planned();
+    const { admin } = cluster(topics);
+    const deleted = {
+      ...admin,
+      describeConfigs: async (options: Parameters<Admin['describeConfigs']>[0]) => {
+        if (!topics.delete('id.ledger')) return admin.describeConfigs(options);
+        throw Object.assign(new Error('gone'), { type: 'UNKNOWN_TOPIC_OR_PARTITION' });
+      },
+    } as unknown as Admin;
+    expect((await initTopics(deleted, SETTINGS)).created).toEqual(['id.ledger']);
+  });
+
   test('refuses to make topics with more replicas than brokers', async () => {
     const { admin, made } = cluster(new Map(), 1);
     await expect(initTopics(admin, SETTINGS)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
