@@ -24,9 +24,7 @@ beforeAll(async () => {
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
 async function idsOf(correlationId: string): Promise<readonly bigint[]> {
-  const { reply } = await replies.reply(correlationId);
-  if (!('batch' in reply)) throw new Error('no batch');
-  return expandIds(reply.batch);
+  return expandIds(await replies.batch(correlationId));
 }
 
 async function trace(id: bigint, ...more: string[]) {

@@ -5,7 +5,7 @@ import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { BACKFILL_MS } from '../../src/core/generator.ts';
 import { decompose, formatHex, tickStartMs } from '../../src/core/layout.ts';
-import type { DecodedReply, Followed } from '../support/followed.ts';
+import { batchOf, type Followed } from '../support/followed.ts';
 import { DATACENTER_ID, LAYOUT, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
@@ -23,11 +23,6 @@ beforeAll(async () => {
 });
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
-
-function batchOf({ reply }: DecodedReply): IdBatch {
-  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-  return reply.batch;
-}
 
 /** Every ID rises above the one before and carries the identity that the batch tells, at a time between the two. */
 function checkIds(batch: IdBatch, fromMs: number, untilMs: number): void {

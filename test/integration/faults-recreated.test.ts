@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
-import type { Followed } from '../support/followed.ts';
+import { batchOf, type Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { LogLine } from '../support/worker-process.ts';
@@ -17,10 +17,7 @@ async function ask(realm: Realm, replies: Followed, name: string, nth = 0) {
   const ids = Array.from({ length: ASKED }, (_, i) => `${name}-${i}`);
   await realm.send(ids.map((correlationId) => ({ correlationId, count: COUNT })));
   const told = await Promise.all(ids.map((correlationId) => replies.reply(correlationId, nth)));
-  return told.map(({ reply, seen }) => {
-    if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-    return { bytes: seen.message.value?.toString('hex'), ids: expandIds(reply.batch) };
-  });
+  return told.map((one) => ({ bytes: one.seen.message.value?.toString('hex'), ids: expandIds(batchOf(one)) }));
 }
 
 type Told = Awaited<ReturnType<typeof ask>>;

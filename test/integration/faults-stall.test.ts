@@ -1,7 +1,7 @@
 import { setTimeout as lasting } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
-import type { Followed } from '../support/followed.ts';
+import { batchOf, type Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
 import { Realm, SHORT_LEASE } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
@@ -19,9 +19,7 @@ const ANSWERED = 100;
 
 async function ask(realm: Realm, replies: Followed, correlationId: string): Promise<IdBatch> {
   await realm.send([{ correlationId, count: 100 }]);
-  const { reply } = await replies.reply(correlationId);
-  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-  return reply.batch;
+  return await replies.batch(correlationId);
 }
 
 async function stall(worker: WorkerProcess, milliseconds: number): Promise<void> {
@@ -45,11 +43,11 @@ async function stalled(lease: Readonly<Record<string, string>>) {
   await realm.send([{ correlationId: 'meanwhile', count: 100 }]);
   await stalling;
   const wokenMs = Date.now();
-  const { reply, seen } = await replies.reply('meanwhile');
-  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+  const told = await replies.reply('meanwhile');
+  const after = batchOf(told);
   await expect.poll(() => worker.gate(), { timeout: 30_000 }).toBe('open');
   const reasons = worker.lines.slice(line).flatMap(({ msg, reason }) => (msg?.startsWith('gate ') ? [reason] : []));
-  return { before, after: reply.batch, reasons, wokenMs, tookMs: Number(seen.message.timestamp) - wokenMs };
+  return { before, after, reasons, wokenMs, tookMs: Number(told.seen.message.timestamp) - wokenMs };
 }
 
 test(`stalled for ${STALL_MS / 1_000} s: nothing is allocated past the own deadline, and the worker goes on by itself`, async ({

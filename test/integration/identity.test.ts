@@ -29,9 +29,7 @@ const POLL_MS = 50;
 
 async function ask(realm: Realm, replies: Followed, correlationId: string, count = 100): Promise<IdBatch> {
   await realm.send([{ correlationId, count }]);
-  const { reply } = await replies.reply(correlationId);
-  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-  return reply.batch;
+  return await replies.batch(correlationId);
 }
 
 /** The ticks of a batch, lowest first. */

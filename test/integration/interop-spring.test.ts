@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { EXAMPLES, skipping, springJars } from '../support/example-tools.ts';
-import { decodeReply, type Followed } from '../support/followed.ts';
+import { batchOf, decodeReply, type Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -44,10 +44,9 @@ describe.skipIf(tool.why !== undefined)(`Spring${tool.title}`, () => {
     await replies.until('the reply', (seen) => seen.length > 0);
     const [seen] = replies.seen;
     if (seen === undefined) throw new Error('no reply');
-    const { reply } = decodeReply(seen);
-    if ('error' in reply) throw new Error(reply.error.message);
-    expect(stdout.trim().split('\n')).toEqual(expandIds(reply.batch).map(String));
-    expect(reply.correlationId).toHaveLength(16);
+    const decoded = decodeReply(seen);
+    expect(stdout.trim().split('\n')).toEqual(expandIds(batchOf(decoded)).map(String));
+    expect(decoded.reply.correlationId).toHaveLength(16);
     expect(seen.partition).toBe(PARTITION);
   });
 

@@ -47,9 +47,7 @@ class Scene implements AsyncDisposable {
 
   async ask(correlationId: string): Promise<IdBatch> {
     await this.realm.send([{ correlationId, count: 100 }]);
-    const { reply } = await this.replies.reply(correlationId);
-    if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-    return reply.batch;
+    return await this.replies.batch(correlationId);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

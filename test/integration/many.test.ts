@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { BACKFILL_MS } from '../../src/core/generator.ts';
 import { decompose, tickStartMs } from '../../src/core/layout.ts';
-import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
+import { batchOf, type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
 import { type Ask, LAYOUT, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
@@ -21,10 +21,10 @@ interface Visible {
   readonly publishedAtMs: number;
 }
 
-function visible({ reply, seen }: DecodedReply): Visible {
-  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-  const { generatedAtMs } = reply.batch;
-  return { ids: expandIds(reply.batch), generatedAtMs, publishedAtMs: Number(seen.message.timestamp) };
+function visible(decoded: DecodedReply): Visible {
+  const batch = batchOf(decoded);
+  const publishedAtMs = Number(decoded.seen.message.timestamp);
+  return { ids: expandIds(batch), generatedAtMs: batch.generatedAtMs, publishedAtMs };
 }
 
 function timeOf(id: bigint | undefined): number {

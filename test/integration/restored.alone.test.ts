@@ -11,9 +11,7 @@ const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
 
 async function ask(realm: Realm, replies: Followed, correlationId: string, count = 1_000): Promise<readonly bigint[]> {
   await realm.send([{ correlationId, count }]);
-  const { reply } = await replies.reply(correlationId);
-  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-  return expandIds(reply.batch);
+  return expandIds(await replies.batch(correlationId));
 }
 
 test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(

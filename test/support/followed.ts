@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Kafka, KafkaMessage } from 'kafkajs';
+import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import type { Encoding } from '../../src/codec/id-request.ts';
 import { Watchers } from './watchers.ts';
@@ -23,6 +24,12 @@ export function decodeReply(seen: Seen): DecodedReply {
   const { value, headers } = seen.message;
   if (value === null) throw new Error('a reply without a value');
   return { reply: decodeIdReply(value), replayed: headers?.['idalloc-replayed'] !== undefined, seen };
+}
+
+/** Throws for a refusal. */
+export function batchOf({ reply }: Pick<DecodedReply, 'reply'>): IdBatch {
+  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
+  return reply.batch;
 }
 
 /** The least that a broker takes: a member that was given up is waited for no longer than this. */
@@ -82,6 +89,11 @@ export class Followed implements AsyncDisposable {
     const found = () => this.#seen.filter(({ message }) => message.key?.equals(key))[nth];
     await this.until(`reply ${nth} to ${correlationId}`, () => found() !== undefined);
     return decodeReply(found() as Seen);
+  }
+
+  /** The batch that one request got; throws when it was refused. */
+  async batch(correlationId: string | Buffer): Promise<IdBatch> {
+    return batchOf(await this.reply(correlationId));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
