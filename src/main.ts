@@ -20,6 +20,7 @@ function version(): string {
 
 const args = process.argv.slice(2);
 const stop = new AbortController();
+let signalNumber = 2;
 
 /** Past a fault that nobody expected nothing of this process can be trusted, so it ends and its lease runs out. */
 function endByFault(error: unknown): never {
@@ -46,6 +47,7 @@ for (const [signal, number] of [
 ] as const) {
   process.on(signal, () => {
     if (stop.signal.aborted) process.exit(128 + number);
+    signalNumber = number;
     stop.abort();
   });
 }
@@ -85,4 +87,5 @@ const result = await runCli(args, version(), {
 // A pipe takes no more than its buffer at once, and the rest must not be lost.
 await Promise.all([process.stdout, process.stderr].map((stream) => new Promise((done) => stream.write('', done))));
 // Clients may leave timers behind; everything of worth was waited for.
-process.exit(result === EXIT.ok ? exitCode : result);
+const code = result === EXIT.ok ? exitCode : result;
+process.exit(code === EXIT.stopped ? 128 + signalNumber : code);

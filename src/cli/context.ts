@@ -38,6 +38,8 @@ export const EXIT = {
   software: 70,
   /** The configuration is faulty (EX_CONFIG). */
   config: 78,
+  /** Ended by a signal before it was done; the process makes 128 and the signal's number of it. */
+  stopped: 130,
 } as const;
 
 export const EXIT_HELP = `
@@ -47,10 +49,12 @@ Exit codes:
   2   wrong use of the command line
   69  Kafka or etcd did not answer: nothing is known
   70  stopped by a fault of idalloc itself
-  78  faulty configuration; stderr names each variable`;
+  78  faulty configuration; stderr names each variable
+  130 stopped by Ctrl-C (143: by SIGTERM) before it was done`;
 
 /** The exit code for a fault that ended a command. */
 export function exitCodeOf({ code }: IdallocError): number {
   if (code === 'CONFIG_INVALID') return EXIT.config;
+  if (code === 'STOPPING') return EXIT.stopped;
   return code === 'KAFKA_UNAVAILABLE' || code === 'ETCD_UNAVAILABLE' ? EXIT.unavailable : EXIT.failed;
 }

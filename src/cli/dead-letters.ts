@@ -69,10 +69,9 @@ export function deadLettersCommand(context: CliContext): Command {
     .action((place: LetterPlace, options: { json?: true }) => runShow(context, place, options.json === true));
   const resend = new Command('resend')
     .description('Send records back to the request topic, as they came.')
-    .argument('<partition:offset...>', 'as listed', (text, before: readonly LetterPlace[] = []) => [
-      ...before,
-      parsePlace(text),
-    ])
+    .argument('<partition:offset...>', 'as listed', (text, before: readonly LetterPlace[] = []) =>
+      withPlace(before, parsePlace(text)),
+    )
     .option('--yes', 'do not ask')
     .option('--json', 'print one line of JSON: {"resent":[{"letter","partition","offset"}]}')
     .addHelpText('after', RESEND_HELP)
@@ -103,7 +102,7 @@ async function runList(context: CliContext, options: { limit: number; code?: str
     return found;
   });
   if (options.json === true) context.out(`${JSON.stringify({ letters: letters.map(letterJson) })}\n`);
-  else context.out(lettersText(letters));
+  else context.out(lettersText(letters, options.code));
 }
 
 function newest(letters: Letter[], limit: number): void {
@@ -215,6 +214,12 @@ function withSession<T>(context: CliContext, use: (session: Session) => Promise<
   const config = loadKafkaConfig(context.env);
   const kafka = commandKafka(context, config);
   return withAdmin(kafka, config, context.stop, (admin) => use({ context, config, kafka, admin }));
+}
+
+/** A letter that is named twice is sent once. */
+function withPlace(before: readonly LetterPlace[], place: LetterPlace): readonly LetterPlace[] {
+  const known = before.some(({ partition, offset }) => partition === place.partition && offset === place.offset);
+  return known ? before : [...before, place];
 }
 
 function parsePlace(text: string): LetterPlace {

@@ -28,7 +28,7 @@ Examples:
 export function decodeCommand({ out, env }: CliContext): Command {
   const command = new Command('decode')
     .description('Show when and by whom IDs were made, bit by bit.')
-    .argument('<id...>', 'decimal, or hexadecimal after 0x', (text, before: bigint[] = []) => [
+    .argument('<id...>', 'decimal, or hexadecimal: 16 digits, or after 0x', (text, before: bigint[] = []) => [
       ...before,
       parseId(text),
     ]);

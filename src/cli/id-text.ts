@@ -1,14 +1,9 @@
 import { InvalidArgumentError } from 'commander';
-import { formatHex } from '../core/layout.ts';
+import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
 
-const MAX_ID = 2n ** 64n - 1n;
-
-/** An ID from [0, 2^64), as people and programs write it: decimal, or hexadecimal after 0x. */
+/** An ID of the command line, in any form that readId takes. */
 export function parseId(text: string): bigint {
-  if (!/^([0-9]{1,20}|0x[0-9a-f]{1,16})$/i.test(text) || BigInt(text) > MAX_ID) {
-    throw new InvalidArgumentError(
-      `must be decimal from 0 to ${MAX_ID}, or 0x and at most ${formatHex(0n).length} hexadecimal digits.`,
-    );
-  }
-  return BigInt(text);
+  const id = readId(text);
+  if (id === undefined) throw new InvalidArgumentError(`must be ${ID_TEXT_HELP}.`);
+  return id;
 }

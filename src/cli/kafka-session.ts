@@ -1,7 +1,7 @@
-import type { Admin, Kafka } from 'kafkajs';
+import kafkajs, { type Admin, type Kafka } from 'kafkajs';
 import { kafkaClient, unreachable } from '../adapters/kafka/client.ts';
 import type { KafkaConfig } from '../config.ts';
-import { IdallocError } from '../errors.ts';
+import { describeError, IdallocError } from '../errors.ts';
 import { createLogger, kafkaLogCreator } from '../log.ts';
 import type { CliContext } from './context.ts';
 
@@ -32,6 +32,10 @@ export async function withAdmin<T>(
   await unlessStopped(stop, connected);
   try {
     return await unlessStopped(stop, use(admin));
+  } catch (error) {
+    if (!(error instanceof kafkajs.KafkaJSError)) throw error;
+    const message = `the brokers refused or did not answer: ${describeError(error)}`;
+    throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
   } finally {
     await admin.disconnect();
   }

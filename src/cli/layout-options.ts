@@ -41,7 +41,7 @@ export function layoutOf(options: LayoutOptions, env: Environment, command: Comm
   } catch (error) {
     if (error instanceof InvalidArgumentError) return command.error(`error: LAYOUT_EPOCH_MS ${error.message}`);
     if (!(error instanceof IdallocError)) throw error;
-    return command.error(`error: ${describeError(error)}; see --epoch-ms`);
+    return command.error(`error: ${describeError(error)}; see --epoch-ms, --worker-bits and --sequence-bits`);
   }
 }
 

@@ -4,7 +4,7 @@ import { type LetterNote, readLetterNote } from '../codec/dead-letter.ts';
 import { decodeIdRequest } from '../codec/id-request.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { correlationText } from './audit-report.ts';
-import { table, timeText } from './table.ts';
+import { printable, table, timeText } from './table.ts';
 
 /** A dead letter as it lies in its topic. */
 export interface Letter {
@@ -81,8 +81,9 @@ const COLUMNS = [
   { title: 'key' },
 ];
 
-export function lettersText(letters: readonly Letter[]): string {
-  if (letters.length === 0) return 'there are no dead letters\n';
+/** `code`: the only one that was asked for. */
+export function lettersText(letters: readonly Letter[], code?: string): string {
+  if (letters.length === 0) return `there are no dead letters${code === undefined ? '' : ` of code ${code}`}\n`;
   const rows = letters.map(({ record, note }) => [
     `${record.partition}:${record.offset}`,
     timeText(record.timestampMs),
@@ -140,11 +141,6 @@ function shown(value: Buffer | string | null | undefined): string {
 
 function bytesOf(value: Buffer | string | undefined): Buffer {
   return Buffer.isBuffer(value) ? value : Buffer.from(value ?? '', 'utf8');
-}
-
-/** What somebody else wrote must not steer a terminal. */
-function printable(text: string): string {
-  return text.replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, '\ufffd');
 }
 
 function cell(text: string): string {

@@ -10,6 +10,7 @@ import { namespaceCommand } from './namespace.ts';
 import { rangeCommand } from './range.ts';
 import { replayCommand } from './replay.ts';
 import { requestCommand } from './request.ts';
+import { message } from './table.ts';
 import { topicsCommand } from './topics.ts';
 import { traceCommand } from './trace.ts';
 import { workerCommand } from './worker.ts';
@@ -25,7 +26,7 @@ export async function runCli(args: readonly string[], version: string, context: 
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (!(error instanceof IdallocError)) throw error;
-    context.err(`${describeError(error)}\n`);
+    context.err(message(describeError(error)));
     return exitCodeOf(error);
   }
 }
@@ -59,7 +60,8 @@ function program(version: string, context: CliContext): Command {
 /** commander hands settings to sub-commands only where it makes them itself. */
 function prepare(command: Command, context: CliContext): void {
   command.exitOverride().showHelpAfterError(`(try '${pathOf(command)} --help')`);
-  command.configureOutput({ writeOut: context.out, writeErr: context.err });
+  const outputError = (text: string) => context.err(message(text));
+  command.configureOutput({ writeOut: context.out, writeErr: context.err, outputError });
   for (const child of command.commands) prepare(child, context);
 }
 

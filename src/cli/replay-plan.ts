@@ -45,11 +45,17 @@ export function countOf(plan: readonly PartitionPlan[]): number {
 
 const COLUMNS = ['partition', 'from', 'to', 'requests'].map((title) => ({ title, right: true }));
 
+/** The plan for programs. */
+export function planJson(plan: readonly PartitionPlan[]): object[] {
+  return plan.map(({ maybeForgotten: maybe_forgotten, ...rest }) => ({ ...rest, maybe_forgotten }));
+}
+
 /** The plan for people. */
 export function planText(plan: readonly PartitionPlan[], groupId: string): string {
   const rows = plan.map(({ partition, from, to }) => [partition, from, to, to - from].map(String));
   const sum = (pick: (one: PartitionPlan) => number) => plan.reduce((total, one) => total + pick(one), 0);
   const [gone, forgotten] = [sum((one) => one.gone), sum((one) => one.maybeForgotten)];
+  if (rows.length === 0) return `there is nothing for group '${groupId}' to read again\n`;
   return [
     table(COLUMNS, rows),
     `${countOf(plan)} requests would be read again by group '${groupId}'\n`,

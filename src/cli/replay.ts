@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import type { Admin, Kafka } from 'kafkajs';
 import { type TopicRecord, wholeTopic } from '../adapters/kafka/topic-spans.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
+import { IdallocError } from '../errors.ts';
 import { checkAll } from './audit.ts';
 import type { JoinCounts } from './audit-check.ts';
 import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from './audit-read.ts';
@@ -12,7 +13,7 @@ import { type CliContext, EXIT } from './context.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
 import { caughtUp, partitionStates, requireEmptyGroup, setBack, type Wanted } from './replay-group.ts';
-import { countOf, type PartitionPlan, planReplay, planText } from './replay-plan.ts';
+import { countOf, type PartitionPlan, planJson, planReplay, planText } from './replay-plan.ts';
 import { confirm, Progress, palette } from './terminal.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 
@@ -83,7 +84,7 @@ async function runReplay(context: CliContext, options: ReplayOptions): Promise<v
     const count = countOf(plan);
     if (options.json !== true) context.out(planText(plan, config.groupId));
     const only = (more: object = {}) => {
-      if (options.json === true) context.out(`${JSON.stringify({ plan, ...more })}\n`);
+      if (options.json === true) context.out(`${JSON.stringify({ plan: planJson(plan), ...more })}\n`);
     };
     if (count === 0 || options.dryRun === true) return only();
     await requireEmptyGroup(admin, config.groupId);
@@ -107,7 +108,20 @@ async function planOf(session: Session): Promise<PartitionPlan[]> {
     return offset ?? atTime.get(which);
   };
   const tools = { ...session, signal: session.context.stop };
-  return planReplay(await partitionStates(tools, wanted, from ?? 0));
+  const states = await partitionStates(tools, wanted, from ?? 0);
+  const { groupId, topics } = session.config;
+  if (partition !== undefined && !states.some((state) => state.partition === partition)) {
+    throw new IdallocError(
+      'NOT_FOUND',
+      `'${topics.requests}' has no partition ${partition}: there are ${states.length}`,
+    );
+  }
+  if (states.every(({ committed }) => committed === undefined)) {
+    session.context.err(
+      `group '${groupId}' has read nothing of '${topics.requests}' yet; is it the workers' KAFKA_GROUP_ID?\n`,
+    );
+  }
+  return planReplay(states);
 }
 
 async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {
@@ -169,7 +183,15 @@ function tell({ context, options }: Session, { plan, dead, counts, join, finding
   const { repeated, repeatedWithoutFirst: without_first } = join;
   const errors = Object.fromEntries(counts.errorsAgain);
   if (options.json === true) {
-    const view = { plan, read_again, repeated, without_first, dead_letters: dead, errors, ...findingsJson(findings) };
+    const view = {
+      plan: planJson(plan),
+      read_again,
+      repeated,
+      without_first,
+      dead_letters: dead,
+      errors,
+      ...findingsJson(findings),
+    };
     context.out(`${JSON.stringify(view)}\n`);
     return;
   }

@@ -13,6 +13,7 @@ import { type CliContext, exitCodeOf } from './context.ts';
 import { idTable } from './id-view.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
+import { message, printable } from './table.ts';
 
 interface RequestOptions {
   readonly count: number;
@@ -87,8 +88,9 @@ async function ask(
   const kafka = commandKafka(context, config);
   const requestTopic = config.topics.requests;
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
-  if (replyTopic === requestTopic) {
-    throw new IdallocError('INVALID_REPLY_TOPIC', 'replies can not come on the request topic: give another one');
+  if (!replyTopic.startsWith(config.topics.replyPrefix) && replyTopic !== `${requestTopic}.reply`) {
+    const allowed = `a topic that begins with '${config.topics.replyPrefix}' (REPLY_TOPIC_PREFIX), or '${requestTopic}.reply'`;
+    throw new IdallocError('INVALID_REPLY_TOPIC', `workers don't reply on '${replyTopic}': give ${allowed}`);
   }
   const { count, encoding, timeoutMs } = options;
   return withAdmin(kafka, config, context.stop, async () => {
@@ -109,7 +111,7 @@ function refused(
   error: { readonly code: string; readonly message: string },
   { json }: RequestOptions,
 ): void {
-  err(`${error.code}: ${error.message}\n`);
+  err(message(`${error.code}: ${error.message}`));
   if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
 }
 
@@ -130,7 +132,7 @@ function viewBatch(correlationId: string, batch: IdBatch, replayed: boolean): Ba
 function batchText({ ids, count, correlation_id: id, datacenter_id, worker_id, fence, replayed }: BatchView): string {
   const again = replayed ? ', the same batch as before' : '';
   const from = `datacenter ${datacenter_id}, worker ${worker_id}, fence ${fence}`;
-  return `${idTable(ids)}\n${count} for correlation ID ${id} from ${from}${again}\n`;
+  return `${idTable(ids)}\n${count} for correlation ID ${printable(id)} from ${from}${again}\n`;
 }
 
 function correlationId(text: string): string {

@@ -38,3 +38,18 @@ export function spanText(milliseconds: number): string {
   const unit = units.find(([size]) => Math.abs(milliseconds) >= size);
   return unit === undefined ? `${Math.round(milliseconds)} ms` : `${(milliseconds / unit[0]).toFixed(1)} ${unit[1]}`;
 }
+
+/** What somebody else wrote must not steer a terminal. */
+export function printable(text: string): string {
+  return text.replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, '\ufffd');
+}
+
+const MAX_WORD = 300;
+const SHOWN_OF_WORD = 100;
+
+/** A message for people, on lines of its own: without control characters, and with the beginning of endless words only. */
+export function message(text: string): string {
+  const lines = text.trimEnd().split('\n').map(printable);
+  const cut = (word: string) => (word.length > MAX_WORD ? `${word.slice(0, SHOWN_OF_WORD)}…` : word);
+  return `${lines.map((line) => line.replace(/\S+/g, cut)).join('\n')}\n`;
+}

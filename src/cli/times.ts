@@ -14,8 +14,14 @@ export function timeReader(now: () => number): (text: string) => number {
     if (amount !== undefined && unit !== undefined) return now() - Number(amount) * (UNITS_MS[unit] ?? 0);
     if (text === 'now') return now();
     if (/^[0-9]{5,16}$/.test(text)) return Number(text);
-    const parsed = ISO.test(text) ? Date.parse(text) : Number.NaN;
+    const parsed = ISO.test(text) && isDay(text.slice(0, 10)) ? Date.parse(text) : Number.NaN;
     if (Number.isNaN(parsed)) throw new InvalidArgumentError(`must be ${TIME_HELP}.`);
     return parsed;
   };
+}
+
+/** Date.parse takes 30 February for 2 March. */
+function isDay(day: string): boolean {
+  const start = Date.parse(day);
+  return !Number.isNaN(start) && new Date(start).toISOString().startsWith(day);
 }

@@ -36,7 +36,7 @@ Examples:
 export function traceCommand(context: CliContext): Command {
   const command = new Command('trace')
     .description('Show who asked for an ID: correlation ID, request, worker, ledger entry, replies.')
-    .argument('<id>', 'decimal, or hexadecimal after 0x', parseId);
+    .argument('<id>', 'decimal, or hexadecimal: 16 digits, or after 0x', parseId);
   return withLayoutOptions(command)
     .option('--all-replies', 'look for replies up to the end of the reply topic')
     .option('--json', 'print one line of JSON')

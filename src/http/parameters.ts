@@ -1,6 +1,6 @@
+import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
 import { Problem } from './problem.ts';
 
-const MAX_ID = 2n ** 64n - 1n;
 const MAX_KEY_LENGTH = 255;
 
 /** What a request's query, path and headers say, before anybody has looked at it. */
@@ -23,15 +23,11 @@ export function requireNoOthers(query: Raw, names: readonly string[]): void {
   throw malformed(`unknown query parameter '${other.slice(0, 50)}': ${known}`);
 }
 
-/**
- * An ID from [0, 2^64) as people and programs write it: decimal, 16 hexadecimal digits, or up to 16 of them after 0x. Of
- * 16 digits that could be either, a leading zero or a letter makes them hexadecimal. Throws 400 MALFORMED_REQUEST.
- */
+/** An ID in any form that readId takes. Throws 400 MALFORMED_REQUEST. */
 export function idOf(text: string): bigint {
-  if (/^(0|[1-9][0-9]{0,19})$/.test(text) && BigInt(text) <= MAX_ID) return BigInt(text);
-  if (/^0x[0-9a-f]{1,16}$/i.test(text)) return BigInt(text);
-  if (/^[0-9a-f]{16}$/i.test(text)) return BigInt(`0x${text}`);
-  throw malformed(`an ID is decimal from 0 to ${MAX_ID}, 16 hexadecimal digits, or up to 16 of them after 0x`);
+  const id = readId(text);
+  if (id === undefined) throw malformed(`an ID is ${ID_TEXT_HELP}`);
+  return id;
 }
 
 /** The Idempotency-Key, as it is: opaque. Throws 400 MALFORMED_REQUEST for one that is empty or too long. */

@@ -50,7 +50,7 @@ describe('the command line', () => {
   });
 
   test('--help tells the exit codes', async () => {
-    expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){6}/);
+    expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){7}/);
   });
 
   test('worker --help names every variable', async () => {
@@ -75,9 +75,24 @@ describe('the command line', () => {
     expect((await cli(['worker'])).err).toMatch(/KAFKA_BROKERS: .*\n.*ETCD_ENDPOINTS: .*\n.*DATACENTER_ID: /);
   });
 
-  test('a request whose reply would come on the request topic is refused, before a broker is asked', async () => {
-    const { code, err } = await cli(['request', '--reply-topic', 'id.requests'], { KAFKA_BROKERS: '127.0.0.1:1' });
-    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/^INVALID_REPLY_TOPIC: /) });
+  test.each(['id.requests', 'id.ledger', 'orders', 'a'.repeat(10_240)])(
+    'a request with reply topic %s, on which no worker replies, is refused before a broker is asked',
+    async (topic) => {
+      const { code, err } = await cli(['request', '--reply-topic', topic], { KAFKA_BROKERS: '127.0.0.1:1' });
+      expect({ code, err }).toEqual({
+        code: 1,
+        err: expect.stringMatching(/^INVALID_REPLY_TOPIC: .*REPLY_TOPIC_PREFIX/),
+      });
+      expect(err.length).toBeLessThan(500);
+    },
+  );
+
+  test('what was typed can neither steer the terminal nor flood it', async () => {
+    const { code, err } = await cli(['request', '--correlation-id', `\u001b[2J\u0007${'a'.repeat(10_240)}`]);
+    expect(code).toBe(2);
+    expect(err).toContain('has 10245 bytes');
+    expect(err).not.toMatch(/[^\n\x20-\x7e…\ufffd]/);
+    expect(err.length).toBeLessThan(500);
   });
 
   test('a command that waits for brokers ends when told to stop', async () => {
@@ -85,7 +100,7 @@ describe('the command line', () => {
     const running = cli(['request', '--json', '--correlation-id', 'c'], { KAFKA_BROKERS: '127.0.0.1:1' }, stop.signal);
     stop.abort();
     const { code, out } = await running;
-    expect(code).toBe(1);
+    expect(code).toBe(130);
     expect(JSON.parse(out)).toEqual({ correlation_id: 'c', error: { code: 'STOPPING', message: expect.any(String) } });
   });
 });

@@ -122,3 +122,18 @@ test('answers 69 when no broker does', async () => {
   const { code, stdout } = await runIdalloc(['audit', '--json'], { KAFKA_BROKERS: '127.0.0.1:1' });
   expect({ code, stdout }).toEqual({ code: 69, stdout: '' });
 });
+
+test.each([
+  ['audit', ['audit'], 'LEDGER_TOPIC'],
+  ['audit', ['audit', '--reply-topic', 'id.replies.nowhere'], undefined],
+  ['trace', ['trace', '1'], 'LEDGER_TOPIC'],
+  ['replay', ['replay', '--from', '1h', '--dry-run'], 'LEDGER_TOPIC'],
+  ['replay', ['replay', '--from', '1h', '--dry-run'], 'REQUEST_TOPIC'],
+  ['deadletters', ['deadletters', 'list'], 'DEAD_LETTER_TOPIC'],
+] as const)('%s answers 1 and names a topic that is not there (%s, %s)', async (_name, args, variable) => {
+  const topic = variable === undefined ? 'id.replies.nowhere' : 'nowhere';
+  const env = variable === undefined ? realm.env : { ...realm.env, [variable]: topic };
+  const { code, stdout, stderr } = await runIdalloc([...args], env);
+  expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
+  expect(stderr).toMatch(new RegExp(`^TOPIC_INVALID: there is no topic '${topic}'[^\\n]*\\n$`));
+});

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import kafkajs, { type Admin, type Consumer, type EachBatchPayload, type Kafka } from 'kafkajs';
+import type { Admin, Consumer, EachBatchPayload, Kafka } from 'kafkajs';
 import { describeError, IdallocError } from '../../errors.ts';
 import { safeOffset } from './ledger-log.ts';
 import type { FetchedRecord } from './record-batches.ts';
@@ -40,7 +40,7 @@ const SESSION_TIMEOUT_MS = 30_000;
 
 /** All that a topic holds now, a span for each partition. Throws TOPIC_INVALID for a topic that does not exist. */
 export async function wholeTopic(admin: Admin, topic: string): Promise<Span[]> {
-  const offsets = await offsetsOf(topic, () => admin.fetchTopicOffsets(topic));
+  const offsets = await offsetsOf(admin, topic, () => admin.fetchTopicOffsets(topic));
   return offsets.map(({ partition, low, high }) => {
     return { topic, partition, from: safeOffset(low), to: safeOffset(high) };
   });
@@ -51,20 +51,27 @@ export async function wholeTopic(admin: Admin, topic: string): Promise<Span[]> {
  * those of the topic's records: the broker's only where it says LogAppendTime.
  */
 export async function offsetsAtTime(admin: Admin, topic: string, timeMs: number): Promise<ReadonlyMap<number, number>> {
-  const found = await offsetsOf(topic, () => admin.fetchTopicOffsetsByTimestamp(topic, Math.max(0, timeMs)));
+  const found = await offsetsOf(admin, topic, () => admin.fetchTopicOffsetsByTimestamp(topic, Math.max(0, timeMs)));
   return new Map(found.map(({ partition, offset }) => [partition, safeOffset(offset)]));
 }
 
-async function offsetsOf<T>(topic: string, fetch: () => Promise<T>): Promise<T> {
+async function offsetsOf<T>(admin: Admin, topic: string, fetch: () => Promise<T>): Promise<T> {
   try {
-    return await fetch();
+    // Asked for the offsets of a topic that is not there, kafkajs tries for ten seconds.
+    if ((await admin.listTopics()).includes(topic)) return await fetch();
   } catch (error) {
-    const unknown = error instanceof kafkajs.KafkaJSProtocolError && error.type === 'UNKNOWN_TOPIC_OR_PARTITION';
-    const code = unknown ? 'TOPIC_INVALID' : 'KAFKA_UNAVAILABLE';
-    throw new IdallocError(code, `the offsets of topic '${topic}' can't be had: ${describeError(error)}`, {
-      cause: error,
-    });
+    throw new IdallocError(
+      'KAFKA_UNAVAILABLE',
+      `the offsets of topic '${topic}' can't be had: ${describeError(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
+  throw new IdallocError(
+    'TOPIC_INVALID',
+    `there is no topic '${topic}', or this user may not see it: check the name ('idalloc topics init' makes the workers' own)`,
+  );
 }
 
 /**
