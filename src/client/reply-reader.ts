@@ -36,6 +36,8 @@ export class ReplyReader {
   readonly #options: ReplyReaderOptions;
   #offset: string;
   #consumer: Consumer | undefined;
+  /** When each consumer had begun, or was refused: before that kafkajs disconnects none, and the group keeps a member. */
+  readonly #begun = new WeakMap<Consumer, Promise<unknown>>();
   /** What was begun for the consumers before this one; never rejects. */
   #ended: Promise<unknown> = Promise.resolve();
   #fetchedMs = 0;
@@ -86,7 +88,7 @@ export class ReplyReader {
     });
   }
 
-  /** Resolves at the first join, before the first fetch; rejects when it does not come to that. */
+  /** Resolves after the first join, when kafkajs can end the consumer; rejects when it does not come to that. */
   #run(consumer: Consumer): Promise<void> {
     const { topic, partition, system } = this.#options;
     return new Promise((resolve, reject) => {
@@ -97,7 +99,6 @@ export class ReplyReader {
         this.#fetchedMs = system.monotonicMs();
         joined = true;
         rejoining = false;
-        resolve();
       });
       consumer.on('consumer.rebalancing', () => {
         rejoining = true;
@@ -113,7 +114,11 @@ export class ReplyReader {
         if (joined) this.#lost(consumer, payload.error);
         else reject(payload.error);
       });
-      this.#begin(consumer).catch(reject);
+      const begun = this.#begin(consumer);
+      this.#begun.set(consumer, begun);
+      begun.then(() => {
+        if (joined) resolve();
+      }, reject);
     });
   }
 
@@ -168,7 +173,12 @@ export class ReplyReader {
   /** kafkajs may never end a consumer whose broker is gone; nobody waits longer for it than this. */
   async #leave(consumer: Consumer): Promise<void> {
     const { system, onFault } = this.#options;
-    await inTime(system, LEAVE_TIMEOUT_MS, consumer.disconnect()).catch(onFault);
+    const begun = (this.#begun.get(consumer) ?? Promise.resolve()).catch(() => undefined); // whoever started it was told
+    await inTime(
+      system,
+      LEAVE_TIMEOUT_MS,
+      begun.then(() => consumer.disconnect()),
+    ).catch(onFault);
   }
 }
 

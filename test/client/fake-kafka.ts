@@ -22,8 +22,8 @@ export class FakeKafka {
   readonly consumers: FakeConsumer[] = [];
   readonly sends: Send[] = [];
   topics = ['id.requests', 'id.replies.a'];
-  /** What each new consumer does when it is run. */
-  onRun: (consumer: FakeConsumer) => void = (consumer) => consumer.tell('consumer.group_join');
+  /** What each new consumer does when it is run; it counts as started once this has ended. */
+  onRun: (consumer: FakeConsumer) => void | Promise<void> = (consumer) => consumer.tell('consumer.group_join');
   refuse: Error | undefined;
 
   get kafka(): Kafka {
@@ -64,6 +64,7 @@ export class FakeKafka {
       deliver: (offset, message) => each({ message: { offset: String(offset), ...message } as KafkaMessage }),
     };
     this.consumers.push(fake);
+    let starting = false;
     return {
       on: (name: string, listener: Listener) => listeners.set(name, listener),
       connect: async () => {
@@ -73,10 +74,13 @@ export class FakeKafka {
       seek: ({ partition, offset }: { partition: number; offset: string }) => fake.seeks.push(`${partition}@${offset}`),
       run: async ({ eachMessage }: { eachMessage: typeof each }) => {
         each = eachMessage;
-        this.onRun(fake);
+        starting = true;
+        await this.onRun(fake);
+        starting = false;
       },
       disconnect: async () => {
-        fake.left = true;
+        // kafkajs can't end a consumer that is starting: it stays in its group, with all that keeps a process going.
+        if (!starting) fake.left = true;
       },
     };
   }

@@ -122,3 +122,33 @@ test('a reader that is closed leaves, and nothing goes on', async () => {
   expect(kafka.consumers.map(({ left }) => left)).toEqual([true]);
   expect(system.timers).toBe(0);
 });
+
+test('a reader that is closed as soon as it reads has left its group', async () => {
+  const { reader, kafka } = staged();
+  kafka.onRun = async (consumer) => {
+    consumer.tell('consumer.group_join');
+    await turns();
+  };
+  await reader.start();
+  await reader.close();
+  expect(kafka.consumers.map(({ left }) => left)).toEqual([true]);
+});
+
+test('a reader that is closed while it joins leaves once it has joined', async () => {
+  const { reader, kafka, system, last, faults } = staged();
+  const join = Promise.withResolvers<void>();
+  kafka.onRun = () => join.promise;
+  const started = reader.start();
+  await turns();
+  const closed = reader.close();
+  await turns();
+  expect(last().left).toBe(false);
+  last().tell('consumer.group_join');
+  join.resolve();
+  await closed;
+  expect(last().left).toBe(true);
+  await started;
+  await system.pass(60_000);
+  expect(system.timers).toBe(0);
+  expect(faults).toEqual([]);
+});
