@@ -14,6 +14,7 @@ export function mendConnections(): void {
   mended = true;
   stopIdleTimers();
   connectOnce();
+  joinWhenLoaded();
 }
 
 /**
@@ -92,6 +93,32 @@ function abandon(socket: Socket): void {
   for (const event of ['connect', 'secureConnect', 'data', 'end', 'error', 'timeout']) socket.removeAllListeners(event);
   socket.on('error', () => undefined);
   socket.destroy();
+}
+
+interface Broker {
+  joinGroup(request: unknown): Promise<unknown>;
+  syncGroup(request: unknown): Promise<unknown>;
+}
+
+/**
+ * The coordinator of a group refuses joins while it reads what it knows of its groups, as after each start of its broker
+ * and each election. kafkajs ends the consumer for that, or goes on in the generation before, though it asks again when a
+ * broker says that it is not the coordinator: so this is told as that.
+ */
+function joinWhenLoaded(): void {
+  const broker = loadFromKafkajs<{ readonly prototype?: Broker }>('broker/index.js')?.prototype;
+  if (typeof broker?.joinGroup !== 'function' || typeof broker.syncGroup !== 'function') return;
+  for (const name of ['joinGroup', 'syncGroup'] as const) {
+    const call = broker[name];
+    broker[name] = async function (this: Broker, request: unknown) {
+      try {
+        return await call.call(this, request);
+      } catch (error) {
+        const isLoading = (error as { type?: unknown }).type === 'GROUP_LOAD_IN_PROGRESS';
+        throw isLoading ? Object.assign(error as Error, { type: 'NOT_COORDINATOR_FOR_GROUP' }) : error;
+      }
+    };
+  }
 }
 
 function inTime(connected: Promise<boolean>): Promise<boolean> {

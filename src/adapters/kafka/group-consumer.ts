@@ -23,7 +23,7 @@ export interface GroupConsumerOptions {
 /**
  * One consumer of kafkajs on one topic, whose join and end can be relied on.
  *
- * - When a join fails for a passing cause, such as a coordinator that is still loading, kafkajs goes on without it, in
+ * - When a join fails for a passing cause, such as a connection that breaks, kafkajs goes on without it, in
  *   the generation before or without the assignment of the new one, and tells nobody: a heartbeat that is accepted before
  *   a join shows it, and counts as a crash.
  * - When kafkajs is told to disconnect a consumer that is starting, or about to start again after a crash, that one joins

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { mendKafkajs } from '../../../src/adapters/kafka/kafkajs-mends.ts';
 
 const require = createRequire(import.meta.url);
-const logger = { namespace: () => logger, debug: () => {}, error: () => {} };
+const logger = { namespace: () => logger, debug: () => {}, info: () => {}, error: () => {} };
 
 mendKafkajs();
 
@@ -106,6 +106,53 @@ describe('a connection of kafkajs', () => {
     queue.scheduleCheckPendingRequests();
     expect(queue.throttleCheckTimeoutId).not.toBeNull();
     queue.destroy();
+  });
+});
+
+/** A group of kafkajs whose coordinator answers joins and syncs as told, each answer once and the last for good. */
+function groupOf(answers: Record<'join' | 'sync', readonly (number | object)[]>) {
+  const Broker = require('kafkajs/src/broker/index.js');
+  const ConsumerGroup = require('kafkajs/src/consumer/consumerGroup.js');
+  const { createErrorFromCode } = require('kafkajs/src/protocol/error.js');
+  const asked: string[] = [];
+  const send = async (api: 'join' | 'sync') => {
+    const answer = answers[api][Math.min(asked.filter((before) => before === api).length, answers[api].length - 1)];
+    asked.push(api);
+    if (typeof answer === 'number') throw createErrorFromCode(answer);
+    return answer;
+  };
+  const sendRequest = Object.getOwnPropertySymbols(Broker.prototype).find(({ description }) =>
+    description?.endsWith('sendRequest'),
+  );
+  if (sendRequest === undefined) throw new Error('a broker of kafkajs sends requests otherwise');
+  const lookupRequest = (apiKey: number) => () => (apiKey === JOIN_GROUP ? 'join' : 'sync');
+  const coordinator = Object.assign(Object.create(Broker.prototype), { lookupRequest, [sendRequest]: send });
+  const cluster = {
+    findGroupCoordinator: async () => coordinator,
+    findTopicPartitionMetadata: () => [{ partitionId: 0 }],
+    committedOffsets: () => ({}),
+  };
+  const events = new EventEmitter();
+  const options = { cluster, groupId: 'g', topics: ['t'], assigners: [], logger, retry: { initialRetryTime: 1 } };
+  return { asked, group: new ConsumerGroup({ ...options, instrumentationEmitter: events }) };
+}
+
+const JOIN_GROUP = 11;
+const LOADING = 14;
+const JOINED = { generationId: 1, leaderId: 'another', memberId: 'this', members: [], groupProtocol: 'x' };
+const SYNCED = { memberAssignment: Buffer.alloc(0) };
+
+describe('a group of kafkajs', () => {
+  it('is joined as soon as its coordinator has loaded', async () => {
+    const { asked, group } = groupOf({ join: [LOADING, LOADING, JOINED], sync: [LOADING, SYNCED] });
+    await group.joinAndSync();
+    expect(asked).toEqual(['join', 'join', 'join', 'sync', 'join', 'sync']);
+  });
+
+  it('is not joined when that is refused for another cause', async () => {
+    const { asked, group } = groupOf({ join: [30], sync: [SYNCED] });
+    await expect(group.joinAndSync()).rejects.toMatchObject({ type: 'GROUP_AUTHORIZATION_FAILED' });
+    expect(asked).toEqual(['join']);
   });
 });
 
