@@ -2,7 +2,15 @@
 # Asks for IDs with headers alone, and prints the reply's value in hex:
 #   request.sh BROKERS REQUEST_TOPIC REPLY_TOPIC COUNT
 set -eu
+if [ $# -ne 4 ]; then
+  echo "usage: request.sh BROKERS REQUEST_TOPIC REPLY_TOPIC COUNT (needs kcat)" >&2
+  exit 2
+fi
 brokers=$1 request_topic=$2 reply_topic=$3 count=$4
+if ! kcat -C -q -b "$brokers" -t "$reply_topic" -o end -e; then
+  echo "$reply_topic can't be read: is it there? idalloc topics init --reply-topic $reply_topic" >&2
+  exit 1
+fi
 correlation_id=kcat-$(date +%s)-$$
 # From a minute ago: the broker's clock need not be this machine's.
 since=$(($(date +%s) * 1000 - 60000))
@@ -13,6 +21,7 @@ printf '%s|\n' "$correlation_id" | kcat -P -b "$brokers" -t "$request_topic" -K 
 
 deadline=$(($(date +%s) + 30))
 while [ "$(date +%s)" -lt "$deadline" ]; do
+  sleep 0.2
   # Partition and offset of the record with our key; -e ends kcat where the topic ends now.
   found=$(kcat -C -q -b "$brokers" -t "$reply_topic" -o "s@$since" -e -f '%k %p %o\n' | grep "^$correlation_id ") || continue
   set -- $found

@@ -13,6 +13,10 @@ import { firstValueFrom, timeout } from 'rxjs';
 
 const [brokers, requestTopic, count, schemas] = process.argv.slice(2);
 const TIMEOUT_MS = 30_000;
+if (schemas === undefined) {
+  process.stderr.write('usage: node requester.js BROKERS REQUEST_TOPIC COUNT SCHEMAS_DIRECTORY\n');
+  process.exit(2);
+}
 
 /** IDs have 64 bits and numbers 53, so Avro's long becomes a bigint here. */
 const bigintLong = avro.types.LongType.__with({

@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 import fastavro
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 SCHEMAS = Path(__file__).parent / "../../schemas"
 TIMEOUT_S = 30
+REGISTRY_FRAME_BYTES = 5
 
 
 class Message:
@@ -26,10 +27,16 @@ class Message:
         return self.frame + body.getvalue()
 
     def decode(self, data: bytes) -> dict:
-        if not data.startswith(self.frame):
-            raise ValueError(f"the value starts with {data[:10].hex()}, not with {self.frame.hex()}")
-        body = io.BytesIO(data[len(self.frame) :])
+        body = io.BytesIO(data[self._frame_bytes(data) :])
         return fastavro.schemaless_reader(body, self.schema, None)
+
+    def _frame_bytes(self, data: bytes) -> int:
+        if data.startswith(self.frame):
+            return len(self.frame)
+        # The answer to a request in a schema registry's framing: 00, and four bytes of the schema's id there.
+        if data.startswith(b"\x00"):
+            return REGISTRY_FRAME_BYTES
+        raise ValueError(f"the value starts with {data[:10].hex()}, not with {self.frame.hex()}")
 
 
 def expand(batch: dict) -> list[int]:
@@ -41,12 +48,19 @@ def expand(batch: dict) -> list[int]:
 def consumer(brokers: str) -> Consumer:
     """Assigned by hand, so it needs no group; the isolation level is the library's default."""
     settings = {"bootstrap.servers": brokers, "group.id": "idalloc-example", "enable.auto.commit": False}
-    return Consumer({**settings, "enable.partition.eof": False})
+    # Brokers that are away are told once, by the call that fails, and not by the library ten times a second.
+    return Consumer({**settings, "enable.partition.eof": False, "log_level": 2})
 
 
 def bounds(reader: Consumer, topic: str) -> list[tuple[TopicPartition, TopicPartition]]:
     """Where each partition of a topic begins and ends now."""
-    partitions = reader.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+    try:
+        about = reader.list_topics(topic, TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise SystemExit(f"no broker can be talked to: {error.args[0].str()}: check --brokers") from None
+    if about.error is not None:
+        raise SystemExit(f"topic {topic}: {about.error.str()}: make it by 'idalloc topics init --reply-topic {topic}'")
+    partitions = about.partitions
     found = []
     for partition in partitions:
         low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)

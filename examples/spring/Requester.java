@@ -35,6 +35,10 @@ public class Requester {
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
   public static void main(String[] args) throws Exception {
+    if (args.length != 6) {
+      System.err.println("usage: Requester BROKERS REQUEST_TOPIC REPLY_TOPIC REPLY_PARTITION COUNT SCHEMAS_DIRECTORY");
+      System.exit(2);
+    }
     var brokers = args[0];
     var requestTopic = args[1];
     var replies = new TopicPartition(args[2], Integer.parseInt(args[3]));

@@ -56,18 +56,25 @@ function table(rows: readonly (readonly string[])[]): string[] {
   return rows.map((row) => `  ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`.trimEnd());
 }
 
-/** What to type next. */
+/** Without these a command would look for other servers than those that serve here, or ask more of them than one broker has. */
+const NEEDED = ['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID', 'ALLOW_WEAK_LEDGER', 'TOPIC_REPLICATION_FACTOR'];
+
+/** What to type next; `env` is the worker's. */
 export function presentNextSteps(
-  brokers: string,
+  env: NodeJS.ProcessEnv,
   { opsUrl, apiUrl }: { readonly opsUrl: string; readonly apiUrl: string | undefined },
   logFile: string,
   firstId: string,
 ): string {
+  const variables = NEEDED.flatMap((name) => (env[name] === undefined ? [] : [`${name}=${env[name]}`]));
   return [
-    'More requests, from another terminal in this directory:',
-    `  KAFKA_BROKERS=${brokers} npm run idalloc -- request --count 5`,
-    `  KAFKA_BROKERS=${brokers} npm run idalloc -- request --count 1 --correlation-id order-1 --json`,
+    'From another terminal in this directory:',
+    `  export ${variables.join(' ')}`,
+    '  npm run idalloc -- request --count 5',
+    '  npm run idalloc -- request --count 1 --correlation-id order-1 --json',
+    '  npm run idalloc -- topics init --reply-topic id.replies.orders',
     `  npm run idalloc -- decode ${firstId}`,
+    '  npm run idalloc -- --help',
     ...(apiUrl === undefined ? [] : [`Over HTTP:       curl '${apiUrl}/api/v1/ids?count=3'`]),
     `Is it well?      curl ${opsUrl}/readyz ; curl ${opsUrl}/metrics`,
     `Worker's log:    ${logFile}`,

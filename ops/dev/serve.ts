@@ -46,7 +46,7 @@ export async function serve(options: Options, onAnswer: () => void, stop: AbortS
   const signal = AbortSignal.any([stop, lost.signal]);
   try {
     const worker = await startOne(options, servers, cleanup, grace, signal);
-    await firstReply(options, servers, worker, onAnswer, signal);
+    await firstReply(options, worker, onAnswer, signal);
   } catch (error) {
     if (servers.shared && !stop.aborted && !lost.signal.aborted) await noticed(lost.signal);
     if (lost.signal.aborted && !stop.aborted) throw lost.signal.reason;
@@ -82,13 +82,7 @@ async function startOne(
   return { process: worker, env };
 }
 
-async function firstReply(
-  options: Options,
-  servers: Servers,
-  worker: Running,
-  onAnswer: () => void,
-  signal: AbortSignal,
-): Promise<void> {
+async function firstReply(options: Options, worker: Running, onAnswer: () => void, signal: AbortSignal): Promise<void> {
   const answer = parseReply(await idalloc(['request', '--json', '--count', String(FIRST_COUNT)], worker.env, signal));
   log('answered');
   if (!options.quiet) process.stdout.write(options.json ? `${answer.line}\n` : `\n${presentReply(answer.reply)}\n\n`);
@@ -96,7 +90,7 @@ async function firstReply(
   if (options.once) return;
   const { logFile } = worker.process;
   const firstId = answer.reply.ids[0]?.value_string ?? '';
-  const next = presentNextSteps(servers.brokers, worker.process, relative(process.cwd(), logFile), firstId);
+  const next = presentNextSteps(worker.env, worker.process, relative(process.cwd(), logFile), firstId);
   (options.json ? process.stderr : process.stdout).write(`${next}\n`);
   await untilAborted(worker.process, signal);
 }

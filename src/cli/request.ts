@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { cliReplyTopic } from '../adapters/kafka/topic-plan.ts';
+import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topic-plan.ts';
 import { IdClient, type RequestedBatch } from '../client/client.ts';
 import { RequestRefused } from '../client/requester.ts';
 import { expandIds, type IdBatch } from '../codec/id-batch.ts';
@@ -88,10 +88,7 @@ async function ask(
   const kafka = commandKafka(context, config);
   const requestTopic = config.topics.requests;
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
-  if (!replyTopic.startsWith(config.topics.replyPrefix) && replyTopic !== `${requestTopic}.reply`) {
-    const allowed = `a topic that begins with '${config.topics.replyPrefix}' (REPLY_TOPIC_PREFIX), or '${requestTopic}.reply'`;
-    throw new IdallocError('INVALID_REPLY_TOPIC', `workers don't reply on '${replyTopic}': give ${allowed}`);
-  }
+  checkReplyTopicName(replyTopic, config.topics);
   const { count, encoding, timeoutMs } = options;
   return withAdmin(kafka, config, context.stop, async () => {
     const { headers } = config;

@@ -14,6 +14,7 @@ subject '<request topic>-value', the reply's for 'idalloc.IdReply'; where the re
 
 Examples:
   KAFKA_BROKERS=kafka-1:9092,kafka-2:9092 idalloc topics init
+  KAFKA_BROKERS=kafka-1:9092 idalloc topics init --reply-topic id.replies.orders id.replies.billing
   KAFKA_BROKERS=localhost:9092 TOPIC_REPLICATION_FACTOR=1 ALLOW_WEAK_LEDGER=1 idalloc topics init --json`;
 
 const CHECK_HELP = `
@@ -28,9 +29,10 @@ Examples:
 export function topicsCommand(context: CliContext): Command {
   const init = new Command('init')
     .description('Make the topics that are missing, and check the others.')
+    .option('--reply-topic <topic...>', "also these, for a service's replies, with REQUEST_PARTITIONS partitions")
     .option('--json', 'print one line of JSON: {"cluster_id","created","differences","warnings","faults"}')
     .addHelpText('after', INIT_HELP)
-    .action((options: { json?: true }) => runInit(context, options.json === true));
+    .action((options: InitOptions) => runInit(context, options));
   const check = new Command('check')
     .description('Look whether a worker can start on the topics, and say what to mend.')
     .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","mends"}')
@@ -39,15 +41,23 @@ export function topicsCommand(context: CliContext): Command {
   return new Command('topics').description('Care for the topics on the brokers.').addCommand(init).addCommand(check);
 }
 
-async function runInit(context: CliContext, json: boolean): Promise<void> {
+interface InitOptions {
+  readonly replyTopic?: readonly string[];
+  readonly json?: true;
+}
+
+async function runInit(context: CliContext, { replyTopic: replyTopics = [], json }: InitOptions): Promise<void> {
   const { env, out, setExitCode } = context;
   const config = loadKafkaConfig(env);
   const { made, report } = await withAdmin(commandKafka(context, config), config, context.stop, async (admin) => {
-    return { made: await initTopics(admin, config.topics), report: await checkTopics(admin, config.topics) };
+    return {
+      made: await initTopics(admin, config.topics, replyTopics),
+      report: await checkTopics(admin, config.topics),
+    };
   });
   const schemas = await registerSchemas(config);
   if (report.faults.length > 0) setExitCode(EXIT.failed);
-  if (json) {
+  if (json === true) {
     const { clusterId: cluster_id, warnings, faults } = report;
     return out(`${JSON.stringify({ cluster_id, ...made, warnings, faults, ...(schemas && { schemas }) })}\n`);
   }

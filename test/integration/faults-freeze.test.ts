@@ -32,7 +32,14 @@ async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: 
 async function checkByPython(realm: Realm, replies: Followed, requests: number): Promise<string> {
   const tool = await pythonEnvironment();
   if ('unavailable' in tool) return `not judged by Python: ${tool.unavailable}`;
-  const args = ['--brokers', suiteServers().brokers.join(), '--ledger-topic', realm.ledgerTopic, realm.replyTopic];
+  const args = [
+    '--ids',
+    '--brokers',
+    suiteServers().brokers.join(),
+    '--ledger-topic',
+    realm.ledgerTopic,
+    realm.replyTopic,
+  ];
   const { stdout } = await promisify(execFile)(
     join(tool.path, 'bin/python'),
     [join(EXAMPLES, 'python/ledger.py'), ...args],

@@ -45,9 +45,15 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
     await expect(ask('too-many', 100_001)).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
   });
 
+  test('a topic that is not there is named, and not taken for an empty one', async () => {
+    const nowhere = ['--ledger-topic', 'nowhere', realm.replyTopic];
+    await expect(script('ledger.py', ...nowhere)).rejects.toThrow(/topic nowhere: .*make it/);
+    await expect(script('request.py', '--reply-topic', 'nowhere')).rejects.toThrow(/topic nowhere: .*make it/);
+  });
+
   test('it reads in the ledger what was decided, and finds a reply that tells something else', async () => {
     const { ids } = await ask('in-the-ledger', 3);
-    const check = () => script('ledger.py', '--ledger-topic', realm.ledgerTopic, realm.replyTopic);
+    const check = () => script('ledger.py', '--ids', '--ledger-topic', realm.ledgerTopic, realm.replyTopic);
     const said = JSON.parse((await check()).stdout);
     expect(said).toMatchObject({ faults: [], losers: 0, decided: { 'in-the-ledger': ids } });
 

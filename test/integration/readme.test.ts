@@ -29,7 +29,6 @@ beforeAll(async () => {
   // A short reservation, for after a rebuild it is waited for; a long lease, so that a slow machine keeps its worker ID.
   realm = await Realm.create(suiteServers(), { env: { ...SHORT_LEASE, LEASE_TTL_SECONDS: '30' } });
   orders = `${realm.env.REPLY_TOPIC_PREFIX}orders`;
-  await realm.createTopic(orders);
 });
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
@@ -61,6 +60,9 @@ const tracing: Scene = { args: async () => ['trace', String((await batchOf('orde
 /** By command; a second `idalloc audit` is another one. */
 const SCENES: Readonly<Record<string, Scene>> = {
   'npm run idalloc -- request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
+  'npm run idalloc -- topics init --reply-topic id.replies.orders': {
+    args: async () => ['topics', 'init', '--reply-topic', orders],
+  },
   'npm run idalloc -- trace 55325805773398016': tracing,
   'npm run idalloc -- deadletters list': { before: spoilTwo },
   'idalloc audit 2': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },

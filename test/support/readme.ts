@@ -15,6 +15,7 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm start', 'ops/dev/start.ts'],
   ['npm start -- --once --json', 'ops/dev/start.ts'],
   ['npm test', 'ops/dev/test.ts'],
+  ['npx idalloc', 'test/integration/package.test.ts'],
   ['npm pack', 'test/integration/package.test.ts'],
   ['docker build -f ops/Dockerfile -t idalloc:local .', 'test/integration/testcontainers.alone.test.ts'],
   ['docker build -f ops/Dockerfile.faults -t idalloc:faults .', 'test/integration/testcontainers.alone.test.ts'],

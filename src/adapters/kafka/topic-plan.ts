@@ -1,3 +1,5 @@
+import { IdallocError } from '../../errors.ts';
+
 /** Names and promises of the topics. */
 export interface TopicSettings {
   readonly requests: string;
@@ -108,6 +110,27 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
       configs: { 'cleanup.policy': 'delete', 'retention.ms': String(CLI_REPLY_RETENTION_MS) },
     },
   ];
+}
+
+/**
+ * Topics for the replies to services, with the brokers' own configs.
+ *
+ * @throws IdallocError INVALID_REPLY_TOPIC
+ */
+export function planReplyTopics(names: readonly string[], settings: TopicSettings): readonly PlannedTopic[] {
+  for (const name of names) checkReplyTopicName(name, settings);
+  const planned = new Set(planTopics(settings).map(({ name }) => name));
+  return [...new Set(names)]
+    .filter((name) => !planned.has(name))
+    .map((name) => ({ name, partitions: settings.requestPartitions, configs: {} }));
+}
+
+/** @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker of these settings replies on. */
+export function checkReplyTopicName(name: string, { replyPrefix, requests }: TopicSettings): void {
+  const allowed = name.startsWith(replyPrefix) || name === `${requests}.reply`;
+  if (allowed && /^[A-Za-z0-9._-]{1,249}$/.test(name)) return;
+  const names = `a topic that begins with '${replyPrefix}' (REPLY_TOPIC_PREFIX), or '${requests}.reply'`;
+  throw new IdallocError('INVALID_REPLY_TOPIC', `workers don't reply on '${name}': give ${names}`);
 }
 
 /** Those of them that a worker reads or writes by itself. */

@@ -8,6 +8,7 @@ import {
   judgeTopics,
   mends,
   type PlannedTopic,
+  planReplyTopics,
   planTopics,
   type TopicFault,
   type TopicSettings,
@@ -41,13 +42,19 @@ const POLL_MS = 100;
  * Makes the topics that are missing. A topic that exists is never altered; where it differs from the plan is told. Two
  * calls at a time, or one again after a crash, do no harm.
  *
- * @throws IdallocError TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE.
+ * @param replyTopics topics of services for their replies: made if they are missing, and else taken as they are
+ * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply on; TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE.
  */
-export function initTopics(admin: Admin, settings: TopicSettings): Promise<TopicsMade> {
+export function initTopics(
+  admin: Admin,
+  settings: TopicSettings,
+  replyTopics: readonly string[] = [],
+): Promise<TopicsMade> {
   return withCode(async () => {
     const planned = planTopics(settings);
-    const before = await describeTopics(admin, planned.map(nameOf));
-    const missing = planned.filter(({ name }) => !before.has(name));
+    const all = [...planned, ...planReplyTopics(replyTopics, settings)];
+    const before = await describeTopics(admin, all.map(nameOf));
+    const missing = all.filter(({ name }) => !before.has(name));
     if (missing.length > 0) await checkBrokers(admin, settings.replicationFactor);
     const created: string[] = [];
     for (const { name, partitions, configs } of missing) {
@@ -64,7 +71,7 @@ export function initTopics(admin: Admin, settings: TopicSettings): Promise<Topic
       });
       if (made) created.push(name);
     }
-    await waitForLeaders(admin, planned.map(nameOf));
+    await waitForLeaders(admin, all.map(nameOf));
     const differing = planned.flatMap((plan) => {
       const found = before.get(plan.name);
       return found === undefined ? [] : differences(plan, found, settings.replicationFactor);

@@ -108,6 +108,23 @@ describe('initTopics', () => {
     expect(made).toHaveLength(before);
   });
 
+  test("makes a service's topics for replies, and leaves those that are there as they are", async () => {
+    const { admin, made } = cluster(planned());
+    const names = ['id.replies.orders', 'id.requests.reply', 'id.replies.orders', 'id.replies.cli'];
+    expect((await initTopics(admin, SETTINGS, names)).created).toEqual(['id.replies.orders', 'id.requests.reply']);
+    expect(made.map(({ numPartitions }) => numPartitions)).toEqual([12, 12]);
+    expect(await initTopics(admin, SETTINGS, names)).toEqual({ created: [], differences: [] });
+  });
+
+  test.each(['orders', 'id.ledger', 'id.replies.a/b', 'id.replies.\0', `id.replies.${'a'.repeat(300)}`])(
+    'makes nothing where no worker would reply: %s',
+    async (name) => {
+      const { admin, made } = cluster(new Map());
+      await expect(initTopics(admin, SETTINGS, [name])).rejects.toMatchObject({ code: 'INVALID_REPLY_TOPIC' });
+      expect(made).toEqual([]);
+    },
+  );
+
   test('tells where an existing topic differs, and leaves it alone', async () => {
     const topics = changed('id.ledger', { 'retention.ms': '1000' });
     const { admin, made } = cluster(topics);
