@@ -23,6 +23,9 @@ export interface Played {
 
 const REST_MS = [200, 2_500] as const;
 
+/** A fault shows most on a worker that serves; one that does not come back for so long gets it as it is. */
+const SETTLE_LIMIT_MS = 6_000;
+
 function shuffled<T>(rng: Rng, from: readonly T[]): readonly T[] {
   const drawn = from.map((one) => ({ one, at: rng.next() }));
   return drawn.sort((a, b) => a.at - b.at).map(({ one }) => one);
@@ -57,6 +60,7 @@ export async function playChaos(
   const lane = async (ofServers: boolean, plan: Iterable<Step>): Promise<void> => {
     for (const step of plan) {
       await pause(step.restMs);
+      if (!ofServers) await step.slot.settled(SETTLE_LIMIT_MS);
       const fromMs = performance.now();
       if (fromMs - begunMs + step.lastsMs > forMs) return;
       const { fault, slot, lastsMs } = step;

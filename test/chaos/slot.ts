@@ -8,6 +8,7 @@ import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 /** A worker that finds no broker ends at its start, as its supervisor would see; it is started again this often. */
 const STARTS = 20;
 const RESTART_MS = 1_000;
+const LOOK_MS = 50;
 
 /** One worker's place in the chaos: its way to etcd, its clock, and the process that is there now. */
 export class Slot {
@@ -69,6 +70,12 @@ export class Slot {
       await pause(RESTART_MS);
     }
     throw new Error(`worker ${this.index} did not start in ${STARTS} attempts:\n${this.#worker.errors}`);
+  }
+
+  /** Resolves when the gate is open, or after so long. */
+  async settled(limitMs: number): Promise<void> {
+    const untilMs = performance.now() + limitMs;
+    while (this.#worker.gate() !== 'open' && performance.now() < untilMs) await pause(LOOK_MS);
   }
 
   /** Resolves when the worker serves, or has served and comes back; rejects when its process ended by itself. */
