@@ -1,6 +1,7 @@
 import type { Admin } from 'kafkajs';
 import { etcdStatus } from '../adapters/etcd/status.ts';
 import { greetBroker } from '../adapters/kafka/api-versions.ts';
+import { brokerFault } from '../adapters/kafka/broker-fault.ts';
 import { checkTopics } from '../adapters/kafka/topics.ts';
 import { compareDescriptors, decodeDescriptor } from '../codec/descriptor.ts';
 import type { Config } from '../config.ts';
@@ -70,6 +71,9 @@ async function tryGroup(admin: Admin, { groupId, topics }: Config): Promise<Chec
       detail: `${groupId}: ${group?.state ?? 'none yet'}, ${group?.members.length ?? 0} members`,
     };
   } catch (error) {
+    if (brokerFault(error) === 'UNKNOWN_TOPIC_OR_PARTITION') {
+      return { name, state: 'warn', detail: `not looked at: there is no topic '${topics.requests}'` };
+    }
     return {
       name,
       state: 'fault',

@@ -1,14 +1,15 @@
 import { Command } from 'commander';
-import { loadWorkerConfig } from '../config.ts';
+import { type KafkaConfig, loadWorkerConfig } from '../config.ts';
 import { type CliContext, EXIT } from './context.ts';
 import type { Check } from './doctor-checks.ts';
 import { checkMachine } from './doctor-machine.ts';
 import { checkEtcd, checkKafka } from './doctor-servers.ts';
+import { registryFault } from './registry.ts';
 import { palette } from './terminal.ts';
 
 const EXAMPLES = `
 Run it with a worker's variables, on a worker's machine. It looks at each broker and each etcd endpoint, topics and their
-configs, permissions, the namespace, clocks, limits and the disk of the index, and changes nothing. Exit code 1 when
+configs, permissions, the schema registry, the namespace, clocks, limits and the index's disk, and changes nothing. Exit code 1 when
 something keeps a worker from its work; a warning does not.
 
 Examples:
@@ -23,11 +24,24 @@ export function doctorCommand(context: CliContext): Command {
     .addHelpText('after', EXAMPLES)
     .action(async (options: { json?: true }) => {
       const config = loadWorkerConfig(context.env);
-      const groups = [checkKafka(context, config), checkEtcd(context, config), checkMachine(config)];
+      const groups = [
+        checkKafka(context, config),
+        checkRegistry(config),
+        checkEtcd(context, config),
+        checkMachine(config),
+      ];
       const checks = (await Promise.all(groups)).flat();
       if (checks.some(({ state }) => state === 'fault')) context.setExitCode(EXIT.failed);
       context.out(options.json === true ? `${JSON.stringify({ checks })}\n` : doctorText(context, checks));
     });
+}
+
+async function checkRegistry(config: KafkaConfig): Promise<Check[]> {
+  if (config.registry === undefined) return [];
+  const name = `schema registry ${config.registry.url}`;
+  const fault = await registryFault(config);
+  if (fault === undefined) return [{ name, state: 'ok', detail: 'has the schemas of requests and replies' }];
+  return [{ name, state: 'fault', detail: fault.message, mend: fault.mend }];
 }
 
 function doctorText(context: CliContext, checks: readonly Check[]): string {

@@ -149,7 +149,7 @@ function uuidOf({ descriptor }: Remains): string | null {
 
 export function foundText({ uuid, holders, ceilings, witness, ledger }: FoundView): string {
   const lines = [
-    `namespace  ${uuid ?? 'none that can be read'}`,
+    `namespace  ${uuid ?? 'none, or none that can be read'}`,
     `held       ${holders.length === 0 ? 'no worker ID' : `worker IDs ${holders.join(', ')}`}`,
     `ceilings   ${ceilings.count}, up to ${ceilings.highest ?? 'nothing'}${left(ceilings.unreadable, 'unreadable')}`,
     `witness    ${witness.count}, up to ${witness.highest ?? 'nothing'}${left(witness.unreadable, 'unreadable')}`,

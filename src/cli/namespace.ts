@@ -87,8 +87,8 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
     const told = fault === undefined ? null : { code: fault.code, message: fault.message };
     return context.out(`${JSON.stringify({ ...found, fault: told })}\n`);
   }
-  const verdict = fault === undefined ? 'etcd has everything that was witnessed' : `${fault.code}: ${fault.message}`;
-  context.out(`${foundText(found)}${verdict}\n`);
+  const well = found.uuid === null ? 'the first worker makes the namespace' : 'etcd has everything that was witnessed';
+  context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
 }
 
 /** Why no worker would acquire here, by what was witnessed before etcd was read. */

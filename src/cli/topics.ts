@@ -1,10 +1,10 @@
 import { Command } from 'commander';
 import type { TopicFault } from '../adapters/kafka/topic-plan.ts';
 import { checkTopics, initTopics } from '../adapters/kafka/topics.ts';
-import { SchemaRegistry } from '../adapters/registry/schema-registry.ts';
-import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
+import { loadKafkaConfig } from '../config.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
+import { commandRegistry, registryFault } from './registry.ts';
 import { palette } from './terminal.ts';
 
 const INIT_HELP = `
@@ -19,7 +19,8 @@ Examples:
 
 const CHECK_HELP = `
 Changes nothing. A fault keeps a worker from starting, and the exit code is 1; a difference does not. What would make
-the topics as planned is told as commands of Kafka's own tools, to which --bootstrap-server has to be added.
+the topics as planned is told as commands of Kafka's own tools, to which --bootstrap-server has to be added. With
+SCHEMA_REGISTRY_URL it looks for the schemas as well: without them, requests in the registry's framing are not served.
 
 Examples:
   idalloc topics check
@@ -55,7 +56,7 @@ async function runInit(context: CliContext, { replyTopic: replyTopics = [], json
       report: await checkTopics(admin, config.topics),
     };
   });
-  const schemas = await registerSchemas(config);
+  const schemas = await commandRegistry(config)?.register(config.topics.requests);
   if (report.faults.length > 0) setExitCode(EXIT.failed);
   if (json === true) {
     const { clusterId: cluster_id, warnings, faults } = report;
@@ -71,16 +72,6 @@ async function runInit(context: CliContext, { replyTopic: replyTopics = [], json
   out(lines.length === 0 ? 'all topics are there and as planned\n' : `${lines.join('\n')}\n`);
 }
 
-/** The schemas' ids by subject; undefined where no registry is configured. */
-async function registerSchemas({
-  registry,
-  topics,
-}: KafkaConfig): Promise<Readonly<Record<string, number>> | undefined> {
-  if (registry === undefined) return undefined;
-  const deps = { monotonicMs: () => performance.now(), fetch: globalThis.fetch };
-  return await new SchemaRegistry(registry, deps).register(topics.requests);
-}
-
 async function runCheck(context: CliContext, json: boolean): Promise<void> {
   const config = loadKafkaConfig(context.env);
   const { clusterId, warnings, faults, differences, mends } = await withAdmin(
@@ -89,9 +80,10 @@ async function runCheck(context: CliContext, json: boolean): Promise<void> {
     context.stop,
     (admin) => checkTopics(admin, config.topics),
   );
-  if (faults.length > 0) context.setExitCode(EXIT.failed);
+  const registry = await registryFault(config);
+  if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
-    const view = { cluster_id: clusterId, differences, warnings, faults, mends };
+    const view = { cluster_id: clusterId, differences, warnings, faults, mends, ...(registry && { registry }) };
     return context.out(`${JSON.stringify(view)}\n`);
   }
   const paint = palette(context);
@@ -99,6 +91,7 @@ async function runCheck(context: CliContext, json: boolean): Promise<void> {
     ...differences.map((difference) => `differs ${difference}`),
     ...warnings.map(textOf('warning')).map(paint.yellow),
     ...faults.map(textOf('fault')).map(paint.red),
+    ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; mend: ${registry.mend}`)]),
     ...(mends.length === 0 ? [] : ['to make them as planned:', ...mends.map((mend) => `  ${mend}`)]),
     faults.length === 0
       ? paint.green('a worker can start on these topics')

@@ -11,7 +11,7 @@ import {
   type IdClientOptions,
 } from './options.ts';
 import { Refill } from './refill.ts';
-import { type Answer, Requester } from './requester.ts';
+import { type Answer, bytesOf, Requester } from './requester.ts';
 import { IdStock } from './stock.ts';
 import { SYSTEM, type System } from './system.ts';
 import type { Transport, TransportEvents } from './transport.ts';
@@ -203,7 +203,7 @@ export class IdClient implements AsyncDisposable {
 
   async #ask({ count, correlationId, replyTopic, timeoutMs, signal, encoding }: RequestOptions): Promise<Answer> {
     if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw notACount(count);
-    const id = Buffer.from(correlationId ?? this.#system.newCorrelationId());
+    const id = bytesOf(correlationId ?? this.#system.newCorrelationId());
     const answer = await this.#requester.request({
       count,
       correlationId: checkCorrelationId(id),

@@ -2,7 +2,7 @@ import kafkajs, { type Kafka, type KafkaMessage, type Producer } from 'kafkajs';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { mendConnections } from '../kafkajs-connections.ts';
-import type { IdClientOptions } from './options.ts';
+import { checkAccess, type IdClientOptions } from './options.ts';
 import { inTime, RETRY, ReplyReader } from './reply-reader.ts';
 import type { System } from './system.ts';
 import type { Outgoing, Transport, TransportEvents } from './transport.ts';
@@ -18,6 +18,7 @@ export async function connectKafka(
   system: System,
   events: TransportEvents,
 ): Promise<Transport> {
+  checkAccess(options);
   const link = new KafkaLink(options, system, events);
   try {
     await link.connect();
@@ -48,7 +49,7 @@ class KafkaLink implements Transport {
     this.#events = events;
     this.#headers = { ...DEFAULT_HEADER_NAMES, ...options.headers };
     this.#requestTopic = options.requestTopic ?? 'id.requests';
-    this.#kafka = options.kafka ?? kafkaOf(options);
+    this.#kafka = options.kafka === undefined ? kafkaOf(options) : options.kafka;
     this.#producer = this.#kafka.producer({
       allowAutoTopicCreation: false,
       createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
@@ -64,7 +65,10 @@ class KafkaLink implements Transport {
     const reader = await this.#reader(replyTopic);
     const headers = { [this.#headers.replyPartition]: String(reader.partition) };
     try {
-      await this.#producer.send({ topic: this.#requestTopic, acks: -1, messages: [{ key, value, headers }] });
+      const record = { topic: this.#requestTopic, acks: -1, messages: [{ key, value, headers }] };
+      const answers = await this.#producer.send(record);
+      // Of a partition without a leader kafkajs sends nothing, and reports nothing.
+      if (answers[0]?.errorCode !== 0) throw new Error('no broker took it: its partition has no leader');
     } catch (error) {
       const message = `the request could not be sent to '${this.#requestTopic}': ${describeError(error)}`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
@@ -144,8 +148,7 @@ class KafkaLink implements Transport {
   }
 }
 
-function kafkaOf(options: IdClientOptions): Kafka {
-  if (options.brokers === undefined) throw new IdallocError('CONFIG_INVALID', 'give either kafka or brokers');
+function kafkaOf(options: Extract<IdClientOptions, { readonly brokers: unknown }>): Kafka {
   mendConnections();
   const { brokers, clientId = 'idalloc-client', ssl, sasl } = options;
   return new kafkajs.Kafka({

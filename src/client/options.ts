@@ -61,6 +61,24 @@ export type IdClientOptions = Access &
     readonly headers?: Partial<HeaderNames>;
   };
 
+/** Throws IdallocError CONFIG_INVALID for what no type checker has seen: brokers or a topic that are none. */
+export function checkAccess({ kafka, brokers, replyTopic }: IdClientOptions): void {
+  if (typeof replyTopic !== 'string' || replyTopic === '') {
+    throw new IdallocError('CONFIG_INVALID', 'replyTopic is required: a topic that begins with REPLY_TOPIC_PREFIX');
+  }
+  if ((kafka === undefined) === (brokers === undefined)) {
+    throw new IdallocError('CONFIG_INVALID', 'give either kafka or brokers');
+  }
+  const places: unknown = brokers;
+  if (places === undefined || (Array.isArray(places) && places.length > 0 && places.every(isPlace))) return;
+  throw new IdallocError('CONFIG_INVALID', `brokers is ${JSON.stringify(places)}, must be a list of 'host:port'`);
+}
+
+function isPlace(place: unknown): boolean {
+  const [, port] = typeof place === 'string' ? (/^[^\s/]+:(\d{1,5})$/.exec(place) ?? []) : [];
+  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
+}
+
 export type BufferSettings = Required<Omit<BufferOptions, 'maxAgeMs'>> & { readonly maxAgeMs: number | undefined };
 
 const MAX_IDS = 100_000_000;

@@ -194,3 +194,14 @@ function readReply({ correlationId, count }: Question, value: Buffer): IdBatch {
   if (got !== count) throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} IDs; ${count} were asked for`);
   return reply.batch;
 }
+
+/**
+ * A correlation ID as it is sent. Half of a surrogate pair has no UTF-8: texts that differ in nothing else would ask under
+ * one correlation ID. Throws IdallocError INVALID_CORRELATION_ID.
+ */
+export function bytesOf(correlationId: string | Uint8Array): Buffer {
+  if (correlationId instanceof Uint8Array) return Buffer.from(correlationId);
+  const bytes = Buffer.from(String(correlationId));
+  if (bytes.toString() === correlationId) return bytes;
+  throw new IdallocError('INVALID_CORRELATION_ID', 'a correlation ID is a text of whole characters, or bytes');
+}

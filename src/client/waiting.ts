@@ -36,12 +36,18 @@ export function wait<T>(
         use(value);
       };
     const caller: Caller<T> = { resolve: settling(resolve), reject: settling(reject) };
-    undo.push(begin(caller));
+    if (signal !== undefined) {
+      const aborted = () => caller.reject(signal.reason);
+      signal.addEventListener('abort', aborted); // throws for what is no signal, while nothing has begun yet
+      undo.push(() => signal.removeEventListener('abort', aborted));
+    }
+    try {
+      undo.push(begin(caller));
+    } catch (error) {
+      caller.reject(error);
+      return;
+    }
     if (Number.isFinite(timeoutMs)) undo.push(system.schedule(timeoutMs, () => caller.reject(late())));
-    if (signal === undefined) return;
-    const aborted = () => caller.reject(signal.reason);
-    signal.addEventListener('abort', aborted);
-    undo.push(() => signal.removeEventListener('abort', aborted));
   });
 }
 

@@ -70,6 +70,9 @@ export const PRESETS: Readonly<Record<PresetName, Preset>> = Object.freeze({
  * Throws CONFIG_INVALID naming every fault at once; baidu without an epoch is one.
  */
 export function presetLayout(name: PresetName, overrides: PresetOverrides = {}): Layout {
+  if (!Object.hasOwn(PRESETS, name)) {
+    throw new IdallocError('CONFIG_INVALID', `there is no layout '${name}': use ${Object.keys(PRESETS).join(', ')}`);
+  }
   const { tickMs, sequenceStartBelow, fields: published, epochMs: publishedEpochMs } = PRESETS[name];
   const faults: string[] = [];
   const { workerBits, sequenceBits } = overrides;

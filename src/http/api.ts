@@ -118,7 +118,9 @@ function addRoutes(app: FastifyInstance, { layout, maxCount, issuer, share }: Ap
 }
 
 function keyOf(request: FastifyRequest): string | undefined {
-  return idempotencyKeyOf(request.headers);
+  // Node makes one text of a header that is there twice.
+  const times = request.raw.rawHeaders.filter((name, i) => i % 2 === 0 && /^idempotency-key$/i.test(name)).length;
+  return idempotencyKeyOf(times > 1 ? { 'idempotency-key': [] } : request.headers);
 }
 
 function send(reply: FastifyReply, replayed: boolean, body: unknown): FastifyReply {

@@ -296,6 +296,8 @@ describe('a request', () => {
     [{ count: 0 }, 'INVALID_COUNT'],
     [{ count: 1.5 }, 'INVALID_COUNT'],
     [{ count: 1, correlationId: '' }, 'INVALID_CORRELATION_ID'],
+    [{ count: 1, correlationId: 'half a pair: \ud800' }, 'INVALID_CORRELATION_ID'],
+    [{ count: 1, correlationId: 5 as unknown as string }, 'INVALID_CORRELATION_ID'],
     [{ count: 1, correlationId: new Uint8Array(257) }, 'INVALID_CORRELATION_ID'],
     [{ count: 1, replyTopic: 'a b' }, 'INVALID_REPLY_TOPIC'],
   ])('%o is not sent: %s', async (options, code) => {
@@ -303,6 +305,12 @@ describe('a request', () => {
     await expect(client.request(options)).rejects.toMatchObject({ code });
     expect(workers.sent).toEqual([]);
   });
+});
+
+test('a signal that is none is refused before anything is begun', async () => {
+  const { client, workers, system } = await stage({ prefetch: false });
+  await expect(client.request({ count: 1, signal: {} as AbortSignal })).rejects.toThrow(TypeError);
+  expect({ sent: workers.sent, timers: system.timers }).toEqual({ sent: [], timers: 0 });
 });
 
 describe('the end', () => {

@@ -25,6 +25,7 @@ export class FakeKafka {
   /** What each new consumer does when it is run; it counts as started once this has ended. */
   onRun: (consumer: FakeConsumer) => void | Promise<void> = (consumer) => consumer.tell('consumer.group_join');
   refuse: Error | undefined;
+  leaderless = false;
 
   get kafka(): Kafka {
     return this as unknown as Kafka;
@@ -49,6 +50,7 @@ export class FakeKafka {
       send: async (sent: Send) => {
         if (this.refuse !== undefined) throw this.refuse;
         this.sends.push(sent);
+        return this.leaderless ? [] : [{ topicName: sent.topic, partition: 0, errorCode: 0 }];
       },
     };
   }

@@ -75,3 +75,25 @@ test('a record that the brokers refuse is KAFKA_UNAVAILABLE', async () => {
   kafka.refuse = new Error('not enough replicas');
   await expect(link.send(REQUEST)).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
 });
+
+test('a request that no broker took is told, though kafkajs says nothing of it', async () => {
+  const { kafka, link } = await linked();
+  kafka.leaderless = true;
+  await expect(link.send(REQUEST)).rejects.toMatchObject({
+    code: 'KAFKA_UNAVAILABLE',
+    message: expect.stringMatching(/no broker took it/),
+  });
+});
+
+test.each<[string, object]>([
+  ['no reply topic', { replyTopic: undefined }],
+  ['neither kafka nor brokers', { kafka: undefined }],
+  ['both', { brokers: ['localhost:9092'] }],
+  ['brokers as one text', { kafka: undefined, brokers: 'localhost:9092' }],
+  ['no brokers', { kafka: undefined, brokers: [] }],
+  ['a broker without a port', { kafka: undefined, brokers: ['localhost'] }],
+  ['a broker with a port that is none', { kafka: undefined, brokers: ['localhost:70000'] }],
+  ['a broker as a URL', { kafka: undefined, brokers: ['http://localhost:9092'] }],
+])('%s is refused before anybody is asked', async (_what, options) => {
+  await expect(linked(options as Partial<IdClientOptions>)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+});

@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { decompose } from '../../src/core/layout.ts';
 import type { Api } from '../../src/http/api.ts';
@@ -99,6 +102,18 @@ describe('GET /api/v1/ids/{id}', () => {
 });
 
 describe('an idempotency key', () => {
+  test('that comes twice is refused: Node makes one text of both', async () => {
+    const { app } = start();
+    await app.listen({ port: 0, host: '127.0.0.1' });
+    const { port } = app.server.address() as AddressInfo;
+    const headers = { 'idempotency-key': ['a', 'b'] };
+    const asked = request({ host: '127.0.0.1', port, method: 'POST', path: '/api/v1/id', headers, agent: false }).end();
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    answer.resume();
+    expect(answer.statusCode).toBe(400);
+    await app.close();
+  });
+
   test('gives the same bytes again, also over a listener that was made anew', async () => {
     const { app, stage } = start();
     const first = await getIds(app, 1_000, { 'idempotency-key': 'order-1' });

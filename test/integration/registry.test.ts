@@ -54,6 +54,24 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
     [requestId = 0, replyId = 0] = Object.values(made as Record<string, number>);
   });
 
+  test('`topics check` and `doctor` tell which schemas the registry lacks, and that it is away', async () => {
+    const check = (env: Readonly<Record<string, string>>) => runIdalloc(['topics', 'check'], { ...realm.env, ...env });
+    expect(await check({})).toMatchObject({ code: 0 });
+    const lacking = expect.stringContaining(`fault registry: no schema of this version for ${realm.ledgerTopic}-value`);
+    const swapped = { REQUEST_TOPIC: realm.ledgerTopic, LEDGER_TOPIC: realm.requestTopic };
+    expect(await check(swapped)).toMatchObject({ code: 1, stdout: lacking });
+    const away = { SCHEMA_REGISTRY_URL: 'http://127.0.0.1:1' };
+    expect(await check(away)).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/fault registry: .*can't be used/),
+    });
+    const doctor = await runIdalloc(['doctor'], { ...realm.env, ...away });
+    expect(doctor).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/fault +schema registry http:.*can't be used/),
+    });
+  });
+
   test('a subject that has another schema already is refused, with exit code 1', async () => {
     const REQUEST_TOPIC = `${realm.requestTopic}.taken`;
     const other = { schema: '{"type":"record","name":"Other","fields":[{"name":"x","type":"string"}]}' };

@@ -82,12 +82,22 @@ export class SchemaRegistry implements SchemaIds {
    * @returns the subjects, with the schemas' ids
    */
   async register(requestTopic: string): Promise<Readonly<Record<string, number>>> {
-    const subjects = { 'id-request': `${requestTopic}-value`, 'id-reply': REPLY_SUBJECT } as const;
     const ids: Record<string, number> = {};
-    for (const name of ['id-request', 'id-reply'] as const) {
-      ids[subjects[name]] = await this.#register(subjects[name], schemaText(name), COMPATIBILITY[name]);
+    for (const [subject, name] of subjectsOf(requestTopic)) {
+      ids[subject] = await this.#register(subject, schemaText(name), COMPATIBILITY[name]);
     }
     return ids;
+  }
+
+  /** The subjects that do not have this version's schema; changes nothing. Throws IdallocError SCHEMA_REGISTRY_UNAVAILABLE. */
+  async missing(requestTopic: string): Promise<readonly string[]> {
+    const missing: string[] = [];
+    for (const [subject, name] of subjectsOf(requestTopic)) {
+      const question = { schema: schemaText(name), schemaType: 'AVRO' };
+      const { status } = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, question, [404]);
+      if (status === 404) missing.push(subject);
+    }
+    return missing;
   }
 
   async #register(subject: string, schema: string, compatibility: string): Promise<number> {
@@ -153,6 +163,13 @@ export class SchemaRegistry implements SchemaIds {
       throw unavailable(`${describeError(error)}${cause}`);
     }
   }
+}
+
+function subjectsOf(requestTopic: string) {
+  return [
+    [`${requestTopic}-value`, 'id-request'],
+    [REPLY_SUBJECT, 'id-reply'],
+  ] as const;
 }
 
 function idOf({ body }: Answer): number {

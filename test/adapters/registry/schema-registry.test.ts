@@ -35,6 +35,15 @@ function well(path: string): readonly [number, unknown] {
 }
 
 describe('a schema registry', () => {
+  it('is asked which subjects lack our schemas, and told nothing', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = well;
+    expect(await registry.client().missing('orders')).toEqual(['orders-value']);
+    expect(registry.asked).toHaveLength(2);
+    registry.answer = () => [500, {}];
+    await expect(registry.client().missing('orders')).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
+  });
+
   it('is asked once for each id, and for the reply schema', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
