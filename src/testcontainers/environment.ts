@@ -12,6 +12,7 @@ import {
 import { IdClient } from '../client/client.ts';
 import type { BufferOptions } from '../client/options.ts';
 import { IdallocError } from '../errors.ts';
+import { mendConnections } from '../kafkajs-connections.ts';
 import { IdAllocContainer, startTelling, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from './servers.ts';
@@ -160,6 +161,7 @@ async function createTopic(
   broker: string,
   topic: { topic: string; numPartitions: number; replicationFactor: number },
 ): Promise<void> {
+  mendConnections();
   const admin = new kafkajs.Kafka({
     clientId: 'idalloc-testcontainers',
     brokers: [broker],

@@ -131,6 +131,18 @@ test("the testcontainers example of the README type-checks and runs as it stands
   expect(stdout).toMatch(/requests: 'id\.requests'[\s\S]*\n100 \[ \{ first: \d+n, count: 3 \} \]\n$/);
 }, 900_000);
 
+test('the command of the package runs on the node that it needs, and names it on an older one', async () => {
+  const command = join(project, 'node_modules/idalloc/dist/bin.js');
+  const { stdout } = await run(process.execPath, [command, 'decode', '55325805773398016']);
+  expect(stdout).toContain('2026-06-02T16:05:00.000Z');
+  const asOlder = ['--import', "data:text/javascript,Object.defineProperty(process.versions,'node',{value:'20.20.2'})"];
+  await expect(run(process.execPath, [...asOlder, command, 'decode', '1'])).rejects.toMatchObject({
+    code: 78,
+    stdout: '',
+    stderr: expect.stringMatching(/^idalloc: .*Node 24 or later, and this is 20\.20\.2.*\n$/),
+  });
+});
+
 test('only what is meant for others can be imported', async () => {
   const importing = (name: string) =>
     run(plainNode(), ['--input-type=module', '-e', `import '${name}'`], { cwd: project });
