@@ -1,4 +1,4 @@
-import kafkajs, { type Kafka, type KafkaMessage, type Producer } from 'kafkajs';
+import kafkajs, { type Kafka, type KafkaMessage, type Message, type Producer } from 'kafkajs';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { mendConnections } from '../kafkajs-connections.ts';
@@ -41,6 +41,7 @@ class KafkaLink implements Transport {
   readonly #kafka: Kafka;
   readonly #producer: Producer;
   readonly #readers = new Map<string, Promise<ReplyReader>>();
+  readonly #sending = new Set<Promise<void>>();
   #closed = false;
 
   constructor(options: IdClientOptions, system: System, events: TransportEvents) {
@@ -63,16 +64,24 @@ class KafkaLink implements Transport {
 
   async send({ key, value, replyTopic }: Outgoing): Promise<void> {
     const reader = await this.#reader(replyTopic);
+    if (this.#closed) throw closed();
     const headers = { [this.#headers.replyPartition]: String(reader.partition) };
+    const sending = this.#produce({ key, value, headers });
+    this.#sending.add(sending);
     try {
-      const record = { topic: this.#requestTopic, acks: -1, messages: [{ key, value, headers }] };
-      const answers = await this.#producer.send(record);
-      // Of a partition without a leader kafkajs sends nothing, and reports nothing.
-      if (answers[0]?.errorCode !== 0) throw new Error('no broker took it: its partition has no leader');
+      await sending;
     } catch (error) {
       const message = `the request could not be sent to '${this.#requestTopic}': ${describeError(error)}`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+    } finally {
+      this.#sending.delete(sending);
     }
+  }
+
+  async #produce(record: Message): Promise<void> {
+    const answers = await this.#producer.send({ topic: this.#requestTopic, acks: -1, messages: [record] });
+    // Of a partition without a leader kafkajs sends nothing, and reports nothing.
+    if (answers[0]?.errorCode !== 0) throw new Error('no broker took it: its partition has no leader');
   }
 
   async close(): Promise<void> {
@@ -82,8 +91,10 @@ class KafkaLink implements Transport {
         (found) => found.close(),
         () => undefined,
       );
+    // A record under way may have kafkajs open a connection after the end, which then nobody closes.
+    const left = Promise.allSettled(this.#sending).then(() => this.#producer.disconnect());
     await Promise.all([
-      inTime(this.#system, CLOSE_TIMEOUT_MS, this.#producer.disconnect()).catch(this.#events.onFault),
+      inTime(this.#system, CLOSE_TIMEOUT_MS, left).catch(this.#events.onFault),
       ...[...this.#readers.values()].map(closeReader),
     ]);
   }
@@ -92,7 +103,7 @@ class KafkaLink implements Transport {
   #reader(topic: string): Promise<ReplyReader> {
     const known = this.#readers.get(topic);
     if (known !== undefined) return known;
-    if (this.#closed) return Promise.reject(new IdallocError('CLIENT_CLOSED', 'the client was closed'));
+    if (this.#closed) return Promise.reject(closed());
     if (this.#readers.size >= MAX_REPLY_TOPICS) {
       const message = `this client reads ${MAX_REPLY_TOPICS} reply topics already: use another client for '${topic}'`;
       return Promise.reject(new IdallocError('QUEUE_FULL', message));
@@ -164,6 +175,10 @@ function kafkaOf(options: Extract<IdClientOptions, { readonly brokers: unknown }
     // A library does not write to its host's output; what matters reaches onFault.
     logLevel: kafkajs.logLevel.NOTHING,
   });
+}
+
+function closed(): IdallocError {
+  return new IdallocError('CLIENT_CLOSED', 'the client was closed');
 }
 
 function noTopic(missing: readonly string[]): IdallocError {

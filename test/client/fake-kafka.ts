@@ -26,6 +26,11 @@ export class FakeKafka {
   onRun: (consumer: FakeConsumer) => void | Promise<void> = (consumer) => consumer.tell('consumer.group_join');
   refuse: Error | undefined;
   leaderless = false;
+  /** What each record waits for before it is taken. */
+  taken: Promise<void> = Promise.resolve();
+  /** The producer has left, and how many records were under way then. */
+  producerLeft: number | undefined;
+  #under = 0;
 
   get kafka(): Kafka {
     return this as unknown as Kafka;
@@ -46,9 +51,14 @@ export class FakeKafka {
   producer() {
     return {
       connect: async () => undefined,
-      disconnect: async () => undefined,
+      disconnect: async () => {
+        this.producerLeft = this.#under;
+      },
       send: async (sent: Send) => {
         if (this.refuse !== undefined) throw this.refuse;
+        this.#under += 1;
+        await this.taken;
+        this.#under -= 1;
         this.sends.push(sent);
         return this.leaderless ? [] : [{ topicName: sent.topic, partition: 0, errorCode: 0 }];
       },

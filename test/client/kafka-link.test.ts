@@ -3,7 +3,7 @@ import { connectKafka } from '../../src/client/kafka-link.ts';
 import type { IdClientOptions } from '../../src/client/options.ts';
 import type { Incoming } from '../../src/client/transport.ts';
 import { FakeKafka } from './fake-kafka.ts';
-import { FakeSystem } from './stage.ts';
+import { FakeSystem, turns } from './stage.ts';
 
 async function linked(options: Partial<IdClientOptions> = {}, kafka = new FakeKafka()) {
   const replies: Incoming[] = [];
@@ -96,4 +96,19 @@ test.each<[string, object]>([
   ['a broker as a URL', { kafka: undefined, brokers: ['http://localhost:9092'] }],
 ])('%s is refused before anybody is asked', async (_what, options) => {
   await expect(linked(options as Partial<IdClientOptions>)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+});
+
+test('a producer leaves only once no record is under way, and takes none after that', async () => {
+  const { kafka, link } = await linked();
+  const taken = Promise.withResolvers<void>();
+  kafka.taken = taken.promise;
+  const sent = link.send(REQUEST);
+  await turns();
+  const ended = link.close();
+  await turns();
+  expect(kafka.producerLeft).toBeUndefined();
+  await expect(link.send(REQUEST)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+  taken.resolve();
+  await Promise.all([sent, ended]);
+  expect(kafka.producerLeft).toBe(0);
 });
