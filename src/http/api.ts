@@ -117,10 +117,10 @@ function addRoutes(app: FastifyInstance, { layout, maxCount, issuer, share }: Ap
   app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
 }
 
-function keyOf(request: FastifyRequest): string | undefined {
-  // Node makes one text of a header that is there twice.
-  const times = request.raw.rawHeaders.filter((name, i) => i % 2 === 0 && /^idempotency-key$/i.test(name)).length;
-  return idempotencyKeyOf(times > 1 ? { 'idempotency-key': [] } : request.headers);
+/** Looks at the headers as they came: Node makes one text of a header that is there twice. */
+function keyOf({ raw: { rawHeaders } }: FastifyRequest): string | undefined {
+  const isName = (text: string | undefined) => text?.toLowerCase() === 'idempotency-key';
+  return idempotencyKeyOf(rawHeaders.filter((_, i) => i % 2 === 1 && isName(rawHeaders[i - 1])));
 }
 
 function send(reply: FastifyReply, replayed: boolean, body: unknown): FastifyReply {

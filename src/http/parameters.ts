@@ -30,11 +30,11 @@ export function idOf(text: string): bigint {
   return id;
 }
 
-/** The Idempotency-Key, as it is: opaque. Throws 400 MALFORMED_REQUEST for one that is empty or too long. */
-export function idempotencyKeyOf(headers: Raw): string | undefined {
-  const key = headers['idempotency-key'];
+/** The Idempotency-Key, as it is: opaque. Throws 400 MALFORMED_REQUEST for one that is empty, too long or not the only one. */
+export function idempotencyKeyOf(values: readonly string[]): string | undefined {
+  const [key, ...others] = values;
   if (key === undefined) return undefined;
-  if (typeof key === 'string' && key.length >= 1 && key.length <= MAX_KEY_LENGTH) return key;
+  if (others.length === 0 && key.length >= 1 && key.length <= MAX_KEY_LENGTH) return key;
   throw malformed(`Idempotency-Key must be given once, with 1 to ${MAX_KEY_LENGTH} characters`);
 }
 

@@ -49,10 +49,10 @@ describe('an ID', () => {
   );
 });
 
-test('an idempotency key has 1 to 255 characters', () => {
-  expect(idempotencyKeyOf({})).toBeUndefined();
-  expect(idempotencyKeyOf({ 'idempotency-key': 'k'.repeat(255) })).toHaveLength(255);
-  for (const key of ['', 'k'.repeat(256)]) {
-    expect(() => idempotencyKeyOf({ 'idempotency-key': key })).toThrow('1 to 255 characters');
+test('an idempotency key comes once, and has 1 to 255 characters', () => {
+  expect(idempotencyKeyOf([])).toBeUndefined();
+  expect(idempotencyKeyOf(['k'.repeat(255)])).toHaveLength(255);
+  for (const keys of [[''], ['k'.repeat(256)], ['a', 'a']]) {
+    expect(() => idempotencyKeyOf(keys)).toThrow('once, with 1 to 255 characters');
   }
 });

@@ -60,18 +60,11 @@ async function offsetsOf<T>(admin: Admin, topic: string, fetch: () => Promise<T>
     // Asked for the offsets of a topic that is not there, kafkajs tries for ten seconds.
     if ((await admin.listTopics()).includes(topic)) return await fetch();
   } catch (error) {
-    throw new IdallocError(
-      'KAFKA_UNAVAILABLE',
-      `the offsets of topic '${topic}' can't be had: ${describeError(error)}`,
-      {
-        cause: error,
-      },
-    );
+    const message = `the offsets of topic '${topic}' can't be had: ${describeError(error)}`;
+    throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
   }
-  throw new IdallocError(
-    'TOPIC_INVALID',
-    `there is no topic '${topic}', or this user may not see it: check the name ('idalloc topics init' makes the workers' own)`,
-  );
+  const remedy = "check the name ('idalloc topics init' makes the workers' own)";
+  throw new IdallocError('TOPIC_INVALID', `there is no topic '${topic}', or this user may not see it: ${remedy}`);
 }
 
 /**
