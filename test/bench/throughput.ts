@@ -64,6 +64,7 @@ async function prepare(): Promise<Round> {
     REQUEST_TOPIC: `b${id}.requests`,
     LEDGER_TOPIC: `b${id}.ledger`,
     DEAD_LETTER_TOPIC: `b${id}.dlt`,
+    WITNESS_TOPIC: `b${id}.witness`,
     REPLY_TOPIC_PREFIX: `b${id}.replies.`,
     REQUEST_PARTITIONS: String(partitions),
     TOPIC_REPLICATION_FACTOR: '1',
