@@ -1,9 +1,6 @@
-import { execFile } from 'node:child_process';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
-import { EXAMPLES, pythonEnvironment } from '../support/example-tools.ts';
+import { pythonEnvironment, runPython } from '../support/example-tools.ts';
 import type { Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
 import { Realm } from '../support/realm.ts';
@@ -15,7 +12,6 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const PARTITIONS = 6;
 const ANSWERED_BEFORE = 300;
 const ANSWERED_BY_SUCCESSOR = 300;
-const PYTHON_TIMEOUT_MS = 60_000;
 
 /** Freezes the victim until the other has taken over, and lets it go on with what it had in hand. */
 async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: Followed): Promise<number> {
@@ -32,19 +28,8 @@ async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: 
 async function checkByPython(realm: Realm, replies: Followed, requests: number): Promise<string> {
   const tool = await pythonEnvironment();
   if ('unavailable' in tool) return `not judged by Python: ${tool.unavailable}`;
-  const args = [
-    '--ids',
-    '--brokers',
-    suiteServers().brokers.join(),
-    '--ledger-topic',
-    realm.ledgerTopic,
-    realm.replyTopic,
-  ];
-  const { stdout } = await promisify(execFile)(
-    join(tool.path, 'bin/python'),
-    [join(EXAMPLES, 'python/ledger.py'), ...args],
-    { maxBuffer: 64 << 20, timeout: PYTHON_TIMEOUT_MS },
-  );
+  const args = ['--ids', '--ledger-topic', realm.ledgerTopic, realm.replyTopic];
+  const { stdout } = await runPython(tool.path, 'ledger.py', suiteServers().brokers, args);
   const { decided, ...found } = JSON.parse(stdout);
   const told = [...(await replies.replies(requests))].map(([correlationId, [first]]) => {
     if (first === undefined || 'error' in first.reply) throw new Error(`no batch for ${correlationId}`);

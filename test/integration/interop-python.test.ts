@@ -1,16 +1,11 @@
-import { execFile } from 'node:child_process';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
-import { EXAMPLES, pythonEnvironment, skipping } from '../support/example-tools.ts';
+import { pythonEnvironment, runPython, skipping } from '../support/example-tools.ts';
 import type { Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
-const TIMEOUT_MS = 60_000;
 const tool = skipping(await pythonEnvironment());
-const run = promisify(execFile);
 let realm: Realm;
 let replies: Followed;
 
@@ -22,10 +17,7 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
   });
   afterAll(() => realm?.[Symbol.asyncDispose]());
 
-  const script = (name: string, ...args: string[]) => {
-    const all = [join(EXAMPLES, 'python', name), '--brokers', suiteServers().brokers.join(), ...args];
-    return run(join(tool.path, 'bin/python'), all, { timeout: TIMEOUT_MS });
-  };
+  const script = (name: string, ...args: string[]) => runPython(tool.path, name, suiteServers().brokers, args);
   const ask = async (correlationId: string, count: number) => {
     const topics = ['--request-topic', realm.requestTopic, '--reply-topic', realm.replyTopic];
     const more = ['--correlation-id', correlationId, '--count', String(count)];

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { pythonEnvironment, runPython, skipping } from '../support/example-tools.ts';
 import type { Followed, Seen } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { type RegistryProcess, startRegistry } from '../support/registry-process.ts';
@@ -13,6 +14,7 @@ import { whyNoProcesses } from '../support/why-no-processes.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const noJava = whyNoProcesses('maven');
+const python = skipping(await pythonEnvironment());
 const NEVER_REGISTERED = 99_999;
 let directory: string;
 let registry: RegistryProcess;
@@ -100,6 +102,15 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
     await letters.until('the dead letter', (seen) => seen.length > 0);
     expect(letters.seen.map(codeOf)).toEqual(['UNKNOWN_SCHEMA']);
   });
+
+  test.skipIf(python.why !== undefined)(
+    `the Python example reads replies in both framings${python.title}`,
+    async () => {
+      const args = ['--ids', '--ledger-topic', realm.ledgerTopic, realm.replyTopic];
+      const { stdout } = await runPython(python.path, 'ledger.py', suiteServers().brokers, args);
+      expect(JSON.parse(stdout)).toMatchObject({ faults: [], replies: 2, decided: { framed: { length: 3 } } });
+    },
+  );
 
   test('`audit` reads replies in both framings', async () => {
     const { code, stdout } = await runIdalloc(['audit', '--json'], realm.env);

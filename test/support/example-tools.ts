@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { cached, cacheName } from '../../ops/dev/cache.ts';
 import { ensurePrograms } from '../../ops/dev/docker-engine.ts';
 import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
@@ -10,6 +12,8 @@ export type Tool = { readonly path: string } | { readonly unavailable: string };
 
 export const EXAMPLES = join(ROOT, 'examples');
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
+const SCRIPT_TIMEOUT_MS = 60_000;
+const SCRIPT_OUTPUT_BYTES = 64 << 20;
 
 function log(line: string): void {
   process.stderr.write(`examples: ${line}\n`);
@@ -47,6 +51,13 @@ export function pythonEnvironment(): Promise<Tool> {
     const quiet = ['--disable-pip-version-check', '--no-input', '--quiet'];
     await install(join(into, 'bin/python'), ['-m', 'pip', 'install', ...quiet, '-r', recipe]);
   });
+}
+
+/** Runs a script of the Python example in its environment; rejects with code and output when it fails. */
+export function runPython(environment: string, script: string, brokers: readonly string[], args: readonly string[]) {
+  const all = [join(EXAMPLES, 'python', script), '--brokers', brokers.join(), ...args];
+  const limits = { maxBuffer: SCRIPT_OUTPUT_BYTES, timeout: SCRIPT_TIMEOUT_MS };
+  return promisify(execFile)(join(environment, 'bin/python'), all, limits);
 }
 
 /** The directory of the jars that the Spring example needs. */
