@@ -113,7 +113,8 @@ async function countBrokers(servers: Servers, signal: AbortSignal): Promise<numb
   if (servers.kafkaFrom === 'checkout') return 1;
   const config = loadKafkaConfig(process.env);
   const kafka = kafkaClient(config.kafka, kafkaLogCreator(createLogger({ level: 'error', destination: 'stderr' })));
-  return withAdmin(kafka, config, signal, async (admin) => (await admin.describeCluster()).brokers.length);
+  const context = { stop: signal, err: (text: string) => log(text.trimEnd()), terminal: { errors: true } };
+  return withAdmin(kafka, config, context, async (admin) => (await admin.describeCluster()).brokers.length);
 }
 
 /** A program may keep all lines; people see those that matter, and not the known weakness of a single broker. */

@@ -1,6 +1,7 @@
 import type { Finding, FindingCode, JoinCounts } from './audit-check.ts';
 import type { ReadCounts } from './audit-read.ts';
 import type { Place } from './audit-store.ts';
+import { counted } from './table.ts';
 import type { palette } from './terminal.ts';
 
 /** The first findings, and how many there are of each kind. */
@@ -72,8 +73,8 @@ export function auditText(
 ): string {
   const errors = [...read.errors].map(([code, count]) => `${code} ${count}`).join(', ');
   const lines = [
-    `ledger   ${read.entries} entries with ${read.ids} IDs, ${read.markers} markers`,
-    `         ${join.decisions} decisions, ${join.losers} losers, ${join.doubled} doubled`,
+    `ledger   ${counted(read.entries, 'entry', 'entries')} with ${counted(read.ids, 'ID')}, ${counted(read.markers, 'marker')}`,
+    `         ${counted(join.decisions, 'decision')}, ${counted(join.losers, 'loser')}, ${join.doubled} doubled`,
     `replies  ${read.replies}: ${join.replies} as decided, ${join.forgotten} older than the ledger` +
       `${errors === '' ? '' : `, errors: ${errors}`}`,
     ...(join.undecidable === 0

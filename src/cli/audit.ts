@@ -70,7 +70,7 @@ async function readAll(
   sink: AuditSink,
 ): Promise<AuditReader> {
   const kafka = commandKafka(context, config);
-  return withAdmin(kafka, config, context.stop, async (admin) => {
+  return withAdmin(kafka, config, context, async (admin) => {
     const topics = wanted.length > 0 ? wanted : await replyTopics(admin, config);
     const scope = await auditScope(admin, config.topics.ledger, topics);
     const reader = new AuditReader(scope.ledger, sink);

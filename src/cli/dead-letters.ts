@@ -18,6 +18,7 @@ import {
   refuseResend,
 } from './letter-view.ts';
 import { wholeNumber } from './numbers.ts';
+import { counted } from './table.ts';
 import { confirm } from './terminal.ts';
 
 /** Where a letter lies in the dead-letter topic. */
@@ -130,7 +131,11 @@ async function runResend(
     for (const letter of letters) records.push(await originalOf(session, letter));
     const hopeless = letters.filter((letter) => !mayBeMended(letter)).length;
     const hint = hopeless === 0 ? '' : ` ${hopeless} of them are bad in themselves and will come back.`;
-    await confirm(context, `Send ${letters.length} records to '${topics.requests}' again?${hint}`, yes === true);
+    await confirm(
+      context,
+      `Send ${counted(letters.length, 'record')} to '${topics.requests}' again?${hint}`,
+      yes === true,
+    );
     return send(session, letters, records);
   });
   if (json === true) context.out(`${JSON.stringify({ resent })}\n`);
@@ -213,7 +218,7 @@ async function readOne(session: Session, topic: string, place: LetterPlace): Pro
 function withSession<T>(context: CliContext, use: (session: Session) => Promise<T>): Promise<T> {
   const config = loadKafkaConfig(context.env);
   const kafka = commandKafka(context, config);
-  return withAdmin(kafka, config, context.stop, (admin) => use({ context, config, kafka, admin }));
+  return withAdmin(kafka, config, context, (admin) => use({ context, config, kafka, admin }));
 }
 
 /** A letter that is named twice is sent once. */

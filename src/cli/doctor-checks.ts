@@ -1,5 +1,5 @@
 import type { TopicsReport } from '../adapters/kafka/topics.ts';
-import { spanText } from './table.ts';
+import { counted, spanText } from './table.ts';
 
 /** One thing that was looked at. */
 export interface Check {
@@ -86,8 +86,12 @@ export function judgeEtcd(endpoint: string, facts: EtcdFacts): Check {
 
 /** Fewer than three members can't lose one. */
 export function judgeEtcdSize(endpoints: number): Check {
-  if (endpoints >= 3) return ok('etcd size', `${endpoints} endpoints`);
-  return warn('etcd size', `${endpoints} endpoints`, 'for production: three members, all of them in ETCD_ENDPOINTS');
+  if (endpoints >= 3) return ok('etcd size', counted(endpoints, 'endpoint'));
+  return warn(
+    'etcd size',
+    counted(endpoints, 'endpoint'),
+    'for production: three members, all of them in ETCD_ENDPOINTS',
+  );
 }
 
 /** The worker acts on a drift of more than this. */

@@ -21,6 +21,7 @@ import {
 import { withEtcd } from './etcd-session.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
 import { viewNamespace } from './lease-view.ts';
+import { counted } from './table.ts';
 
 const TIMEOUT_MS = 5_000;
 
@@ -40,7 +41,7 @@ export async function checkKafka(context: CliContext, config: Config): Promise<C
   if (greetings.every(({ state }) => state === 'fault')) return greetings;
   try {
     const use = async (admin: Admin) => [...(await tryTopics(admin, config)), await tryGroup(admin, config)];
-    return [...greetings, ...(await withAdmin(commandKafka(context, config), config, context.stop, use))];
+    return [...greetings, ...(await withAdmin(commandKafka(context, config), config, context, use))];
   } catch (error) {
     const mend = 'check KAFKA_SASL_*, and that the addresses that the brokers advertise can be reached from here';
     return [...greetings, { name: 'Kafka cluster', state: 'fault', detail: describeError(error), mend }];
@@ -68,7 +69,7 @@ async function tryGroup(admin: Admin, { groupId, topics }: Config): Promise<Chec
     return {
       name,
       state: 'ok',
-      detail: `${groupId}: ${group?.state ?? 'none yet'}, ${group?.members.length ?? 0} members`,
+      detail: `${groupId}: ${group?.state ?? 'none yet'}, ${counted(group?.members.length ?? 0, 'member')}`,
     };
   } catch (error) {
     if (brokerFault(error) === 'UNKNOWN_TOPIC_OR_PARTITION') {

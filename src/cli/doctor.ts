@@ -5,6 +5,7 @@ import type { Check } from './doctor-checks.ts';
 import { checkMachine } from './doctor-machine.ts';
 import { checkEtcd, checkKafka } from './doctor-servers.ts';
 import { registryFault } from './registry.ts';
+import { counted } from './table.ts';
 import { palette } from './terminal.ts';
 
 const EXAMPLES = `
@@ -53,6 +54,6 @@ function doctorText(context: CliContext, checks: readonly Check[]): string {
     ...(mend === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('mend:')} ${mend}`]),
   ]);
   const faults = checks.filter(({ state }) => state === 'fault').length;
-  lines.push(faults === 0 ? paint.green('nothing keeps a worker from its work') : paint.red(`${faults} faults`));
+  lines.push(faults === 0 ? paint.green('nothing keeps a worker from its work') : paint.red(counted(faults, 'fault')));
   return lines.map((line) => `${line}\n`).join('');
 }

@@ -14,6 +14,11 @@ export function commandKafka({ env }: CliContext, config: KafkaConfig): Kafka {
   return kafkaClient(config.kafka, kafkaLogCreator(createLogger({ level, destination: 'stderr' })));
 }
 
+type Waiting = Pick<CliContext, 'stop' | 'err'> & { readonly terminal: Pick<CliContext['terminal'], 'errors'> };
+
+/** kafkajs tries for many seconds; somebody who waits is told what for. */
+const PATIENCE_MS = 3_000;
+
 /**
  * Runs `use` with a connected admin client, which is closed afterwards.
  *
@@ -22,14 +27,21 @@ export function commandKafka({ env }: CliContext, config: KafkaConfig): Kafka {
 export async function withAdmin<T>(
   kafka: Kafka,
   { kafka: settings }: KafkaConfig,
-  stop: AbortSignal,
+  { stop, terminal, err }: Waiting,
   use: (admin: Admin) => Promise<T>,
 ): Promise<T> {
   const admin = kafka.admin();
   const connected = admin.connect().catch((error: unknown) => {
     throw unreachable(error, settings);
   });
-  await unlessStopped(stop, connected);
+  const patience = setTimeout(() => {
+    if (terminal.errors) err(`waiting for an answer of ${settings.brokers.join(', ')} …\n`);
+  }, PATIENCE_MS);
+  try {
+    await unlessStopped(stop, connected);
+  } finally {
+    clearTimeout(patience);
+  }
   try {
     return await unlessStopped(stop, use(admin));
   } catch (error) {

@@ -4,7 +4,7 @@ import { type LetterNote, readLetterNote } from '../codec/dead-letter.ts';
 import { decodeIdRequest } from '../codec/id-request.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { correlationText } from './audit-report.ts';
-import { printable, table, timeText } from './table.ts';
+import { counted, printable, table, timeText } from './table.ts';
 
 /** A dead letter as it lies in its topic. */
 export interface Letter {
@@ -106,7 +106,7 @@ export function letterText(letter: Letter): string {
     `record   ${printable(note.topic ?? '?')}/${note.partition ?? '?'} at ${note.offset ?? '?'}` +
       `${note.timestampMs === undefined || note.timestampMs < 0 ? '' : `, sent ${timeText(note.timestampMs)}`}`,
     `why      ${printable(note.code ?? '?')}: ${printable(note.message ?? '?')}`,
-    `resent   ${note.resent ?? '?'} times`,
+    `resent   ${note.resent === undefined ? '? times' : counted(note.resent, 'time')}`,
     `key      ${shown(record.key)}`,
     `headers${headers.length === 0 ? '  none' : ''}`,
     ...headers,

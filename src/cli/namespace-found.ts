@@ -11,7 +11,7 @@ import { IdallocError } from '../errors.ts';
 import type { WitnessPort } from '../identity/ports.ts';
 import { type Remains, usedTicks } from '../identity/rebuild.ts';
 import type { CliContext } from './context.ts';
-import { timeText } from './table.ts';
+import { counted, timeText } from './table.ts';
 import { Progress } from './terminal.ts';
 
 /** What the ledger tells of the IDs of one datacenter. */
@@ -157,7 +157,7 @@ export function foundText({ uuid, holders, ceilings, witness, ledger }: FoundVie
     ...(ledger === undefined
       ? []
       : [
-          `ledger     ${ledger.entries} entries, up to ${ledger.highest ?? 'nothing'}${left(ledger.left_out, 'left out')}`,
+          `ledger     ${counted(ledger.entries, 'entry', 'entries')}, up to ${ledger.highest ?? 'nothing'}${left(ledger.left_out, 'left out')}`,
         ]),
   ];
   return `${lines.join('\n')}\n`;

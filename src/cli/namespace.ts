@@ -158,7 +158,7 @@ interface Servers {
 async function withServers<T>(context: CliContext, use: (servers: Servers) => Promise<T>): Promise<T> {
   const config = loadWorkerConfig(context.env);
   const kafka = commandKafka(context, config);
-  return await withAdmin(kafka, config, context.stop, (admin) =>
+  return await withAdmin(kafka, config, context, (admin) =>
     withEtcd(config, async (etcd) => {
       await wholeTopic(admin, config.topics.witness); // tells by name that it does not exist
       await using stack = new AsyncDisposableStack();

@@ -4,6 +4,7 @@ import { offsetsAtTime, readSpans, type Span, wholeTopic } from '../adapters/kaf
 import type { KafkaConfig } from '../config.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { leftOf, type PartitionPlan, type PartitionState } from './replay-plan.ts';
+import { counted } from './table.ts';
 
 /** From where a partition is to be read again; undefined to leave it alone. */
 export type Wanted = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
@@ -74,7 +75,7 @@ export async function requireEmptyGroup(admin: Admin, groupId: string): Promise<
   const hosts = group.members.map(({ clientHost }) => clientHost.replace(/^\//, '')).join(', ');
   throw new IdallocError(
     'GROUP_ACTIVE',
-    `group '${groupId}' has ${group.members.length} members (${hosts}): stop all workers (SIGTERM lets them finish ` +
+    `group '${groupId}' has ${counted(group.members.length, 'member')} (${hosts}): stop all workers (SIGTERM lets them finish ` +
       'what is in hand), run this, and start them again when it says so',
   );
 }

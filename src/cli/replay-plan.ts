@@ -1,4 +1,4 @@
-import { table } from './table.ts';
+import { counted, table } from './table.ts';
 
 /** Where one partition of the request topic stands. */
 export interface PartitionState {
@@ -58,7 +58,7 @@ export function planText(plan: readonly PartitionPlan[], groupId: string): strin
   if (rows.length === 0) return `there is nothing for group '${groupId}' to read again\n`;
   return [
     table(COLUMNS, rows),
-    `${countOf(plan)} requests would be read again by group '${groupId}'\n`,
+    `${counted(countOf(plan), 'request')} would be read again by group '${groupId}'\n`,
     ...(gone === 0 ? [] : [`${gone} more are no longer in the topic\n`]),
     ...(forgotten === 0 ? [] : [`up to ${forgotten} are older than the ledger and get FORGOTTEN\n`]),
     'each gets the batch that it got the first time; bad ones become dead letters again\n',

@@ -14,6 +14,7 @@ import { commandKafka, withAdmin } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
 import { caughtUp, partitionStates, requireEmptyGroup, setBack, type Wanted } from './replay-group.ts';
 import { countOf, type PartitionPlan, planJson, planReplay, planText } from './replay-plan.ts';
+import { counted } from './table.ts';
 import { confirm, Progress, palette } from './terminal.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 
@@ -78,7 +79,7 @@ export function replayCommand(context: CliContext): Command {
 async function runReplay(context: CliContext, options: ReplayOptions): Promise<void> {
   const config = loadKafkaConfig(context.env);
   const kafka = commandKafka(context, config);
-  await withAdmin(kafka, config, context.stop, async (admin) => {
+  await withAdmin(kafka, config, context, async (admin) => {
     const session = { context, config, kafka, admin, options };
     const plan = await planOf(session);
     const count = countOf(plan);
@@ -88,7 +89,7 @@ async function runReplay(context: CliContext, options: ReplayOptions): Promise<v
     };
     if (count === 0 || options.dryRun === true) return only();
     await requireEmptyGroup(admin, config.groupId);
-    await confirm(context, `Read ${count} requests again?`, options.yes === true);
+    await confirm(context, `Read ${counted(count, 'request')} again?`, options.yes === true);
     const ends = await replyEnds(session);
     await setBack(admin, config, plan);
     if (!options.wait) {
@@ -198,10 +199,10 @@ function tell({ context, options }: Session, { plan, dead, counts, join, finding
   const told = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
   context.out(
     [
-      `${read_again} requests were read again`,
-      `${repeated} replies are the batch that was told before`,
-      `${without_first} replies are as decided, without an earlier one on the topic (new requests among them)`,
-      `${dead} requests became dead letters`,
+      `${counted(read_again, 'request was', 'requests were')} read again`,
+      `${counted(repeated, 'reply is', 'replies are')} the batch that was told before`,
+      `${counted(without_first, 'reply is', 'replies are')} as decided, without an earlier one on the topic (new requests among them)`,
+      `${counted(dead, 'request became a dead letter', 'requests became dead letters')}`,
       ...(told === '' ? [] : [`errors: ${told}`]),
       findingsText(findings, palette(context)),
     ].join('\n'),

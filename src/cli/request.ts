@@ -90,7 +90,7 @@ async function ask(
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
   checkReplyTopicName(replyTopic, config.topics);
   const { count, encoding, timeoutMs } = options;
-  return withAdmin(kafka, config, context.stop, async () => {
+  return withAdmin(kafka, config, context, async () => {
     const { headers } = config;
     const client = await IdClient.connect({ kafka, requestTopic, replyTopic, headers, prefetch: false });
     try {

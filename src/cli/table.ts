@@ -21,6 +21,11 @@ export function table(columns: readonly Column[], rows: readonly (readonly strin
   return [titles, ...rows].map((cells) => `${line(cells)}\n`).join('');
 }
 
+/** How many of what, for people: 1 member, 2 members. */
+export function counted(count: number | bigint, one: string, many = `${one}s`): string {
+  return `${count} ${Number(count) === 1 ? one : many}`;
+}
+
 /** A time for people; times that no date can show stay numbers. */
 export function timeText(milliseconds: number): string {
   const date = new Date(milliseconds);

@@ -50,7 +50,7 @@ interface InitOptions {
 async function runInit(context: CliContext, { replyTopic: replyTopics = [], json }: InitOptions): Promise<void> {
   const { env, out, setExitCode } = context;
   const config = loadKafkaConfig(env);
-  const { made, report } = await withAdmin(commandKafka(context, config), config, context.stop, async (admin) => {
+  const { made, report } = await withAdmin(commandKafka(context, config), config, context, async (admin) => {
     return {
       made: await initTopics(admin, config.topics, replyTopics),
       report: await checkTopics(admin, config.topics),
@@ -77,7 +77,7 @@ async function runCheck(context: CliContext, json: boolean): Promise<void> {
   const { clusterId, warnings, faults, differences, mends } = await withAdmin(
     commandKafka(context, config),
     config,
-    context.stop,
+    context,
     (admin) => checkTopics(admin, config.topics),
   );
   const registry = await registryFault(config);

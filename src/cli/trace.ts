@@ -60,7 +60,7 @@ function timeOf(id: bigint, layout: Layout, command: Command): number {
 async function runTrace(context: CliContext, id: bigint, timeMs: number, allReplies: boolean): Promise<Trace> {
   const config = loadKafkaConfig(context.env);
   const kafka = commandKafka(context, config);
-  return withAdmin(kafka, config, context.stop, async (admin) => {
+  return withAdmin(kafka, config, context, async (admin) => {
     let progress: Progress | undefined;
     const onProgress = (done: number, total: number) => {
       progress ??= new Progress(context, 'searching', total);

@@ -31,7 +31,7 @@ test('refuses while a worker is a member of the group, and names it', async () =
   const { code, stderr } = await runIdalloc(['replay', '--from', '1d', '--yes'], realm.env);
   expect({ code, stderr }).toEqual({
     code: 1,
-    stderr: expect.stringMatching(/^GROUP_ACTIVE: .*1 members \([\d.]+\)/),
+    stderr: expect.stringMatching(/^GROUP_ACTIVE: .*1 member \([\d.]+\)/),
   });
   await worker.stop();
 });
