@@ -20,7 +20,7 @@ import {
 import { type Attempt, hindrance, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
-import { PAUSED, UNBORN } from './state.ts';
+import { PAUSED, refusalOf, UNBORN } from './state.ts';
 
 const STOPPED = { kind: 'stopped' } as const;
 
@@ -147,7 +147,7 @@ export class Identity {
     const { namespace, snapshot } = await readNamespace(this.#settings);
     if (turn !== this.#turn) return STOPPED;
     const { reading, verdict } = this.#settings.readClock();
-    if (verdict.kind === 'eject') return this.#refuse({ code: verdict.reason, message: verdict.detail });
+    if (verdict.kind === 'eject') return this.#refuse(refusalOf(verdict));
     if (verdict.kind === 'wait') return { kind: 'waiting', waitMs: verdict.untilWall - reading.wall };
     this.#startUp ??= { began: reading, delayMs: startDelayMs(snapshot, this.#settings.workerIp, reading.wall) };
     const heldBackMs = this.#startUp.delayMs - elapsedMs(this.#startUp.began, reading);
@@ -231,7 +231,7 @@ export class Identity {
     this.#reign = reign;
     const { reading, verdict } = this.#settings.readClock();
     // By a clock that has jumped the deadline would seem to have passed, or to be further off: the clock is the reason.
-    const jumped = verdict.kind === 'eject' ? { code: verdict.reason, message: verdict.detail } : undefined;
+    const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
     const proven = reign.sent.mono >= this.#provenFromMs;
     const refusal = proven ? (jumped ?? hindrance(this.#settings, reign, reading)) : PAUSED;
     this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
@@ -251,7 +251,7 @@ export class Identity {
   }
 
   async #eject(verdict: Extract<Verdict, { kind: 'eject' }>): Promise<HeartbeatOutcome> {
-    const refusal: Refusal = { code: verdict.reason, message: verdict.detail };
+    const refusal = refusalOf(verdict);
     await this.release(refusal);
     return { kind: 'ejected', ...refusal };
   }

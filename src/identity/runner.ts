@@ -2,7 +2,7 @@ import type { LeaseTiming } from '../core/reservation.ts';
 import { elapsedMs, type Random } from '../core/units.ts';
 import type { Identity } from './identity.ts';
 import type { GuardedReading } from './settings.ts';
-import type { AcquireOutcome, HeartbeatOutcome } from './state.ts';
+import { type AcquireOutcome, type HeartbeatOutcome, refusalOf } from './state.ts';
 
 /** From the start of a heartbeat that failed to the next: several fit in before the own deadline. */
 const RETRY_MS = 1_000;
@@ -93,7 +93,7 @@ export class IdentityRunner {
       return this.#afterHeartbeat(await identity.heartbeat(), leftMs);
     }
     if (verdict.kind === 'eject') {
-      await identity.release({ code: verdict.reason, message: verdict.detail });
+      await identity.release(refusalOf(verdict));
       this.#options.trustClockAnew();
       return PROBATION_MS;
     }
@@ -147,7 +147,7 @@ export class IdentityRunner {
       paused = refusal?.code === 'PROCESS_PAUSED';
       if (paused && !before) this.wake();
       if (verdict.kind !== 'eject') continue;
-      const released = workerId === undefined || identity.release({ code: verdict.reason, message: verdict.detail });
+      const released = workerId === undefined || identity.release(refusalOf(verdict));
       this.wake();
       await released;
     }

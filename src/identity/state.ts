@@ -1,4 +1,4 @@
-import type { ClockFault, ClockOffFault } from '../core/clock-guard.ts';
+import type { ClockFault, ClockOffFault, Verdict } from '../core/clock-guard.ts';
 import type { Reservation } from '../core/reservation.ts';
 import type { IdallocError } from '../errors.ts';
 
@@ -22,6 +22,11 @@ type RefusalCode =
 export interface Refusal {
   readonly code: RefusalCode;
   readonly message: string;
+}
+
+/** An ejection by the clock guard, as the refusal that it is. */
+export function refusalOf({ reason, detail }: Extract<Verdict, { kind: 'eject' }>): Refusal {
+  return { code: reason, message: detail };
 }
 
 export const UNBORN: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };

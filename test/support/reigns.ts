@@ -4,6 +4,11 @@ import type { LogLine } from './worker-process.ts';
 const SUSPENDS = /^(LEASE_SUSPENDED|PROCESS_PAUSED|RESERVATION_EXHAUSTED|LAYOUT_EXHAUSTED)$/;
 /** Under these it has none. */
 const ENDS = /^(LEASE_LOST|CLOCK_|RESTORED|NO_IDENTITY|POOL_EXHAUSTED|ALL_CEILINGS_AHEAD)/;
+/** Whether nothing may be allocated under a reason; the others only keep the worker from taking requests. */
+export function refuses(reason: unknown): boolean {
+  return SUSPENDS.test(String(reason)) || ENDS.test(String(reason));
+}
+
 /** An ID's time may be ahead of the brokers' clock by as much as the clock guard lets pass. */
 const MAX_LEAD_MS = 1_000;
 

@@ -2,12 +2,9 @@ import { expect } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeReply, type Followed } from './followed.ts';
 import type { Sent } from './load.ts';
-import { faultsOf, type Made, reignsOf, resumedMs } from './reigns.ts';
+import { faultsOf, type Made, refuses, reignsOf, resumedMs } from './reigns.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
-/** Reasons under which nothing may be allocated; the others only keep the worker from taking requests. */
-const REFUSES =
-  /^(LEASE_|CLOCK_|PROCESS_PAUSED|RESTORED|RESERVATION_EXHAUSTED|NO_IDENTITY|POOL_EXHAUSTED|ALL_CEILINGS_AHEAD|LAYOUT_EXHAUSTED)/;
 /** A clock that is set back by less than this stays in its reign. */
 const STEP_BACK_MS = 10;
 
@@ -54,7 +51,7 @@ export function fencesOf(worker: WorkerProcess): ReadonlySet<bigint> {
 }
 
 function stops({ msg, reason }: LogLine): boolean {
-  return msg === 'gate closed' && REFUSES.test(String(reason));
+  return msg === 'gate closed' && refuses(reason);
 }
 
 /** All batches told so far, by the fences that they were made under. */
