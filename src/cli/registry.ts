@@ -1,12 +1,6 @@
-import { SchemaRegistry } from '../adapters/registry/schema-registry.ts';
+import { openRegistry } from '../adapters/registry/schema-registry.ts';
 import type { KafkaConfig } from '../config.ts';
 import { describeError, IdallocError } from '../errors.ts';
-
-/** The schema registry that is configured, if one is. */
-export function commandRegistry({ registry }: KafkaConfig): SchemaRegistry | undefined {
-  if (registry === undefined) return undefined;
-  return new SchemaRegistry(registry, { monotonicMs: () => performance.now(), fetch: globalThis.fetch });
-}
 
 export interface RegistryFault {
   readonly message: string;
@@ -16,7 +10,7 @@ export interface RegistryFault {
 /** What keeps requests in the registry's framing from being served; undefined where nothing does, or there is none. */
 export async function registryFault(config: KafkaConfig): Promise<RegistryFault | undefined> {
   try {
-    const missing = (await commandRegistry(config)?.missing(config.topics.requests)) ?? [];
+    const missing = (await openRegistry(config.registry)?.missing(config.topics.requests)) ?? [];
     if (missing.length === 0) return undefined;
     return { message: `no schema of this version for ${missing.join(', ')}`, mend: 'idalloc topics init' };
   } catch (error) {

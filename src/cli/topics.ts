@@ -1,10 +1,11 @@
 import { Command } from 'commander';
 import type { TopicFault } from '../adapters/kafka/topic-plan.ts';
 import { checkTopics, initTopics } from '../adapters/kafka/topics.ts';
+import { openRegistry } from '../adapters/registry/schema-registry.ts';
 import { loadKafkaConfig } from '../config.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { commandKafka, withAdmin } from './kafka-session.ts';
-import { commandRegistry, registryFault } from './registry.ts';
+import { registryFault } from './registry.ts';
 import { palette } from './terminal.ts';
 
 const INIT_HELP = `
@@ -56,7 +57,7 @@ async function runInit(context: CliContext, { replyTopic: replyTopics = [], json
       report: await checkTopics(admin, config.topics),
     };
   });
-  const schemas = await commandRegistry(config)?.register(config.topics.requests);
+  const schemas = await openRegistry(config.registry)?.register(config.topics.requests);
   if (report.faults.length > 0) setExitCode(EXIT.failed);
   if (json === true) {
     const { clusterId: cluster_id, warnings, faults } = report;

@@ -30,6 +30,7 @@ const REPLY_SUBJECT = 'idalloc.IdReply';
 /** Workers of today read what was sent before; readers of before read what workers send today. */
 const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
 
+type SchemaName = keyof typeof COMPATIBILITY;
 type Answer = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
 
 /** A schema registry with Confluent's API. Ids never change their meaning, so what was learned is kept, within a bound. */
@@ -93,11 +94,16 @@ export class SchemaRegistry implements SchemaIds {
   async missing(requestTopic: string): Promise<readonly string[]> {
     const missing: string[] = [];
     for (const [subject, name] of subjectsOf(requestTopic)) {
-      const question = { schema: schemaText(name), schemaType: 'AVRO' };
-      const { status } = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, question, [404]);
-      if (status === 404) missing.push(subject);
+      if ((await this.#find(subject, name)) === undefined) missing.push(subject);
     }
     return missing;
+  }
+
+  /** What a subject has for the schema of this version, if it has it. */
+  async #find(subject: string, name: SchemaName): Promise<Answer | undefined> {
+    const question = { schema: schemaText(name), schemaType: 'AVRO' };
+    const found = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, question, [404]);
+    return found.status === 200 ? found : undefined;
   }
 
   async #register(subject: string, schema: string, compatibility: string): Promise<number> {
@@ -118,9 +124,8 @@ export class SchemaRegistry implements SchemaIds {
   }
 
   async #findReplyId(): Promise<number> {
-    const schema = schemaText('id-reply');
-    const found = await this.#call('POST', `subjects/${REPLY_SUBJECT}`, { schema, schemaType: 'AVRO' }, [404]);
-    if (found.status === 200) return idOf(found);
+    const found = await this.#find(REPLY_SUBJECT, 'id-reply');
+    if (found !== undefined) return idOf(found);
     throw unavailable(`it has no subject '${REPLY_SUBJECT}' with this worker's schema: run \`idalloc topics init\``);
   }
 
@@ -163,6 +168,11 @@ export class SchemaRegistry implements SchemaIds {
       throw unavailable(`${describeError(error)}${cause}`);
     }
   }
+}
+
+/** The registry that is configured, if one is. */
+export function openRegistry(settings: RegistrySettings | undefined): SchemaRegistry | undefined {
+  return settings && new SchemaRegistry(settings, { monotonicMs: () => performance.now(), fetch: globalThis.fetch });
 }
 
 function subjectsOf(requestTopic: string) {
