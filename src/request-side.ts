@@ -4,7 +4,8 @@ import { KafkaPublisher } from './adapters/kafka/publisher.ts';
 import { ReplyProducers } from './adapters/kafka/reply-producers.ts';
 import { ReplyTopics } from './adapters/kafka/reply-topics.ts';
 import { RequestConsumer } from './adapters/kafka/request-consumer.ts';
-import { SchemaRegistry } from './adapters/registry/schema-registry.ts';
+import { openRegistry } from './adapters/registry/schema-registry.ts';
+import { replyPolicyOf } from './codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from './codec/request-headers.ts';
 import { wallMs } from './core/units.ts';
 import { describeError, IdallocError } from './errors.ts';
@@ -113,14 +114,8 @@ function pipelineDeps(tools: Tools, parts: Parts, stack: AsyncDisposableStack): 
     names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
     requestTopic: topics.requests,
     deadLetterTopic: topics.deadLetters,
-    replyPolicy: {
-      prefix: topics.replyPrefix,
-      requestTopic: topics.requests,
-      ownTopics: [topics.requests, topics.ledger, topics.deadLetters, topics.witness],
-    },
-    schemas:
-      config.registry &&
-      new SchemaRegistry(config.registry, { monotonicMs: () => performance.now(), fetch: globalThis.fetch }),
+    replyPolicy: replyPolicyOf(topics),
+    schemas: openRegistry(config.registry),
     publisher: createPublisher(tools, stack),
     observe: {
       served: ({ ids, replayed }) => {

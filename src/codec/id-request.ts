@@ -26,7 +26,8 @@ const MAX_CORRELATION_ID_BYTES = 256;
 /** The last moment that a date can name. */
 const MAX_TIME_MS = 8_640_000_000_000_000;
 /** What Kafka accepts as a topic's name. */
-const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
+/** Kafka's own rule for topic names. */
+export const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 const schema = loadSchema('id-request', MAX_REQUEST_BYTES - HEADER_BYTES);
 export const ID_REQUEST_FINGERPRINT = schema.fingerprint;

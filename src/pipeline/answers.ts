@@ -2,12 +2,12 @@ import { LETTER_HEADERS, RECORD_LEFT_OUT } from '../codec/dead-letter.ts';
 import { asConfluent, type Framing } from '../codec/framing.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { nestReplyTopic } from '../codec/reply-policy.ts';
 import type { ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
-import { nestReplyTopic } from './reply-policy.ts';
 
 /** What all answers of one worker have in common. */
 export interface AnswerContext {

@@ -1,3 +1,4 @@
+import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
@@ -6,7 +7,6 @@ import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
 import type { OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
-import type { ReplyPolicy } from './reply-policy.ts';
 
 /** Bounds of a part: what is decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;

@@ -1,11 +1,11 @@
 import type { Framing } from '../codec/framing.ts';
 import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
+import { type ReplyPolicy, refuseReplyTopic } from '../codec/reply-policy.ts';
 import { type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
 import { fromConfluent } from './confluent.ts';
 import type { RequestRecord, SchemaIds } from './ports.ts';
-import { type ReplyPolicy, refuseReplyTopic } from './reply-policy.ts';
 
 /** A request that can be looked up and served. */
 export interface Accepted {

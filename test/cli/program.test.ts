@@ -75,7 +75,7 @@ describe('the command line', () => {
     expect((await cli(['worker'])).err).toMatch(/KAFKA_BROKERS: .*\n.*ETCD_ENDPOINTS: .*\n.*DATACENTER_ID: /);
   });
 
-  test.each(['id.requests', 'id.ledger', 'orders', 'a'.repeat(10_240)])(
+  test.each(['id.requests', 'id.ledger', 'orders', 'id.replies.', 'a'.repeat(10_240)])(
     'a request with reply topic %s, on which no worker replies, is refused before a broker is asked',
     async (topic) => {
       const { code, err } = await cli(['request', '--reply-topic', topic], { KAFKA_BROKERS: '127.0.0.1:1' });

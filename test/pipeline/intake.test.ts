@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { refuseReplyTopic } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../src/codec/request-headers.ts';
 import { receive } from '../../src/pipeline/intake.ts';
-import { refuseReplyTopic } from '../../src/pipeline/reply-policy.ts';
 import { record, request } from '../support/memory-records.ts';
 import { POLICY } from '../support/memory-worker.ts';
 

@@ -1,4 +1,5 @@
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import type { ReplyPolicy } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { type WallMs, wallMs } from '../../src/core/units.ts';
 import type { ErrorCode } from '../../src/errors.ts';
@@ -6,7 +7,6 @@ import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
 import { Ledger } from '../../src/pipeline/ledger.ts';
 import type { LedgerIndex, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
-import type { ReplyPolicy } from '../../src/pipeline/reply-policy.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';

@@ -1,3 +1,4 @@
+import { refuseReplyTopic, replyPolicyOf } from '../../codec/reply-policy.ts';
 import { IdallocError } from '../../errors.ts';
 
 /** Names and promises of the topics. */
@@ -126,11 +127,11 @@ export function planReplyTopics(names: readonly string[], settings: TopicSetting
 }
 
 /** @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker of these settings replies on. */
-export function checkReplyTopicName(name: string, { replyPrefix, requests }: TopicSettings): void {
-  const allowed = name.startsWith(replyPrefix) || name === `${requests}.reply`;
-  if (allowed && /^[A-Za-z0-9._-]{1,249}$/.test(name)) return;
-  const names = `a topic that begins with '${replyPrefix}' (REPLY_TOPIC_PREFIX), or '${requests}.reply'`;
-  throw new IdallocError('INVALID_REPLY_TOPIC', `workers don't reply on '${name}': give ${names}`);
+export function checkReplyTopicName(name: string, settings: TopicSettings): void {
+  const refusal = refuseReplyTopic(name, replyPolicyOf(settings));
+  if (refusal === undefined) return;
+  const hint = `workers reply on what begins with '${settings.replyPrefix}', by REPLY_TOPIC_PREFIX`;
+  throw new IdallocError('INVALID_REPLY_TOPIC', `${refusal} (${hint})`);
 }
 
 /** Those of them that a worker reads or writes by itself. */

@@ -1,3 +1,5 @@
+import { TOPIC_NAME } from './id-request.ts';
+
 /** Which topics a request may name for its reply. */
 export interface ReplyPolicy {
   /** Topics under this prefix are allowed. */
@@ -7,8 +9,17 @@ export interface ReplyPolicy {
   readonly ownTopics: readonly string[];
 }
 
-/** Kafka's own rule for topic names, so that a bad name never reaches a client library. */
-const TOPIC_NAME = /^[A-Za-z0-9._-]{1,249}$/;
+/** The policy of a worker whose topics these are. */
+export function replyPolicyOf(topics: {
+  readonly replyPrefix: string;
+  readonly requests: string;
+  readonly ledger: string;
+  readonly deadLetters: string;
+  readonly witness: string;
+}): ReplyPolicy {
+  const { replyPrefix: prefix, requests, ledger, deadLetters, witness } = topics;
+  return { prefix, requestTopic: requests, ownTopics: [requests, ledger, deadLetters, witness] };
+}
 
 /** The topic that NestJS's ClientKafka listens on for replies to `requestTopic`. */
 export function nestReplyTopic(requestTopic: string): string {
@@ -17,7 +28,8 @@ export function nestReplyTopic(requestTopic: string): string {
 
 /** Why `topic` may not be written to, naming what would be allowed; undefined when it may. */
 export function refuseReplyTopic(topic: string, policy: ReplyPolicy): string | undefined {
-  if (!TOPIC_NAME.test(topic) || topic === '.' || topic === '..') return 'the reply topic is not a legal topic name';
+  // A bad name must never reach a client library.
+  if (!TOPIC_NAME.test(topic)) return 'the reply topic is not a legal topic name';
   if (topic.startsWith('__')) return `the reply topic ${topic} is internal to Kafka`;
   if (policy.ownTopics.includes(topic)) return `the reply topic ${topic} belongs to the allocator itself`;
   const nest = nestReplyTopic(policy.requestTopic);

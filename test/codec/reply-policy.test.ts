@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { refuseReplyTopic } from '../../src/pipeline/reply-policy.ts';
+import { refuseReplyTopic } from '../../src/codec/reply-policy.ts';
 import { POLICY } from '../support/memory-worker.ts';
 
 describe('the allow-list of reply topics', () => {
