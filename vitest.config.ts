@@ -4,6 +4,8 @@ import { defineConfig } from 'vitest/config';
 const ALONE = 'test/integration/**/*.alone.test.ts';
 
 const onServers = {
+  // The tests' own client of Kafka, kafkajs, sets timers for times that are over; it would be a warning for each file.
+  execArgv: ['--disable-warning=TimeoutNegativeWarning'],
   globalSetup: ['test/support/global-setup.ts'],
   testTimeout: 180_000,
   hookTimeout: 180_000,

@@ -61,6 +61,7 @@ export const ERRORS = {
   SCHEMA_INCOMPATIBLE: { retryable: false, deadLetter: false },
   TOPIC_INVALID: { retryable: false, deadLetter: false },
   KAFKA_UNAVAILABLE: { retryable: true, deadLetter: false },
+  INSTANCE_FENCED: { retryable: false, deadLetter: false },
   NO_REPLY: { retryable: true, deadLetter: false },
   MALFORMED_REPLY: { retryable: false, deadLetter: false },
   // the command line

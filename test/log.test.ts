@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createLogger, etcdFaultLog, kafkaLogCreator, type Log } from '../src/log.ts';
+import { createLogger, etcdFaultLog, type Log, wireLog } from '../src/log.ts';
 
 type Line = Record<string, unknown> & { readonly level: number; readonly msg: string };
 
@@ -10,78 +10,6 @@ function recorder(level = 'debug'): { log: Log; lines: () => Line[] } {
   const log = createLogger({ level, destination: { write: (text: string) => void texts.push(text) } });
   return { log, lines: () => texts.map((text) => JSON.parse(text) as Line) };
 }
-
-/** As kafkajs calls it: 1 error, 2 warn, 4 info, 5 debug. */
-function kafkajs(log: Log, nowMs: () => number = () => 0) {
-  const write = kafkaLogCreator(log, nowMs)(4);
-  return (namespace: string, level: 1 | 2 | 4 | 5, message: unknown, extra: Record<string, unknown> = {}) =>
-    write({
-      namespace,
-      level,
-      label: 'X',
-      log: { timestamp: '', logger: 'kafkajs', message: message as string, ...extra },
-    });
-}
-
-describe('the log of kafkajs', () => {
-  test.each([
-    ['Connection', 1, 'Response AddPartitionsToTxn(key: 24, version: 1)', 'another concurrent operation', 'debug'],
-    ['Connection', 1, 'Response Heartbeat(key: 12, version: 3)', 'The group is rebalancing, so rejoin', 'debug'],
-    ['Connection', 1, 'Response Metadata(key: 3, version: 6)', 'This server does not host this topic', 'debug'],
-    ['Connection', 1, 'Response Produce(key: 0, version: 7)', 'Topic authorization failed', 'warn'],
-    ['Connection', 1, 'Connection error: connect ECONNREFUSED', '', 'warn'],
-    ['Connection', 1, 'SASL PLAIN authentication failed: Authentication failed', '', 'error'],
-    ['BrokerPool', 1, 'Failed to connect to seed broker, trying another broker from the list', '', 'warn'],
-    ['Producer', 1, 'Failed to send messages: This server is not the leader', '', 'warn'],
-    ['Runner', 2, 'The group is rebalancing, re-joining', 'x', 'info'],
-    ['Runner', 1, 'The coordinator is not aware of this member, re-joining the group', '', 'warn'],
-    ['Runner', 1, 'Error when calling eachBatch', 'x', 'error'],
-    ['Consumer', 1, 'Crash: KafkaJSNumberOfRetriesExceeded: The coordinator is loading', '', 'warn'],
-    ['Consumer', 1, 'Crash: KafkaJSConnectionError: Connection error: write after end', '', 'warn'],
-    [
-      'Consumer',
-      1,
-      'Crash: KafkaJSProtocolError: Not authorized to access group: Group authorization failed',
-      '',
-      'error',
-    ],
-    ['Consumer', 1, 'Crash: KafkaJSSASLAuthenticationError: SASL PLAIN authentication failed', '', 'error'],
-    ['Consumer', 1, 'Restarting the consumer in 5ms', '', 'warn'],
-    ['Consumer', 1, 'Caught error when disconnecting the consumer: x', '', 'warn'],
-    ['Consumer', 1, 'Failed to execute listener: x', '', 'error'],
-    ['Consumer', 4, 'Starting', '', 'debug'],
-    ['ConsumerGroup', 4, 'Consumer has joined the group', '', 'info'],
-    ['ConsumerGroup', 4, 'Pausing fetching from 12 topics', '', 'debug'],
-    ['ConsumerGroup', 1, 'Offset out of range, resetting to default offset', '', 'error'],
-    ['Connection', 5, 'Response Fetch(key: 1, version: 11)', '', 'debug'],
-  ] as const)('tells %s at %i "%s" (%s) as %s', (namespace, level, message, error, expected) => {
-    const { log, lines } = recorder();
-    kafkajs(log)(namespace, level, message, { error });
-    expect(lines().map((line) => [LEVELS[line.level], line.msg])).toEqual([[expected, message]]);
-  });
-
-  test('a warning that comes again within 10 s goes to debug, and is one again after that', () => {
-    const { log, lines } = recorder();
-    let now = 0;
-    const write = kafkajs(log, () => now);
-    for (now of [0, 9_999, 10_000]) write('Connection', 1, 'Connection error: x');
-    write('Connection', 1, 'Connection error: y');
-    expect(lines().map((line) => LEVELS[line.level])).toEqual(['warn', 'debug', 'warn', 'warn']);
-  });
-
-  test('an error is never held back', () => {
-    const { log, lines } = recorder();
-    const write = kafkajs(log);
-    for (let i = 0; i < 3; i++) write('Runner', 1, 'Error when calling eachBatch');
-    expect(lines().map((line) => LEVELS[line.level])).toEqual(['error', 'error', 'error']);
-  });
-
-  test('an Error in place of the message is told by its text', () => {
-    const { log, lines } = recorder();
-    kafkajs(log)('BrokerPool', 1, new Error('unknown broker'));
-    expect(lines()[0]?.msg).toBe('unknown broker');
-  });
-});
 
 describe('the log of etcd', () => {
   test('a failed endpoint is a warning once in 10 s, each endpoint by itself', () => {
@@ -98,6 +26,67 @@ describe('the log of etcd', () => {
       ['http://b', 'away'],
       ['http://a', 'away'],
     ]);
+  });
+
+  test('texts that differ only in numbers and times are one kind; the line shown has its own', () => {
+    const { log, lines } = recorder('warn');
+    const fault = etcdFaultLog(log, () => 0);
+    for (const second of [7, 8, 12]) {
+      const at = `2026-06-02T16:05:${String(second).padStart(2, '0')}.123Z`;
+      fault('a read', 'http://a', new Error(`14 UNAVAILABLE: connect ECONNREFUSED 127.0.0.1:2379 (${at})`));
+      fault('a read', 'http://a', new Error(`4 DEADLINE_EXCEEDED: after ${second}.${second}01s,LB pick: 0.${second}s`));
+    }
+    expect(lines().map(({ error }) => error)).toEqual([
+      '14 UNAVAILABLE: connect ECONNREFUSED 127.0.0.1:2379 (2026-06-02T16:05:07.123Z)',
+      '4 DEADLINE_EXCEEDED: after 7.701s,LB pick: 0.7s',
+    ]);
+  });
+});
+
+describe('the log of the wire', () => {
+  test('keeps levels and fields, under its component', () => {
+    const { log, lines } = recorder();
+    const write = wireLog(log, () => 0);
+    write('warn', { node: 2 }, 'broker does not answer');
+    write('info', { node: 2 }, 'broker answers again');
+    write('debug', { node: 2 }, 'connected');
+    expect(lines().map(({ level, msg, component, node }) => [LEVELS[level], msg, component, node])).toEqual([
+      ['warn', 'broker does not answer', 'kafka', 2],
+      ['info', 'broker answers again', 'kafka', 2],
+      ['debug', 'connected', 'kafka', 2],
+    ]);
+  });
+
+  test('a warning that differs from an earlier one only in numbers goes to debug for 10 s', () => {
+    const { log, lines } = recorder();
+    let now = 0;
+    const write = wireLog(log, () => now);
+    for (now of [0, 9_999, 10_000]) write('warn', { topic: 't', error: `no answer in ${now} ms` }, 'a fetch failed');
+    expect(lines().map((line) => LEVELS[line.level])).toEqual(['warn', 'debug', 'warn']);
+  });
+
+  test('warnings about different brokers, topics and partitions are kinds of their own', () => {
+    const { log, lines } = recorder('warn');
+    const write = wireLog(log, () => 0);
+    const abouts = [
+      { broker: 'kafka-1:9092' },
+      { broker: 'kafka-2:9092' },
+      { topic: 'a', partition: 1 },
+      { topic: 'a', partition: 2 },
+      { topic: 'a', partitions: [1, 2] },
+      { groupId: 'g1' },
+      { groupId: 'g2' },
+    ];
+    for (const about of [...abouts, ...abouts]) write('warn', about, 'no answer');
+    expect(lines()).toHaveLength(abouts.length);
+  });
+
+  test('so many kinds that they are forgotten are still written, each of them', () => {
+    const { log, lines } = recorder('warn');
+    const write = wireLog(log, () => 0);
+    const kinds = Array.from({ length: 150 }, (_, i) => ({ topic: `t${i}` }));
+    for (const kind of [...kinds, kinds[0] ?? {}]) write('warn', kind, 'no answer');
+    expect(lines()).toHaveLength(151);
   });
 });
 

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { GATE_REASONS } from '../src/core/gate.ts';
+import { UNREADY_REASONS } from '../src/core/gate.ts';
 import { ERRORS } from '../src/errors.ts';
 
 const RUNBOOK = readFileSync(new URL('../ops/runbook.md', import.meta.url), 'utf8');
-const CODES = new Set<string>([...Object.keys(ERRORS), ...GATE_REASONS]);
+const CODES = new Set<string>([...Object.keys(ERRORS), ...UNREADY_REASONS]);
 
 /** The text under each heading of the third level. */
 const ENTRIES = new Map(

@@ -1,8 +1,6 @@
 import { join, relative } from 'node:path';
-import { kafkaClient } from '../../src/adapters/kafka/client.ts';
-import { withAdmin } from '../../src/cli/kafka-session.ts';
-import { loadKafkaConfig } from '../../src/config.ts';
-import { createLogger, kafkaLogCreator } from '../../src/log.ts';
+import { withCluster } from '../../src/cli/kafka-session.ts';
+import { loadKafkaConfig } from '../../src/config/config.ts';
 import { lastLines } from './child.ts';
 import { ROOT, STATE_DIR } from './paths.ts';
 import { log } from './progress.ts';
@@ -112,9 +110,9 @@ function idalloc(args: readonly string[], env: NodeJS.ProcessEnv, signal: AbortS
 async function countBrokers(servers: Servers, signal: AbortSignal): Promise<number> {
   if (servers.kafkaFrom === 'checkout') return 1;
   const config = loadKafkaConfig(process.env);
-  const kafka = kafkaClient(config.kafka, kafkaLogCreator(createLogger({ level: 'error', destination: 'stderr' })));
-  const context = { stop: signal, err: (text: string) => log(text.trimEnd()), terminal: { errors: true } };
-  return withAdmin(kafka, config, context, async (admin) => (await admin.describeCluster()).brokers.length);
+  const err = (text: string) => log(text.trimEnd());
+  const context = { stop: signal, env: process.env, err, terminal: { errors: true } };
+  return withCluster(context, config, async ({ cluster }) => (await cluster.metadata([])).brokers.length);
 }
 
 /** A program may keep all lines; people see those that matter, and not the known weakness of a single broker. */

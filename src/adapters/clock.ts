@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { monoMs, type Reading, wallMs } from '../core/units.ts';
 
 /** The two clocks must have been read within this time, or a pause between them would look like a step. */
@@ -20,17 +19,4 @@ export function clockReader(wall: () => number, mono: () => number): () => Readi
     }
     return { wall: wallMs(best.wall), mono: monoMs(best.mono) };
   };
-}
-
-/** Both clocks of this process, read at one moment: milliseconds since 1970, and milliseconds that never step. */
-export const readClock: () => Reading = clockReader(
-  () => Date.now(),
-  () => performance.now(),
-);
-
-/** Resolves after ms (monotonic), or as soon as the signal aborts, whichever is first; never rejects. */
-export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  await delay(ms, undefined, signal ? { signal } : {}).catch((error: unknown) => {
-    if (!signal?.aborted) throw error;
-  });
 }

@@ -1,5 +1,5 @@
 import { type ClosableEtcd, connectEtcd } from '../adapters/etcd/etcd.ts';
-import type { EtcdConfig } from '../config.ts';
+import type { EtcdConfig } from '../config/config.ts';
 
 /** Runs `use` with a client of etcd, which is closed afterwards. */
 export async function withEtcd<T>({ etcd }: EtcdConfig, use: (etcd: ClosableEtcd) => Promise<T>): Promise<T> {

@@ -1,55 +1,67 @@
-import kafkajs, { type Admin, type Kafka } from 'kafkajs';
-import { kafkaClient, unreachable } from '../adapters/kafka/client.ts';
-import type { KafkaConfig } from '../config.ts';
-import { describeError, IdallocError } from '../errors.ts';
-import { createLogger, kafkaLogCreator } from '../log.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, patiently } from '../adapters/kafka/brokers.ts';
+import type { Source } from '../adapters/kafka/topics/offsets.ts';
+import type { KafkaConfig } from '../config/config.ts';
+import type { Runtime } from '../core/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import { Cluster } from '../kafka/wire/cluster.ts';
+import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
+import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';
+import { createLogger, wireLog } from '../log.ts';
+import { RUNTIME } from '../runtime.ts';
 import type { CliContext } from './context.ts';
 
-/**
- * A client for a command that ends soon. It logs to stderr, and only errors unless LOG_LEVEL asks for more: what goes
- * wrong for good reaches the user as one line anyway.
- */
-export function commandKafka({ env }: CliContext, config: KafkaConfig): Kafka {
-  const level = env.LOG_LEVEL === undefined || env.LOG_LEVEL === '' ? 'error' : config.logLevel;
-  return kafkaClient(config.kafka, kafkaLogCreator(createLogger({ level, destination: 'stderr' })));
+type Waiting = Pick<CliContext, 'stop' | 'err' | 'env'> & { readonly terminal: Pick<CliContext['terminal'], 'errors'> };
+
+/** How the brokers are reached; tests hand in their own. */
+interface Wire {
+  readonly dialer: Dialer;
+  readonly seeds: readonly BrokerAddress[];
+  readonly runtime: Runtime;
 }
 
-type Waiting = Pick<CliContext, 'stop' | 'err'> & { readonly terminal: Pick<CliContext['terminal'], 'errors'> };
-
-/** kafkajs tries for many seconds; somebody who waits is told what for. */
+/** Brokers are tried for many seconds; somebody at a terminal sees after this what is waited for. */
 const PATIENCE_MS = 3_000;
 
 /**
- * Runs `use` with a connected admin client, which is closed afterwards.
+ * Runs `use` once a broker has answered; all connections are closed afterwards. What goes wrong for good reaches the
+ * user as one line, so the log on stderr has only errors unless LOG_LEVEL asks for more.
  *
  * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers; CONFIG_INVALID when the login is refused; STOPPING as soon as the process shall end.
  */
-export async function withAdmin<T>(
-  kafka: Kafka,
-  { kafka: settings }: KafkaConfig,
-  { stop, terminal, err }: Waiting,
-  use: (admin: Admin) => Promise<T>,
+export async function withCluster<T>(
+  context: Waiting,
+  config: KafkaConfig,
+  use: (source: Source) => Promise<T>,
+  wire: Wire = { dialer: kafkaDialer(config.kafka), seeds: seedsOf(config.kafka.brokers), runtime: RUNTIME },
 ): Promise<T> {
-  const admin = kafka.admin();
-  const connected = admin.connect().catch((error: unknown) => {
-    throw unreachable(error, settings);
-  });
-  const patience = setTimeout(() => {
-    if (terminal.errors) err(`waiting for an answer of ${settings.brokers.join(', ')} …\n`);
-  }, PATIENCE_MS);
+  const { stop, env } = context;
+  const level = env.LOG_LEVEL === undefined || env.LOG_LEVEL === '' ? 'error' : config.logLevel;
+  const cluster = new Cluster({ ...wire, log: wireLog(createLogger({ level, destination: 'stderr' })) });
+  const source = { cluster, runtime: wire.runtime };
   try {
-    await unlessStopped(stop, connected);
-  } finally {
-    clearTimeout(patience);
-  }
-  try {
-    return await unlessStopped(stop, use(admin));
+    await unlessStopped(stop, answered(source, context, config));
+    return await unlessStopped(stop, use(source));
   } catch (error) {
-    if (!(error instanceof kafkajs.KafkaJSError)) throw error;
-    const message = `the brokers refused or did not answer: ${describeError(error)}`;
-    throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+    throw asUnavailable(error);
   } finally {
-    await admin.disconnect();
+    await cluster.close();
+  }
+}
+
+async function answered(
+  { cluster, runtime }: Source,
+  { terminal, err }: Waiting,
+  { kafka }: KafkaConfig,
+): Promise<void> {
+  const patience = runtime.schedule(PATIENCE_MS, () => {
+    if (terminal.errors) err(`waiting for an answer of ${kafka.brokers.join(', ')} …\n`);
+  });
+  try {
+    await patiently({ runtime }, () => cluster.metadata([], CALL_TIMEOUT_MS));
+  } catch (error) {
+    throw unreachable(error, kafka);
+  } finally {
+    patience.cancel();
   }
 }
 

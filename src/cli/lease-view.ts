@@ -4,7 +4,7 @@ import { type Layout, tickStartMs } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import type { KeyValue } from '../identity/ports.ts';
 import type { Snapshot } from '../identity/snapshot.ts';
-import { layoutFinder } from './audit-evidence.ts';
+import { layoutFinder } from './audit/evidence.ts';
 import { spanText, table, timeText } from './table.ts';
 
 /** A worker ID as it stands in etcd. */

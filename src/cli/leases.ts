@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
 import { decodeLeaseRecord } from '../codec/lease-record.ts';
-import { type EtcdConfig, loadEtcdConfig } from '../config.ts';
+import { type EtcdConfig, loadEtcdConfig } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
 import { namespaceKeys } from '../identity/keys.ts';
 import { readSnapshot } from '../identity/snapshot.ts';

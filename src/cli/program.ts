@@ -1,18 +1,18 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
-import { auditCommand } from './audit.ts';
+import { auditCommand } from './audit/audit.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
-import { deadLettersCommand } from './dead-letters.ts';
+import { deadLettersCommand } from './dead-letters/dead-letters.ts';
 import { decodeCommand } from './decode.ts';
-import { doctorCommand } from './doctor.ts';
+import { doctorCommand } from './doctor/doctor.ts';
 import { leasesCommand } from './leases.ts';
-import { namespaceCommand } from './namespace.ts';
+import { namespaceCommand } from './namespace/namespace.ts';
 import { rangeCommand } from './range.ts';
-import { replayCommand } from './replay.ts';
+import { replayCommand } from './replay/replay.ts';
 import { requestCommand } from './request.ts';
 import { message } from './table.ts';
 import { topicsCommand } from './topics.ts';
-import { traceCommand } from './trace.ts';
+import { traceCommand } from './trace/trace.ts';
 import { workerCommand } from './worker.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
-import type { KafkaConfig } from '../config.ts';
+import type { KafkaConfig } from '../config/config.ts';
 import { describeError, IdallocError } from '../errors.ts';
 
 export interface RegistryFault {

@@ -1,17 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topic-plan.ts';
+import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/plan.ts';
 import { IdClient, type RequestedBatch } from '../client/client.ts';
 import { RequestRefused } from '../client/requester.ts';
 import { expandIds, type IdBatch } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
-import { type KafkaConfig, loadKafkaConfig } from '../config.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
-import { layoutFinder } from './audit-evidence.ts';
+import { connectionOf } from '../kafka/wire/settings.ts';
+import { layoutFinder } from './audit/evidence.ts';
 import { type CliContext, exitCodeOf } from './context.ts';
 import { idTable } from './id-view.ts';
-import { commandKafka, withAdmin } from './kafka-session.ts';
+import { withCluster } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
 import { message, printable } from './table.ts';
 
@@ -85,12 +86,12 @@ async function ask(
   correlationId: string,
   options: RequestOptions,
 ): Promise<RequestedBatch> {
-  const kafka = commandKafka(context, config);
   const requestTopic = config.topics.requests;
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
   checkReplyTopicName(replyTopic, config.topics);
   const { count, encoding, timeoutMs } = options;
-  return withAdmin(kafka, config, context, async () => {
+  const kafka = { brokers: config.kafka.brokers, ...connectionOf(config.kafka) };
+  return withCluster(context, config, async () => {
     const { headers } = config;
     const client = await IdClient.connect({ kafka, requestTopic, replyTopic, headers, prefetch: false });
     try {

@@ -1,15 +1,15 @@
 import { Command } from 'commander';
-import type { TopicFault } from '../adapters/kafka/topic-plan.ts';
-import { checkTopics, initTopics } from '../adapters/kafka/topics.ts';
+import type { TopicFault } from '../adapters/kafka/topics/judge.ts';
+import { checkTopics, initTopics } from '../adapters/kafka/topics/topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
-import { loadKafkaConfig } from '../config.ts';
+import { loadKafkaConfig } from '../config/config.ts';
 import { type CliContext, EXIT } from './context.ts';
-import { commandKafka, withAdmin } from './kafka-session.ts';
+import { withCluster } from './kafka-session.ts';
 import { registryFault } from './registry.ts';
 import { palette } from './terminal.ts';
 
 const INIT_HELP = `
-Existing topics are never altered. Where one differs from what idalloc would make, that is told; where a worker
+Existing topics are never altered. Where one differs from what idalloc would make, that is reported; where a worker
 would refuse to start, the exit code is 1. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's for
 subject '<request topic>-value', the reply's for 'idalloc.IdReply'; where the registry refuses one, the exit code is 1.
 
@@ -20,7 +20,7 @@ Examples:
 
 const CHECK_HELP = `
 Changes nothing. A fault keeps a worker from starting, and the exit code is 1; a difference does not. What would make
-the topics as planned is told as commands of Kafka's own tools, to which --bootstrap-server has to be added. With
+the topics as planned is printed as commands of Kafka's own tools; add --bootstrap-server to them. With
 SCHEMA_REGISTRY_URL it looks for the schemas as well: without them, requests in the registry's framing are not served.
 
 Examples:
@@ -51,12 +51,10 @@ interface InitOptions {
 async function runInit(context: CliContext, { replyTopic: replyTopics = [], json }: InitOptions): Promise<void> {
   const { env, out, setExitCode } = context;
   const config = loadKafkaConfig(env);
-  const { made, report } = await withAdmin(commandKafka(context, config), config, context, async (admin) => {
-    return {
-      made: await initTopics(admin, config.topics, replyTopics),
-      report: await checkTopics(admin, config.topics),
-    };
-  });
+  const { made, report } = await withCluster(context, config, async (source) => ({
+    made: await initTopics(source, config.topics, replyTopics),
+    report: await checkTopics(source, config.topics),
+  }));
   const schemas = await openRegistry(config.registry)?.register(config.topics.requests);
   if (report.faults.length > 0) setExitCode(EXIT.failed);
   if (json === true) {
@@ -75,12 +73,13 @@ async function runInit(context: CliContext, { replyTopic: replyTopics = [], json
 
 async function runCheck(context: CliContext, json: boolean): Promise<void> {
   const config = loadKafkaConfig(context.env);
-  const { clusterId, warnings, faults, differences, mends } = await withAdmin(
-    commandKafka(context, config),
-    config,
-    context,
-    (admin) => checkTopics(admin, config.topics),
-  );
+  const {
+    clusterId,
+    warnings,
+    faults,
+    differences,
+    remedies: mends,
+  } = await withCluster(context, config, (source) => checkTopics(source, config.topics));
   const registry = await registryFault(config);
   if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
   if (json) {

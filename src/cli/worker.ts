@@ -1,12 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
+import { type Config, loadWorkerConfig } from '../config/config.ts';
 import { describeVariables } from '../config/variables.ts';
-import { type Config, loadWorkerConfig } from '../config.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { startOps } from '../http/ops.ts';
 import { createLogger, type Log } from '../log.ts';
 import { createMetrics } from '../metrics.ts';
-import type { Worker } from '../worker.ts';
+import type { Worker } from '../worker/worker.ts';
 import { type CliContext, EXIT } from './context.ts';
 
 /** Giving the lease back after the drain takes a few calls to etcd; past this the lease runs out by itself. */
@@ -39,22 +38,21 @@ async function runWorker(context: CliContext): Promise<void> {
   let worker: Worker | undefined;
   const metrics = createMetrics();
   const ready = () => {
-    const gate = worker?.health().gate ?? 'STARTING';
-    return gate === 'open' ? { ready: true } : { ready: false, reason: gate };
+    const reason = worker === undefined ? 'STARTING' : worker.unready;
+    return reason === undefined ? { ready: true } : { ready: false, reason };
   };
   await using ops = await startOps({ ...config.ops, ready, metrics });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
+  const { Worker } = await import('../worker/worker.ts');
+  worker = new Worker(config, { log, metrics });
   try {
-    const { startWorker } = await import('../worker.ts');
-    const starting = startWorker(config, { log, metrics });
-    worker = await Promise.race([starting, stoppedWhileStarting(context.stop, config.drainTimeoutMs)]);
     await Promise.race([worker.done, aborted(context.stop)]);
     log.info('stopping: finishing what is in hand');
   } catch (error) {
     log.fatal({ err: error }, describeError(error));
     context.setExitCode(exitCodeOf(error));
   }
-  if (worker !== undefined) await release(worker, config, log, context);
+  await release(worker, config, log, context);
 }
 
 /** The worker drains within its own bound; this one is for a drain or a release that hangs. */
@@ -72,16 +70,6 @@ async function release(worker: Worker, config: Config, log: Log, context: CliCon
   } finally {
     clearTimeout(timeout);
   }
-}
-
-/** A start that is told to stop may still come to its end, and is then released in good order; it gets its bound. */
-async function stoppedWhileStarting(stop: AbortSignal, graceMs: number): Promise<never> {
-  await aborted(stop);
-  await sleep(graceMs, undefined, { ref: false });
-  throw new IdallocError(
-    'STOPPING',
-    'told to stop before the start was done; a lease that was taken runs out by itself',
-  );
 }
 
 function exitCodeOf(error: unknown): number {

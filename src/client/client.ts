@@ -1,19 +1,16 @@
 import type { IdBatch } from '../codec/id-batch.ts';
 import { checkCorrelationId, checkReplyTopic, type Encoding, MAX_REQUEST_COUNT } from '../codec/id-request.ts';
+import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
+import { RUNTIME } from '../runtime.ts';
 import { Demand } from './demand.ts';
+import { FaultReports } from './faults.ts';
+import { callHook } from './hooks.ts';
 import { connectKafka } from './kafka-link.ts';
-import {
-  type BufferOptions,
-  type BufferSettings,
-  bufferSettings,
-  type ClientHooks,
-  type IdClientOptions,
-} from './options.ts';
+import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
 import { type Answer, bytesOf, Requester } from './requester.ts';
 import { IdStock } from './stock.ts';
-import { SYSTEM, type System } from './system.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 import { WaitingQueue, wait } from './waiting.ts';
 
@@ -46,18 +43,18 @@ export interface WaitForIds {
 
 /** What a client stands on, for tests to replace. */
 export interface Foundation {
-  readonly system: System;
+  readonly runtime: Runtime;
   readonly replyTopic: string;
   readonly link: (events: TransportEvents) => Promise<Transport>;
 }
 
 /**
  * IDs for a service. next() and take() give what was fetched ahead, at once; takeAsync() waits where there is not
- * enough; request() asks for one batch by its correlation ID.
+ * enough; request() asks for one batch by its correlation ID. An open client keeps its process alive.
  */
 export class IdClient implements AsyncDisposable {
   readonly #settings: BufferSettings;
-  readonly #system: System;
+  readonly #runtime: Runtime;
   readonly #replyTopic: string;
   readonly #transport: Transport;
   readonly #requester: Requester;
@@ -70,59 +67,68 @@ export class IdClient implements AsyncDisposable {
   #closing: Promise<void> | undefined;
 
   /**
-   * Connects to the brokers, reads the end of the reply topic, and begins to fill the buffer; workers need not run yet.
+   * Connects to the brokers, looks for the end of the reply topic, and begins to fill the buffer; workers need not run yet.
+   * Brokers that are away are waited for, for 10 s.
    *
    * @throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE, TOPIC_INVALID.
    */
   static connect(options: IdClientOptions): Promise<IdClient> {
-    const link = (events: TransportEvents) => connectKafka(options, SYSTEM, events);
-    return IdClient.over({ system: SYSTEM, replyTopic: options.replyTopic, link }, options);
+    const link = (events: TransportEvents) => connectKafka(options, RUNTIME, events);
+    return IdClient.over({ runtime: RUNTIME, replyTopic: options.replyTopic, link }, options);
   }
 
   /** The same over another way to the workers. */
-  static async over({ system, replyTopic, link }: Foundation, options: BufferOptions): Promise<IdClient> {
+  static async over({ runtime, replyTopic, link }: Foundation, options: BufferOptions): Promise<IdClient> {
     const settings = bufferSettings(options);
+    const faults = new FaultReports(runtime, (error) => callHook(settings.hooks, 'onFault', error));
+    const onFault = (error: Error) => faults.report(error);
     let client: IdClient | undefined;
     const transport = await link({
       onReply: (reply) => {
         if (client !== undefined) client.#requester.receive(reply);
       },
-      onFault: (error) => tell(settings.hooks, 'onFault', error),
+      onFault,
     });
-    client = new IdClient(settings, system, replyTopic, transport);
+    client = new IdClient(settings, runtime, replyTopic, transport, onFault);
     if (settings.prefetch) client.#refill.start();
     return client;
   }
 
-  private constructor(settings: BufferSettings, system: System, replyTopic: string, transport: Transport) {
+  private constructor(
+    settings: BufferSettings,
+    runtime: Runtime,
+    replyTopic: string,
+    transport: Transport,
+    onFault: (error: Error) => void,
+  ) {
     this.#settings = settings;
-    this.#system = system;
+    this.#runtime = runtime;
     this.#replyTopic = replyTopic;
     this.#transport = transport;
     const { hooks, maxAgeMs, maxWaiting, maxCount, resendAfterMs } = settings;
-    const { monotonicMs } = system;
+    const monotonicMs = () => runtime.monotonicMs();
     this.#takers = new WaitingQueue(maxWaiting, 'in turn');
     this.#watchers = new WaitingQueue(maxWaiting, 'any');
     this.#requester = new Requester({
       transport,
-      system,
+      runtime,
       resendAfterMs,
       maxWaiting,
-      onSend: (id, count, attempt) => tell(hooks, 'onRequest', { correlationId: id.toString(), count, attempt }),
-      onFault: (error) => tell(hooks, 'onFault', error),
+      onSend: (id, count, attempt) => callHook(hooks, 'onRequest', { correlationId: id.toString(), count, attempt }),
+      onFault,
     });
     this.#demand = new Demand(settings, monotonicMs());
     this.#stock = new IdStock({ onLow: () => this.#refill.look(), monotonicMs, maxAgeMs });
     this.#refill = new Refill({
       stock: this.#stock,
       demand: this.#demand,
-      system,
+      runtime,
       maxCount,
       ask: (count) => this.#ask({ count, timeoutMs: Number.POSITIVE_INFINITY }),
       waitedFor: () => ({ taken: this.#takers.needed, buffered: this.#watchers.needed }),
       onBatch: (_answer, count) => this.#filled(count),
       onRefused: (error) => this.#refused(error),
-      onFault: (error) => tell(hooks, 'onFault', error),
+      onFault,
     });
     if (!settings.prefetch) this.#stock.withhold(unfilled);
   }
@@ -175,12 +181,12 @@ export class IdClient implements AsyncDisposable {
    * CONFLICT, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID, MALFORMED_REPLY; the signal's reason.
    */
   async request(options: RequestOptions): Promise<RequestedBatch> {
-    const correlationId = options.correlationId ?? this.#system.newCorrelationId();
+    const correlationId = options.correlationId ?? this.#runtime.uuid();
     const { batch, replayed } = await this.#ask({ ...options, correlationId });
     return { correlationId, batch, replayed };
   }
 
-  /** Rejects all who wait with CLIENT_CLOSED and leaves the brokers. What is in the buffer is given up. */
+  /** Rejects all who wait with CLIENT_CLOSED and ends all connections. What is in the buffer is given up. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -203,7 +209,7 @@ export class IdClient implements AsyncDisposable {
 
   async #ask({ count, correlationId, replyTopic, timeoutMs, signal, encoding }: RequestOptions): Promise<Answer> {
     if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw notACount(count);
-    const id = bytesOf(correlationId ?? this.#system.newCorrelationId());
+    const id = bytesOf(correlationId ?? this.#runtime.uuid());
     const answer = await this.#requester.request({
       count,
       correlationId: checkCorrelationId(id),
@@ -213,7 +219,7 @@ export class IdClient implements AsyncDisposable {
       signal,
     });
     const { latencyMs, replayed } = answer;
-    tell(this.#settings.hooks, 'onReply', { correlationId: id.toString(), count, latencyMs, replayed });
+    callHook(this.#settings.hooks, 'onReply', { correlationId: id.toString(), count, latencyMs, replayed });
     return answer;
   }
 
@@ -222,7 +228,7 @@ export class IdClient implements AsyncDisposable {
     if (!this.#settings.prefetch) throw unfilled();
     const limitMs = timeoutMs ?? this.#settings.timeoutMs;
     const late = () => new IdallocError('NO_REPLY', `no ${count} IDs came within ${limitMs} ms: are the workers well?`);
-    const waited = wait<readonly bigint[]>(this.#system, { timeoutMs: limitMs, signal, late }, (caller) => {
+    const waited = wait<readonly bigint[]>(this.#runtime, { timeoutMs: limitMs, signal, late }, (caller) => {
       const leave = queue.join(count, caller);
       this.#share();
       return () => {
@@ -255,11 +261,10 @@ export class IdClient implements AsyncDisposable {
 
   #filled(count: number): void {
     this.#serve();
-    tell(this.#settings.hooks, 'onBatch', { count, buffered: this.#stock.size, lowWater: this.#demand.low });
+    callHook(this.#settings.hooks, 'onBatch', { count, buffered: this.#stock.size, lowWater: this.#demand.low });
   }
 
   #refused(error: IdallocError): void {
-    tell(this.#settings.hooks, 'onFault', error);
     this.#takers.rejectAll(error);
     this.#watchers.rejectAll(error);
   }
@@ -269,15 +274,6 @@ export class IdClient implements AsyncDisposable {
     if (Number.isInteger(count) && count >= 1 && count <= most) return;
     throw new IdallocError('INVALID_COUNT', `${count} IDs can't be taken: from 1 to half of maxBuffered, ${most}`);
   }
-}
-
-function tell<K extends keyof ClientHooks>(
-  hooks: ClientHooks,
-  name: K,
-  event: Parameters<NonNullable<ClientHooks[K]>>[0],
-): void {
-  const hook = hooks[name] as ((event: unknown) => void) | undefined;
-  if (hook !== undefined) queueMicrotask(() => hook.call(hooks, event));
 }
 
 function notACount(count: number): IdallocError {

@@ -1,18 +1,7 @@
-import type { Kafka, KafkaConfig } from 'kafkajs';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { IdallocError } from '../errors.ts';
-
-/** What the client tells while it works, each call outside of its own path: a hook that throws harms only itself. */
-export interface ClientHooks {
-  /** A request goes out; attempt is 1 for the first time. */
-  readonly onRequest?: (event: { correlationId: string; count: number; attempt: number }) => void;
-  /** A request was answered with a batch. */
-  readonly onReply?: (event: { correlationId: string; count: number; latencyMs: number; replayed: boolean }) => void;
-  /** A batch came into the buffer, which holds `buffered` IDs now. */
-  readonly onBatch?: (event: { count: number; buffered: number; lowWater: number }) => void;
-  /** Something failed that is tried again: for logs and counters. */
-  readonly onFault?: (error: Error) => void;
-}
+import type { ConnectionConfig } from '../kafka/wire/kafkajs-connection.ts';
+import type { ClientHooks } from './hooks.ts';
 
 /** How the buffer is kept. */
 export interface BufferOptions {
@@ -37,16 +26,24 @@ export interface BufferOptions {
   readonly hooks?: ClientHooks;
 }
 
-/** How to reach the brokers: by a client of the caller's own, or by addresses. */
+/** Of the object that `new Kafka()` of kafkajs takes, what is used here; it may have the other fields too. */
+export interface KafkaOptions extends ConnectionConfig {
+  readonly brokers: readonly string[] | (() => readonly string[] | Promise<readonly string[]>);
+}
+
+/** How to reach the brokers: by their addresses, or by a configuration of kafkajs that a service has already. */
 type Access =
-  | { readonly kafka: Kafka; readonly brokers?: never }
+  | {
+      readonly kafka: KafkaOptions;
+      readonly brokers?: never;
+    }
   | {
       readonly kafka?: never;
       /** host:port of the first brokers to ask. */
       readonly brokers: readonly string[];
       readonly clientId?: string;
-      readonly ssl?: KafkaConfig['ssl'];
-      readonly sasl?: KafkaConfig['sasl'];
+      readonly ssl?: ConnectionConfig['ssl'];
+      readonly sasl?: ConnectionConfig['sasl'];
     };
 
 export type IdClientOptions = Access &
@@ -61,17 +58,55 @@ export type IdClientOptions = Access &
     readonly headers?: Partial<HeaderNames>;
   };
 
-/** Throws IdallocError CONFIG_INVALID for what no type checker has seen: brokers or a topic that are none. */
-export function checkAccess({ kafka, brokers, replyTopic }: IdClientOptions): void {
+/**
+ * The configuration to connect with, and the first brokers to ask. Throws IdallocError CONFIG_INVALID for what no type
+ * checker has seen: brokers or a topic that are none.
+ */
+export async function accessOf(
+  options: IdClientOptions,
+): Promise<{ readonly config: ConnectionConfig; readonly brokers: readonly string[] }> {
+  checkAccess(options);
+  const { brokers, ...config }: KafkaOptions = options.kafka ?? plain(options);
+  const places = typeof brokers === 'function' ? await brokers() : brokers;
+  checkPlaces(options.kafka === undefined ? 'brokers' : 'kafka.brokers', places);
+  return { config: { ...config, clientId: config.clientId ?? 'idalloc-client' }, brokers: places };
+}
+
+function plain({ brokers, clientId, ssl, sasl }: Exclude<IdClientOptions, { readonly kafka: unknown }>): KafkaOptions {
+  return {
+    brokers,
+    ...(clientId === undefined ? {} : { clientId }),
+    ...(ssl === undefined ? {} : { ssl }),
+    ...(sasl === undefined ? {} : { sasl }),
+  };
+}
+
+function checkAccess({ kafka, brokers, replyTopic }: IdClientOptions): void {
   if (typeof replyTopic !== 'string' || replyTopic === '') {
     throw new IdallocError('CONFIG_INVALID', 'replyTopic is required: a topic that begins with REPLY_TOPIC_PREFIX');
   }
   if ((kafka === undefined) === (brokers === undefined)) {
     throw new IdallocError('CONFIG_INVALID', 'give either kafka or brokers');
   }
-  const places: unknown = brokers;
-  if (places === undefined || (Array.isArray(places) && places.length > 0 && places.every(isPlace))) return;
-  throw new IdallocError('CONFIG_INVALID', `brokers is ${JSON.stringify(places)}, must be a list of 'host:port'`);
+  if (isClient(kafka)) {
+    const message = "kafka is an instance of kafkajs' Kafka: pass the configuration that it was made with";
+    throw new IdallocError('CONFIG_INVALID', `${message}, such as { brokers, clientId, ssl, sasl }`);
+  }
+  if (kafka === undefined || (typeof kafka === 'object' && kafka !== null)) return;
+  throw new IdallocError(
+    'CONFIG_INVALID',
+    "kafka must be the object of configuration that kafkajs' clients are made with",
+  );
+}
+
+function checkPlaces(name: string, places: unknown): void {
+  if (Array.isArray(places) && places.length > 0 && places.every(isPlace)) return;
+  throw new IdallocError('CONFIG_INVALID', `${name} is ${JSON.stringify(places)}, must be a list of 'host:port'`);
+}
+
+/** Each version of kafkajs has a class of its own, so it is known by what it can do. */
+function isClient(kafka: unknown): boolean {
+  return typeof (kafka as { consumer?: unknown } | null | undefined)?.consumer === 'function';
 }
 
 function isPlace(place: unknown): boolean {

@@ -1,13 +1,13 @@
+import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
 import { type Answer, RequestRefused } from './requester.ts';
 import type { IdStock } from './stock.ts';
-import type { System } from './system.ts';
 
 export interface RefillOptions {
   readonly stock: IdStock;
   readonly demand: Demand;
-  readonly system: System;
+  readonly runtime: Runtime;
   /** Most IDs to ask for in one request. */
   readonly maxCount: number;
   /** Asks for so many until they come or are refused. */
@@ -42,8 +42,8 @@ export class Refill {
   #resting = false;
   #due = false;
   #stopped = false;
-  #cancelLook: () => void = () => undefined;
-  #cancelRest: () => void = () => undefined;
+  #nextLook: Timer | undefined;
+  #rest: Timer | undefined;
 
   constructor(options: RefillOptions) {
     this.#options = options;
@@ -51,16 +51,16 @@ export class Refill {
   }
 
   start(): void {
-    const { stock, system } = this.#options;
+    const { stock, runtime } = this.#options;
     stock.dropOld();
     this.#look();
-    this.#cancelLook = system.schedule(LOOK_EVERY_MS, () => this.start());
+    this.#nextLook = runtime.schedule(LOOK_EVERY_MS, () => this.start());
   }
 
   stop(): void {
     this.#stopped = true;
-    this.#cancelLook();
-    this.#cancelRest();
+    this.#nextLook?.cancel();
+    this.#rest?.cancel();
   }
 
   /** Looks soon, outside of the caller's path. */
@@ -74,8 +74,8 @@ export class Refill {
   }
 
   #look(): void {
-    const { stock, demand, system, waitedFor } = this.#options;
-    demand.note(system.monotonicMs(), stock.taken);
+    const { stock, demand, runtime, waitedFor } = this.#options;
+    demand.note(runtime.monotonicMs(), stock.taken);
     stock.setLow(demand.low);
     const { taken, buffered } = waitedFor();
     while (!this.#stopped && !this.#resting && this.#orders < MAX_ORDERS) {
@@ -111,7 +111,7 @@ export class Refill {
 
   #failed(error: unknown, count: number): void {
     if (this.#stopped) return;
-    const { system, onRefused, onFault } = this.#options;
+    const { runtime, onRefused, onFault } = this.#options;
     if (error instanceof RequestRefused && error.code === 'INVALID_COUNT' && count > 1) {
       // The workers' MAX_COUNT is theirs to choose, and only they know it.
       this.#maxCount = Math.min(this.#maxCount, Math.floor(count / 2));
@@ -120,12 +120,14 @@ export class Refill {
     }
     if (!this.#resting) {
       this.#resting = true;
-      this.#cancelRest = system.schedule(this.#restMs, () => {
+      this.#rest = runtime.schedule(this.#restMs, () => {
         this.#resting = false;
         this.#look();
       });
       this.#restMs = Math.min(MAX_REST_MS, 2 * this.#restMs);
     }
-    onRefused(error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error)));
+    const refusal = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
+    onFault(refusal);
+    onRefused(refusal);
   }
 }

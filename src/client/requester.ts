@@ -1,8 +1,8 @@
 import { countIds, type IdBatch } from '../codec/id-batch.ts';
 import { decodeIdReply } from '../codec/id-reply.ts';
 import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
+import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import type { System } from './system.ts';
 import type { Incoming, Transport } from './transport.ts';
 import { type Caller, wait } from './waiting.ts';
 
@@ -40,7 +40,7 @@ export class RequestRefused extends IdallocError {
 
 export interface RequesterOptions {
   readonly transport: Transport;
-  readonly system: System;
+  readonly runtime: Runtime;
   /** Without a reply the request is sent again after this, and after twice as long each time, up to MAX_RESEND_MS. */
   readonly resendAfterMs: number;
   readonly maxWaiting: number;
@@ -60,7 +60,7 @@ interface Exchange {
   readonly askedMs: number;
   attempts: number;
   unsent: Error | undefined;
-  cancelResend: () => void;
+  resend: Timer | undefined;
 }
 
 /**
@@ -85,7 +85,7 @@ export class Requester {
    */
   async request(question: Question): Promise<Answer> {
     const late = () => this.#late(question);
-    return wait(this.#options.system, { ...question, late }, (caller) => this.#join(question, caller));
+    return wait(this.#options.runtime, { ...question, late }, (caller) => this.#join(question, caller));
   }
 
   /** Takes a reply from a reply topic; what nobody waits for is passed over. */
@@ -96,7 +96,7 @@ export class Requester {
     let settle: (caller: Caller<Answer>) => void;
     try {
       const batch = readReply(question, value);
-      const answer = { batch, replayed, askedMs, latencyMs: this.#options.system.monotonicMs() - askedMs };
+      const answer = { batch, replayed, askedMs, latencyMs: this.#options.runtime.monotonicMs() - askedMs };
       settle = (caller) => caller.resolve(answer);
     } catch (error) {
       settle = (caller) => caller.reject(error);
@@ -120,13 +120,13 @@ export class Requester {
     return () => {
       exchange.callers.delete(caller);
       if (exchange.callers.size > 0) return;
-      exchange.cancelResend();
+      exchange.resend?.cancel();
       this.#exchanges.delete(name);
     };
   }
 
   #begin(name: string, question: Question): Exchange {
-    const { maxWaiting, system } = this.#options;
+    const { maxWaiting, runtime } = this.#options;
     if (this.#exchanges.size >= maxWaiting) {
       throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests wait for their replies already: see maxWaiting`);
     }
@@ -134,10 +134,10 @@ export class Requester {
       question,
       value: encodeIdRequest(question),
       callers: new Set(),
-      askedMs: system.monotonicMs(),
+      askedMs: runtime.monotonicMs(),
       attempts: 0,
       unsent: undefined,
-      cancelResend: () => undefined,
+      resend: undefined,
     };
     this.#exchanges.set(name, exchange);
     void this.#send(exchange);
@@ -145,13 +145,13 @@ export class Requester {
   }
 
   async #send(exchange: Exchange): Promise<void> {
-    const { transport, system, resendAfterMs, onFault, onSend } = this.#options;
+    const { transport, runtime, resendAfterMs, onFault, onSend } = this.#options;
     const { correlationId: key, replyTopic, count } = exchange.question;
     exchange.attempts += 1;
     onSend(key, count, exchange.attempts);
     let restMs = Math.min(MAX_RESEND_MS, resendAfterMs * 2 ** (exchange.attempts - 1));
     try {
-      await transport.send({ key, value: exchange.value, replyTopic });
+      await transport.send({ key, value: exchange.value, replyTopic, isWanted: () => exchange.callers.size > 0 });
       exchange.unsent = undefined;
     } catch (error) {
       exchange.unsent = error instanceof Error ? error : new Error(String(error));
@@ -160,8 +160,8 @@ export class Requester {
       onFault(exchange.unsent);
     }
     // Whoever shares a broker with many clients should not find them all sending again at one moment.
-    restMs *= 1 + system.random() / 4;
-    if (exchange.callers.size > 0) exchange.cancelResend = system.schedule(restMs, () => void this.#send(exchange));
+    restMs *= 1 + runtime.random() / 4;
+    if (exchange.callers.size > 0) exchange.resend = runtime.schedule(restMs, () => void this.#send(exchange));
   }
 
   #late({ correlationId, timeoutMs, replyTopic }: Question): IdallocError {

@@ -4,6 +4,8 @@ export interface Outgoing {
   readonly key: Buffer;
   readonly value: Buffer;
   readonly replyTopic: string;
+  /** False once nobody waits for the reply: what was not sent by then is not sent any more. */
+  readonly isWanted: () => boolean;
 }
 
 /** What comes on a reply topic. */
@@ -16,17 +18,17 @@ export interface Incoming {
 /** The way to the workers and back. */
 export interface Transport {
   /**
-   * Resolves when the brokers have the request; from before that on, its reply is listened for.
+   * Resolves when the brokers have the request, or nobody wants it any more. Its reply is listened for from before that.
    * Rejects with IdallocError KAFKA_UNAVAILABLE, TOPIC_INVALID or QUEUE_FULL.
    */
   send(request: Outgoing): Promise<void>;
-  /** Bounded in time; never rejects. */
+  /** Ends all connections within a second; never rejects. */
   close(): Promise<void>;
 }
 
-/** Whom a transport tells what happens. */
+/** Where a transport reports what happens. */
 export interface TransportEvents {
   readonly onReply: (reply: Incoming) => void;
-  /** A fault that is being mended; nobody has to act on one of them. */
+  /** A passing fault; the transport goes on. */
   readonly onFault: (error: Error) => void;
 }

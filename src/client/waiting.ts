@@ -1,5 +1,5 @@
+import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
-import type { System } from './system.ts';
 
 export interface WaitOptions {
   /** Ends the wait with the signal's reason. */
@@ -19,7 +19,7 @@ export interface Caller<T> {
  * lets it wait and gives back what ends that; it must not settle the caller before it returns.
  */
 export function wait<T>(
-  system: System,
+  runtime: Runtime,
   { signal, timeoutMs, late }: WaitOptions,
   begin: (caller: Caller<T>) => () => void,
 ): Promise<T> {
@@ -47,7 +47,9 @@ export function wait<T>(
       caller.reject(error);
       return;
     }
-    if (Number.isFinite(timeoutMs)) undo.push(system.schedule(timeoutMs, () => caller.reject(late())));
+    if (!Number.isFinite(timeoutMs)) return;
+    const timer = runtime.schedule(timeoutMs, () => caller.reject(late()));
+    undo.push(() => timer.cancel());
   });
 }
 

@@ -2,7 +2,9 @@ import { IdallocError } from '../errors.ts';
 import { checkCorrelationId, checkCount, checkReplyTopic } from './id-request.ts';
 
 /** Record headers as the Kafka client has them; a repeated header is an array. */
-export type RecordHeaders = Readonly<Record<string, Buffer | string | readonly (Buffer | string)[] | undefined>>;
+export type RecordHeaders = Readonly<
+  Record<string, Buffer | string | null | readonly (Buffer | string | null)[] | undefined>
+>;
 
 /** Names of the headers that a requester may have other names for. */
 export interface HeaderNames {

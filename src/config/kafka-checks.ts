@@ -1,7 +1,7 @@
-import type { KafkaSettings } from '../adapters/kafka/client.ts';
-import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topic-plan.ts';
+import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
+import type { KafkaSettings } from '../kafka/wire/settings.ts';
 import type { Faults } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
 

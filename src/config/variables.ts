@@ -160,6 +160,12 @@ export const WORKER_VARIABLES = {
     'index of the ledger; one worker each',
   ),
   MAX_COUNT: optional(integer(1, 100_000), 'IDs', "most for one request; unset: the layout's most, up to 100000"),
+  KAFKA_SESSION_TIMEOUT_MS: withDefault(
+    integer(6_000, 300_000),
+    'ms',
+    '10000',
+    'a worker that is silent for so long loses its partitions to the others',
+  ),
   GATE_GRACE_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'paused longer: leave the consumer group'),
   DRAIN_TIMEOUT_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'most for finishing what is in hand at the end'),
   COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'between two commits of offsets'),

@@ -18,7 +18,11 @@ export type GateReason =
   | 'LAYOUT_EXHAUSTED'
   | 'RESTORED'
   | 'RESERVATION_EXHAUSTED'
+  | 'KAFKA_UNAVAILABLE'
   | 'STOPPING';
+
+/** Why no requests are served: with an open gate, the request group may still be to be joined. */
+export type UnreadyReason = GateReason | 'GROUP_JOINING';
 
 /**
  * Whether the worker serves. Immutable; every change goes through `withReasons`.
@@ -36,7 +40,7 @@ export interface Gate {
 }
 
 /** Most fundamental first: what nobody can wait out, then causes before their effects; STARTING says least. */
-export const GATE_REASONS: readonly GateReason[] = [
+const GATE_REASONS: readonly GateReason[] = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
   'RESTORED',
@@ -54,8 +58,11 @@ export const GATE_REASONS: readonly GateReason[] = [
   'RESERVATION_EXHAUSTED',
   'NO_IDENTITY',
   'INDEX_RESTORING',
+  'KAFKA_UNAVAILABLE',
   'STARTING',
 ];
+
+export const UNREADY_REASONS: readonly UnreadyReason[] = [...GATE_REASONS, 'GROUP_JOINING'];
 
 /** The clock can't be trusted, so nothing that is timed by it can be either. */
 const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault>([
@@ -67,7 +74,7 @@ const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault
   'CLOCK_BEHIND',
 ]);
 
-/** Whether the clock is wrong: no consumer from before may go on, since kafkajs times its heartbeats by that clock. */
+/** Whether the clock is wrong. */
 export function isClockFault(reason: GateReason | undefined): boolean {
   return reason !== undefined && CLOCK_FAULTS.has(reason);
 }

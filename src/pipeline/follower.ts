@@ -84,6 +84,13 @@ export class Follower implements LedgerFollower {
     this.#restart(partition, error, cause);
   }
 
+  /** The log holds records that can't be decoded: the partition stops. */
+  unreadable(partition: number, cause: string): void {
+    const state = this.#state(partition);
+    if (state.distrusted || state.fault !== undefined) return;
+    this.#stop(state, new IdallocError('LEDGER_UNREADABLE', `ledger partition ${partition} stops: ${cause}`));
+  }
+
   /** The index lost what it knew: every partition is restored from the log. */
   restore(cause: string): void {
     for (const [partition, state] of this.#partitions.entries()) {

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import kafkajs from 'kafkajs';
 import {
   GenericContainer,
   getContainerRuntimeClient,
@@ -12,7 +11,6 @@ import {
 import { IdClient } from '../client/client.ts';
 import type { BufferOptions } from '../client/options.ts';
 import { IdallocError } from '../errors.ts';
-import { mendConnections } from '../kafkajs-connections.ts';
 import { IdAllocContainer, startTelling, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from './servers.ts';
@@ -24,7 +22,6 @@ const HOST_PORT = 9092;
 /** Where containers of the network find the broker. */
 const NETWORK_PORT = 19_092;
 const MAX_WORKERS = 32;
-const CLIENT_PARTITIONS = 1;
 
 /** So that faults show within seconds. */
 const VARIABLES = {
@@ -74,7 +71,7 @@ export class IdAllocEnvironment {
     return this;
   }
 
-  /** The topic that is made for the client's replies (default `id.replies.test`). */
+  /** The topic that is made for the client's replies (default `id.replies.test`); as REPLY_TOPIC_PREFIX allows. */
   withReplyTopic(topic: string): this {
     this.#replyTopic = topic;
     return this;
@@ -103,7 +100,7 @@ export class IdAllocEnvironment {
         startKafka(this.#images.kafka, network, labels),
         startEtcd(this.#images.etcd, network, labels),
       );
-      await this.#makeTopics(network, labels, broker);
+      await this.#makeTopics(network, labels);
       const workers = await settled(...this.#containers(network, labels).map((worker) => worker.start()));
       const client = await IdClient.connect({
         brokers: [broker],
@@ -142,36 +139,14 @@ export class IdAllocEnvironment {
     );
   }
 
-  async #makeTopics(network: StartedNetwork, labels: Record<string, string>, broker: string): Promise<void> {
+  async #makeTopics(network: StartedNetwork, labels: Record<string, string>): Promise<void> {
     const init = new GenericContainer(this.#images.worker)
       .withEnvironment(this.#variables)
       .withNetwork(network)
       .withLabels(labels)
-      .withCommand(['topics', 'init'])
+      .withCommand(['topics', 'init', '--reply-topic', this.#replyTopic])
       .withWaitStrategy(Wait.forOneShotStartup());
-    const topic = { topic: this.#replyTopic, numPartitions: CLIENT_PARTITIONS, replicationFactor: 1 };
-    await settled(
-      startTelling(init, this.#images.worker, () => init.start()),
-      createTopic(broker, topic),
-    );
-  }
-}
-
-async function createTopic(
-  broker: string,
-  topic: { topic: string; numPartitions: number; replicationFactor: number },
-): Promise<void> {
-  mendConnections();
-  const admin = new kafkajs.Kafka({
-    clientId: 'idalloc-testcontainers',
-    brokers: [broker],
-    logLevel: kafkajs.logLevel.NOTHING,
-  }).admin();
-  await admin.connect();
-  try {
-    await admin.createTopics({ topics: [topic], waitForLeaders: false });
-  } finally {
-    await admin.disconnect();
+    await startTelling(init, this.#images.worker, () => init.start());
   }
 }
 

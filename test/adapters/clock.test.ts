@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { clockReader, sleep } from '../../src/adapters/clock.ts';
+import { clockReader } from '../../src/adapters/clock.ts';
 
 /** A clock that hands out the given readings one after another. */
 const scripted = (values: readonly number[]) => {
@@ -20,15 +20,5 @@ describe('reading both clocks', () => {
   it('takes the closest of three pairs when it is held up each time', () => {
     const read = clockReader(scripted([1_000, 1_040, 1_060]), scripted([5, 45, 45, 50, 60, 90]));
     expect(read()).toEqual({ wall: 1_040, mono: 45 });
-  });
-});
-
-describe('sleeping', () => {
-  it('ends at once when the signal aborts', async () => {
-    const stop = new AbortController();
-    const slept = sleep(3_600_000, stop.signal);
-    stop.abort();
-    await slept;
-    await sleep(3_600_000, stop.signal);
   });
 });

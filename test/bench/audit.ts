@@ -4,11 +4,11 @@
  */
 import { tmpdir } from 'node:os';
 import { parseArgs } from 'node:util';
-import type { TopicRecord } from '../../src/adapters/kafka/topic-spans.ts';
-import { checkAll } from '../../src/cli/audit.ts';
-import { AuditReader } from '../../src/cli/audit-read.ts';
-import { Findings } from '../../src/cli/audit-report.ts';
-import { AuditStore } from '../../src/cli/audit-store.ts';
+import type { TopicRecord } from '../../src/adapters/kafka/topics/spans.ts';
+import { checkAll } from '../../src/cli/audit/audit.ts';
+import { AuditReader } from '../../src/cli/audit/read.ts';
+import { Findings } from '../../src/cli/audit/report.ts';
+import { AuditStore } from '../../src/cli/audit/store.ts';
 import type { CliContext } from '../../src/cli/context.ts';
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';

@@ -11,16 +11,13 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Snowflake as Sapphire } from '@sapphire/snowflake';
 import { v7 } from 'uuid';
-import { kafkaClient } from '../../src/adapters/kafka/client.ts';
-import { initTopics } from '../../src/adapters/kafka/topics.ts';
 import { IdClient, type IdClientOptions } from '../../src/client/index.ts';
 import { IdStock } from '../../src/client/stock.ts';
-import { loadKafkaConfig } from '../../src/config.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 
 /**
- * What an ID costs its caller: next() beside generators that need no server, and the time from asking to having IDs, with
- * and without prefetch, against a worker on real servers.
+ * What an ID costs its caller: next() beside generators that need no server; and against a worker on real servers the time
+ * to connect, the time from asking to having IDs, with and without prefetch, and how many requests fit in a second.
  *
  * Generators that keep to their layout give at most 4,096 (nodejs-snowflake: 1,024) IDs a millisecond and then wait or
  * throw; they are measured as they come.
@@ -113,12 +110,16 @@ function nanoseconds(): Record<string, number> {
   return Object.fromEntries([...samples].map(([name, all]) => [name, Number(median(all).toFixed(1))]));
 }
 
-async function startWorker(env: Readonly<Record<string, string>>): Promise<ChildProcess> {
+function idalloc(env: Readonly<Record<string, string>>, ...args: string[]) {
   const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-  const child = spawn(process.execPath, [main, 'worker'], {
+  return spawn(process.execPath, [main, ...args], {
     env: { PATH: process.env.PATH, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
+}
+
+async function startWorker(env: Readonly<Record<string, string>>): Promise<ChildProcess> {
+  const child = idalloc(env, 'worker');
   const lines = createInterface({ input: child.stdout });
   const ready = new Promise<void>((resolve, reject) => {
     lines.on('line', (line) => line.includes('idalloc ready') && resolve());
@@ -146,8 +147,32 @@ async function latency(ask: () => Promise<unknown>): Promise<Latency> {
   return { p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
-/** From asking for IDs to having them, one request at a time. */
-async function latencies(): Promise<{ readonly prefetch: Latency; readonly request: Latency }> {
+/** Requests per second with so many under way at any time. */
+async function throughput(client: IdClient, total: number, width: number): Promise<number> {
+  let asked = 0;
+  const begunMs = performance.now();
+  const askOn = async () => {
+    for (; asked < total; ) {
+      asked += 1;
+      await client.request({ count: 1 });
+    }
+  };
+  await Promise.all(Array.from({ length: width }, askOn));
+  return Math.round((1_000 * total) / (performance.now() - begunMs));
+}
+
+interface Served {
+  readonly connectMs: number;
+  readonly firstReplyMs: number;
+  /** One request at a time. */
+  readonly prefetch: Latency;
+  readonly request: Latency;
+  /** By how many are under way. */
+  readonly requestsPerSecond: Readonly<Record<string, number>>;
+}
+
+/** The client against a worker on real servers: from asking for IDs to having them, and how many requests fit in a second. */
+async function serve(): Promise<Served> {
   await using stack = new AsyncDisposableStack();
   const servers = await startProcessServers(say);
   stack.defer(() => servers.stop());
@@ -166,30 +191,35 @@ async function latencies(): Promise<{ readonly prefetch: Latency; readonly reque
     INDEX_DIR: index,
   };
   const replyTopic = 'id.replies.bench';
-  const kafka = kafkaClient({ brokers: servers.brokers, clientId: 'bench', tls: false }, () => () => undefined);
-  const admin = kafka.admin();
-  stack.defer(() => admin.disconnect());
-  await admin.connect();
-  await initTopics(admin, loadKafkaConfig(env).topics);
-  const topics = [{ topic: replyTopic, numPartitions: 1, replicationFactor: 1 }];
-  await admin.createTopics({ topics, waitForLeaders: true });
+  const [code] = await once(idalloc(env, 'topics', 'init', '--reply-topic', replyTopic), 'exit');
+  if (code !== 0) throw new Error('the topics could not be made');
   const worker = await startWorker(env);
   stack.defer(async () => {
     worker.kill('SIGTERM');
     await once(worker, 'exit');
   });
-  const options: IdClientOptions = { brokers: servers.brokers, replyTopic, idsPerSecond: 100_000 };
-  const client = stack.use(await IdClient.connect(options));
+  const options: IdClientOptions = { brokers: servers.brokers, replyTopic };
+  const begunMs = performance.now();
+  const asking = stack.use(await IdClient.connect({ ...options, prefetch: false }));
+  const connectMs = Math.round(performance.now() - begunMs);
+  await asking.request({ count: 1 });
+  const firstReplyMs = Math.round(performance.now() - begunMs);
+  const client = stack.use(await IdClient.connect({ ...options, idsPerSecond: 100_000 }));
   await client.ready();
   const prefetch = await latency(() => client.takeAsync(count));
-  const request = await latency(() => client.request({ count }));
-  return { prefetch, request };
+  const request = await latency(() => asking.request({ count }));
+  const requestsPerSecond: Record<string, number> = {};
+  for (const width of [64, 1_000]) requestsPerSecond[width] = await throughput(asking, 20 * requests, width);
+  return { connectMs, firstReplyMs, prefetch, request, requestsPerSecond };
 }
 
 const ns = nanoseconds();
 for (const [name, each] of Object.entries(ns)) say(`${name.padEnd(20)} ${each} ns an ID`);
-const { prefetch, request } = await latencies();
+const served = await serve();
+const { connectMs, firstReplyMs, prefetch, request, requestsPerSecond } = served;
+say(`connected after ${connectMs} ms, first reply after ${firstReplyMs} ms`);
 say(`${count} IDs, prefetched: p50 ${prefetch.p50Ms} ms, p99 ${prefetch.p99Ms} ms`);
 say(`${count} IDs, by request: p50 ${request.p50Ms} ms, p99 ${request.p99Ms} ms`);
+for (const [width, rate] of Object.entries(requestsPerSecond)) say(`${width} under way: ${rate} requests/s`);
 if (values.json)
-  process.stdout.write(`${JSON.stringify({ ns, ids: count, prefetch, request, last: String(last).length > 0 })}\n`);
+  process.stdout.write(`${JSON.stringify({ ns, ids: count, ...served, last: String(last).length > 0 })}\n`);

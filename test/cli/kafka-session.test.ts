@@ -1,45 +1,150 @@
-import type { Kafka } from 'kafkajs';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { withAdmin } from '../../src/cli/kafka-session.ts';
-import { loadKafkaConfig } from '../../src/config.ts';
+import { expect, test } from 'vitest';
+import { withCluster } from '../../src/cli/kafka-session.ts';
+import { loadKafkaConfig } from '../../src/config/config.ts';
+import { IdallocError } from '../../src/errors.ts';
+import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import type { BrokerLink } from '../../src/kafka/wire/port.ts';
+import { metadataAnswer } from '../adapters/kafka/scripted-brokers.ts';
+import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 const CONFIG = loadKafkaConfig({ KAFKA_BROKERS: 'kafka-1:9092,kafka-2:9092' });
+const SEEDS = [
+  { host: 'kafka-1', port: 9092 },
+  { host: 'kafka-2', port: 9092 },
+];
 
-/** Brokers that answer when they are told to. */
-function start(atTerminal: boolean) {
-  const connected = Promise.withResolvers<void>();
-  const said: string[] = [];
-  const stop = new AbortController();
-  const kafka = { admin: () => ({ connect: () => connected.promise, disconnect: async () => {} }) } as unknown as Kafka;
-  const context = { stop: stop.signal, err: (text: string) => said.push(text), terminal: { errors: atTerminal } };
-  return { answer: connected.resolve, said, stop, done: withAdmin(kafka, CONFIG, context, async () => 'done') };
+interface Options {
+  readonly atTerminal?: boolean;
+  readonly use?: () => Promise<string>;
 }
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+/** A command over brokers that answer, or refuse, when they are told to. */
+function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
+  const runtime = new VirtualRuntime();
+  const connected = Promise.withResolvers<void>();
+  const stop = new AbortController();
+  const said: string[] = [];
+  let open = 0;
+  let refusal: string | undefined;
+  const dial = async (_address: unknown, signal: AbortSignal): Promise<BrokerLink> => {
+    const aborted = new Promise<never>((_, reject) => {
+      signal.addEventListener('abort', () => reject(new KafkaFault('CLOSED', 'closed')));
+    });
+    await Promise.race([connected.promise, aborted]);
+    if (refusal !== undefined) throw new KafkaFault(refusal, `kafka-1:9092: ${refusal}`);
+    open += 1;
+    const ended = Promise.withResolvers<void>();
+    const link = {
+      ended: ended.promise,
+      close: () => {
+        open -= 1;
+        link.close = () => undefined;
+        ended.resolve();
+      },
+      metadata: async () => metadataAnswer([]),
+    } as unknown as { close: () => void };
+    return link as unknown as BrokerLink;
+  };
+  const context = {
+    stop: stop.signal,
+    env: {},
+    err: (text: string) => void said.push(text),
+    terminal: { errors: atTerminal },
+  };
+  const session = withCluster(context, CONFIG, use, { dialer: { dial }, seeds: SEEDS, runtime });
+  session.catch(() => undefined); // each test looks at it in its own time
+  return {
+    runtime,
+    said,
+    stop,
+    answer: connected.resolve,
+    refuse: (fault: string) => {
+      refusal = fault;
+      connected.resolve();
+    },
+    done: () => runtime.until(session),
+    pass: (ms: number) => runtime.until(runtime.sleep(ms)),
+    openLinks: () => open,
+  };
+}
 
-test('whoever sits at a terminal is told after 3 s which brokers are waited for; a script is not', async () => {
-  const [seen, unseen] = [start(true), start(false)];
-  await vi.advanceTimersByTimeAsync(2_999);
+test('whoever sits at a terminal reads after 3 s which brokers are waited for; a script does not', async () => {
+  const [seen, unseen] = [start(), start({ atTerminal: false })];
+  await seen.pass(2_999);
   expect(seen.said).toEqual([]);
-  await vi.advanceTimersByTimeAsync(60_000);
+  await seen.pass(2);
+  await unseen.pass(8_000);
   expect(seen.said).toEqual(['waiting for an answer of kafka-1:9092, kafka-2:9092 …\n']);
   expect(unseen.said).toEqual([]);
   seen.answer();
   unseen.answer();
-  expect(await Promise.all([seen.done, unseen.done])).toEqual(['done', 'done']);
+  expect([await seen.done(), await unseen.done()]).toEqual(['done', 'done']);
 });
 
 test('brokers that answer are not talked about, and neither are those that nobody waits for any more', async () => {
-  const [answered, stopped] = [start(true), start(true)];
+  const [answered, stopped] = [start(), start()];
   answered.answer();
-  const ended = expect(stopped.done).rejects.toMatchObject({ code: 'STOPPING' });
+  await answered.done();
   stopped.stop.abort();
-  await Promise.all([answered.done, ended]);
-  await vi.advanceTimersByTimeAsync(60_000);
+  await expect(stopped.done()).rejects.toMatchObject({ code: 'STOPPING' });
+  await stopped.pass(60_000);
+  await answered.pass(60_000);
   expect([...answered.said, ...stopped.said]).toEqual([]);
+});
+
+test('brokers that do not answer for 10 s are KAFKA_UNAVAILABLE, with the variables to check', async () => {
+  const silent = start();
+  await expect(silent.done()).rejects.toMatchObject({
+    code: 'KAFKA_UNAVAILABLE',
+    message: expect.stringMatching(/kafka-1:9092, kafka-2:9092.*KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA/),
+  });
+  expect(silent.runtime.monotonicMs()).toBeGreaterThanOrEqual(10_000);
+  expect(silent.runtime.monotonicMs()).toBeLessThan(16_000);
+});
+
+test('brokers that refuse connections at first, as while they start, are asked again', async () => {
+  const starting = start();
+  starting.refuse('UNREACHABLE');
+  await starting.pass(5_000);
+  starting.refuse('LOGIN_REFUSED');
+  await expect(starting.done()).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+});
+
+test('a login that is refused is CONFIG_INVALID, at once', async () => {
+  const refused = start();
+  refused.refuse('LOGIN_REFUSED');
+  await expect(refused.done()).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+  expect(refused.runtime.monotonicMs()).toBeLessThan(2_000);
+});
+
+test.each([
+  ['a fault of the brokers', new KafkaFault('NO_ANSWER', 'kafka-1:9092 did not answer'), { code: 'KAFKA_UNAVAILABLE' }],
+  ['a fault with a code', new IdallocError('NOT_FOUND', 'no such letter'), { code: 'NOT_FOUND' }],
+  ['a bug', new TypeError('x is not a function'), { name: 'TypeError' }],
+])('%s during the work reaches the caller as what it is', async (_, error, expected) => {
+  const failing = start({ use: () => Promise.reject(error) });
+  failing.answer();
+  await expect(failing.done()).rejects.toMatchObject(expected);
+});
+
+test('a signal during the work ends it with STOPPING', async () => {
+  const endless = start({ use: () => new Promise(() => undefined) });
+  endless.answer();
+  endless.runtime.schedule(1_000, () => endless.stop.abort());
+  await expect(endless.done()).rejects.toMatchObject({ code: 'STOPPING' });
+});
+
+test('no connection and no timer is left, however it ends', async () => {
+  const ends = [
+    start(),
+    start({ use: () => Promise.reject(new Error('it failed')) }),
+    start({ use: () => new Promise(() => undefined) }),
+  ];
+  for (const end of ends) {
+    end.answer();
+    end.runtime.schedule(1_000, () => end.stop.abort());
+    await end.done().catch(() => undefined);
+    await end.pass(1_000);
+    expect([end.openLinks(), end.runtime.pending]).toEqual([0, 0]);
+  }
 });

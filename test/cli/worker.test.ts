@@ -1,11 +1,16 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest';
-import type { Config } from '../../src/config.ts';
+import type { Config } from '../../src/config/config.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { Worker } from '../../src/worker.ts';
+import type { Worker } from '../../src/worker/worker.ts';
 import { cli } from './harness.ts';
 
-const startWorker = vi.hoisted(() => vi.fn<(config: Config) => Promise<Worker>>());
-vi.mock('../../src/worker.ts', () => ({ startWorker }));
+/** What `new Worker()` gives to the command. */
+const createWorker = vi.hoisted(() => vi.fn<(config: Config) => Worker>());
+vi.mock('../../src/worker/worker.ts', () => ({
+  Worker: function FakeWorker(config: Config) {
+    return createWorker(config);
+  },
+}));
 
 /** A worker's log goes to stdout, where it would mix with the report of the tests. */
 vi.mock('../../src/log.ts', async (original) => {
@@ -23,30 +28,37 @@ const ENV = {
   DRAIN_TIMEOUT_MS: '0',
 };
 
-/** A worker that does nothing until it is told to fail; it counts how often it was released. */
+/** A worker that does nothing until the test makes it fail; it counts how often it was released. */
 function idleWorker() {
   const done = Promise.withResolvers<void>();
+  done.promise.catch(() => undefined); // as the real one does
   const released = vi.fn(async () => undefined);
-  const worker: Worker = { done: done.promise, health: () => ({ gate: 'open' }), [Symbol.asyncDispose]: released };
+  const worker = { done: done.promise, unready: undefined, [Symbol.asyncDispose]: released } as unknown as Worker;
   return { worker, released, fail: (error: Error) => done.reject(error) };
 }
 
+/** A worker that has failed already. */
+function failedWorker(error: Error) {
+  const idle = idleWorker();
+  idle.fail(error);
+  return idle;
+}
+
 beforeEach(() => {
-  startWorker.mockReset();
+  createWorker.mockReset();
 });
 
 describe('idalloc worker', () => {
-  test('serves until told to stop, then releases the worker once and ends with 0', async () => {
+  test('serves until it has to stop, then releases the worker once and ends with 0', async () => {
     const { worker, released } = idleWorker();
     const stop = new AbortController();
-    const started = new Promise<void>((resolve) => {
-      startWorker.mockImplementation(async () => {
-        resolve();
-        return worker;
-      });
+    const started = Promise.withResolvers<void>();
+    createWorker.mockImplementation(() => {
+      started.resolve();
+      return worker;
     });
     const running = cli(['worker'], ENV, stop.signal);
-    await started;
+    await started.promise;
     expect(released).not.toHaveBeenCalled();
     stop.abort();
     expect((await running).code).toBe(0);
@@ -54,42 +66,48 @@ describe('idalloc worker', () => {
   });
 
   test("puts this machine's address in where none was given", async () => {
-    startWorker.mockRejectedValue(new IdallocError('KAFKA_UNAVAILABLE', 'x'));
+    createWorker.mockImplementation(() => failedWorker(new IdallocError('INDEX_LOCKED', 'x')).worker);
     await cli(['worker'], ENV);
     await cli(['worker'], { ...ENV, WORKER_IP: '192.0.2.9' });
-    expect(startWorker.mock.calls.map(([config]) => config.workerIp)).toEqual(['192.0.2.1', '192.0.2.9']);
+    expect(createWorker.mock.calls.map(([config]) => config.workerIp)).toEqual(['192.0.2.1', '192.0.2.9']);
   });
 
   test.each([
     ['a fault with a code', new IdallocError('INDEX_LOCKED', 'x'), 1],
-    ['a faulty configuration', new IdallocError('CONFIG_INVALID', 'x'), 78],
-    ['a fault of idalloc itself', new TypeError('x'), 70],
-  ])('that can not start for %s ends with its code', async (_, error, code) => {
-    startWorker.mockRejectedValue(error);
+    ['an invalid configuration', new IdallocError('CONFIG_INVALID', 'x'), 78],
+    ['an internal error', new TypeError('x'), 70],
+  ])('that can not start or go on for %s releases its worker and ends with its code', async (_, error, code) => {
+    const { worker, released } = failedWorker(error);
+    createWorker.mockReturnValue(worker);
     expect((await cli(['worker'], ENV)).code).toBe(code);
-  });
-
-  test('whose worker can not go on releases it and ends with 1', async () => {
-    const { worker, released, fail } = idleWorker();
-    startWorker.mockResolvedValue(worker);
-    const running = cli(['worker'], ENV);
-    fail(new IdallocError('NAMESPACE_MISMATCH', 'x'));
-    expect((await running).code).toBe(1);
     expect(released).toHaveBeenCalledTimes(1);
   });
 
-  test('that is told to stop while its start hangs does not wait for it', async () => {
-    const stop = new AbortController();
-    startWorker.mockReturnValue(new Promise(() => undefined));
-    const running = cli(['worker'], ENV, stop.signal);
-    stop.abort();
-    expect((await running).code).toBe(1);
+  test('whose release hangs ends with 1 once the drain time and the release time are over', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    try {
+      const { worker, released } = idleWorker();
+      const releasing = Promise.withResolvers<void>();
+      released.mockImplementation(() => {
+        releasing.resolve();
+        return new Promise(() => undefined);
+      });
+      createWorker.mockReturnValue(worker);
+      const stop = new AbortController();
+      stop.abort();
+      const running = cli(['worker'], ENV, stop.signal);
+      await releasing.promise;
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect((await running).code).toBe(1);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   test('whose release fails ends with 1', async () => {
     const { worker, released } = idleWorker();
     released.mockRejectedValue(new IdallocError('ETCD_UNAVAILABLE', 'x'));
-    startWorker.mockResolvedValue(worker);
+    createWorker.mockReturnValue(worker);
     const stop = new AbortController();
     stop.abort();
     expect((await cli(['worker'], ENV, stop.signal)).code).toBe(1);
@@ -97,6 +115,6 @@ describe('idalloc worker', () => {
 
   test('whose port is taken does not start the worker and ends with 78', async () => {
     expect((await cli(['worker'], { ...ENV, OPS_HOST: '192.0.2.7' })).code).toBe(78);
-    expect(startWorker).not.toHaveBeenCalled();
+    expect(createWorker).not.toHaveBeenCalled();
   });
 });

@@ -1,20 +1,21 @@
 import { describe, expect, test } from 'vitest';
+import { KafkaFault } from '../../src/kafka/wire/fault.ts';
 import { encodeBatch, stage, turns } from './stage.ts';
 
 const INVALID = expect.objectContaining({ code: 'INVALID_COUNT' });
 
 describe('the buffer', () => {
   test('is filled at the start with two buffers, and asks for the next at the low-water mark', async () => {
-    const { client, system, workers } = await stage();
+    const { client, runtime, workers } = await stage();
     expect(workers.sent.map(({ count }) => count)).toEqual([4_000]);
     expect([client.buffered, client.lowWater]).toEqual([4_000, 2_000]);
     for (let second = 0; second < 19; second += 1) {
-      await system.pass(1_000);
+      await runtime.pass(1_000);
       client.take(100);
     }
     await turns();
     expect(workers.sent).toHaveLength(1);
-    await system.pass(1_000);
+    await runtime.pass(1_000);
     client.take(100);
     await turns();
     expect(workers.sent.map(({ count }) => count)).toEqual([4_000, 2_000]);
@@ -22,10 +23,10 @@ describe('the buffer', () => {
   });
 
   test('grows with the rate, in requests that are never above maxCount', async () => {
-    const { client, system, workers } = await stage({ maxCount: 10_000 });
+    const { client, runtime, workers } = await stage({ maxCount: 10_000 });
     for (let second = 0; second < 30; second += 1) {
       for (let used = 0; used < 2_000 && client.buffered >= 100; used += 100) client.take(100);
-      await system.pass(1_000);
+      await runtime.pass(1_000);
     }
     expect(client.lowWater).toBeGreaterThanOrEqual(40_000);
     expect(client.buffered).toBeGreaterThanOrEqual(client.lowWater);
@@ -33,26 +34,26 @@ describe('the buffer', () => {
   });
 
   test('covers an outage of coverSeconds at the rate that it knows', async () => {
-    const { client, system, workers } = await stage({ coverSeconds: 15, idsPerSecond: 1_000 });
+    const { client, runtime, workers } = await stage({ coverSeconds: 15, idsPerSecond: 1_000 });
     for (let tenth = 0; tenth < 100; tenth += 1) {
       client.take(100);
-      await system.pass(100);
+      await runtime.pass(100);
     }
     workers.answering = false;
     for (let tenth = 0; tenth < 150; tenth += 1) {
       client.take(100);
-      await system.pass(100);
+      await runtime.pass(100);
     }
     workers.answering = true;
-    await system.pass(60_000);
+    await runtime.pass(60_000);
     expect(client.buffered).toBeGreaterThan(client.lowWater);
   });
 
   test('asks again under the same correlation ID until it is answered, less and less often', async () => {
-    const { client, system, workers } = await stage({}, (them) => {
+    const { client, runtime, workers } = await stage({}, (them) => {
       them.answering = false;
     });
-    await system.pass(100_000);
+    await runtime.pass(100_000);
     const ids = workers.sent.map(({ correlationId }) => correlationId);
     expect(new Set(ids).size).toBe(1);
     expect(ids).toHaveLength(6); // after 0, 3, 9, 21, 45, 75 s
@@ -80,9 +81,9 @@ describe('the buffer', () => {
   });
 
   test('drops what is older than maxAgeMs and fetches anew', async () => {
-    const { client, system, workers } = await stage({ maxAgeMs: 40_000 });
+    const { client, runtime, workers } = await stage({ maxAgeMs: 40_000 });
     expect(client.next()).toBe(0n);
-    await system.pass(40_600);
+    await runtime.pass(40_600);
     expect(workers.sent).toHaveLength(2);
     expect(client.next()).toBe(4_000n);
   });
@@ -97,15 +98,15 @@ describe('the buffer', () => {
   });
 
   test('prefetch: false asks for nothing by itself', async () => {
-    const { client, system, workers } = await stage({ prefetch: false });
-    await system.pass(10_000);
+    const { client, runtime, workers } = await stage({ prefetch: false });
+    await runtime.pass(10_000);
     expect(workers.sent).toEqual([]);
     for (const use of [() => client.next(), () => client.take(1)]) expect(use).toThrow(/prefetch: false/);
     await expect(client.takeAsync(1)).rejects.toThrow(/prefetch: false/);
   });
 
   test('a refusal is told to those who wait, with its code, and asked about again later', async () => {
-    const { client, system, workers } = await stage({}, (them) => {
+    const { client, runtime, workers } = await stage({}, (them) => {
       them.answering = false;
     });
     const waiting = [client.takeAsync(1), client.ready()];
@@ -114,7 +115,7 @@ describe('the buffer', () => {
     for (const { correlationId } of workers.sent.splice(0)) workers.refuse(correlationId, 'INVALID_REPLY_TOPIC');
     await Promise.all(refusals);
     expect(workers.sent).toEqual([]);
-    await system.pass(1_000);
+    await runtime.pass(1_000);
     expect(workers.sent).toHaveLength(1);
   });
 });
@@ -141,11 +142,11 @@ describe('waiting for IDs', () => {
   });
 
   test('ends with NO_REPLY in its time, and lets those behind go on', async () => {
-    const { client, system, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
     workers.answering = false;
     const late = expect(client.takeAsync(10, { timeoutMs: 500 })).rejects.toMatchObject({ code: 'NO_REPLY' });
     const behind = client.takeAsync(2);
-    await system.pass(500);
+    await runtime.pass(500);
     await late;
     expect(await behind).toEqual([0n, 1n]);
   });
@@ -229,31 +230,46 @@ describe('a request', () => {
   });
 
   test('without a reply is sent again byte for byte, and ends with NO_REPLY in its time', async () => {
-    const { client, system, workers } = await stage(quiet, (them) => {
+    const { client, runtime, workers } = await stage(quiet, (them) => {
       them.answering = false;
     });
     const ends = expect(client.request({ count: 3, timeoutMs: 10_000 })).rejects.toMatchObject({ code: 'NO_REPLY' });
-    await system.pass(60_000);
+    await runtime.pass(60_000);
     await ends;
     expect(workers.sent).toHaveLength(3); // after 0, 3 and 9 s
     expect(new Set(workers.sent.map(({ value }) => value.toString('hex'))).size).toBe(1);
-    expect(system.timers).toBe(0);
+    expect(runtime.timers).toBe(0);
+  });
+
+  test('is wanted by its transport until the last caller is gone', async () => {
+    const { client, runtime, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    const ends = [100, 200].map((timeoutMs) =>
+      expect(client.request({ count: 3, correlationId: 'x', timeoutMs })).rejects.toMatchObject({ code: 'NO_REPLY' }),
+    );
+    await runtime.pass(150);
+    const [sent] = workers.sent;
+    expect(sent?.isWanted()).toBe(true);
+    await runtime.pass(50);
+    await Promise.all(ends);
+    expect(sent?.isWanted()).toBe(false);
   });
 
   test('that can not be sent is tried again, and tells why when its time is up', async () => {
-    const { client, system, workers } = await stage(quiet, (them) => {
+    const { client, runtime, workers } = await stage(quiet, (them) => {
       them.broken = new Error('no broker');
     });
     const lost = expect(client.request({ count: 1, timeoutMs: 2_000 })).rejects.toMatchObject({
       code: 'KAFKA_UNAVAILABLE',
       message: expect.stringContaining('no broker'),
     });
-    await system.pass(2_000);
+    await runtime.pass(2_000);
     await lost;
     const found = client.request({ count: 1 });
-    await system.pass(400);
+    await runtime.pass(400);
     workers.broken = undefined;
-    await system.pass(200);
+    await runtime.pass(200);
     expect((await found).batch.ranges).toEqual([{ first: 0n, count: 1 }]);
   });
 
@@ -308,14 +324,14 @@ describe('a request', () => {
 });
 
 test('a signal that is none is refused before anything is begun', async () => {
-  const { client, workers, system } = await stage({ prefetch: false });
+  const { client, workers, runtime } = await stage({ prefetch: false });
   await expect(client.request({ count: 1, signal: {} as AbortSignal })).rejects.toThrow(TypeError);
-  expect({ sent: workers.sent, timers: system.timers }).toEqual({ sent: [], timers: 0 });
+  expect({ sent: workers.sent, timers: runtime.timers }).toEqual({ sent: [], timers: 0 });
 });
 
 describe('the end', () => {
   test('settles all who wait, leaves once, and nothing goes on', async () => {
-    const { client, system, workers } = await stage({}, (them) => {
+    const { client, runtime, workers } = await stage({}, (them) => {
       them.answering = false;
     });
     const waiting = [client.takeAsync(1), client.ready(), client.request({ count: 1 })];
@@ -323,7 +339,7 @@ describe('the end', () => {
     await turns();
     await Promise.all([client.close(), client.close()]);
     await Promise.all(ends);
-    expect([workers.closed, system.timers]).toEqual([1, 0]);
+    expect([workers.closed, runtime.timers]).toEqual([1, 0]);
     const closed = expect.objectContaining({ code: 'CLIENT_CLOSED' });
     expect(() => client.next()).toThrow(closed);
     expect(() => client.take(1)).toThrow(closed);
@@ -357,6 +373,27 @@ test('hooks are told of requests, replies and batches', async () => {
     ['batch', { count: 400, buffered: 400, lowWater: 200 }],
   ]);
   await client.close();
+});
+
+test('a fault is reported once in 10 s for each cause, however many requests it meets', async () => {
+  const faults: string[] = [];
+  const { client, runtime, workers } = await stage(
+    { prefetch: false, hooks: { onFault: (error) => faults.push(error.message) } },
+    (them) => {
+      them.broken = new KafkaFault('NO_ANSWER', 'silent');
+    },
+  );
+  const all = Array.from({ length: 100 }, () => client.request({ count: 1 }).catch(() => undefined));
+  await runtime.pass(9_000);
+  expect(faults).toEqual(['silent']);
+  workers.broken = new KafkaFault('NOT_ENOUGH_REPLICAS', 'weak');
+  await runtime.pass(9_000);
+  expect(faults).toEqual(['silent', 'weak']);
+  workers.broken = new KafkaFault('NO_ANSWER', 'silent again');
+  await runtime.pass(1_000);
+  expect(faults).toEqual(['silent', 'weak', 'silent again']);
+  await client.close();
+  await Promise.all(all);
 });
 
 test('every fault of the options is told at once', async () => {

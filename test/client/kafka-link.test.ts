@@ -1,114 +1,262 @@
 import { expect, test } from 'vitest';
-import { connectKafka } from '../../src/client/kafka-link.ts';
 import type { IdClientOptions } from '../../src/client/options.ts';
-import type { Incoming } from '../../src/client/transport.ts';
-import { FakeKafka } from './fake-kafka.ts';
-import { FakeSystem, turns } from './stage.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import { addressOf } from '../support/fake-kafka/view.ts';
+import { LinkStage, NODES, REPLIES } from './link-stage.ts';
 
-async function linked(options: Partial<IdClientOptions> = {}, kafka = new FakeKafka()) {
-  const replies: Incoming[] = [];
-  const events = { onReply: (reply: Incoming) => replies.push(reply), onFault: () => undefined };
-  const all = { kafka: kafka.kafka, replyTopic: 'id.replies.a', ...options } as IdClientOptions;
-  return { kafka, replies, link: await connectKafka(all, new FakeSystem(), events) };
+/** A long poll, and all that is due with it. */
+const SOON_MS = 600;
+/** Then the controller gives a silent broker up. */
+const FENCED_MS = 9_000;
+
+async function linked(options: Partial<IdClientOptions> = {}, stage = new LinkStage()) {
+  return { stage, link: await stage.during(stage.open(options)) };
 }
 
-const REQUEST = { key: Buffer.from('c-1'), value: Buffer.from('value'), replyTopic: 'id.replies.a' };
+function request(key = 'c-1', replyTopic = REPLIES) {
+  return { key: Buffer.from(key), value: Buffer.from('value'), replyTopic, isWanted: () => true };
+}
 
-test('a request is one durable record, keyed by its correlation ID, that names the partition which is read', async () => {
-  const { kafka, link } = await linked({ partition: 1 });
-  expect(kafka.consumers.map(({ seeks }) => seeks)).toEqual([['1@9']]);
-  await link.send(REQUEST);
-  const { key, value } = REQUEST;
-  const messages = [{ key, value, headers: { kafka_replyPartition: '1' } }];
-  expect(kafka.sends).toEqual([{ topic: 'id.requests', acks: -1, messages }]);
+/** A key whose requests go to this partition. */
+function keyOf(partition: number): string {
+  const keys = Array.from({ length: 100 }, (_, i) => `c-${i}`);
+  return keys.find((key) => partitionFor(Buffer.from(key), 2, () => 0) === partition) ?? '';
+}
+
+test('a request is one record, keyed by its correlation ID, that names the partition which is read', async () => {
+  const { stage, link } = await linked({ partition: 1 });
+  await stage.during(link.send(request(keyOf(1))));
+  const headers = { kafka_replyPartition: '1' };
+  expect(stage.sent).toEqual([{ partition: 1, key: keyOf(1), value: 'value', headers }]);
+});
+
+test('replies are read from where the partition ended when the link was opened, and from no other partition', async () => {
+  const stage = new LinkStage();
+  stage.reply('of before', { partition: 1 });
+  const { link } = await linked({ partition: 1 }, stage);
+  stage.reply('at once', { partition: 1 });
+  stage.reply('elsewhere', { partition: 0 });
+  await stage.clock.pass(SOON_MS);
+  expect(stage.received).toEqual(['at once']);
+  await link.close();
+});
+
+test('a reply that comes right after its request was sent is not missed', async () => {
+  const { stage, link } = await linked();
+  await Promise.all([stage.during(link.send(request())), Promise.resolve().then(() => stage.reply('quick'))]);
+  await stage.clock.pass(SOON_MS);
+  expect(stage.received).toEqual(['quick']);
 });
 
 test('without a choice one partition is taken at random', async () => {
-  const { kafka } = await linked();
-  expect(kafka.consumers.map(({ seeks }) => seeks)).toEqual([['0@5']]);
+  const stage = new LinkStage();
+  stage.clock.random = () => 0.6;
+  const { link } = await linked({}, stage);
+  await stage.during(link.send(request()));
+  expect(stage.sent.map(({ headers }) => headers)).toEqual([{ kafka_replyPartition: '1' }]);
 });
 
 test('headers can have other names', async () => {
-  const { kafka, link, replies } = await linked({ headers: { replyPartition: 'where', replayed: 'again' } });
-  await link.send(REQUEST);
-  expect(kafka.sends[0]?.messages[0]?.headers).toEqual({ where: '0' });
-  const [consumer] = kafka.consumers;
-  const { key, value } = REQUEST;
-  await consumer?.deliver(5, { key, value, headers: { 'idalloc-replayed': '1' } });
-  await consumer?.deliver(6, { key, value, headers: { again: '1' } });
-  expect(replies.map(({ replayed }) => replayed)).toEqual([false, true]);
+  const { stage, link } = await linked({ headers: { replyPartition: 'where', replayed: 'again' } });
+  await stage.during(link.send(request()));
+  expect(stage.sent.map(({ headers }) => headers)).toEqual([{ where: '0' }]);
+  stage.reply('first', { headers: { 'idalloc-replayed': '1' } });
+  stage.reply('second', { headers: { again: '1' } });
+  await stage.clock.pass(SOON_MS);
+  expect(stage.replies.map(({ replayed }) => replayed)).toEqual([false, true]);
 });
 
 test('records without key or value are passed over', async () => {
-  const { kafka, replies } = await linked();
-  for (const message of [
-    { key: null, value: REQUEST.value },
-    { key: REQUEST.key, value: null },
-  ]) {
-    await kafka.consumers[0]?.deliver(5, message);
-  }
-  expect(replies).toEqual([]);
+  const { stage } = await linked();
+  const some = Buffer.from('some');
+  stage.kafka.send(REPLIES, 0, [
+    { key: null, value: some },
+    { key: some, value: null },
+  ]);
+  stage.reply('behind them');
+  await stage.clock.pass(SOON_MS);
+  expect(stage.received).toEqual(['behind them']);
 });
 
-test('eight reply topics are read, one consumer each; a ninth is refused', async () => {
-  const { kafka, link } = await linked();
+test('a reply of a transaction that was aborted is none', async () => {
+  const { stage } = await linked();
+  stage.kafka.send(REPLIES, 0, [{ key: Buffer.from('c-1'), value: Buffer.from('aborted') }], 7n);
+  stage.kafka.endTransaction(REPLIES, 0, 'abort', 7n);
+  stage.reply('behind it');
+  await stage.clock.pass(SOON_MS);
+  expect(stage.received).toEqual(['behind it']);
+});
+
+test('eight reply topics are read; a ninth is refused', async () => {
+  const { stage, link } = await linked();
   const topics = Array.from({ length: 8 }, (_, i) => `id.replies.${i}`);
-  kafka.topics.push(...topics);
-  for (const replyTopic of [...topics.slice(0, 7), ...topics.slice(0, 7)]) await link.send({ ...REQUEST, replyTopic });
-  expect(kafka.consumers).toHaveLength(8);
-  await expect(link.send({ ...REQUEST, replyTopic: 'id.replies.7' })).rejects.toMatchObject({ code: 'QUEUE_FULL' });
-  await link.close();
-  expect(kafka.consumers.every(({ left }) => left)).toBe(true);
+  for (const topic of topics) stage.kafka.createTopic(topic);
+  for (const topic of [...topics.slice(0, 7), ...topics.slice(0, 7)])
+    await stage.during(link.send(request('c', topic)));
+  for (const topic of topics) stage.reply(topic, { topic });
+  await stage.clock.pass(SOON_MS);
+  expect(stage.received.sort()).toEqual(topics.slice(0, 7));
+  const ninth = stage.during(link.send(request('c', topics[7])));
+  await expect(ninth).rejects.toMatchObject({ code: 'QUEUE_FULL' });
 });
 
 test('a reply topic that is not there is looked for anew by the next request', async () => {
-  const { kafka, link } = await linked();
-  const request = { ...REQUEST, replyTopic: 'id.replies.late' };
-  await expect(link.send(request)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
-  kafka.topics.push('id.replies.late');
-  await link.send(request);
-  expect(kafka.sends).toHaveLength(1);
+  const { stage, link } = await linked();
+  const late = request('c-1', 'id.replies.late');
+  await expect(stage.during(link.send(late))).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
+  stage.kafka.createTopic('id.replies.late');
+  await stage.during(link.send(late));
+  expect(stage.sent).toHaveLength(1);
 });
 
-test('a record that the brokers refuse is KAFKA_UNAVAILABLE', async () => {
-  const { kafka, link } = await linked();
-  kafka.refuse = new Error('not enough replicas');
-  await expect(link.send(REQUEST)).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+test.each<[string, Partial<IdClientOptions>, RegExp]>([
+  ['the reply topic', { replyTopic: 'id.replies.none' }, /no topic 'id.replies.none'/],
+  ['both topics', { replyTopic: 'none', requestTopic: 'no' }, /no topic 'no', 'none'/],
+  ['the partition', { partition: 2 }, /'id.replies.a' has no partition 2: it has 2/],
+  ['a partition that is no number', { partition: 0.5 }, /no partition 0.5/],
+])('without %s nothing is opened: TOPIC_INVALID', async (_what, options, message) => {
+  const stage = new LinkStage();
+  const opened = stage.during(stage.open(options));
+  await expect(opened).rejects.toMatchObject({ code: 'TOPIC_INVALID', message: expect.stringMatching(message) });
+  expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
 });
 
-test('a request that no broker took is told, though kafkajs says nothing of it', async () => {
-  const { kafka, link } = await linked();
-  kafka.leaderless = true;
-  await expect(link.send(REQUEST)).rejects.toMatchObject({
+test('a topic that the user may not see is TOPIC_INVALID', async () => {
+  const stage = new LinkStage();
+  stage.kafka.deny(REPLIES);
+  const opened = stage.during(stage.open());
+  await expect(opened).rejects.toMatchObject({ code: 'TOPIC_INVALID', message: `this user may not see '${REPLIES}'` });
+});
+
+test('brokers that come back within 10 s are waited for; else it is KAFKA_UNAVAILABLE, with nothing left behind', async () => {
+  const stage = new LinkStage();
+  for (let node = 1; node <= NODES; node += 1) stage.kafka.crash(node);
+  const waiting = stage.during(stage.open());
+  stage.clock.schedule(8_000, () => {
+    for (let node = 1; node <= NODES; node += 1) stage.kafka.restart(node);
+  });
+  await (await waiting).close();
+
+  for (let node = 1; node <= NODES; node += 1) stage.kafka.crash(node);
+  const beganMs = stage.clock.nowMs;
+  const message = expect.stringMatching(/the replies on 'id.replies.a' can not be read/);
+  await expect(stage.during(stage.open())).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE', message });
+  expect(stage.clock.nowMs - beganMs).toBeLessThan(11_000);
+  expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
+});
+
+test('a login that is refused ends the search at once', async () => {
+  const stage = new LinkStage();
+  stage.dialer = { dial: async () => Promise.reject(new KafkaFault('LOGIN_REFUSED', 'no such user')) };
+  const beganMs = stage.clock.nowMs;
+  await expect(stage.during(stage.open())).rejects.toMatchObject({
     code: 'KAFKA_UNAVAILABLE',
-    message: expect.stringMatching(/no broker took it/),
+    message: expect.stringMatching(/no such user/),
+  });
+  expect(stage.clock.nowMs - beganMs).toBeLessThan(1_000);
+});
+
+test('a frozen broker among those to ask first is passed over', async () => {
+  const stage = new LinkStage();
+  stage.seeds = [addressOf(3), addressOf(1)];
+  stage.kafka.freeze(3);
+  const beganMs = stage.clock.nowMs;
+  const { link } = await linked({}, stage);
+  await stage.during(link.send(request(keyOf(0))));
+  expect(stage.clock.nowMs - beganMs).toBeLessThan(2_000);
+});
+
+test('a record that the brokers refuse is KAFKA_UNAVAILABLE, with the reason', async () => {
+  const { stage, link } = await linked();
+  stage.kafka.refuses = (call) => (call === 'produce' ? 'NOT_ENOUGH_REPLICAS' : undefined);
+  await expect(stage.during(link.send(request()))).rejects.toMatchObject({
+    code: 'KAFKA_UNAVAILABLE',
+    message: expect.stringMatching(/could not be sent to 'id.requests': .*NOT_ENOUGH_REPLICAS/),
   });
 });
 
-test.each<[string, object]>([
-  ['no reply topic', { replyTopic: undefined }],
-  ['neither kafka nor brokers', { kafka: undefined }],
-  ['both', { brokers: ['localhost:9092'] }],
-  ['brokers as one text', { kafka: undefined, brokers: 'localhost:9092' }],
-  ['no brokers', { kafka: undefined, brokers: [] }],
-  ['a broker without a port', { kafka: undefined, brokers: ['localhost'] }],
-  ['a broker with a port that is none', { kafka: undefined, brokers: ['localhost:70000'] }],
-  ['a broker as a URL', { kafka: undefined, brokers: ['http://localhost:9092'] }],
-])('%s is refused before anybody is asked', async (_what, options) => {
-  await expect(linked(options as Partial<IdClientOptions>)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+test('replies go on where the leader moves to', async () => {
+  const { stage } = await linked();
+  stage.reply('before');
+  await stage.clock.pass(SOON_MS);
+  expect(stage.kafka.moveLeader(REPLIES, 0, 2)).toBe(true);
+  stage.reply('after');
+  await stage.clock.pass(2 * SOON_MS);
+  expect(stage.received).toEqual(['before', 'after']);
 });
 
-test('a producer leaves only once no record is under way, and takes none after that', async () => {
-  const { kafka, link } = await linked();
-  const taken = Promise.withResolvers<void>();
-  kafka.taken = taken.promise;
-  const sent = link.send(REQUEST);
-  await turns();
-  const ended = link.close();
-  await turns();
-  expect(kafka.producerLeft).toBeUndefined();
-  await expect(link.send(REQUEST)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
-  taken.resolve();
-  await Promise.all([sent, ended]);
-  expect(kafka.producerLeft).toBe(0);
+test('a broker that freezes holds up its partitions until others lead them, is reported, and nothing is missed', async () => {
+  const { stage, link } = await linked();
+  stage.kafka.freeze(1);
+  const refused = link.send(request(keyOf(0))).catch((error: unknown) => error);
+  await stage.during(link.send(request(keyOf(1))));
+  expect(await stage.during(refused)).toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+  await stage.clock.pass(FENCED_MS);
+  stage.reply('from the new leader');
+  await stage.clock.pass(2_000);
+  await stage.during(link.send(request(keyOf(0))));
+  expect(stage.received).toEqual(['from the new leader']);
+  expect(stage.faults[0]).toMatchObject({
+    code: 'KAFKA_UNAVAILABLE',
+    message: expect.stringMatching(/partition 0 of 'id.replies.a' can not be read now/),
+  });
 });
+
+test('a reply topic that is made anew is read from its beginning', async () => {
+  const { stage } = await linked();
+  for (const value of ['one', 'two', 'three']) stage.reply(value);
+  await stage.clock.pass(SOON_MS);
+  stage.kafka.deleteTopic(REPLIES);
+  await stage.clock.pass(3_000);
+  stage.kafka.createTopic(REPLIES, { partitions: 2 });
+  stage.reply('of the new one');
+  await stage.clock.pass(3_000);
+  expect(stage.received).toEqual(['one', 'two', 'three', 'of the new one']);
+});
+
+test('thousands of replies at once are taken in pieces', async () => {
+  const { stage } = await linked();
+  const count = 2_000;
+  let pieces = 0;
+  const { clock } = stage;
+  const nextTurn = clock.nextTurn.bind(clock);
+  clock.nextTurn = () => {
+    pieces += 1;
+    return nextTurn();
+  };
+  const receive = stage.replies.push.bind(stage.replies);
+  stage.replies.push = (...replies) => {
+    clock.nowMs += 0.05; // each costs its time
+    return receive(...replies);
+  };
+  const key = Buffer.from('c-1');
+  stage.kafka.send(
+    REPLIES,
+    0,
+    Array.from({ length: count }, (_, i) => ({ key, value: Buffer.from(`${i}`) })),
+  );
+  await clock.pass(SOON_MS);
+  expect(stage.received).toEqual(Array.from({ length: count }, (_, i) => `${i}`));
+  expect(pieces).toBeGreaterThanOrEqual(15);
+});
+
+test.each(['well', 'frozen'])(
+  'close() is prompt while brokers are %s, and leaves no connection and no timer',
+  async (how) => {
+    const { stage, link } = await linked();
+    const under = [link.send(request(keyOf(0))), link.send(request(keyOf(1)))];
+    if (how === 'frozen') for (let node = 1; node <= NODES; node += 1) stage.kafka.freeze(node);
+    const ends = Promise.allSettled(under);
+    await stage.clock.pass(1_000);
+    const last = expect(link.send(request())).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+    const beganMs = stage.clock.nowMs;
+    await stage.during(link.close());
+    expect(stage.clock.nowMs - beganMs).toBeLessThanOrEqual(50);
+    await Promise.all([ends, last]);
+    expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
+    stage.reply('too late');
+    await stage.clock.pass(60_000);
+    expect([stage.received, stage.connections, stage.timers.size]).toEqual([[], 0, 0]);
+  },
+);

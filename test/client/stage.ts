@@ -1,32 +1,58 @@
 import { IdClient } from '../../src/client/client.ts';
 import type { BufferOptions } from '../../src/client/options.ts';
-import type { System } from '../../src/client/system.ts';
 import type { Outgoing, Transport, TransportEvents } from '../../src/client/transport.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
+import type { Runtime, Timer } from '../../src/core/runtime.ts';
 
-interface Timer {
+interface DueTimer {
   readonly atMs: number;
   readonly run: () => void;
 }
 
 /** Time that moves when the test says so. */
-export class FakeSystem implements System {
+export class FakeRuntime implements Runtime {
   nowMs = 1_000;
-  readonly #timers = new Set<Timer>();
+  readonly #timers = new Set<DueTimer>();
   #ids = 0;
 
-  readonly monotonicMs = () => this.nowMs;
-  readonly random = () => 0;
-  readonly newCorrelationId = () => {
+  monotonicMs(): number {
+    return this.nowMs;
+  }
+
+  wallMs(): number {
+    return this.nowMs;
+  }
+
+  random(): number {
+    return 0;
+  }
+
+  uuid(): string {
     this.#ids += 1;
     return `c-${this.#ids}`;
-  };
-  readonly schedule = (delayMs: number, run: () => void) => {
+  }
+
+  schedule(delayMs: number, run: () => void): Timer {
     const timer = { atMs: this.nowMs + delayMs, run };
     this.#timers.add(timer);
-    return () => this.#timers.delete(timer);
-  };
+    return { cancel: () => this.#timers.delete(timer) };
+  }
+
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      if (signal?.aborted === true) return resolve();
+      const timer = this.schedule(delayMs, resolve);
+      signal?.addEventListener('abort', () => {
+        timer.cancel();
+        resolve();
+      });
+    });
+  }
+
+  nextTurn(): Promise<void> {
+    return Promise.resolve();
+  }
 
   get timers(): number {
     return this.#timers.size;
@@ -58,6 +84,7 @@ export interface Sent {
   readonly count: number;
   readonly replyTopic: string | undefined;
   readonly value: Buffer;
+  readonly isWanted: () => boolean;
 }
 
 /** Workers as a client sees them: what was sent is kept, and answered when the test says so. */
@@ -77,10 +104,10 @@ export class FakeWorkers implements Transport {
     return this;
   };
 
-  async send({ key, value, replyTopic }: Outgoing): Promise<void> {
+  async send({ key, value, replyTopic, isWanted }: Outgoing): Promise<void> {
     if (this.broken !== undefined) throw this.broken;
     const request = decodeIdRequest(value);
-    this.sent.push({ correlationId: key.toString(), count: request.count, replyTopic, value });
+    this.sent.push({ correlationId: key.toString(), count: request.count, replyTopic, value, isWanted });
     if (this.answering) queueMicrotask(() => this.answer(key.toString(), request.count));
   }
 
@@ -123,7 +150,7 @@ export function encodeBatch(correlationId: string, ranges: readonly { first: big
 
 export interface Staged {
   readonly client: IdClient;
-  readonly system: FakeSystem;
+  readonly runtime: FakeRuntime;
   readonly workers: FakeWorkers;
 }
 
@@ -132,10 +159,10 @@ export async function stage(
   options: BufferOptions = {},
   prepare: (workers: FakeWorkers) => void = () => undefined,
 ): Promise<Staged> {
-  const system = new FakeSystem();
+  const runtime = new FakeRuntime();
   const workers = new FakeWorkers();
   prepare(workers);
-  const client = await IdClient.over({ system, replyTopic: 'id.replies.test', link: workers.link }, options);
+  const client = await IdClient.over({ runtime, replyTopic: 'id.replies.test', link: workers.link }, options);
   await turns();
-  return { client, system, workers };
+  return { client, runtime, workers };
 }

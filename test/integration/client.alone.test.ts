@@ -1,9 +1,14 @@
+import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expandIds, IdClient, type IdClientOptions } from '../../src/client/index.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
 import { Watchers } from '../support/watchers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
@@ -11,6 +16,9 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const PATIENCE_MS = 90_000;
 /** At 1,000 IDs a second, as many IDs. */
 const COVERED_MS = 10_000;
+const CLOSED_MS = 1_000;
+/** A program that asks once, and closes its client when it is told to. */
+const CLOSING = join(import.meta.dirname, '../support/closing-client.ts');
 
 let realm: Realm;
 let worker: WorkerProcess;
@@ -82,14 +90,12 @@ test('replies can be had on another reply topic', async () => {
   });
 });
 
-test.each([
-  [{ replyTopic: 'id.replies.none' }, 'TOPIC_INVALID'],
-  [{ requestTopic: 'none' }, 'TOPIC_INVALID'],
-  [{ partition: 99 }, 'TOPIC_INVALID'],
-  [{ brokers: ['127.0.0.1:1'] }, 'KAFKA_UNAVAILABLE'],
-])('%o does not connect: %s', async (options, code) => {
-  await expect(connect(options)).rejects.toMatchObject({ code });
-});
+test.each([[{ replyTopic: 'id.replies.none' }], [{ requestTopic: 'none' }], [{ partition: 99 }]])(
+  '%o does not connect: TOPIC_INVALID',
+  async (options) => {
+    await expect(connect(options)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
+  },
+);
 
 test('a stop of all workers is covered by the buffer; what was asked for meanwhile is decided once', async ({
   annotate,
@@ -155,28 +161,53 @@ test('a broker that restarts is waited for by whoever waits, and everything goes
   annotate(`measured: answered ${performance.now() - begunMs} ms after the broker was back; faults: ${faults.length}`);
 });
 
-test('close() settles who waits, and leaves no group behind', async () => {
-  const before = await groups();
+test('close() settles who waits', async () => {
   const client = await connect({ idsPerSecond: 10, coverSeconds: 1 });
-  expect(await groups()).not.toEqual(before);
   await client.ready();
-  const waiting = client.takeAsync(1_000_000);
-  const ends = expect(waiting).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+  const ends = expect(client.takeAsync(1_000_000)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
   const beganMs = performance.now();
   await client.close();
   await ends;
-  expect(performance.now() - beganMs).toBeLessThan(5_000);
-  expect(await groups()).toEqual(before);
+  expect(performance.now() - beganMs).toBeLessThan(CLOSED_MS);
 });
 
-/** Groups that have members. */
-async function groups(): Promise<readonly string[]> {
-  const { groups: found } = await realm.admin.listGroups();
-  const ids = found.map(({ groupId }) => groupId).filter((id) => id.startsWith('idalloc-client-'));
-  if (ids.length === 0) return [];
-  const { groups: described } = await realm.admin.describeGroups(ids);
-  return described
-    .filter(({ members }) => members.length > 0)
-    .map(({ groupId }) => groupId)
-    .sort();
-}
+test('a closed client lets its process end, even while the broker hangs', async ({ annotate }) => {
+  const { proxied } = suiteServers();
+  await using proxy = await TcpProxy.start(proxied);
+  const child = spawn(process.execPath, [CLOSING, `127.0.0.1:${proxied.port}`, realm.requestTopic, realm.replyTopic]);
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const exit = once(child, 'exit');
+  expect((await lines.next()).value).toBe('answered');
+  // Each connection stops at its next request, and so do some that are opened anew.
+  const held = Array.from({ length: 12 }, () => proxy.holdRequest(() => true, new Promise(() => undefined)));
+  await held[0];
+  child.stdin.write('close\n');
+  const { closedMs } = JSON.parse((await lines.next()).value ?? '');
+  const closedAtMs = performance.now();
+  expect(await exit).toEqual([0, null]);
+  const endedMs = performance.now() - closedAtMs;
+  annotate(`measured: closed in ${closedMs} ms, the process ended ${endedMs} ms later`);
+  expect(closedMs).toBeLessThan(CLOSED_MS);
+  expect(endedMs).toBeLessThan(2 * CLOSED_MS);
+});
+
+test.each(['gzip', 'snappy', 'lz4', 'zstd'])(
+  'a reply is read where the broker compresses it with %s',
+  async (codec) => {
+    const replyTopic = `${realm.replyTopic}.${codec}`;
+    await realm.createTopic(replyTopic, { configs: { 'compression.type': codec } });
+    await using client = await connect({ replyTopic, prefetch: false });
+    const { batch } = await client.request({ count: 1_000, encoding: 'IDS' });
+    expect(expandIds(batch)).toHaveLength(1_000);
+  },
+);
+
+test('a reply topic that is made anew is read from its beginning', async () => {
+  const replyTopic = `${realm.replyTopic}.anew`;
+  await realm.createTopic(replyTopic);
+  await using client = await connect({ replyTopic, prefetch: false });
+  for (let asked = 0; asked < 3; asked += 1) await client.request({ count: 1 });
+  await realm.recreate(replyTopic);
+  const { batch } = await client.request({ count: 2, timeoutMs: PATIENCE_MS });
+  expect(expandIds(batch)).toHaveLength(2);
+});

@@ -88,8 +88,6 @@ async function comesBack(on: Stage, fence: bigint, from: number, sinceMs: number
   expect(opened).toBeLessThan(OPEN_WITHIN_MS);
   const ready = on.worker.lines.filter(({ msg }) => msg === 'idalloc ready');
   expect(ready.map(({ pid }) => pid)).toEqual([on.pid]);
-  // After a step back the consumer would send no heartbeat: there is a new one.
-  expect(on.worker.lines.slice(from).some(({ msg }) => msg === 'joined the request group')).toBe(true);
   await expectNoCeilingInTheFuture(on.realm);
   return `gate open ${Math.round(opened)} ms, first reply ${Math.round(replied)} ms`;
 }

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { kafkaClient } from '../../src/adapters/kafka/client.ts';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
@@ -8,6 +7,7 @@ import { decompose, formatHex, tickStartMs } from '../../src/core/layout.ts';
 import { batchOf, type Followed } from '../support/followed.ts';
 import { DATACENTER_ID, LAYOUT, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { testKafka } from '../support/test-kafka.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const startedMs = Date.now();
@@ -98,7 +98,7 @@ test('headers alone are a request, its correlation ID is any bytes, and its trac
 });
 
 test('what a transaction asks is answered once it commits, never when it aborts, and its marker is no lag', async () => {
-  const kafka = kafkaClient({ brokers: suiteServers().brokers, clientId: 'caller', tls: false }, () => () => undefined);
+  const kafka = testKafka(suiteServers().brokers);
   const producer = kafka.producer({ transactionalId: realm.groupId, idempotent: true, maxInFlightRequests: 1 });
   await producer.connect();
   try {

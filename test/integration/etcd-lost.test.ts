@@ -69,6 +69,8 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     await shared();
     const history = await scene.underLoad(async () => {
       await nextReplyBy(victim, scene.replies);
+      // A worker serves before its first keep-alive; until then the lease is as old as its grant.
+      await expect.poll(() => link.lastKeepAliveMs(), { timeout: TTL_MS }).toBeGreaterThan(0);
       const from = victim.lines.length;
       const partitions = new Set(victim.partitions());
       link.cut();

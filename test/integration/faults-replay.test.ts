@@ -2,10 +2,10 @@ import { mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { loadWorkerConfig } from '../../src/config.ts';
+import { loadWorkerConfig } from '../../src/config/config.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics.ts';
-import { startWorker } from '../../src/worker.ts';
+import { Worker } from '../../src/worker/worker.ts';
 import { decodeReply } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
 import { Realm } from '../support/realm.ts';
@@ -38,7 +38,7 @@ test(
     const begunMs = performance.now();
     let told = 0;
     for (let round = 0; round <= RESETS; round += 1) {
-      const worker = await startWorker(loadWorkerConfig(realm.env), {
+      const worker = new Worker(loadWorkerConfig(realm.env), {
         log: createLogger({ level: 'silent', destination: 'stderr' }),
         metrics: createMetrics(),
       });

@@ -4,13 +4,8 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const ERROR_LEVEL = 50;
-/**
- * Of one worker to one broker: two each for the request consumer and the readers of ledger and witness, which fetch
- * beside the rest; one each for the ledger's producer, the replies' producer, and what asks for metadata on either side.
- */
-const CONNECTIONS_PER_BROKER = 10;
-/** Each of the seven clients may keep the connection by which it found the cluster again, beside those to the broker. */
-const RECONNECTED_PER_BROKER = CONNECTIONS_PER_BROKER + 7;
+/** Of one worker to one broker, one for each lane: control, append, publish, requests, ledger, group. */
+const CONNECTIONS_PER_BROKER = 6;
 
 /** Open TCP connections of a process to a port, as Linux lists them. */
 function connectionsTo(pid: number, port: number): number {
@@ -53,11 +48,11 @@ test('a worker that serves has few connections to a broker, prints no warnings, 
     await expect.poll(answered, { timeout: 60_000 }).toBeGreaterThanOrEqual(nth);
   };
   await ask('before', 1);
-  expect(connectionsTo(pid, port)).toBe(CONNECTIONS_PER_BROKER);
+  expect(connectionsTo(pid, port)).toBeLessThanOrEqual(CONNECTIONS_PER_BROKER);
 
   await servers.restartKafka();
   await ask('after', 2);
-  expect(connectionsTo(pid, port)).toBeLessThanOrEqual(RECONNECTED_PER_BROKER);
+  expect(connectionsTo(pid, port)).toBeLessThanOrEqual(CONNECTIONS_PER_BROKER);
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
   await worker.stop();
   expect(worker.errors).toBe('');

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { kafkaClient } from '../../src/adapters/kafka/client.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeReply, type Followed } from '../support/followed.ts';
 import { Handmade } from '../support/handmade.ts';
@@ -7,6 +6,7 @@ import { poisonCases } from '../support/poison.ts';
 import type { PoisonCase } from '../support/poison-maker.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { testKafka } from '../support/test-kafka.ts';
 
 const PARTITIONS = 3;
 const STALL_LIMIT_SECONDS = 0.1;
@@ -83,7 +83,7 @@ test('no record of any kind ends the worker, blocks a partition, stalls the even
   const servers = suiteServers();
   await using realm = await Realm.create(servers, { partitions: PARTITIONS });
   await realm.setTopicConfig(realm.requestTopic, 'message.timestamp.after.max.ms', String(2n ** 63n - 1n));
-  const kafka = kafkaClient({ brokers: servers.brokers, clientId: 'poison', tls: false }, () => () => undefined);
+  const kafka = testKafka(servers.brokers);
   await using handmade = await Handmade.connect(kafka, realm.requestTopic);
   const [replies, letters] = await Promise.all([realm.follow(), realm.follow(realm.deadLetterTopic)]);
   const worker = realm.worker();
@@ -115,7 +115,7 @@ test('no record of any kind ends the worker, blocks a partition, stalls the even
 test('a topic that stores compressed batches after all, against the check at the start, stops nobody', async () => {
   const servers = suiteServers();
   await using realm = await Realm.create(servers, { partitions: 1 });
-  const kafka = kafkaClient({ brokers: servers.brokers, clientId: 'poison', tls: false }, () => () => undefined);
+  const kafka = testKafka(servers.brokers);
   await using handmade = await Handmade.connect(kafka, realm.requestTopic);
   const [replies, letters] = await Promise.all([realm.follow(), realm.follow(realm.deadLetterTopic)]);
   const worker = realm.worker();
@@ -135,16 +135,12 @@ test('a topic that stores compressed batches after all, against the check at the
   }
   await realm.send([{ correlationId: 'last', count: 1 }]);
 
-  const answered = await replies.replies(7);
-  const readable = ['gzip', 'zstd'].flatMap((codec) => [0, 1, 2].map((i) => `${codec}-${i}`));
-  expect([...answered.keys()].sort()).toEqual([...readable, 'last'].sort());
-  await letters.until('a letter for each end of a batch', (seen) => seen.length >= 6);
+  const asked = [...codecs.flatMap((codec) => [0, 1, 2].map((i) => `${codec}-${i}`)), 'last'];
+  const answered = await replies.replies(asked.length);
+  expect([...answered.keys()].sort()).toEqual(asked.sort());
+  await letters.until('a letter for each bomb', (seen) => seen.length >= 2);
   const reasons = letters.seen.map(({ message }) => String(message.headers?.['idalloc-unreadable']));
   expect(reasons.map((reason) => reason.replace(/:.*offsets/, ' at'))).toEqual([
-    'snappy is not read at 6 to 8)',
-    'snappy is not read at 6 to 8)',
-    'lz4 is not read at 9 to 11)',
-    'lz4 is not read at 9 to 11)',
     'a gzip batch holds more than 4194304 bytes at 12 to 12)',
     'a zstd batch holds more than 4194304 bytes at 13 to 13)',
   ]);

@@ -7,15 +7,23 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startEtcd } from '../../ops/dev/etcd-process.ts';
 import { startKafka } from '../../ops/dev/kafka-process.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
+import { IdClient } from '../../src/client/index.ts';
+import { countIds } from '../../src/codec/id-batch.ts';
 import { Authority, type Certificate } from '../support/certificates.ts';
-import type { Followed } from '../support/followed.ts';
+import { batchOf, type Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
-import type { WorkerProcess } from '../support/worker-process.ts';
+import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const USER = 'id-worker';
 const PASSWORD = 'kafka-pass';
+/** A service of somebody else. */
+const CLIENT = 'id-client';
+const CLIENT_PASSWORD = 'client-pass';
+/** Somebody who runs commands. */
+const OPERATOR = 'id-operator';
+const OPERATOR_PASSWORD = 'operator-pass';
 const ETCD_PASSWORD = 'etcd-pass';
 const ETCD_PREFIX = '/secured';
 const PARTITIONS = 2;
@@ -33,11 +41,15 @@ let env: Record<string, string>;
 /** Users come by TLS with a password; the test itself, and the broker, by a listener of their own as nobody. */
 function secured([client, broker, controller]: readonly number[], { bothFile }: Certificate) {
   const login = 'org.apache.kafka.common.security.plain.PlainLoginModule required';
+  const passwords = { [USER]: PASSWORD, [CLIENT]: CLIENT_PASSWORD, [OPERATOR]: OPERATOR_PASSWORD };
+  const users = Object.entries(passwords)
+    .map(([user, password]) => `user_${user}="${password}"`)
+    .join(' ');
   return {
     listeners: `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker},CONTROLLER://127.0.0.1:${controller}`,
     'listener.security.protocol.map': 'CLIENT:SASL_SSL,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT',
     'listener.name.client.sasl.enabled.mechanisms': 'PLAIN',
-    'listener.name.client.plain.sasl.jaas.config': `${login} user_${USER}="${PASSWORD}";`,
+    'listener.name.client.plain.sasl.jaas.config': `${login} ${users};`,
     'listener.name.client.ssl.keystore.type': 'PEM',
     'listener.name.client.ssl.keystore.location': bothFile,
     'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
@@ -45,12 +57,32 @@ function secured([client, broker, controller]: readonly number[], { bothFile }: 
   };
 }
 
-/** A rule of the worker's user, that allows unless told otherwise. */
+/** A rule for a user, that allows unless told otherwise. */
 function rule(
   of: Pick<AclEntry, 'resourceType' | 'resourceName' | 'resourcePatternType' | 'operation'>,
   permissionType: number = kafkajs.AclPermissionTypes.ALLOW,
+  user = USER,
 ): AclEntry {
-  return { ...of, principal: `User:${USER}`, host: '*', permissionType };
+  return { ...of, principal: `User:${user}`, host: '*', permissionType };
+}
+
+/** What README says that the client library must be allowed. */
+function clientAcls({ requestTopic, replyTopic }: Realm): AclEntry[] {
+  const { AclResourceTypes: on, AclOperationTypes: may, ResourcePatternTypes: as } = kafkajs;
+  const place = { resourceType: on.TOPIC, resourcePatternType: as.LITERAL };
+  return [
+    { ...place, resourceName: requestTopic, operation: may.WRITE },
+    { ...place, resourceName: replyTopic, operation: may.READ },
+  ].map((of) => rule(of, kafkajs.AclPermissionTypes.ALLOW, CLIENT));
+}
+
+/** What README says that somebody must be allowed who runs commands that read topics. */
+function readerAcls({ requestTopic, replyTopic, ledgerTopic, deadLetterTopic }: Realm): AclEntry[] {
+  const { AclResourceTypes: on, AclOperationTypes: may, ResourcePatternTypes: as } = kafkajs;
+  return [requestTopic, replyTopic, ledgerTopic, deadLetterTopic].map((resourceName) => {
+    const of = { resourceType: on.TOPIC, resourcePatternType: as.LITERAL, resourceName, operation: may.READ };
+    return rule(of, kafkajs.AclPermissionTypes.ALLOW, OPERATOR);
+  });
 }
 
 /** What README says that a worker must be allowed. */
@@ -68,7 +100,7 @@ function aclsOf({ requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env:
     ...allow(on.TOPIC, witnessTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, deadLetterTopic, as.LITERAL, [may.WRITE, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, `${names.REPLY_TOPIC_PREFIX}`, as.PREFIXED, [may.WRITE]),
-    ...allow(on.GROUP, groupId, as.PREFIXED, [may.READ]),
+    ...allow(on.GROUP, groupId, as.LITERAL, [may.READ]),
   ];
 }
 
@@ -111,7 +143,7 @@ beforeAll(async () => {
   realm = stack.use(
     await Realm.create({ ...suiteServers(), brokers: [`127.0.0.1:${ports[1]}`] }, { partitions: PARTITIONS }),
   );
-  await realm.admin.createAcls({ acl: aclsOf(realm) });
+  await realm.admin.createAcls({ acl: [...aclsOf(realm), ...clientAcls(realm), ...readerAcls(realm)] });
   env = {
     KAFKA_BROKERS: kafka.brokers.join(),
     KAFKA_TLS: '1',
@@ -132,6 +164,23 @@ beforeAll(async () => {
 });
 
 afterAll(() => stack.disposeAsync());
+
+function connect(password: string): Promise<IdClient> {
+  const { KAFKA_BROKERS = '', KAFKA_CA_FILE = '' } = env;
+  const kafka = {
+    brokers: KAFKA_BROKERS.split(','),
+    ssl: { ca: [readFileSync(KAFKA_CA_FILE)] },
+    sasl: { mechanism: 'plain' as const, username: CLIENT, password },
+  };
+  const { requestTopic, replyTopic } = realm;
+  return IdClient.connect({ kafka, requestTopic, replyTopic, prefetch: false });
+}
+
+/** Runs a command as somebody who may read. */
+function command(args: readonly string[], more: Record<string, string> = {}): ReturnType<typeof runIdalloc> {
+  const login = { KAFKA_SASL_USERNAME: OPERATOR, KAFKA_SASL_PASSWORD: OPERATOR_PASSWORD };
+  return runIdalloc(args, { ...realm.env, ...env, ...login, ...more });
+}
 
 /** Ends the worker, and resolves with its last words. */
 async function refusal(more: Record<string, string>): Promise<{ code: number | null; said: string }> {
@@ -176,6 +225,57 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     expect(String(headers['kafka_dlt-exception-message'])).toContain(forbidden);
   });
 
+  test('a client with the rights that README lists is answered', async () => {
+    await worker.ready();
+    await using client = await connect(CLIENT_PASSWORD);
+    const { batch } = await client.request({ count: 3 });
+    expect(countIds(batch.ranges)).toBe(3);
+  });
+
+  test('commands read topics with the rights that README lists, none of them on a group', async () => {
+    await worker.ready();
+    await realm.send([{ correlationId: 'to-trace', count: 1, partition: 0 }]);
+    const { first } = batchOf(await replies.reply('to-trace')).ranges[0] ?? { first: 0n };
+    const audit = await command(['audit', '--json']);
+    expect([audit.code, JSON.parse(audit.stdout).findings]).toEqual([0, []]);
+    const trace = await command(['trace', String(first), '--json']);
+    expect(JSON.parse(trace.stdout)).toMatchObject({ correlation_id: 'to-trace', replies: [{ has_id: true }] });
+    expect((await command(['deadletters', 'list', '--json'])).code).toBe(0);
+  });
+
+  test('replay says which right it lacks on the group, and works with it', async () => {
+    await worker.ready();
+    const refused = await command(['replay', '--from', '1h', '--dry-run']);
+    expect(refused).toMatchObject({ code: 69, stderr: expect.stringMatching(/group/i) });
+    const { AclResourceTypes, ResourcePatternTypes, AclOperationTypes, AclPermissionTypes } = kafkajs;
+    const read = {
+      resourceType: AclResourceTypes.GROUP,
+      resourceName: realm.groupId,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      operation: AclOperationTypes.READ,
+    };
+    await realm.admin.createAcls({ acl: [rule(read, AclPermissionTypes.ALLOW, OPERATOR)] });
+    const dryRun = async () => (await command(['replay', '--from', '1h', '--dry-run'])).code;
+    await expect.poll(dryRun, { timeout: 30_000 }).toBe(0);
+  });
+
+  test('a command whose password is wrong ends at once, and says which variables to look at', async () => {
+    const { code, stderr } = await command(['audit'], { KAFKA_SASL_PASSWORD: 'wrong' });
+    expect({ code, stderr }).toMatchObject({
+      code: 78,
+      stderr: expect.stringMatching(/'id-operator'.*KAFKA_SASL_PASSWORD/),
+    });
+  });
+
+  test('a client whose password is wrong is refused at once', async () => {
+    const beganMs = performance.now();
+    await expect(connect('wrong')).rejects.toMatchObject({
+      code: 'KAFKA_UNAVAILABLE',
+      message: expect.stringMatching(/login|authenticat/i),
+    });
+    expect(performance.now() - beganMs).toBeLessThan(5_000);
+  });
+
   test('a wrong password for Kafka ends the start, and tells which variables to look at', async () => {
     const { code, said } = await refusal({ KAFKA_SASL_PASSWORD: 'wrong' });
     expect(said).toMatch(/^CONFIG_INVALID: .*'id-worker'.*KAFKA_SASL_PASSWORD/);
@@ -183,10 +283,12 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     expect(code).toBe(78);
   });
 
-  test('a broker whose certificate is not believed ends the start, and tells why', async () => {
-    const { code, said } = await refusal({ KAFKA_CA_FILE: '' });
-    expect(said).toMatch(/^KAFKA_UNAVAILABLE: .*verify the first certificate.*KAFKA_CA/);
-    expect(code).toBe(1);
+  test('a broker whose certificate is not trusted is waited for, and the log names the cause and the variable', async () => {
+    const waiting = realm.worker({ ...env, KAFKA_CA_FILE: '' });
+    const { error } = await waiting.line(({ msg }) => msg === 'waiting for Kafka');
+    expect(error).toMatch(/^KAFKA_UNAVAILABLE: .*verify the first certificate.*KAFKA_CA/);
+    expect((await waiting.ops('/readyz')).status).toBe(503);
+    await waiting.stop();
   });
 
   test.for([

@@ -201,6 +201,30 @@ describe('an entry that can not be read', () => {
     expect(heldAt(index, 'd')).toBeUndefined();
   });
 
+  it('that the reader could not even decode stops the partition with the reason', async () => {
+    const { topic, follower, reader, index, changes } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    const reached = expect(follower.reached(0, 4)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    const before = changes();
+    follower.unreadable(0, 'a zstd batch is damaged');
+    await reached;
+    const message = expect.stringContaining('a zstd batch is damaged');
+    expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE', message });
+    expect(changes()).toBe(before + 1);
+    topic.land(0, [entry('d')]);
+    reader.catchUp(0);
+    expect(heldAt(index, 'd')).toBeUndefined();
+  });
+
+  it('is no news of a partition that is to be restored', () => {
+    const { follower, reader } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    follower.distrust(0, 'it was another log');
+    follower.unreadable(0, 'a zstd batch is damaged');
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toBeUndefined();
+  });
+
   it('does not keep other partitions from being served', () => {
     const { follower, reader } = followedWorld({ entries: [{ key: null, value: null }] });
     reader.catchUp(0);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { CHECKS, type CheckName, checkHistory } from './checker.ts';
-import { type Entry, emptyHistory, type Grant, type History, type Issued, type Told } from './history.ts';
+import { type Entry, emptyHistory, type Grant, type History, type Issued, type Letter, type Told } from './history.ts';
 import { layout } from './setting.ts';
 
 const REPLIES = 'id.replies.a';
@@ -20,7 +20,7 @@ function batchOf(first: bigint, count = 2): Entry['batch'] {
 }
 
 function entryOf(fields: Partial<Entry> = {}): Entry {
-  const place = { order: 10, partition: 0, offset: 5, correlationId: 'c', end: 5, requestOffset: 0 };
+  const place = { order: 10, partition: 0, offset: 5, correlationId: 'c', end: 5, through: -1, requestOffset: 0 };
   return { ...place, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
 }
 
@@ -30,7 +30,8 @@ function issuedOf(fields: Partial<Issued> = {}): Issued {
 }
 
 function grantOf(fields: Partial<Grant> = {}): Grant {
-  return { workerId: 1, fence: 10n, from: 40, to: 60, sinceRenewalMs: 1_000, ...fields };
+  const since = { order: 6, config: 'usual', sinceRenewalMs: 1_000, behindMs: 0, stoodStill: false };
+  return { workerId: 1, fence: 10n, from: 40, to: 60, ...since, ...fields };
 }
 
 function toldOf(result: Entry['batch'] | string, fields: Partial<Told> = {}): Told {
@@ -38,11 +39,15 @@ function toldOf(result: Entry['batch'] | string, fields: Partial<Told> = {}): To
   const error = { code: String(result), message: 'because' };
   const reply: IdReply = typeof result === 'string' ? { correlationId, error } : { correlationId, batch: result };
   const value = encodeIdReply(reply, 'RANGES');
-  const sending = { sent: 20, landed: 21, partition: 0, offset: 0, topic: REPLIES, key: 'c' };
+  const sending = { sent: 20, landed: 21, atMs: 1_700_000_001_000, partition: 0, offset: 0, topic: REPLIES, key: 'c' };
   return { ...sending, value, reply, ...fields };
 }
 
-const asked = { partition: 0, offset: 0, correlationId: 'c', count: 2, replyTopic: REPLIES };
+function letterOf(fields: Partial<Letter>): Letter {
+  return { sent: 20, landed: 21, partition: 0, offset: 1, code: 'REPLY_UNDELIVERABLE', ...fields };
+}
+
+const asked = { order: 1, partition: 0, offset: 0, correlationId: 'c', count: 2, replyTopic: REPLIES };
 
 /** One request, served as it should be. */
 function good(): History {
@@ -51,11 +56,12 @@ function good(): History {
     requests: [asked],
     issued: [issuedOf()],
     grants: [grantOf()],
-    ceilings: [{ workerId: 1, before: 40, after: 60 }],
+    ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 9_000 }],
     entries: [entryOf()],
-    appends: [{ process: 'm0.1', partition: 0, sent: 6, ended: 11, answered: true }],
+    marks: [entryOf()],
+    appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true }],
     told: [toldOf(batchOf(100n))],
-    commits: [{ sent: 30, partition: 0, offset: 1 }],
+    commits: [{ sent: 30, accepted: 31, partition: 0, offset: 1 }],
     healedMs: 5,
   };
 }
@@ -75,9 +81,21 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
     'a tick was issued without a ceiling': { issued: [issuedOf({ ceiling: undefined })] },
   },
   disjoint: {
-    'a ceiling fell': { ceilings: [{ workerId: 1, before: 60, after: 59 }] },
-    'a ceiling was deleted': { ceilings: [{ workerId: 1, before: 60, after: undefined }] },
+    'a ceiling fell': { ceilings: [{ workerId: 1, before: 60, after: 59, aheadMs: 0 }] },
+    'a ceiling was deleted': { ceilings: [{ workerId: 1, before: 60, after: undefined, aheadMs: 0 }] },
     'a reign began below the end of the one before': { grants: [grantOf(), grantOf({ fence: 11n, from: 59, to: 80 })] },
+  },
+  'near the present': {
+    'a ceiling lies far ahead': { ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 11_501 }] },
+  },
+  'rebuilt over all': {
+    'a reservation that a rebuild had not read was used afterwards': {
+      rebuilds: [{ order: 5, floor: 80, known: new Map([['1/10', 59]]) }],
+    },
+    'a reign that a rebuild had not read of went on': { rebuilds: [{ order: 5, floor: 80, known: new Map() }] },
+  },
+  'one configuration': {
+    'workers with two configurations allocated': { grants: [grantOf(), grantOf({ config: 'other' })] },
   },
   increasing: {
     'IDs fell within a reign': {
@@ -87,7 +105,11 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
       issued: [issuedOf({ order: 6 }), issuedOf({ order: 5, allocation: 2, fence: 11n, first: 90n, last: 91n })],
     },
   },
-  stopped: { 'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] } },
+  stopped: {
+    'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] },
+    'a clock that went back was used': { grants: [grantOf({ behindMs: 1 })] },
+    'a process that stood still went on': { grants: [grantOf({ stoodStill: true })] },
+  },
   replay: {
     'a later entry was told': {
       entries: [entryOf(), entryOf({ order: 11, offset: 6, batch: batchOf(200n) })],
@@ -107,8 +129,32 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
     'CONFLICT was told to the same request': { told: [toldOf('CONFLICT')] },
     'a batch was told in place of CONFLICT': { requests: [{ ...asked, count: 3 }] },
     'FORGOTTEN was told by a whole ledger': { told: [toldOf('FORGOTTEN')] },
+    'FORGOTTEN was told above the horizon': {
+      requests: [{ ...asked, offset: 1 }],
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      told: [toldOf('FORGOTTEN', { offset: 1 })],
+    },
+    'EXPIRED was told to a request that does not expire': { told: [toldOf('EXPIRED')] },
     'a reply went to another topic': { told: [toldOf(batchOf(100n), { topic: 'id.replies.b' })] },
     'a reply answers nothing': { told: [toldOf(batchOf(100n), { offset: 7 })] },
+  },
+  'honest entries': {
+    'an entry claims to know of a request that nobody had decided': { marks: [entryOf({ through: 3 })] },
+    'a marker claims all requests though there is an anchor': {
+      trims: [{ order: 9, partition: 0, low: 5 }],
+      marks: [entryOf(), { order: 12, partition: 0, offset: 6, end: 6, through: 9 }],
+    },
+  },
+  expired: {
+    'a request expired before its time': {
+      requests: [{ ...asked, expiresAtMs: 1_700_000_002_000 }],
+      told: [toldOf('EXPIRED')],
+    },
+    'a request was decided long after its time': { requests: [{ ...asked, expiresAtMs: 1_699_999_990_000 }] },
+  },
+  'dead letters': {
+    'a good request was dropped': { letters: [letterOf({ offset: 0, code: 'MALFORMED_REQUEST' })] },
+    'what nobody asked was dropped': { letters: [letterOf({})] },
   },
   'decided before told': {
     'a reply was sent before its entry landed': { told: [toldOf(batchOf(100n), { sent: 9 })] },
@@ -119,18 +165,41 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
     },
   },
   'told before committed': {
-    'an offset was committed before the reply landed': { commits: [{ sent: 20, partition: 0, offset: 1 }] },
-    'an offset was committed past a request without a reply': { commits: [{ sent: 30, partition: 0, offset: 2 }] },
+    'an offset was committed before the reply landed': {
+      commits: [{ sent: 20, accepted: 31, partition: 0, offset: 1 }],
+    },
+    'an offset was committed past a request without a reply': {
+      requests: [asked, { ...asked, offset: 1 }],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+    },
+    'an offset was committed past a request that was dropped later': {
+      requests: [asked, { ...asked, offset: 1 }],
+      letters: [letterOf({ sent: 31, landed: 32 })],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+    },
+    'a request that nobody had read was lost after the commit': {
+      requests: [asked, { ...asked, offset: 1 }],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+      requestTrims: [{ order: 32, partition: 0, low: 2 }],
+    },
   },
+  'own commits': { 'a member committed what another had': { foreignCommits: ['m0 committed 5 of 1, having 0'] } },
   'one append at a time': {
     'an append was sent before the last one ended': {
       appends: [
-        { process: 'm0.1', partition: 0, sent: 6, ended: 11, answered: true },
-        { process: 'm0.1', partition: 0, sent: 10, ended: 12, answered: true },
+        { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true },
+        { process: 'm0.1', started: 4, partition: 0, sent: 10, ended: 12, answered: true, marks: true },
       ],
     },
   },
+  'marked first': {
+    'a decision came before the marker': {
+      marks: [entryOf({ order: 3 })],
+      appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: false }],
+    },
+  },
   sound: { 'a defect showed': { defects: ['TypeError: x is undefined'] } },
+  ready: { 'a worker was ready by its own account alone': { falselyReady: ['m0.1 at 5 ms was ready'] } },
   answered: { 'requests were left': { healedMs: undefined } },
 };
 
@@ -140,14 +209,14 @@ describe('the checker', () => {
   });
 
   it('allows appends of one process to two partitions, and of two processes to one, at the same time', () => {
-    const append = { process: 'm0.1', partition: 0, sent: 6, ended: 11, answered: true };
+    const append = { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true };
     const appends = [append, { ...append, partition: 1 }, { ...append, process: 'm1.1' }];
     expect(checkHistory({ ...good(), appends })).toEqual([]);
   });
 
   it('allows FORGOTTEN, and a new batch for a new request, once the ledger has lost the old one', () => {
     const trims = [{ order: 11, partition: 0, low: 6 }];
-    const again = entryOf({ order: 13, offset: 7, end: 6, requestOffset: 1, batch: batchOf(200n) });
+    const again = entryOf({ order: 13, offset: 7, end: 6, through: 0, requestOffset: 1, batch: batchOf(200n) });
     const told = [
       toldOf(batchOf(100n)),
       toldOf('FORGOTTEN', { sent: 22 }),

@@ -1,7 +1,14 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
-import { timing } from './setting.ts';
+import { FOREIGN_TOPIC, timing } from './setting.ts';
+
+/** From the look at a request's expiry to its allocation, which may wait for ticks. */
+const LONGEST_DECISION_MS = 7_000;
+
+/** By how much a clock may be ahead that is used: half a second when it begins, and a second from there. */
+const AHEAD_MS = 2_500;
 
 export interface Fault {
   readonly check: CheckName;
@@ -16,13 +23,22 @@ export const CHECKS = {
   unique,
   covered,
   disjoint,
+  'near the present': nearThePresent,
+  'rebuilt over all': rebuiltOverAll,
+  'one configuration': oneConfiguration,
   increasing,
   stopped,
   replay,
+  'honest entries': honestEntries,
+  expired,
+  'dead letters': deadLetters,
   'decided before told': decidedBeforeTold,
   'told before committed': toldBeforeCommitted,
+  'own commits': ownCommits,
   'one append at a time': oneAppendAtATime,
+  'marked first': markedFirst,
   sound,
+  ready,
   answered,
 } as const satisfies Record<string, Check>;
 
@@ -94,6 +110,35 @@ function disjoint({ grants, ceilings, setBacks }: History): string | undefined {
   return undefined;
 }
 
+/** No ceiling is raised so far into the future that others would have to wait for it: clocks that are ahead claim nothing. */
+function nearThePresent({ ceilings, brokersOffMs, setBacks }: History): string | undefined {
+  if (setBacks.length > 0) return undefined; // a rebuild raises all of them, and adds what may be reserved
+  const limitMs = timing.reserveMs + AHEAD_MS + brokersOffMs;
+  const far = ceilings.find(({ aheadMs }) => aheadMs > limitMs);
+  return far && `the ceiling of worker ${far.workerId} lies ${far.aheadMs.toFixed(0)} ms ahead`;
+}
+
+/** Workers that are configured differently never allocate in one namespace; an etcd that is wiped knows of none. */
+function oneConfiguration({ grants, setBacks }: History): string | undefined {
+  if (setBacks.length > 0) return undefined;
+  const configs = new Set(grants.map(({ config }) => config));
+  return configs.size > 1 ? [...configs].join(' and ') : undefined;
+}
+
+/** From when a rebuild has read what was reserved, nobody uses a reservation of before that it has not read. */
+function rebuiltOverAll({ grants, rebuilds }: History): string | undefined {
+  for (const { order, floor, known } of rebuilds) {
+    const missed = grants.find(
+      (grant) =>
+        grant.order > order &&
+        grant.from < floor &&
+        grant.to > (known.get(`${grant.workerId}/${grant.fence}`) ?? Number.NEGATIVE_INFINITY),
+    );
+    if (missed) return `worker ${missed.workerId}, fence ${missed.fence} uses up to ${missed.to}, which was not read`;
+  }
+  return undefined;
+}
+
 interface ReignStart {
   readonly fence: bigint;
   readonly from: number;
@@ -116,12 +161,19 @@ function increasing({ issued, setBacks }: History): string | undefined {
   return undefined;
 }
 
-/** Nothing is allocated past the own deadline, counted from the sending of the last renewal that was answered. */
+/**
+ * Nothing is allocated past the own deadline, counted from the sending of the last renewal that was answered; nor by a
+ * clock that lies behind what it has shown; nor by a process that stood still, before a renewal that it sent since.
+ */
 function stopped({ grants }: History): string | undefined {
   const late = grants.find(({ sinceRenewalMs }) => sinceRenewalMs > timing.refuseAfterMs);
-  return (
-    late && `worker ${late.workerId} allocated ${late.sinceRenewalMs.toFixed(0)} ms after its last renewal was sent`
-  );
+  if (late) {
+    return `worker ${late.workerId} allocated ${late.sinceRenewalMs.toFixed(0)} ms after its last renewal was sent`;
+  }
+  const back = grants.find(({ behindMs }) => behindMs > 0);
+  if (back) return `worker ${back.workerId} allocated by a clock ${back.behindMs} ms behind what it had shown`;
+  const still = grants.find(({ stoodStill }) => stoodStill);
+  return still && `worker ${still.workerId} allocated though it had stood still since its last renewal was sent`;
 }
 
 const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
@@ -149,7 +201,7 @@ function hadLost({ losses }: History, partition: number, order = Number.POSITIVE
   return losses.some((loss) => loss.partition === partition && loss.order < order);
 }
 
-const askedBy = ({ requests }: History) =>
+const askedBy = ({ requests }: Pick<History, 'requests'>) =>
   new Map(requests.map((asked) => [`${asked.partition}/${asked.offset}`, asked]));
 
 /** Each request is told what its deciding entry says, byte for byte; CONFLICT and FORGOTTEN only where due. */
@@ -174,7 +226,7 @@ function replay(history: History): string | undefined {
   return undefined;
 }
 
-function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], { trims }: History): string | undefined {
+function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], history: History): string | undefined {
   if (told.topic !== asked.replyTopic || told.key !== asked.correlationId)
     return `by ${told.topic} and key ${told.key}`;
   const { reply } = told;
@@ -187,12 +239,45 @@ function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], { trim
   }
   const { code } = reply.error;
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, asked))) return undefined;
-  const trimmed = trims.some(({ partition, order }) => partition === told.partition && order < told.sent);
-  return code === 'FORGOTTEN' && trimmed ? undefined : `${code} without need`;
+  if (code === 'EXPIRED' && asked.expiresAtMs !== undefined) return undefined;
+  return code === 'FORGOTTEN' && mayBeForgotten(history, asked, told.landed) ? undefined : `${code} without need`;
 }
 
 function isFor({ count, replyTopic }: Entry, asked: Asked): boolean {
   return count === asked.count && replyTopic === asked.replyTopic;
+}
+
+/** What ledger entries say of their writers' knowledge is so: a horizon that is too high forgets what nobody decided. */
+function honestEntries(history: History): string | undefined {
+  const claim = falseClaim(history);
+  return claim && `ledger ${claim.partition}/${claim.offset} claims to know of requests up to ${claim.through}`;
+}
+
+/** EXPIRED comes when the time is over, by some worker's clock; nothing is decided long after it. */
+function expired({ requests, entries, told, aheadMs }: History): string | undefined {
+  const byPlace = askedBy({ requests });
+  for (const { partition, offset, atMs, reply } of told) {
+    const { expiresAtMs } = byPlace.get(`${partition}/${offset}`) ?? {};
+    if (!('error' in reply) || reply.error.code !== 'EXPIRED' || expiresAtMs === undefined) continue;
+    if (expiresAtMs > atMs + aheadMs) return `${partition}/${offset}, which had ${expiresAtMs - atMs} ms left`;
+  }
+  for (const { partition, requestOffset, batch } of entries) {
+    const { expiresAtMs = Number.POSITIVE_INFINITY } = byPlace.get(`${partition}/${requestOffset}`) ?? {};
+    const lateMs = batch.generatedAtMs - expiresAtMs;
+    if (lateMs > LONGEST_DECISION_MS) return `${partition}/${requestOffset} was decided ${lateMs} ms too late`;
+  }
+  return undefined;
+}
+
+/** A request becomes a dead letter when no reply to it is allowed, or its topic does not take the reply. */
+function deadLetters({ requests, letters }: History): string | undefined {
+  const byPlace = askedBy({ requests });
+  const wrong = letters.find(({ partition, offset, code }) => {
+    const asked = byPlace.get(`${partition}/${offset}`);
+    const expected = asked?.replyTopic === FOREIGN_TOPIC ? 'INVALID_REPLY_TOPIC' : 'REPLY_UNDELIVERABLE';
+    return asked === undefined || code !== expected;
+  });
+  return wrong && `request ${wrong.partition}/${wrong.offset} was dropped for ${wrong.code}`;
 }
 
 /** When a reply that rests on a decision is sent, the decision is in the ledger. */
@@ -216,22 +301,32 @@ function sameRanges(a: IdBatch, b: IdBatch): boolean {
   return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);
 }
 
-/** When an offset is committed, all requests below it have their replies. */
-function toldBeforeCommitted({ commits, told }: History): string | undefined {
+/** When an offset is committed, all requests below it have replies or dead letters, or were lost unread. */
+function toldBeforeCommitted({ requests, requestTrims, commits, told, letters }: History): string | undefined {
   const landed = new Map<string, number>();
-  for (const { partition, offset, landed: at } of told) {
+  for (const { partition, offset, landed: at } of [...told, ...letters]) {
     const name = `${partition}/${offset}`;
-    if (!landed.has(name)) landed.set(name, at);
+    landed.set(name, Math.min(at, landed.get(name) ?? Number.POSITIVE_INFINITY));
   }
+  const byPlace = askedBy({ requests });
   const checked = new Map<number, number>();
-  for (const { partition, offset, sent } of commits) {
+  for (const { partition, offset, sent, accepted } of commits) {
     for (let below = checked.get(partition) ?? 0; below < offset; below += 1) {
-      if ((landed.get(`${partition}/${below}`) ?? Number.POSITIVE_INFINITY) > sent)
-        return `${partition}/${below}, by a commit of ${offset}`;
+      const name = `${partition}/${below}`;
+      if (!byPlace.has(name) || (landed.get(name) ?? Number.POSITIVE_INFINITY) <= sent) continue;
+      const isGone = requestTrims.some(
+        (trim) => trim.partition === partition && trim.low > below && trim.order < accepted,
+      );
+      if (!isGone) return `${name}, by a commit of ${offset}`;
     }
     checked.set(partition, Math.max(offset, checked.get(partition) ?? 0));
   }
   return undefined;
+}
+
+/** Offsets are committed by whom the coordinator has given the partition. */
+function ownCommits({ foreignCommits }: History): string | undefined {
+  return foreignCommits[0];
 }
 
 /** A process has one append to a partition under way. */
@@ -245,13 +340,37 @@ function oneAppendAtATime({ appends }: History): string | undefined {
   return undefined;
 }
 
+/**
+ * Whoever takes a partition over marks it before anything is decided there: so the log has an anchor for as long as
+ * anybody serves. A marker by an index that has read nothing looks like one that asks for the time.
+ */
+function markedFirst(history: History): string | undefined {
+  const { appends, marks, damaged } = history;
+  const first = new Map<string, History['appends'][number]>();
+  for (const append of appends) {
+    if (damaged.includes(append.process)) continue; // its marker may come from an index that is empty by then
+    const name = `${append.process} to ledger ${append.partition}`;
+    if (!first.has(name)) first.set(name, append);
+  }
+  for (const [name, { marks: isMarker, partition, started }] of first) {
+    const hasRead = marks.some((mark) => mark.partition === partition && mark.order < started);
+    if (!isMarker && hasRead && !hadLost(history, partition)) return `${name}: a decision came before the marker`;
+  }
+  return undefined;
+}
+
 function sound({ defects }: History): string | undefined {
   return defects[0];
 }
 
-/** Once faults end everything is answered, and committed, in bounded time. */
-function answered({ healedMs }: History): string | undefined {
-  return healedMs === undefined ? 'requests were left without an answer' : undefined;
+/** Who says to be ready is a member of the group, and has heard of a broker lately. */
+function ready({ falselyReady }: History): string | undefined {
+  return falselyReady[0];
+}
+
+/** Once faults end everything is answered, and committed, and everybody ready, in bounded time. */
+function answered({ healedMs, missing }: History): string | undefined {
+  return healedMs === undefined ? `left: ${missing.slice(0, 5).join(', ')}` : undefined;
 }
 
 function compare(a: bigint, b: bigint): number {

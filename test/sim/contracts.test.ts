@@ -1,11 +1,6 @@
-import { GuardedClock } from '../../src/guarded-clock.ts';
-import type { LedgerRecord } from '../../src/pipeline/ports.ts';
 import { etcdContract } from '../identity/etcd-contract.ts';
-import { KafkaClient, Reader } from './clients.ts';
 import { Store } from './etcd.ts';
 import { emptyHistory } from './history.ts';
-import { Brokers } from './kafka.ts';
-import { ledgerContract } from './ledger-contract.ts';
 import { Machine } from './machine.ts';
 import { Network } from './network.ts';
 import { World } from './world.ts';
@@ -33,16 +28,10 @@ async function answered<T>(world: World, call: Promise<T>): Promise<T> {
   return await call;
 }
 
-function stage() {
-  const world = new World(1, false);
-  const network = new Network(world);
-  const machine = new Machine(world, 'm0');
-  return { world, network, machine, process: machine.start(), history: emptyHistory() };
-}
-
 etcdContract('the simulated store', () => {
-  const { world, network, process, history } = stage();
-  const store = new Store(world, network, history);
+  const world = new World(1, false);
+  const store = new Store(world, new Network(world), emptyHistory());
+  const process = new Machine(world, 'm0').start();
   return {
     port: driven(
       world,
@@ -53,27 +42,6 @@ etcdContract('the simulated store', () => {
       const { atMs } = world.after(seconds * 1_000, () => {});
       await world.run(atMs, () => false);
     },
-    close: () => {},
-  };
-});
-
-ledgerContract('the simulated brokers', () => {
-  const { world, network, machine, process, history } = stage();
-  const brokers = new Brokers(world, history);
-  const client = new KafkaClient(world, network, brokers, process);
-  const log = driven(world, client.ledgerLog(new GuardedClock(machine.read), history));
-  return {
-    log,
-    read: async (partition, from) => {
-      const end = await log.endOffset(partition);
-      const read: LedgerRecord[] = [];
-      const deliver = (_: number, records: readonly LedgerRecord[]): unknown => read.push(...records);
-      const sink = { begin: () => from, resume: () => from, deliver };
-      new Reader(client, partition, sink as ConstructorParameters<typeof Reader>[2]).restart();
-      await world.run(world.nowMs + SOON_MS, () => from + read.length >= end);
-      return read;
-    },
-    ask: async (partition) => void brokers.ask(partition, { key: null, value: Buffer.from('a request') }),
     close: () => {},
   };
 });

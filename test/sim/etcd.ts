@@ -1,11 +1,12 @@
 import { decodeCeiling } from '../../src/codec/ceiling.ts';
+import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { EtcdPort } from '../../src/identity/ports.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
 import type { History } from './history.ts';
 import type { Process } from './machine.ts';
 import type { Network } from './network.ts';
-import { descriptor, keys } from './setting.ts';
+import { descriptor, keys, layout, START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
 const CALL_LIMIT_MS = 4_000;
@@ -26,13 +27,15 @@ export class Store {
       const place = keys.parse(now.key);
       if (place?.kind !== 'ceiling' || !before) return;
       const [was, is] = [decodeCeiling(before.value).ticks, decodeCeiling(now.value).ticks];
-      history.ceilings.push({ workerId: place.workerId, before: was, after: is });
+      const aheadMs = tickStartMs(layout, is) - START_MS - world.nowMs;
+      history.ceilings.push({ workerId: place.workerId, before: was, after: is, aheadMs });
       world.note(() => `ceiling of ${place.workerId}: ${was} to ${is}`);
     };
     this.#etcd.onDelete = ({ key, value }) => {
       const place = keys.parse(key);
       if (place?.kind !== 'ceiling') return;
-      history.ceilings.push({ workerId: place.workerId, before: decodeCeiling(value).ticks, after: undefined });
+      const before = decodeCeiling(value).ticks;
+      history.ceilings.push({ workerId: place.workerId, before, after: undefined, aheadMs: 0 });
     };
   }
 

@@ -1,94 +1,126 @@
-import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { Asker } from './asker.ts';
+import { BrokerFaults } from './broker-faults.ts';
+import { partitionNumbers } from './brokers.ts';
+import { FileDisk, MemoryDisk } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
-import type { Asked } from './history.ts';
+import { Host, type Place } from './host.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
-import { MACHINES, PARTITIONS, REPLY_TOPICS } from './setting.ts';
-import { type Surroundings, Worker } from './worker.ts';
+import { LEDGER, MACHINES, PARTITIONS } from './setting.ts';
 
 interface Slot {
   readonly machine: Machine;
-  worker: Worker | undefined;
+  host: Host | undefined;
 }
 
-/** Most batches are small; some take many ticks of the small layout. */
-const COUNTS = [1, 3, 16, 40, 170] as const;
+/** Requests after which nothing fails any more. */
+const LAST_REQUESTS = 8;
+const MAX_OFF_MS = 450;
+/** Milliseconds from the start of a worker in which its restore begins, as a rule. */
+const RESTORE_LOOKS = 200;
+/** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
+const FILES = 0.25;
+/** What one machine is configured with where not all are configured alike. */
+const OTHER_POOL = { first: 0, last: 2 } as const;
 
-/** Everything that is done to the workers, and the client that asks them. Seeds differ in how often and how hard. */
-export class Faults {
-  readonly #around: Surroundings;
+/** Everything that is done to the workers, and the clients that ask them. Seeds differ in how often and how hard. */
+export class Faults implements Disposable {
+  readonly #place: Place;
   readonly #slots: readonly Slot[];
+  readonly #asker: Asker;
+  readonly #brokerFaults: BrokerFaults;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
-  readonly #made: Worker[] = [];
   #over = false;
 
-  constructor(around: Surroundings) {
-    this.#around = around;
-    const { world } = around;
-    this.#gapMs = world.rng.between(600, 4_000);
-    const alone = world.rng.chance(0.2);
+  constructor(place: Place) {
+    this.#place = place;
+    const { world, brokers, history } = place;
+    const { rng } = world;
+    this.#asker = new Asker(world, brokers, history);
+    this.#brokerFaults = new BrokerFaults(place);
+    this.#gapMs = rng.between(600, 4_000);
+    const isMixed = place.scenario === 'mixed';
+    const alone = !isMixed && rng.chance(0.2);
+    const newDisk = rng.chance(FILES) ? () => new FileDisk() : () => new MemoryDisk();
     this.#slots = Array.from({ length: alone ? 1 : MACHINES }, (_, i) => ({
-      machine: new Machine(world, `m${i}`),
-      worker: undefined,
+      machine: new Machine(world, `m${i}`, i + 1, newDisk),
+      host: undefined,
     }));
-    for (const slot of this.#slots) world.after(world.rng.between(0, 500), () => this.#start(slot));
+    // No clock is quite right, and a worker bears what is less than half a second.
+    for (const { machine } of this.#slots) {
+      if (rng.chance(0.4)) this.#setOff(machine, rng.between(-MAX_OFF_MS, MAX_OFF_MS));
+    }
+    const [first] = this.#slots;
+    if (isMixed && first !== undefined) first.machine.pool = OTHER_POOL;
+    // By then every broker knows the topics.
+    for (const slot of this.#slots) world.after(rng.between(50, 500), () => this.#start(slot));
     const all: ReadonlyArray<(slot: Slot) => void> = [
       (slot) => this.#crash(slot),
       (slot) => this.#freeze(slot),
       (slot) => this.#stepClock(slot),
       (slot) => this.#cut(slot, 'etcd', 20_000),
       (slot) => this.#cut(slot, 'kafka', 12_000),
+      (slot) => this.#cut(slot, `kafka:${rng.pick(brokers.nodes)}`, 20_000),
       (slot) => this.#restart(slot),
+      (slot) => this.#damage(slot),
       () => this.#blackout(),
-      (slot) => this.#rejoinLedger(slot),
-      () => this.#around.brokers.group.rebalance(),
-      () => this.#around.store.expireOne(),
+      () => this.#place.store.expireOne(),
       () => this.#trim(),
       () => this.#changeWeather(),
+      ...this.#brokerFaults.actions,
     ];
-    this.#actions = all.filter(() => world.rng.chance(0.7));
-    if (world.rng.chance(0.2)) this.#actions.push(() => this.#truncate());
-    if (world.rng.chance(0.2)) {
-      const loss = new EtcdLoss(around, () => this.#blackout());
+    this.#actions = all.filter(() => rng.chance(0.6));
+    if (rng.chance(0.2)) this.#actions.push(() => this.#truncate());
+    if (place.scenario === 'etcd-loss') {
+      const loss = new EtcdLoss(place, () => this.#blackout());
       this.#actions.push(() => loss.setBack());
     }
     this.#changeWeather();
     this.#repeat(this.#gapMs, () => {
-      if (this.#actions.length > 0) world.rng.pick(this.#actions)(world.rng.pick(this.#slots));
+      if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
     });
-    this.#repeat(world.rng.between(200, 1_000), () => this.#ask());
+    this.#repeat(rng.between(200, 1_000), () => this.#asker.ask());
   }
 
   /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
   heal(): void {
-    const { world, network } = this.#around;
+    const { world, network } = this.#place;
     world.note(() => 'faults end');
     this.#over = true;
     network.weather = FAIR;
-    for (const { machine, worker } of this.#slots) {
-      machine.stepMs = 0;
-      worker?.process.cut.clear();
-      worker?.process.thaw();
+    this.#brokerFaults.heal();
+    for (const { machine, host } of this.#slots) {
+      if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
+      host?.process.cut.clear();
+      host?.process.thaw();
     }
-    for (let asked = 0; asked < 8; asked += 1) this.#ask();
-  }
-
-  /** Every worker that is up can be asked about every partition. */
-  allServe(): boolean {
-    return this.#slots.every(({ worker }) => {
-      if (worker === undefined || worker.process.dead) return false;
-      return Array.from({ length: PARTITIONS }, (_, partition) => partition).every((at) => !worker.restores(at));
+    for (let asked = 0; asked < LAST_REQUESTS; asked += 1) {
+      world.after(world.rng.between(100, 1_000), () => this.#asker.ask());
+    }
+    world.after(1_000, () => {
+      this.#asked = true;
     });
   }
 
-  /** The simulation is over and nobody looks any more. */
-  discard(): void {
-    for (const worker of this.#made) worker.discard();
+  #asked = false;
+
+  /** What keeps the simulation from its end. */
+  missing(): string[] {
+    if (!this.#asked) return ['the last requests'];
+    const idle = this.#slots.flatMap(({ machine, host }) =>
+      host?.isReady || machine.isMisfit ? [] : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
+    );
+    return [...idle, ...this.#place.brokers.recorder.missing()];
+  }
+
+  /** The simulation is over. */
+  [Symbol.dispose](): void {
+    for (const { machine } of this.#slots) machine[Symbol.dispose]();
   }
 
   #repeat(meanMs: number, run: () => void): void {
-    const { world } = this.#around;
+    const { world } = this.#place;
     world.after(world.rng.between(0, 2 * meanMs), () => {
       if (this.#over) return;
       run();
@@ -97,29 +129,34 @@ export class Faults {
   }
 
   #start(slot: Slot): void {
-    if (slot.worker?.process.dead === false) throw new Error('two processes on one disk');
-    const { world } = this.#around;
-    const worker: Worker = new Worker(this.#around, slot.machine, () => slot.worker === worker && this.#crash(slot));
-    slot.worker = worker;
-    this.#made.push(worker);
-    world.note(() => `${worker.process.name} starts`);
+    if (slot.host?.process.dead === false) throw new Error('two processes on one disk');
+    const { world } = this.#place;
+    const host: Host = new Host(this.#place, slot.machine, () => slot.host === host && this.#crash(slot));
+    slot.host = host;
+    world.note(() => `${host.process.name} starts`);
     // Worst for a worker alone: nobody else writes what would show it.
     if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1)) return;
-    world.after(world.rng.between(0, 40), () => {
-      for (let partition = 0; partition < PARTITIONS; partition += 1) {
-        if (worker.restores(partition)) this.#empty(partition);
-      }
+    this.#emptyUnder(host);
+  }
+
+  /** Retention takes a partition while its index is restored: at any moment of that. */
+  #emptyUnder(host: Host, looks = 0): void {
+    const { world } = this.#place;
+    const restoring = partitionNumbers().filter((at) => host.restores(at));
+    if (restoring.length === 0 && looks < RESTORE_LOOKS) world.after(1, () => this.#emptyUnder(host, looks + 1));
+    world.after(world.rng.between(0, 6), () => {
+      for (const partition of restoring) this.#empty(partition);
     });
   }
 
-  #crash(slot: Slot): void {
-    const { world } = this.#around;
-    const { worker, machine } = slot;
-    if (worker === undefined || worker.process.dead) return;
-    worker.process.crash();
-    const diskLost = world.rng.chance(0.4);
+  #crash(slot: Slot, losesDisk?: boolean): void {
+    const { world } = this.#place;
+    const { host, machine } = slot;
+    if (host === undefined || host.process.dead) return;
+    host.process.crash();
+    const diskLost = losesDisk ?? world.rng.chance(0.3);
     if (diskLost) machine.loseDisk();
-    world.note(() => `${worker.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
+    world.note(() => `${host.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
     world.after(world.rng.between(0, 5_000), () => this.#start(slot));
   }
 
@@ -127,23 +164,23 @@ export class Faults {
     for (const slot of this.#slots) this.#crash(slot);
   }
 
-  #rejoinLedger({ worker }: Slot): void {
-    if (worker === undefined || !worker.process.running) return;
-    this.#around.world.note(() => `${worker.process.name}: the reader's group is balanced anew`);
-    worker.rejoinLedger();
-  }
-
   #restart(slot: Slot): void {
-    const { worker } = slot;
-    if (worker === undefined || !worker.process.running || worker.stopping) return;
-    this.#around.world.note(() => `${worker.process.name} is asked to stop`);
-    void worker.stop().then(() => this.#start(slot));
+    const { host } = slot;
+    if (host === undefined || !host.process.running || host.stopping) return;
+    this.#place.world.note(() => `${host.process.name} is asked to stop`);
+    void host.stop().then((stopped) => stopped && this.#start(slot));
   }
 
-  #freeze({ worker, machine }: Slot): void {
-    const { world } = this.#around;
-    if (worker === undefined || !worker.process.running) return;
-    const { process } = worker;
+  #damage({ machine, host }: Slot): void {
+    if (host !== undefined) this.#place.history.damaged.push(host.process.name);
+    this.#place.world.note(() => `the disk of ${machine.name} is damaged`);
+    machine.disk.damage();
+  }
+
+  #freeze({ host, machine }: Slot): void {
+    const { world } = this.#place;
+    if (host === undefined || !host.process.running) return;
+    const { process } = host;
     const forMs = world.rng.chance(0.5) ? world.rng.between(5, 3_000) : world.rng.between(3_000, 25_000);
     const asleep = world.rng.chance(0.3);
     world.note(() => `${process.name} freezes for ${forMs.toFixed(0)} ms${asleep ? ', its monotonic clock too' : ''}`);
@@ -158,16 +195,25 @@ export class Faults {
   }
 
   #stepClock({ machine }: Slot): void {
-    const { rng } = this.#around.world;
+    const { world } = this.#place;
+    const { rng } = world;
     const sizeMs = rng.pick([12, 12, 100, 1_500, 1_500, 20_000]);
-    machine.stepMs = rng.chance(0.2) ? 0 : machine.stepMs + rng.between(-sizeMs, sizeMs);
-    this.#around.world.note(() => `the wall clock of ${machine.name} steps: off by ${machine.stepMs.toFixed(0)} ms`);
+    this.#setOff(machine, rng.chance(0.2) ? 0 : machine.stepMs + rng.between(-sizeMs, sizeMs));
+    // What comes right behind a step must meet a clock that is looked at.
+    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#asker.ask());
+    world.note(() => `the wall clock of ${machine.name} steps: off by ${machine.stepMs.toFixed(0)} ms`);
   }
 
-  #cut({ worker }: Slot, link: 'etcd' | 'kafka', longestMs: number): void {
-    const { world } = this.#around;
-    if (worker === undefined) return;
-    const { process } = worker;
+  #setOff(machine: Machine, byMs: number): void {
+    const { history } = this.#place;
+    machine.stepMs = byMs;
+    history.aheadMs = Math.max(history.aheadMs, byMs);
+  }
+
+  #cut({ host }: Slot, link: string, longestMs: number): void {
+    const { world } = this.#place;
+    if (host === undefined) return;
+    const { process } = host;
     const forMs = world.rng.between(500, longestMs);
     world.note(() => `${process.name} is cut off from ${link} for ${forMs.toFixed(0)} ms`);
     process.cut.add(link);
@@ -175,56 +221,43 @@ export class Faults {
   }
 
   #changeWeather(): void {
-    const { rng } = this.#around.world;
+    const { rng } = this.#place.world;
     const share = (most: number): number => (rng.chance(0.4) ? 0 : rng.between(0, most));
-    this.#around.network.weather = { lost: share(0.15), late: share(0.2), doubled: share(0.3) };
+    this.#place.network.weather = { lost: share(0.15), late: share(0.2), doubled: share(0.3) };
+    this.#brokerFaults.changeWeather();
   }
 
   /** Best of all between an entry that decides and a later one under the same key. */
   #trim(): void {
-    const { world, brokers, history } = this.#around;
+    const { world, brokers, history } = this.#place;
     const partition = world.rng.below(PARTITIONS);
-    const { low, high } = brokers.ledger.bounds(partition);
+    const { low, high } = brokers.bounds(LEDGER, partition);
     const here = history.entries.filter((entry) => entry.partition === partition);
     const decided = new Map<string, number>();
-    const between: number[] = [];
+    const between: [number, string][] = [];
     for (const { correlationId, offset } of here) {
       const winner = decided.get(correlationId);
       if (winner === undefined) decided.set(correlationId, offset);
-      else if (winner >= low) between.push(winner + 1);
+      else if (winner >= low) between.push([winner + 1, correlationId]);
     }
-    const sly = between.length > 0 && world.rng.chance(0.8);
-    brokers.trim(partition, sly ? world.rng.pick(between) : low + world.rng.below(high - low + 1));
+    const [at, correlationId] = world.rng.chance(0.8) && between.length > 0 ? world.rng.pick(between) : [];
+    brokers.trim(partition, at ?? low + world.rng.below(high - low + 1));
+    if (correlationId === undefined) return;
+    // Whoever restores its index now finds the later entry alone.
+    this.#asker.repeatSoon(partition, correlationId);
+    if (world.rng.chance(0.5)) this.#crash(world.rng.pick(this.#slots), true);
   }
 
   /** Retention takes all of a partition: worst while somebody restores it. */
   #empty(partition: number): void {
-    const { brokers } = this.#around;
-    brokers.trim(partition, brokers.ledger.bounds(partition).high);
+    const { brokers } = this.#place;
+    brokers.trim(partition, brokers.bounds(LEDGER, partition).high);
   }
 
   #truncate(): void {
-    const { world, brokers } = this.#around;
+    const { world, brokers } = this.#place;
     const partition = world.rng.below(PARTITIONS);
-    const { low, high } = brokers.ledger.bounds(partition);
+    const { low, high } = brokers.bounds(LEDGER, partition);
     brokers.truncate(partition, Math.max(low, high - world.rng.below(6)));
-  }
-
-  /** A new request, or one that was asked before, or one that abuses the correlation ID of another. */
-  #ask(): void {
-    const { world, brokers, history } = this.#around;
-    const { rng } = world;
-    const dice = rng.next();
-    const before = history.requests.length > 0 && dice < 0.4 ? rng.pick(history.requests) : undefined;
-    const fresh = { partition: rng.below(PARTITIONS), correlationId: `c${history.requests.length}` };
-    const { partition, correlationId } = before ?? fresh;
-    const kept =
-      before !== undefined && dice < 0.32 ? before : { count: rng.pick(COUNTS), replyTopic: rng.pick(REPLY_TOPICS) };
-    const { count, replyTopic } = kept;
-    const key = Buffer.from(correlationId);
-    const offset = brokers.ask(partition, { key, value: encodeIdRequest({ count, correlationId: key, replyTopic }) });
-    const asked: Asked = { partition, offset, correlationId, count, replyTopic };
-    history.requests.push(asked);
-    world.note(() => `request ${partition}/${offset}: ${count} for ${correlationId} to ${replyTopic}`);
   }
 }

@@ -3,34 +3,55 @@ import type { IdReply } from '../../src/codec/id-reply.ts';
 
 /**
  * What happened in a simulation, as plain data, seen from outside of the code under test. `order` numbers everything
- * that was recorded, so that of two things it is known which came first.
+ * that was recorded, so that of two things it is known which came first. What is in a topic counts from when readers may
+ * see it.
  */
 export interface History {
   readonly requests: Asked[];
+  readonly requestTrims: Trim[];
   readonly issued: Issued[];
   readonly grants: Grant[];
   readonly ceilings: CeilingChange[];
   readonly entries: Entry[];
+  readonly marks: Mark[];
   readonly appends: Append[];
   readonly trims: Trim[];
   readonly losses: Loss[];
   /** When etcd was set back; fences come a second time then. */
   readonly setBacks: number[];
+  readonly rebuilds: Rebuild[];
   readonly told: Told[];
+  readonly letters: Letter[];
   readonly commits: Commit[];
   /** Errors that nobody may meet here, whatever goes wrong around: defects. */
   readonly defects: string[];
+  /** Processes whose indexes were lost under them. */
+  readonly damaged: string[];
+  /** Commits by members for what was not theirs. */
+  readonly foreignCommits: string[];
+  /** Times at which a worker was ready by its own account, and was not. */
+  readonly falselyReady: string[];
+  /** The most that the wall clock of any machine was ahead, and that of any broker off. */
+  aheadMs: number;
+  brokersOffMs: number;
+  /** How often ledger partitions got another leader, and the request group another generation. */
+  elections: number;
+  rebalances: number;
   /** Virtual milliseconds from the end of the faults until everything was answered; undefined when it never was. */
   healedMs: number | undefined;
+  /** What was still missing when the time was up. */
+  missing: readonly string[];
 }
 
-/** A record of the request topic. */
+/** A record of the request topic that readers of committed records see. */
 export interface Asked {
+  readonly order: number;
   readonly partition: number;
   readonly offset: number;
   readonly correlationId: string;
   readonly count: number;
   readonly replyTopic: string;
+  readonly expiresAtMs?: number | undefined;
 }
 
 /** A range that the allocator gave, with what the store said when it was taken. */
@@ -50,12 +71,19 @@ export interface Issued {
 
 /** Authority that the allocator was given and used. */
 export interface Grant {
+  readonly order: number;
+  /** What the process is configured with: one of several, of which a namespace knows one. */
+  readonly config: string;
   readonly workerId: number;
   readonly fence: bigint;
   readonly from: number;
   readonly to: number;
   /** Since the sending of the last renewal of any lease of this process that was answered. */
   readonly sinceRenewalMs: number;
+  /** How far the wall clock lies behind what this process has seen of it since its reign began. */
+  readonly behindMs: number;
+  /** Whether the process has stood still since that renewal was sent. */
+  readonly stoodStill: boolean;
 }
 
 /** A stored ceiling that was put in place of another, or deleted. */
@@ -63,32 +91,42 @@ interface CeilingChange {
   readonly workerId: number;
   readonly before: number;
   readonly after: number | undefined;
+  /** How far the new one lies ahead of the true time. */
+  readonly aheadMs: number;
 }
 
-/** A decision in the ledger, where it lies and when it landed there. */
-export interface Entry {
+/** Where a record of the ledger lies, and what its writer knew: its index ended at `end`, and told of requests up to `through`. */
+export interface Mark {
   readonly order: number;
   readonly partition: number;
   readonly offset: number;
+  readonly end: number;
+  readonly through: number;
+}
+
+/** A decision in the ledger. */
+export interface Entry extends Mark {
   readonly correlationId: string;
   readonly count: number;
   readonly replyTopic: string;
   readonly batch: IdBatch;
   readonly requestOffset: number;
-  /** Where its writer's index ended. */
-  readonly end: number;
 }
 
 /** One append of a process, from its sending until the process knew the outcome, or gave up. */
-interface Append {
+export interface Append {
   readonly process: string;
+  /** When the process started. */
+  readonly started: number;
   readonly partition: number;
   readonly sent: number;
   ended: number;
   answered: boolean;
+  /** Whether it is a marker. */
+  readonly marks: boolean;
 }
 
-/** The ledger lost its head. */
+/** A topic lost its head. */
 interface Trim {
   readonly order: number;
   readonly partition: number;
@@ -103,10 +141,20 @@ interface Loss {
   readonly from: number;
 }
 
+/** What a rebuild of the namespace had read when it chose the tick at which everything goes on. */
+interface Rebuild {
+  readonly order: number;
+  readonly floor: number;
+  /** By worker ID and fence: how far a witness says that the reign has reserved. */
+  readonly known: ReadonlyMap<string, number>;
+}
+
 /** A reply in a reply topic, told to the request at (partition, offset). */
 export interface Told {
   readonly sent: number;
   readonly landed: number;
+  /** The true time when it landed. */
+  readonly atMs: number;
   readonly partition: number;
   readonly offset: number;
   readonly topic: string;
@@ -116,9 +164,19 @@ export interface Told {
   readonly reply: IdReply;
 }
 
+/** A dead letter, for the request at (partition, offset). */
+export interface Letter {
+  readonly sent: number;
+  readonly landed: number;
+  readonly partition: number;
+  readonly offset: number;
+  readonly code: string;
+}
+
 /** An accepted commit: everything below the offset is done with. */
 interface Commit {
   readonly sent: number;
+  readonly accepted: number;
   readonly partition: number;
   readonly offset: number;
 }
@@ -126,17 +184,29 @@ interface Commit {
 export function emptyHistory(): History {
   return {
     requests: [],
+    requestTrims: [],
     issued: [],
     grants: [],
     ceilings: [],
     entries: [],
+    marks: [],
     appends: [],
     trims: [],
     losses: [],
     setBacks: [],
+    rebuilds: [],
     told: [],
+    letters: [],
     commits: [],
     defects: [],
+    damaged: [],
+    foreignCommits: [],
+    falselyReady: [],
+    aheadMs: 0,
+    brokersOffMs: 0,
+    elections: 0,
+    rebalances: 0,
     healedMs: undefined,
+    missing: [],
   };
 }

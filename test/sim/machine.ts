@@ -1,22 +1,41 @@
+import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
-import { MemoryIndex } from '../support/memory-index.ts';
-import { START_MS } from './setting.ts';
+import { type Disk, MemoryDisk } from './disk.ts';
+import { descriptor, START_MS } from './setting.ts';
 import type { Happening, World } from './world.ts';
 
+/** A process that stood still for less may not have noticed. */
+const LONG_MS = MAX_PAUSE_MS;
+
 /** A host: its clocks and its disk outlive the processes on it. */
-export class Machine {
+export class Machine implements Disposable {
   readonly #world: World;
   readonly name: string;
   /** What the wall clock is off by. */
   stepMs = 0;
   /** How long the machine slept: its monotonic clock did not count that. */
   sleptMs = 0;
-  disk = new MemoryIndex();
+  disk: Disk;
+  /** What its workers are configured with. */
+  pool: { readonly first: number; readonly last: number } = descriptor.pool;
+  /** A worker of it has found that the namespace is configured otherwise. */
+  isMisfit = false;
+  readonly number: number;
+  readonly #newDisk: () => Disk;
+  readonly #disks: Disk[] = [];
   #started = 0;
 
-  constructor(world: World, name: string) {
+  constructor(world: World, name: string, number = 0, newDisk: () => Disk = () => new MemoryDisk()) {
     this.#world = world;
     this.name = name;
+    this.number = number;
+    this.#newDisk = newDisk;
+    this.disk = this.#use(newDisk());
+  }
+
+  /** The simulation is over. Until then a process that has ended may be in the middle of a turn. */
+  [Symbol.dispose](): void {
+    for (const disk of this.#disks) disk[Symbol.dispose]();
   }
 
   readonly read = (): Reading => ({
@@ -25,7 +44,12 @@ export class Machine {
   });
 
   loseDisk(): void {
-    this.disk = new MemoryIndex();
+    this.disk = this.#use(this.#newDisk());
+  }
+
+  #use(disk: Disk): Disk {
+    this.#disks.push(disk);
+    return disk;
   }
 
   start(): Process {
@@ -41,9 +65,12 @@ export class Machine {
 export class Process {
   readonly #world: World;
   readonly name: string;
-  /** Links that carry nothing, either way. */
+  /** Links that carry nothing, either way: etcd, kafka for all brokers, kafka:1 for one of them. */
   readonly cut = new Set<string>();
+  /** When it went on after it was frozen for long, and for how long it was. */
+  thawed: { readonly atMs: number; readonly afterMs: number } | undefined;
   #state: 'running' | 'frozen' | 'dead' = 'running';
+  #frozenAtMs = 0;
   #inbox: Array<() => void> = [];
 
   constructor(world: World, name: string) {
@@ -65,7 +92,12 @@ export class Process {
   }
 
   after(delayMs: number, run: () => void): Happening {
-    return this.#world.after(delayMs, () => this.deliver(run));
+    const happening = this.#world.after(delayMs, () =>
+      this.deliver(() => {
+        if (!happening.cancelled) run();
+      }),
+    );
+    return happening;
   }
 
   /** Resolves after so many milliseconds, or at once when the signal aborts. */
@@ -87,13 +119,17 @@ export class Process {
   }
 
   freeze(): void {
-    if (this.#state === 'running') this.#state = 'frozen';
+    if (this.#state !== 'running') return;
+    this.#state = 'frozen';
+    this.#frozenAtMs = this.#world.nowMs;
   }
 
   /** Goes on where it was; what came meanwhile comes now, in any order. */
   thaw(): void {
     if (this.#state !== 'frozen') return;
     this.#state = 'running';
+    const afterMs = this.#world.nowMs - this.#frozenAtMs;
+    if (afterMs > LONG_MS) this.thawed = { atMs: this.#world.nowMs, afterMs };
     for (const run of this.#inbox.splice(0)) this.after(this.#world.rng.between(0, 5), run);
   }
 }

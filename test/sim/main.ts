@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import type { Fault } from './checker.ts';
 import { loadMutant, MUTANTS, type Mutant } from './mutants.ts';
-import { simulate } from './simulation.ts';
+import { SCENARIOS, type Scenario, simulate } from './simulation.ts';
 import { NOTHING, sum, type Tally, tallyOf } from './tally.ts';
 
 const HELP = `Plays histories of workers under faults, each from a seed, and checks them as a whole.
@@ -9,7 +9,9 @@ const HELP = `Plays histories of workers under faults, each from a seed, and che
   --seeds N     play N seeds (100)
   --from K      begin with seed K (1)
   --seed K      play one seed and print what happened
-  --mutants     make each known mistake in a copy of the sources, and play seeds until it is caught
+  --scenario S  only histories in which etcd loses what it had (etcd-loss), or workers are configured differently (mixed)
+  --mutants     make known mistakes in a copy of the sources, one by one, and play seeds until each is caught
+  --mutant TEXT the same, for all mistakes whose names contain the text, those that are rarely caught among them
   --json        one JSON object on standard output
   --help        this text
 
@@ -18,7 +20,7 @@ arguments that make no sense.
 `;
 
 /** A mutant that no seed up to here has caught has survived. */
-const MUTANT_SEEDS = 2_000;
+const MUTANT_SEEDS = 400;
 /** After so many failures the rest would tell nothing new. */
 const ENOUGH_FAILURES = 5;
 /** Real milliseconds between two lines of progress. */
@@ -38,7 +40,7 @@ export async function run(args: readonly string[], output: Output): Promise<numb
     return 2;
   }
   if (options.help) output.out(HELP);
-  else if (options.mutants) return await hunt(options, output);
+  else if (options.mutant !== undefined) return await hunt(options.mutant, options, output);
   else if (options.seed !== undefined) return await repeat(options.seed, options, output);
   else return await play(options, output);
   return 0;
@@ -48,7 +50,9 @@ interface Options {
   readonly seeds: number;
   readonly from: number;
   readonly seed: number | undefined;
-  readonly mutants: boolean;
+  readonly scenario: Scenario | undefined;
+  /** Part of the names of the mutants to be hunted, if any are. */
+  readonly mutant: string | undefined;
   readonly json: boolean;
   readonly help: boolean;
 }
@@ -57,7 +61,16 @@ interface Options {
 function readArguments(args: readonly string[]): Options | string {
   const text = { type: 'string' } as const;
   const flag = { type: 'boolean', default: false } as const;
-  const options = { seeds: text, from: text, seed: text, mutants: flag, json: flag, help: flag };
+  const options = {
+    seeds: text,
+    from: text,
+    seed: text,
+    scenario: text,
+    mutant: text,
+    mutants: flag,
+    json: flag,
+    help: flag,
+  };
   try {
     const { values } = parseArgs({ args: [...args], options });
     const whole = (name: 'seeds' | 'from' | 'seed'): number | undefined => {
@@ -66,7 +79,20 @@ function readArguments(args: readonly string[]): Options | string {
       if (/^\d{1,9}$/.test(given)) return Number(given);
       throw new Error(`--${name} is ${given}, must be a whole number below 10^9`);
     };
-    return { ...values, seeds: whole('seeds') ?? 100, from: whole('from') ?? 1, seed: whole('seed') };
+    const scenario = SCENARIOS.find((name) => name === values.scenario);
+    if (scenario === undefined && values.scenario !== undefined) {
+      throw new Error(`--scenario is ${values.scenario}, must be one of ${SCENARIOS.join(', ')}`);
+    }
+    const { json, help, mutant = values.mutants ? '' : undefined } = values;
+    return {
+      json,
+      help,
+      mutant,
+      scenario,
+      seeds: whole('seeds') ?? 100,
+      from: whole('from') ?? 1,
+      seed: whole('seed'),
+    };
   } catch (error) {
     return String(error);
   }
@@ -77,14 +103,14 @@ interface Failure {
   readonly faults: readonly Fault[];
 }
 
-async function play({ seeds, from, json }: Options, { out, note }: Output): Promise<number> {
+async function play({ seeds, from, scenario, json }: Options, { out, note }: Output): Promise<number> {
   const failures: Failure[] = [];
   const startedMs = performance.now();
   let [tally, events, toldMs]: [Tally, number, number] = [NOTHING, 0, startedMs];
   const perSecond = (played: number): number => Math.round((1_000 * played) / (performance.now() - startedMs));
   let played = 0;
   while (played < seeds && failures.length < ENOUGH_FAILURES) {
-    const outcome = await simulate(from + played);
+    const outcome = await simulate(from + played, { scenario });
     tally = sum(tally, tallyOf(outcome.history));
     events += outcome.events;
     played += 1;
@@ -103,8 +129,8 @@ async function play({ seeds, from, json }: Options, { out, note }: Output): Prom
   return failures.length === 0 ? 0 : 1;
 }
 
-async function repeat(seed: number, { json }: Options, { out, note }: Output): Promise<number> {
-  const { faults, trace, events, history } = await simulate(seed, { traced: true });
+async function repeat(seed: number, { json, scenario }: Options, { out, note }: Output): Promise<number> {
+  const { faults, trace, events, history } = await simulate(seed, { traced: true, scenario });
   out(json ? JSON.stringify({ seed, faults, events, met: tallyOf(history), trace }) : trace.join('\n'));
   note(faults.length > 0 ? describe({ seed, faults }) : `seed ${seed}: every promise was kept`);
   return faults.length === 0 ? 0 : 1;
@@ -115,9 +141,10 @@ function describe({ seed, faults }: Failure): string {
   return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}\n${listed}`;
 }
 
-async function hunt({ from, json }: Options, { out, note }: Output): Promise<number> {
+async function hunt(named: string, { from, json }: Options, { out, note }: Output): Promise<number> {
   const hunted = [];
-  for (const mutant of MUTANTS) {
+  const wanted = MUTANTS.filter(({ name, rare }) => (named === '' ? rare !== true : name.includes(named)));
+  for (const mutant of wanted) {
     const startedMs = performance.now();
     const found = await catchMutant(mutant, from);
     const seconds = Math.round((performance.now() - startedMs) / 100) / 10;
@@ -137,7 +164,7 @@ async function hunt({ from, json }: Options, { out, note }: Output): Promise<num
 async function catchMutant(mutant: Mutant, from: number): Promise<Failure | undefined> {
   using patched = await loadMutant(mutant);
   for (let seed = from; seed < from + MUTANT_SEEDS; seed += 1) {
-    const { faults } = await patched.simulate(seed);
+    const { faults } = await patched.simulate(seed, { scenario: mutant.scenario });
     if (faults.length > 0) return { seed, faults };
   }
   return undefined;

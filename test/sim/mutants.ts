@@ -2,11 +2,15 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import type { simulate } from './simulation.ts';
+import type { Scenario, simulate } from './simulation.ts';
 
 /** One mistake that somebody could make, as exact replacements in files of this repository. */
 export interface Mutant {
   readonly name: string;
+  /** Where only this can show it, nothing else is played. */
+  readonly scenario?: Scenario;
+  /** More seeds than a test has time for may pass before one shows it: played only when it is named. */
+  readonly rare?: true;
   readonly patches: readonly { readonly file: string; readonly from: string; readonly to: string }[];
 }
 
@@ -63,6 +67,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'start at the own clock rather than the ceiling',
+    rare: true,
     patches: [
       patch('src/identity/choose.ts', 'waitMs: ceilingWaitMs(layout, ceiling.ticks, now)', 'waitMs: 0'),
       patch('src/identity/choose.ts', 'import { ceilingWaitMs, MAX', 'import { MAX'),
@@ -133,12 +138,22 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a loser near the log's start applied",
+    rare: true,
     // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
     patches: [patch('test/support/memory-index.ts', 'const known = end >= at.origin;', 'const known = true;')],
   },
   {
     name: 'a restore that retention has overtaken goes on',
-    patches: [patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {')],
+    rare: true,
+    // Whoever reads notices it by the offset, and whoever looks after the index by the bounds: each is enough.
+    patches: [
+      patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
+      patch(
+        'src/adapters/kafka/ledger-reader.ts',
+        'sink.distrust(partition, `offset',
+        'void [sink, position, end]; false && sink.distrust(partition, `offset',
+      ),
+    ],
   },
   {
     name: 'two appends in flight for one partition',
@@ -152,6 +167,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'witness ignored',
+    scenario: 'etcd-loss',
     patches: [
       patch('src/identity/protocol.ts', '  requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
       patch('src/identity/protocol.ts', '  requireUnopposed(view, { ...own, from: reservation.from });\n', ''),
@@ -162,6 +178,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'etcd read before the witness',
+    rare: true,
+    scenario: 'etcd-loss',
     patches: [
       patch(
         'src/identity/protocol.ts',
@@ -172,6 +190,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a rebuild from the ceilings alone',
+    scenario: 'etcd-loss',
     patches: [
       patch(
         'src/identity/rebuild.ts',
@@ -182,11 +201,214 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a UUID that is not compared',
+    rare: true,
+    scenario: 'etcd-loss',
     patches: [patch('src/identity/witness.ts', 'return seal === uuid ? undefined : seal;', 'return undefined;')],
+  },
+  {
+    name: 'replies acknowledged by the leader alone',
+    patches: [
+      patch('src/kafka/loops/append.ts', 'acks: -1', "acks: appending.lane === 'publish' ? (1 as unknown as -1) : -1"),
+    ],
+  },
+  {
+    name: 'ledger entries acknowledged by the leader alone',
+    patches: [
+      patch('src/kafka/loops/append.ts', 'acks: -1', "acks: topic === 'id.ledger' ? (1 as unknown as -1) : -1"),
+    ],
+  },
+  {
+    name: 'the seal of a rebuild written after reading',
+    rare: true,
+    scenario: 'etcd-loss',
+    patches: [
+      patch(
+        'src/identity/rebuild.ts',
+        '  await witness.write([{ seal: wanted.uuid }]);\n  const remains = await readRemains(etcd, witness, keys);',
+        '  const remains = await readRemains(etcd, witness, keys);\n  await witness.write([{ seal: wanted.uuid }]);',
+      ),
+    ],
+  },
+  {
+    name: 'the descriptor written without comparing its absence',
+    scenario: 'mixed',
+    patches: [patch('src/identity/namespace.ts', 'attempt(etcd, [absent, there],', 'attempt(etcd, [there],')],
+  },
+  {
+    name: 'one nonce for all attempts',
+    rare: true,
+    scenario: 'etcd-loss',
+    patches: [patch('src/worker/identity-holder.ts', 'newNonce: runtime.uuid', "newNonce: () => 'nonce'")],
+  },
+  {
+    name: 'no suspension when the process stood still',
+    patches: [
+      patch(
+        'src/worker/guarded-clock.ts',
+        "if (stoodMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);",
+        '',
+      ),
+    ],
+  },
+  {
+    name: 'no marker at a take-over',
+    rare: true,
+    patches: [patch('src/worker/request-side.ts', 'for (const partition of added) this.#mark(partition);', '')],
+  },
+  {
+    name: 'the allocator reads the clock past its guard',
+    patches: [
+      patch(
+        'src/worker/worker.ts',
+        'readClock: () => clock.read(),',
+        "readClock: () => ({ reading: clockReader(runtime.wallMs, runtime.monotonicMs)(), verdict: { kind: 'steady' } }),",
+      ),
+    ],
+  },
+  {
+    name: 'an index that was thrown away is not restored',
+    patches: [patch('src/worker/ledger-side.ts', '        this.#follower?.restore(cause);\n', '')],
+  },
+  {
+    name: 'a horizon that forgets too much',
+    patches: [
+      patch(
+        'src/pipeline/decide.ts',
+        'const horizon = deps.index.horizon(partition);',
+        'const horizon = deps.index.through(partition);',
+      ),
+    ],
+  },
+  {
+    name: 'a marker that claims all requests',
+    patches: [
+      patch(
+        'src/pipeline/ledger.ts',
+        'const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;',
+        'const atLeast = requestEnd - 1;',
+      ),
+    ],
+  },
+  {
+    name: 'offsets committed for partitions that are gone',
+    patches: [
+      patch('src/worker/request-group.ts', 'for (const partition of removed) this.#end(partition);', ''),
+      patch('src/kafka/loops/member.ts', 'if (isPresent() && foreign !== undefined)', 'if (foreign === -1)'),
+    ],
+  },
+  {
+    name: 'reading goes on at the end when its offset is gone',
+    patches: [
+      patch(
+        'src/worker/request-group.ts',
+        'outOfRange: ({ logStart }, position)',
+        'outOfRange: ({ end: logStart }, position)',
+      ),
+    ],
+  },
+  {
+    name: 'aborted requests served',
+    patches: [patch('src/kafka/records/decode.ts', "isolation === 'read_committed' ? fetched.aborted : []", '[]')],
+  },
+  {
+    name: 'markers of transactions taken for requests',
+    patches: [
+      patch(
+        'src/kafka/records/decode.ts',
+        'return isControl || lastOffset < this.next;',
+        'return lastOffset < this.next;',
+      ),
+    ],
+  },
+  {
+    name: 'a batch that the fetch cut off is passed over',
+    patches: [
+      patch(
+        'src/kafka/records/decode.ts',
+        '    if (end > bytes.length) break;',
+        '    if (end > bytes.length) {\n      if (at + AT.records < bytes.length) reading.next = readHead(bytes.subarray(at)).lastOffset + 1;\n      break;\n    }',
+      ),
+    ],
+  },
+  {
+    name: 'records below the offset asked for handed on',
+    patches: [
+      patch(
+        'src/kafka/records/decode.ts',
+        'if (record.offset >= this.next) this.records.push(record);',
+        'this.records.push(record);',
+      ),
+    ],
+  },
+  {
+    name: 'a partition that nobody gets',
+    patches: [
+      patch(
+        'src/kafka/loops/assigner.ts',
+        'for (const seat of seats) free.push(...handBack(seat, claimants));',
+        'for (const seat of seats) handBack(seat, claimants);',
+      ),
+    ],
+  },
+  {
+    name: 'a closed gate counts requests as answered',
+    patches: [
+      patch('src/pipeline/request-session.ts', 'if (!this.#open) await this.#woken();', 'if (!this.#open) break;'),
+    ],
+  },
+  {
+    name: 'no answer to a reply taken as delivered',
+    patches: [
+      patch(
+        'src/adapters/kafka/publisher.ts',
+        'if (!isRecordFault(fault)) return error;',
+        'if (!isRecordFault(fault)) {\n        for (const { index } of records) deliveries[index] = { ok: true };\n        return undefined;\n      }',
+      ),
+    ],
+  },
+  {
+    name: 'a call without a deadline',
+    patches: [
+      patch(
+        'src/kafka/wire/deadlines.ts',
+        'this.#runtime.schedule(this.#left(deadlineMs), () => end(late()))',
+        'this.#runtime.schedule(this.#left(deadlineMs), () => void late)',
+      ),
+    ],
+  },
+  {
+    name: 'the witness not read to its end',
+    rare: true,
+    scenario: 'etcd-loss',
+    patches: [
+      patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + messages.length - 1, over);', ''),
+    ],
+  },
+  {
+    name: 'ready though no broker answers',
+    patches: [
+      patch('src/worker/worker.ts', "if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';", 'void silentMs;'),
+    ],
+  },
+  {
+    name: 'ready though the group is lost',
+    patches: [
+      patch('src/worker/membership.ts', 'return this.#member?.joined ?? false;', 'return this.#member !== undefined;'),
+    ],
+  },
+  {
+    name: 'a worker ID claimed by a clock that nobody compared',
+    patches: [
+      patch(
+        'src/identity/choose.ts',
+        "choice.kind === 'take' ? await doubtClock(settings, snapshot) : undefined",
+        'undefined && (await doubtClock(settings, snapshot))',
+      ),
+    ],
   },
 ];
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const COPIED = ['package.json', 'schemas', 'src', 'test/sim', 'test/support', 'test/identity'];
 
 /** The simulator of a copy of this repository with one mistake in it; throws when a patch fits no longer. */

@@ -1,10 +1,12 @@
 import { toTicks } from '../../src/core/layout.ts';
+import type { Runtime } from '../../src/core/runtime.ts';
 import type { Reading } from '../../src/core/units.ts';
-import type { GuardedReading } from '../../src/identity/settings.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { Allocation, Allocator } from '../../src/pipeline/ports.ts';
+import type { AllocatorOptions } from '../../src/worker/allocator.ts';
 import type { Store } from './etcd.ts';
 import type { History, Issued } from './history.ts';
+import type { Process } from './machine.ts';
 import { layout } from './setting.ts';
 import type { World } from './world.ts';
 
@@ -27,49 +29,57 @@ export class Probe {
   readonly #world: World;
   readonly #history: History;
   readonly #store: Store;
-  /** When the last answered renewal was sent, by the monotonic clock. */
-  renewedMs = Number.NEGATIVE_INFINITY;
+  readonly #process: Process;
+  readonly #config: string;
+  /** When the last answered renewal was sent: by the monotonic clock, and by the true one. */
+  #renewed = { monoMs: Number.NEGATIVE_INFINITY, trueMs: Number.NEGATIVE_INFINITY };
+  readonly #seen = new SeenClock();
+  #reign = '';
   #present: Takings = [];
   #steady = false;
 
-  constructor(world: World, history: History, store: Store) {
+  /** `config` names what the process is configured with. */
+  constructor(world: World, history: History, store: Store, process: Process, config: string) {
+    this.#config = config;
     this.#world = world;
     this.#history = history;
     this.#store = store;
+    this.#process = process;
   }
 
-  readonly clock = (read: () => GuardedReading) => (): GuardedReading => {
-    const seen = read();
-    this.#steady = seen.verdict.kind === 'steady';
-    return seen;
-  };
-
-  readonly authority =
-    (ask: (now: Reading) => Authority) =>
-    (now: Reading): Authority => {
-      const granted = ask(now);
-      if (!granted.ok || !this.#steady) return granted;
-      const { workerId, fence, reservation } = granted;
-      const ceiling = this.#store.ceiling(workerId);
-      this.#present.push({
-        order: this.#world.tick(),
-        nowTicks: toTicks(layout, now.wall),
-        ceiling,
-        from: reservation.from,
-      });
-      this.#history.grants.push({ workerId, fence, ...reservation, sinceRenewalMs: now.mono - this.renewedMs });
-      return granted;
+  /** The same, but it is seen what the process sees of its clocks. */
+  watched(runtime: Runtime): Runtime {
+    return {
+      ...runtime,
+      wallMs: () => this.#seen.wall(runtime.wallMs(), this.#world.events),
+      monotonicMs: () => this.#seen.mono(runtime.monotonicMs(), this.#world.events),
     };
+  }
 
-  readonly sleep =
-    (sleep: (delayMs: number) => Promise<void>) =>
-    async (delayMs: number): Promise<void> => {
-      const own = this.#present;
-      await sleep(delayMs);
-      this.#present = own;
+  /** A renewal is sent; what this returns is called when it is answered. */
+  renewing(monoMs: number): () => void {
+    const trueMs = this.#world.nowMs;
+    return () => {
+      if (monoMs > this.#renewed.monoMs) this.#renewed = { monoMs, trueMs };
     };
+  }
 
-  allocator(inner: Allocator): Allocator {
+  /** The allocator that `make` makes, seen from outside. */
+  around(options: AllocatorOptions, make: (watched: AllocatorOptions) => Allocator): Allocator {
+    const inner = make({
+      ...options,
+      readClock: () => {
+        const seen = options.readClock();
+        this.#steady = seen.verdict.kind === 'steady';
+        return seen;
+      },
+      authority: (now) => this.#granted(options.authority(now), now),
+      sleep: async (delayMs) => {
+        const own = this.#present;
+        await options.sleep(delayMs);
+        this.#present = own;
+      },
+    });
     return {
       allocate: async (counts) => {
         const takings: Takings = [];
@@ -79,6 +89,32 @@ export class Probe {
         return allocations;
       },
     };
+  }
+
+  #granted(granted: Authority, now: Reading): Authority {
+    if (!granted.ok || !this.#steady) return granted;
+    const { workerId, fence, reservation } = granted;
+    const reign = `${workerId}/${fence}/${reservation.from}`; // etcd that was set back gives a fence a second time
+    if (reign !== this.#reign) this.#seen.forget();
+    this.#reign = reign;
+    this.#present.push({
+      order: this.#world.tick(),
+      nowTicks: toTicks(layout, now.wall),
+      ceiling: this.#store.ceiling(workerId),
+      from: reservation.from,
+    });
+    const { thawed } = this.#process;
+    this.#history.grants.push({
+      order: this.#world.tick(),
+      config: this.#config,
+      workerId,
+      fence,
+      ...reservation,
+      sinceRenewalMs: now.mono - this.#renewed.monoMs,
+      behindMs: this.#seen.highMs - now.wall,
+      stoodStill: thawed !== undefined && this.#renewed.trueMs < thawed.atMs,
+    });
+    return granted;
   }
 
   /** A range belongs to the first turn in which its tick had begun: a turn leaves nothing of that if it wants more. */
@@ -101,5 +137,33 @@ export class Probe {
       };
       this.#history.issued.push(range);
     }
+  }
+}
+
+/**
+ * The highest wall time that the guard of the clock was shown. It reads the wall clock between two readings of the
+ * monotonic one; whoever reads the wall clock alone shows it nothing.
+ */
+class SeenClock {
+  highMs = Number.NEGATIVE_INFINITY;
+  #before: 'mono' | 'wall' | undefined;
+  #wallMs = 0;
+  #event = -1;
+
+  wall(readMs: number, event: number): number {
+    this.#before = this.#before === 'mono' && event === this.#event ? 'wall' : undefined;
+    this.#wallMs = readMs;
+    return readMs;
+  }
+
+  mono(readMs: number, event: number): number {
+    if (this.#before === 'wall' && event === this.#event) this.highMs = Math.max(this.highMs, this.#wallMs);
+    this.#before = 'mono';
+    this.#event = event;
+    return readMs;
+  }
+
+  forget(): void {
+    this.highMs = Number.NEGATIVE_INFINITY;
   }
 }

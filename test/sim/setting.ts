@@ -1,15 +1,18 @@
 import { DESCRIPTOR_FORMAT_VERSION } from '../../src/codec/descriptor.ts';
+import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import { defineLayout } from '../../src/core/layout.ts';
 import type { LeaseTiming } from '../../src/core/reservation.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 
 /** What all simulated workers are configured with. */
-export const DATACENTER = 4;
+const DATACENTER = 4;
 export const PARTITIONS = 2;
 export const MACHINES = 3;
-export const REQUESTS = 'id.requests';
-export const DEAD_LETTERS = 'id.requests.dlt';
 export const REPLY_TOPICS = ['id.replies.a', 'id.replies.b'] as const;
+/** Where replies are allowed to go, but the topic is made only later, if at all. */
+export const LATE_REPLY_TOPIC = 'id.replies.late';
+/** Where no reply may go. */
+export const FOREIGN_TOPIC = 'somebody.elses';
 /** A shorter lease than the usual, so that more reigns begin and end in the same time. */
 export const timing: LeaseTiming = {
   ttlMs: 12_000,
@@ -36,6 +39,27 @@ export const layout = defineLayout({
 
 /** The true time when a simulation begins. */
 export const START_MS = layout.epochMs + 1_000_000_000;
+
+const loaded = loadWorkerConfig({
+  KAFKA_BROKERS: 'broker-1:9092,broker-2:9092,broker-3:9092',
+  ETCD_ENDPOINTS: 'http://etcd:2379',
+  ETCD_PREFIX: '/sim',
+  DATACENTER_ID: String(DATACENTER),
+  REQUEST_PARTITIONS: String(PARTITIONS),
+  KAFKA_SESSION_TIMEOUT_MS: '6000',
+  WORKER_IP: '10.0.0.1',
+  API_PORT: 'off',
+});
+
+/** What a worker is configured with where there are so many brokers. */
+export function configFor(nodes: number): Config {
+  const topics = { ...loaded.topics, replicationFactor: nodes, allowWeakLedger: nodes < 3 };
+  return { ...loaded, topics, layout, timing, maxCount: layout.maxCount, pool: descriptor.pool };
+}
+
+export const { requests: REQUESTS, ledger: LEDGER, deadLetters: DEAD_LETTERS, witness: WITNESS } = loaded.topics;
+export const GROUP = loaded.groupId;
+export const SESSION_MS = loaded.groupSessionMs;
 
 export const descriptor = {
   formatVersion: DESCRIPTOR_FORMAT_VERSION,

@@ -1,15 +1,16 @@
-import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { Brokers } from './brokers.ts';
 import { checkHistory, type Fault } from './checker.ts';
 import { Store } from './etcd.ts';
 import { Faults } from './faults.ts';
 import { emptyHistory, type History } from './history.ts';
-import { Brokers } from './kafka.ts';
 import { Network } from './network.ts';
-import { sealed, settled, World } from './world.ts';
+import type { Rng } from './rng.ts';
+import { sealed, World } from './world.ts';
 
 /** How long things go wrong, and how long it may take to answer everything afterwards. */
 const FAULTS_MS = 45_000;
 const HEALING_MS = 300_000;
+const LOOK_MS = 200;
 
 export interface Outcome {
   readonly seed: number;
@@ -19,8 +20,17 @@ export interface Outcome {
   readonly trace: readonly string[];
 }
 
-/** Plays one history and checks it. The same seed gives the same history, event for event. */
-export function simulate(seed: number, options: { readonly traced?: boolean } = {}): Promise<Outcome> {
+/** What happens in some simulations, and can be asked for: etcd loses what it had, or workers are configured differently. */
+export const SCENARIOS = ['etcd-loss', 'mixed'] as const;
+export type Scenario = (typeof SCENARIOS)[number];
+
+export interface SimulationOptions {
+  readonly traced?: boolean;
+  readonly scenario?: Scenario | undefined;
+}
+
+/** Plays one history and checks it. The same seed and scenario give the same history, event for event. */
+export function simulate(seed: number, options: SimulationOptions = {}): Promise<Outcome> {
   return sealed(
     async () => {
       const world = new World(seed, options.traced ?? false);
@@ -28,37 +38,27 @@ export function simulate(seed: number, options: { readonly traced?: boolean } = 
       const network = new Network(world);
       const store = new Store(world, network, history);
       const brokers = new Brokers(world, history);
-      brokers.onAppend = recorder(world, history);
-      const faults = new Faults({ world, network, store, brokers, history });
+      const scenario = options.scenario ?? scenarioOf(world.rng);
+      using faults = new Faults({ world, network, store, brokers, history, scenario });
       await world.run(FAULTS_MS, () => false);
       faults.heal();
-      const healed = await world.run(FAULTS_MS + HEALING_MS, () => brokers.allDone() && faults.allServe());
-      if (healed) history.healedMs = world.nowMs - FAULTS_MS;
-      const outcome = {
-        seed,
-        faults: checkHistory(history),
-        history,
-        events: world.events,
-        trace: [...(world.trace ?? [])],
+      history.missing = faults.missing();
+      const look = (): void => {
+        history.missing = faults.missing();
+        world.after(LOOK_MS, look);
       };
-      faults.discard();
-      await settled();
-      return outcome;
+      look();
+      const healed = await world.run(FAULTS_MS + HEALING_MS, () => history.missing.length === 0);
+      if (healed) history.healedMs = world.nowMs - FAULTS_MS;
+      brokers.count();
+      const { events, trace = [] } = world;
+      return { seed, faults: checkHistory(history), history, events, trace: [...trace] };
     },
     options.traced ? 20 : 0,
   );
 }
 
-/** Writes the decisions that land in the ledger into the history; markers decide nothing. */
-function recorder(world: World, history: History): Brokers['onAppend'] {
-  return (partition, baseOffset, entries) => {
-    for (const [i, { key, value }] of entries.entries()) {
-      const entry = decodeLedgerEntry(value as Buffer);
-      if (entry.kind === 'marker') continue;
-      const { count, replyTopic, batch, requestOffset, end } = entry;
-      const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
-      const place = { order: world.tick(), partition, offset: baseOffset + i, requestOffset, end };
-      history.entries.push({ ...place, correlationId, count, replyTopic, batch });
-    }
-  };
+function scenarioOf(rng: Rng): Scenario | undefined {
+  const dice = rng.next();
+  return dice < 0.2 ? 'etcd-loss' : dice < 0.3 ? 'mixed' : undefined;
 }

@@ -7,11 +7,17 @@ export interface Tally {
   readonly replayed: number;
   readonly conflicts: number;
   readonly forgotten: number;
+  readonly expired: number;
+  readonly deadLetters: number;
   /** Entries of the ledger that decide nothing, because another came first. */
   readonly losers: number;
   readonly unansweredAppends: number;
   readonly trims: number;
   readonly truncations: number;
+  readonly requestTrims: number;
+  /** Changes of the leaders of ledger partitions. */
+  readonly elections: number;
+  readonly rebalances: number;
   readonly reigns: number;
   readonly setBacks: number;
   /** The longest time from the end of the faults until everything was answered. */
@@ -24,26 +30,22 @@ export const NOTHING: Tally = {
   replayed: 0,
   conflicts: 0,
   forgotten: 0,
+  expired: 0,
+  deadLetters: 0,
   losers: 0,
   unansweredAppends: 0,
   trims: 0,
   truncations: 0,
+  requestTrims: 0,
+  elections: 0,
+  rebalances: 0,
   reigns: 0,
   setBacks: 0,
   healedMs: 0,
 };
 
-export function tallyOf({
-  requests,
-  told,
-  entries,
-  appends,
-  trims,
-  losses,
-  grants,
-  setBacks,
-  healedMs,
-}: History): Tally {
+export function tallyOf(history: History): Tally {
+  const { requests, told, letters, entries, appends, trims, requestTrims, losses, grants, setBacks } = history;
   const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
   const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
   return {
@@ -52,13 +54,18 @@ export function tallyOf({
     replayed: told.length - new Set(told.map(({ partition, offset }) => `${partition}/${offset}`)).size,
     conflicts: codes.filter((code) => code === 'CONFLICT').length,
     forgotten: codes.filter((code) => code === 'FORGOTTEN').length,
+    expired: codes.filter((code) => code === 'EXPIRED').length,
+    deadLetters: letters.length,
     losers: entries.length - keys.size,
     unansweredAppends: appends.filter(({ answered }) => !answered).length,
     trims: trims.length,
     truncations: losses.length,
+    requestTrims: requestTrims.filter(({ low }) => low > 0).length,
+    elections: history.elections,
+    rebalances: history.rebalances,
     reigns: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,
     setBacks: setBacks.length,
-    healedMs: Math.round(healedMs ?? 0),
+    healedMs: Math.round(history.healedMs ?? 0),
   };
 }
 

@@ -95,8 +95,18 @@ function before(a: Event, b: Event): boolean {
 }
 
 /** Resolves when every promise that could go on has: Node runs its tick queue after the last microtask. */
-export function settled(): Promise<void> {
+function settled(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve));
+}
+
+/** As AbortSignal.any, whose signals Node keeps for ever when somebody waits for them: processes that are killed do. */
+function anyOf(signals: readonly AbortSignal[]): AbortSignal {
+  const any = new AbortController();
+  for (const signal of signals) {
+    if (signal.aborted) any.abort(signal.reason);
+    else signal.addEventListener('abort', () => any.abort(signal.reason), { once: true });
+  }
+  return any.signal;
 }
 
 /**
@@ -105,11 +115,19 @@ export function settled(): Promise<void> {
  */
 export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number): Promise<T> {
   const stackTraces = Error.stackTraceLimit;
-  const real = { random: Math.random, now: Date.now, performanceNow: performance.now, setTimeout, setInterval };
+  const real = {
+    any: AbortSignal.any,
+    random: Math.random,
+    now: Date.now,
+    performanceNow: performance.now,
+    setTimeout,
+    setInterval,
+  };
   const refuse = (): never => {
     throw new Error('a simulated part reached for the real clock, timers or randomness');
   };
   Object.assign(globalThis, { setTimeout: refuse, setInterval: refuse });
+  Object.assign(AbortSignal, { any: anyOf });
   Object.assign(Math, { random: refuse });
   Object.assign(Date, { now: refuse });
   Object.assign(performance, { now: refuse });
@@ -119,6 +137,7 @@ export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number):
   } finally {
     Error.stackTraceLimit = stackTraces;
     Object.assign(globalThis, { setTimeout: real.setTimeout, setInterval: real.setInterval });
+    Object.assign(AbortSignal, { any: real.any });
     Object.assign(Math, { random: real.random });
     Object.assign(Date, { now: real.now });
     Object.assign(performance, { now: real.performanceNow });

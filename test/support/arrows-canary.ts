@@ -8,6 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { ROOMS } from '../../ops/lint/arrows.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const CANARY = join(import.meta.dirname, 'canary');
@@ -41,6 +42,12 @@ function expected(files: readonly string[]): Set<Rejection> {
       }),
   );
   return new Set(rejections);
+}
+
+/** The rooms whose arrows no file breaks. */
+function roomsWithoutCanary(files: readonly string[]): string[] {
+  const folders = new Set(files.map((file) => dirname(file)));
+  return ROOMS.map(({ room }) => `src/${room}`).filter((room) => !folders.has(room) && !files.includes(room + SUFFIX));
 }
 
 /** What the linter says of the rules that the files name; other rules have their opinion of such code, too. */
@@ -80,7 +87,7 @@ const faults = [
     .filter((rejection) => !wanted.has(rejection))
     .map((rejection) => `rejected, but is allowed: ${rejection}`),
 ];
-if (wanted.size === 0) faults.push('there is no canary');
+faults.push(...roomsWithoutCanary(files).map((room) => `there is no canary for ${room}`));
 for (const fault of faults) process.stderr.write(`${fault}\n`);
 if (faults.length === 0) process.stdout.write(`arrows: ${wanted.size} forbidden lines rejected\n`);
 process.exitCode = faults.length === 0 ? 0 : 1;

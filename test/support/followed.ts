@@ -3,6 +3,7 @@ import type { Kafka, KafkaMessage } from 'kafkajs';
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import type { Encoding } from '../../src/codec/id-request.ts';
+import { PATIENT } from './test-kafka.ts';
 import { Watchers } from './watchers.ts';
 
 /** A record of a topic that a test follows. */
@@ -110,6 +111,7 @@ export class Followed implements AsyncDisposable {
       groupId: `follow-${randomUUID()}`,
       maxWaitTimeInMs: 50,
       sessionTimeout: SESSION_TIMEOUT_MS,
+      retry: PATIENT,
     });
     let joining = true;
     const replace = async () => {

@@ -1,73 +1,8 @@
 import { gunzipSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import kafkajs, { type Kafka, type Message, type Producer, type RecordMetadata } from 'kafkajs';
-import { createPartitioner } from '../../src/adapters/kafka/partitioner.ts';
+import { encodeRecord, type HandmadeRecord, lz4Frame, storedSnappy } from './record-bytes.ts';
 
 const { CompressionCodecs, CompressionTypes } = kafkajs;
-
-/** A record's bytes, with what kafkajs' own encoder refuses: names that are no text, values that are null. */
-export interface HandmadeRecord {
-  readonly key: Buffer | null;
-  readonly value: Buffer | null;
-  readonly headers?: readonly (readonly [Buffer, Buffer | null])[];
-}
-
-/** Zigzag, as in Kafka's record format and in Avro; of any size, since some tests want one that is too long. */
-export function varint(value: bigint | number): Buffer {
-  const number = BigInt(value);
-  const bytes: number[] = [];
-  let left = number >= 0n ? number << 1n : (-number << 1n) - 1n;
-  for (; left >= 0x80n; left >>= 7n) bytes.push(Number(left & 0x7fn) | 0x80);
-  return Buffer.from([...bytes, Number(left)]);
-}
-
-function sized(bytes: Buffer | null): Buffer {
-  return bytes === null ? varint(-1) : Buffer.concat([varint(bytes.length), bytes]);
-}
-
-/** One record of a batch in format 2, with its length. */
-export function encodeRecord({ key, value, headers = [] }: HandmadeRecord, offsetDelta = 0, timeDelta = 0n): Buffer {
-  const body = Buffer.concat([
-    Buffer.of(0),
-    varint(timeDelta),
-    varint(offsetDelta),
-    sized(key),
-    sized(value),
-    varint(headers.length),
-    ...headers.flatMap(([name, its]) => [sized(name), sized(its)]),
-  ]);
-  return Buffer.concat([varint(body.length), body]);
-}
-
-/** Snappy without compression: the length, then literals, each with its length less one in two bytes. */
-export function snappy(bytes: Buffer): Buffer {
-  const parts: Buffer[] = [unsigned(bytes.length)];
-  for (let at = 0; at < bytes.length; at += 60_000) {
-    const literal = bytes.subarray(at, at + 60_000);
-    const tag = Buffer.from([61 << 2, 0, 0]);
-    tag.writeUInt16LE(literal.length - 1, 1);
-    parts.push(tag, literal);
-  }
-  return Buffer.concat(parts);
-}
-
-function unsigned(value: number): Buffer {
-  const bytes: number[] = [];
-  let left = value;
-  for (; left >= 0x80; left = Math.floor(left / 0x80)) bytes.push((left % 0x80) | 0x80);
-  return Buffer.from([...bytes, left]);
-}
-
-/** LZ4 without compression: a frame with blocks of at most 64 KB, no checksums but the header's own. */
-export function lz4(bytes: Buffer): Buffer {
-  const parts: Buffer[] = [Buffer.from('04224d18604082', 'hex')];
-  for (let at = 0; at < bytes.length; at += 65_536) {
-    const block = bytes.subarray(at, at + 65_536);
-    const size = Buffer.alloc(4);
-    size.writeUInt32LE(block.length + 0x8000_0000);
-    parts.push(size, block);
-  }
-  return Buffer.concat([...parts, Buffer.alloc(4)]);
-}
 
 export type Codec = 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd';
 
@@ -81,8 +16,8 @@ const TYPES = {
 const COMPRESS: Readonly<Record<Codec, (bytes: Buffer) => Buffer>> = {
   none: (bytes) => bytes,
   gzip: (bytes) => gzipSync(bytes),
-  snappy,
-  lz4,
+  snappy: storedSnappy,
+  lz4: (bytes) => lz4Frame(bytes),
   zstd: (bytes) => zstdCompressSync(bytes),
 };
 
@@ -105,7 +40,10 @@ export class Handmade implements AsyncDisposable {
   }
 
   static async connect(kafka: Kafka, topic: string): Promise<Handmade> {
-    const producer = kafka.producer({ createPartitioner, retry: { retries: 0 } });
+    const producer = kafka.producer({
+      createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
+      retry: { retries: 0 },
+    });
     await producer.connect();
     return new Handmade(producer, topic);
   }

@@ -59,6 +59,15 @@ export class KafkaCluster implements AsyncDisposable {
     this.#nodes.delete(node);
   }
 
+  /** Stops a broker's process as it is: its connections stay open, and nothing is answered on them. */
+  freeze(node: Exclude<NodeId, 1>): void {
+    this.#signal(node, 'SIGSTOP');
+  }
+
+  thaw(node: Exclude<NodeId, 1>): void {
+    this.#signal(node, 'SIGCONT');
+  }
+
   /** Starts a broker that was killed; resolves when it serves. */
   async startNode(node: NodeId): Promise<void> {
     const ports = this.#portsOf(node);
@@ -71,6 +80,12 @@ export class KafkaCluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#nodes.values()].map((node) => node.kill()));
     await rm(this.#dir, { recursive: true, force: true });
+  }
+
+  #signal(node: NodeId, signal: NodeJS.Signals): void {
+    const running = this.#nodes.get(node);
+    if (running === undefined) throw new Error(`broker ${node} does not run`);
+    process.kill(running.pid, signal);
   }
 
   #portsOf(node: NodeId): readonly number[] {

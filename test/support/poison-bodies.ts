@@ -1,6 +1,6 @@
 import { encodeIdRequest, ID_REQUEST_FINGERPRINT } from '../../src/codec/id-request.ts';
-import { varint } from './handmade.ts';
 import { LARGE_BYTES, Maker, type PoisonCase, type PoisonTools } from './poison-maker.ts';
+import { varint } from './record-bytes.ts';
 
 /** Values that are no request, or look like none. */
 export function values(tools: PoisonTools): PoisonCase[] {

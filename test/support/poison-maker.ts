@@ -1,8 +1,9 @@
 import type { Kafka, Message } from 'kafkajs';
 import { encodeIdRequest, type IdRequest } from '../../src/codec/id-request.ts';
 import type { ErrorCode } from '../../src/errors.ts';
-import type { Handmade, HandmadeRecord } from './handmade.ts';
+import type { Handmade } from './handmade.ts';
 import type { Realm } from './realm.ts';
+import type { HandmadeRecord } from './record-bytes.ts';
 
 /** What is to come of a record. */
 export interface Expected {

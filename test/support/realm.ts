@@ -1,17 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import kafkajs, { type Admin, type Kafka, Partitioners, type Producer, type RecordMetadata } from 'kafkajs';
 import { type ClosableEtcd, connectEtcd } from '../../src/adapters/etcd/etcd.ts';
-import { kafkaClient } from '../../src/adapters/kafka/client.ts';
-import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics.ts';
+import { committedOffsets } from '../../src/adapters/kafka/consumer-group.ts';
+import { type Source, wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
+import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
 import { type Ceiling, decodeCeiling } from '../../src/codec/ceiling.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { type Witness, WitnessTable } from '../../src/codec/witness.ts';
-import { loadKafkaConfig } from '../../src/config.ts';
+import { loadKafkaConfig } from '../../src/config/config.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { type NamespaceKeys, namespaceKeys } from '../../src/identity/keys.ts';
 import type { KeyValue } from '../../src/identity/ports.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
+import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
+import { RUNTIME } from '../../src/runtime.ts';
 import { Followed } from './followed.ts';
 import type { SuiteServers } from './servers.ts';
+import { testKafka } from './test-kafka.ts';
 import { WorkerProcess } from './worker-process.ts';
 
 /** A request as a test asks it. */
@@ -58,6 +63,7 @@ export class Realm implements AsyncDisposable {
   readonly groupId: string;
   readonly keys: NamespaceKeys;
   readonly admin: Admin;
+  readonly source: Source;
   readonly etcd: ClosableEtcd;
   readonly #replicas: number;
   readonly #kafka: Kafka;
@@ -92,19 +98,22 @@ export class Realm implements AsyncDisposable {
       DATACENTER_ID: String(DATACENTER_ID),
       ...options.env,
     };
-    this.#kafka = kafkaClient({ brokers: servers.brokers, clientId: 'test', tls: false }, () => () => undefined);
+    this.#kafka = testKafka(servers.brokers);
     this.admin = this.#kafka.admin();
     this.#producer = this.#kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
+    const wire = { dialer: kafkaDialer({ clientId: 'test', tls: false }), seeds: seedsOf(servers.brokers) };
+    this.source = { cluster: new Cluster({ ...wire, runtime: RUNTIME }), runtime: RUNTIME };
     this.etcd = connectEtcd({ endpoints: (this.env.ETCD_ENDPOINTS ?? '').split(',') });
   }
 
   static async create(servers: SuiteServers, options: RealmOptions = {}): Promise<Realm> {
     const realm = new Realm(servers, options);
     realm.#stack.defer(() => realm.etcd.close());
+    realm.#stack.defer(() => realm.source.cluster.close());
     realm.#stack.defer(() => realm.admin.disconnect());
     realm.#stack.defer(() => realm.#producer.disconnect());
     await Promise.all([realm.admin.connect(), realm.#producer.connect()]);
-    await initTopics(realm.admin, loadKafkaConfig(realm.env).topics);
+    await initTopics(realm.source, loadKafkaConfig(realm.env).topics);
     await realm.createTopic(realm.replyTopic, { partitions: options.partitions ?? 3 });
     return realm;
   }
@@ -127,7 +136,7 @@ export class Realm implements AsyncDisposable {
         : { replicaAssignment: [{ partition: 0, replicas: [on] }] };
     const topics = [{ topic, configEntries, ...places }];
     await this.admin.createTopics({ topics, waitForLeaders: false });
-    await waitForLeaders(this.admin, [topic]); // what kafkajs has for this throws while the topic is not known yet
+    await waitForLeaders(this.source, [topic]); // what kafkajs has for this throws while the topic is not known yet
   }
 
   /** Deletes a topic and makes it anew, empty, as `topics init` does. */
@@ -135,8 +144,9 @@ export class Realm implements AsyncDisposable {
     await this.admin.deleteTopics({ topics: [topic] });
     // Brokers forget it a moment after the deletion was accepted, and the name is free after another one.
     for (let listed = true; listed; ) listed = (await this.admin.listTopics()).includes(topic);
+    const replyTopics = topic.startsWith(this.env.REPLY_TOPIC_PREFIX ?? '') ? [topic] : [];
     for (let created: readonly string[] = []; !created.includes(topic); ) {
-      ({ created } = await initTopics(this.admin, loadKafkaConfig(this.env).topics));
+      ({ created } = await initTopics(this.source, loadKafkaConfig(this.env).topics, replyTopics));
     }
   }
 
@@ -147,9 +157,9 @@ export class Realm implements AsyncDisposable {
 
   /** Trims ledger partitions as retention does: to these offsets, or to their ends. */
   async trimLedger(to?: ReadonlyMap<number, number>): Promise<void> {
-    const ends = await this.admin.fetchTopicOffsets(this.ledgerTopic);
-    const partitions = ends.flatMap(({ partition, high }) => {
-      const offset = to === undefined ? high : to.get(partition);
+    const spans = await wholeTopic(this.source, this.ledgerTopic);
+    const partitions = spans.flatMap(({ partition, to: end }) => {
+      const offset = to === undefined ? end : to.get(partition);
       return offset === undefined ? [] : [{ partition, offset: String(offset) }];
     });
     await this.admin.deleteTopicRecords({ topic: this.ledgerTopic, partitions });
@@ -204,8 +214,8 @@ export class Realm implements AsyncDisposable {
 
   /** How many records all partitions of a topic have had. */
   async records(topic: string): Promise<number> {
-    const offsets = await this.admin.fetchTopicOffsets(topic);
-    return offsets.reduce((sum, { high }) => sum + Number(high), 0);
+    const spans = await wholeTopic(this.source, topic);
+    return spans.reduce((sum, { to }) => sum + to, 0);
   }
 
   /** How many decisions the ledger holds now; markers, which decide nothing, have no key. */
@@ -227,9 +237,8 @@ export class Realm implements AsyncDisposable {
 
   /** The group's committed offset of each request partition that has one. */
   async committed(): Promise<ReadonlyMap<number, number>> {
-    const [found] = await this.admin.fetchOffsets({ groupId: this.groupId, topics: [this.requestTopic] });
-    const offsets = (found?.partitions ?? []).map(({ partition, offset }) => [partition, Number(offset)] as const);
-    return new Map(offsets.filter(([, offset]) => offset >= 0));
+    const partitions = Array.from({ length: Number(this.env.REQUEST_PARTITIONS) }, (_, partition) => partition);
+    return committedOffsets(this.source, this.groupId, this.requestTopic, partitions);
   }
 
   async owner(workerId: number): Promise<KeyValue | undefined> {

@@ -9,11 +9,22 @@ export interface KafkaRequest {
 type Matches = (request: KafkaRequest) => boolean;
 
 const PRODUCE = 0;
+const FETCH = 1;
 
-/** A produce request to this topic, whose name Kafka puts behind its length in two bytes. */
+/** A produce request to this topic. */
 export function isProduceTo(topic: string): Matches {
+  return concerns(PRODUCE, topic);
+}
+
+/** A fetch of this topic, with or without others. */
+export function isFetchOf(topic: string): Matches {
+  return concerns(FETCH, topic);
+}
+
+/** A request that names the topic: Kafka puts its length before it in two bytes. */
+function concerns(wanted: number, topic: string): Matches {
   const name = Buffer.concat([Buffer.of(topic.length >> 8, topic.length & 0xff), Buffer.from(topic)]);
-  return ({ apiKey, bytes }) => apiKey === PRODUCE && bytes.includes(name);
+  return ({ apiKey, bytes }) => apiKey === wanted && bytes.includes(name);
 }
 
 /** What is done to a request, or to its answer. */
@@ -37,6 +48,7 @@ export class TcpProxy implements AsyncDisposable {
   readonly #target: { readonly host: string; readonly port: number };
   readonly #sockets = new Set<Socket>();
   readonly #faults: Fault[] = [];
+  #isCut = false;
 
   private constructor(target: string) {
     const [host = '', port] = target.split(':');
@@ -68,6 +80,16 @@ export class TcpProxy implements AsyncDisposable {
     return this.#add('hold-request', matches, 1, { released });
   }
 
+  /** Ends all connections, and each new one as soon as it is there. */
+  cut(): void {
+    this.#isCut = true;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  restore(): void {
+    this.#isCut = false;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
@@ -96,6 +118,10 @@ export class TcpProxy implements AsyncDisposable {
   }
 
   #serve(client: Socket): void {
+    if (this.#isCut) {
+      client.destroy();
+      return;
+    }
     const broker = connect(this.#target);
     const faults = new Map<number, Fault>();
     const cut = () => {

@@ -1,33 +1,49 @@
-import type { Admin, ITopicMetadata, Producer, RecordMetadata } from 'kafkajs';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import type { DriftSample } from '../../core/clock-guard.ts';
-import type { Reading } from '../../core/units.ts';
-import { wallMs } from '../../core/units.ts';
+import type { Runtime } from '../../core/runtime.ts';
+import { type Reading, wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import { append } from '../../kafka/loops/append.ts';
+import { END, offsetAt } from '../../kafka/loops/offsets.ts';
+import { retrying } from '../../kafka/loops/retrying.ts';
+import { encodeBatch } from '../../kafka/records/encode.ts';
+import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
+import { isUnsent, passes } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
-  /** Not idempotent and not transactional: the first entry of a key decides, so a doubled append is harmless. */
-  readonly producer: Producer;
-  readonly admin: Admin;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt' | 'metadata'>;
+  readonly runtime: Runtime;
   readonly topic: string;
   readonly requestTopic: string;
   readonly readClock: () => Reading;
-  /** Each answer tells the broker's clock. */
+  /** Each answer shows the broker's clock. */
   readonly onDriftSample: (sample: DriftSample) => void;
 }
 
+/** The whole of an append: a broker that is silent holds the turn of a partition no longer. */
+const APPEND_TIMEOUT_MS = 5_000;
 /** How long a broker may wait for its followers before it answers. */
-const REPLICATION_TIMEOUT_MS = 5_000;
+const REPLICATION_TIMEOUT_MS = 4_000;
+/** For the end of a partition, asked of one leader after the other. */
+const OFFSET_TIMEOUT_MS = 5_000;
+const ONE_OFFSET_TIMEOUT_MS = 1_500;
+const METADATA_TIMEOUT_MS = 5_000;
 /** So many brokers are asked for the time: the median of five stands two that are wrong. */
 const MAX_ASKED = 5;
-/** A marker that tells nothing of the log, wherever it lies: whoever wrote it had read nothing. */
+/** Brokers that have not reported the time so long after the first one are not waited for. */
+const STRAGGLER_MS = 1_500;
+/** A marker that says nothing about the log, wherever it lies: whoever wrote it had read nothing. */
 const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
 
-/** The ledger topic, written through kafkajs. */
+interface Timed {
+  readonly appended: Appended;
+  readonly sample: DriftSample;
+}
+
+/** The ledger topic's writing side. One record batch for each append, neither idempotent nor transactional. */
 export class KafkaLedgerLog implements LedgerLog {
   readonly #options: KafkaLedgerLogOptions;
-  #leaders: ReadonlyMap<number, number> = new Map();
 
   constructor(options: KafkaLedgerLogOptions) {
     this.#options = options;
@@ -40,53 +56,18 @@ export class KafkaLedgerLog implements LedgerLog {
   }
 
   /**
-   * Asks the leaders of the ledger for the time, by an entry that says nothing: no other answer of a broker tells its
-   * clock. One sample for each that answered, which nobody else is told of. Rejects with APPEND_UNANSWERED or
-   * KAFKA_UNAVAILABLE when none did.
+   * Asks the leaders of the ledger for the time, by an entry that says nothing: no other answer of a broker shows its
+   * clock. Resolves with one sample for each that answered, once most have or the others are too late; onDriftSample gets
+   * none of them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE when none did.
    */
   async askClocks(): Promise<readonly DriftSample[]> {
-    const { admin, topic } = this.#options;
-    const { topics } = await admin.fetchTopicMetadata({ topics: [topic] }).catch((error: unknown) => {
-      throw new IdallocError('KAFKA_UNAVAILABLE', `no broker tells the time: ${describeError(error)}`, {
-        cause: error,
-      });
-    });
-    this.learnLeaders(topics);
-    const partitions = new Map([...this.#leaders].map(([partition, leader]) => [leader, partition]));
-    partitions.delete(-1); // no leader
-    const asked = [...partitions.values()].slice(0, MAX_ASKED).map((partition) => {
-      return this.#timedAppend(partition, [{ key: null, value: EMPTY_MARKER }]);
-    });
-    const answers = await Promise.allSettled(asked);
-    const samples = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value.sample] : []));
-    if (samples.length > 0) return samples;
-    const failed = answers.find((answer) => answer.status === 'rejected');
-    throw failed?.reason ?? new IdallocError('KAFKA_UNAVAILABLE', `no partition of ${topic} has a leader`);
-  }
-
-  async #timedAppend(
-    partition: number,
-    entries: readonly { key: Buffer | null; value: Buffer }[],
-  ): Promise<{ readonly appended: Appended; readonly sample: DriftSample }> {
-    const { producer, topic, readClock } = this.#options;
-    const sent = readClock();
-    const answer = await this.#send(() =>
-      producer.send({
-        topic,
-        acks: -1,
-        timeout: REPLICATION_TIMEOUT_MS,
-        messages: entries.map(({ key, value }) => ({ key, value, partition })),
-      }),
-    );
-    const appended = readAnswer(answer, partition);
-    const received = readClock();
-    const sample = {
-      broker: String(this.#leaders.get(partition) ?? 'unknown'),
-      sent: sent.wall,
-      received: received.wall,
-      appended: wallMs(appended.appendedAtMs),
-    };
-    return { appended, sample };
+    const partitions = await this.#onePartitionOfEachLeader();
+    if (partitions.length === 0) {
+      throw new IdallocError('KAFKA_UNAVAILABLE', `no partition of ${this.#options.topic} has a leader`);
+    }
+    const asked = partitions.map((partition) => this.#timedAppend(partition, [{ key: null, value: EMPTY_MARKER }]));
+    const answers = await mostOf(this.#options.runtime, asked);
+    return answers.map(({ sample }) => sample);
   }
 
   endOffset(partition: number): Promise<number> {
@@ -97,53 +78,93 @@ export class KafkaLedgerLog implements LedgerLog {
     return this.#endOf(this.#options.requestTopic, partition);
   }
 
-  /** Takes which broker leads each partition, by which the brokers' clocks are told apart. */
-  learnLeaders(topics: readonly ITopicMetadata[]): void {
-    const partitions = topics.filter(({ name }) => name === this.#options.topic).flatMap((topic) => topic.partitions);
-    this.#leaders = new Map(partitions.map(({ partitionId, leader }) => [partitionId, leader]));
+  async #onePartitionOfEachLeader(): Promise<number[]> {
+    const { cluster, topic } = this.#options;
+    const { topics } = await cluster.metadata([topic], METADATA_TIMEOUT_MS).catch((error: unknown) => {
+      const message = `no broker reports the time: ${describeError(error)}`;
+      throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+    });
+    const partitions = topics.find(({ name }) => name === topic)?.partitions ?? [];
+    const byLeader = new Map(partitions.map(({ partition, leader }) => [leader, partition]));
+    byLeader.delete(-1); // no leader
+    return [...byLeader.values()].slice(0, MAX_ASKED);
+  }
+
+  async #timedAppend(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Timed> {
+    const { cluster, runtime, topic, readClock } = this.#options;
+    const batch = encodeBatch(entries, runtime.wallMs());
+    try {
+      return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isPassing: isUnsent }, async (timeoutMs) => {
+        const sent = readClock();
+        const appending = { topic, partition, lane: 'append', timeoutMs, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
+        const { baseOffset, appendedAtMs, node } = await append(cluster, runtime, { ...appending, batch });
+        const received = readClock();
+        requireStamped(appendedAtMs);
+        return {
+          appended: { baseOffset: safeOffset(baseOffset), appendedAtMs },
+          sample: { broker: String(node), sent: sent.wall, received: received.wall, appended: wallMs(appendedAtMs) },
+        };
+      });
+    } catch (error) {
+      if (error instanceof IdallocError) throw error;
+      const message = `the ledger did not answer an append: ${describeError(error)}`;
+      throw new IdallocError('APPEND_UNANSWERED', message, { cause: error });
+    }
   }
 
   async #endOf(topic: string, partition: number): Promise<number> {
-    const offsets = await this.#options.admin.fetchTopicOffsets(topic);
-    const found = offsets.find((offset) => offset.partition === partition);
-    if (found === undefined) throw new IdallocError('TOPIC_INVALID', `topic ${topic} has no partition ${partition}`);
-    return safeOffset(found.high);
-  }
-
-  async #send(send: () => Promise<RecordMetadata[]>): Promise<RecordMetadata[]> {
+    const { cluster, runtime } = this.#options;
     try {
-      return await send();
-    } catch (error) {
-      throw new IdallocError('APPEND_UNANSWERED', `the ledger gave no answer to an append: ${describeError(error)}`, {
-        cause: error,
+      return await retrying(runtime, { timeoutMs: OFFSET_TIMEOUT_MS, isPassing: passes }, async (leftMs) => {
+        const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
+        return safeOffset(
+          await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),
+        );
       });
+    } catch (error) {
+      if (error instanceof IdallocError) throw error;
+      const message = `the end of partition ${partition} of topic '${topic}' is not known: ${describeError(error)}`;
+      throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
     }
   }
 }
 
-/** Anything but exactly one good answer for the partition counts as no answer. */
-function readAnswer(answer: readonly RecordMetadata[], partition: number): Appended {
-  const [only] = answer;
-  const good = answer.length === 1 && only?.errorCode === 0 && only.partition === partition;
-  if (!good || only.baseOffset === undefined || only.logAppendTime === undefined) {
-    throw new IdallocError(
-      'APPEND_UNANSWERED',
-      `the ledger's answer to an append can't be relied on: ${JSON.stringify(answer)}`,
-    );
-  }
-  const appendedAtMs = Number(only.logAppendTime);
-  if (appendedAtMs < 0) {
-    throw new IdallocError(
-      'LEDGER_WEAK',
-      'the ledger topic does not stamp its entries: set its message.timestamp.type to LogAppendTime',
-    );
-  }
-  return { baseOffset: safeOffset(only.baseOffset), appendedAtMs };
+function requireStamped(appendedAtMs: number): void {
+  if (appendedAtMs >= 0) return;
+  throw new IdallocError(
+    'LEDGER_WEAK',
+    'the ledger topic does not stamp its entries: set its message.timestamp.type to LogAppendTime',
+  );
 }
 
-/** An offset as a number. Throws LEDGER_UNREADABLE outside [0, 2^53). */
-export function safeOffset(text: string): number {
-  const offset = Number(text);
+/** Throws LEDGER_UNREADABLE for a number that is no offset, as -1. */
+function safeOffset(offset: number): number {
   if (Number.isSafeInteger(offset) && offset >= 0) return offset;
-  throw new IdallocError('LEDGER_UNREADABLE', `Kafka gave the offset ${text}, which is none`);
+  throw new IdallocError('LEDGER_UNREADABLE', `Kafka returned invalid offset ${offset}`);
+}
+
+/**
+ * What most of the promises resolve to; fewer when all have settled, or STRAGGLER_MS after the first has resolved. Rejects
+ * when none resolves.
+ */
+function mostOf<T>(runtime: Runtime, promises: readonly Promise<T>[]): Promise<readonly T[]> {
+  const { promise, resolve, reject } = Promise.withResolvers<readonly T[]>();
+  const answers: T[] = [];
+  let left = promises.length;
+  let late: { cancel(): void } | undefined;
+  const settled = (error?: unknown) => {
+    left -= 1;
+    if (answers.length > 0) late ??= runtime.schedule(STRAGGLER_MS, () => resolve([...answers]));
+    if (left > 0 && answers.length <= promises.length / 2) return;
+    late?.cancel();
+    if (answers.length > 0) resolve([...answers]);
+    else reject(error);
+  };
+  for (const one of promises) {
+    one.then((answer) => {
+      answers.push(answer);
+      settled();
+    }, settled);
+  }
+  return promise;
 }

@@ -1,175 +1,218 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
+import type { Runtime, Timer } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
-import type { Log } from '../../log.ts';
+import { boundsOf, type PartitionBounds } from '../../kafka/loops/offsets.ts';
+import { SparingLog } from '../../kafka/loops/sparing-log.ts';
+import type { Tail } from '../../kafka/loops/tail.ts';
+import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
+import { UNREADABLE } from '../../kafka/records/decode.ts';
+import type { FetchedRecord } from '../../kafka/records/record.ts';
+import type { WireLog } from '../../kafka/wire/broker.ts';
+import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
-import { GroupConsumer } from './group-consumer.ts';
-import { safeOffset } from './ledger-log.ts';
 
 /** What the reader feeds; the follower decides where to read and what to make of it. */
 interface LedgerSink {
   begin(partition: number, bounds: LogBounds): number;
-  resume(partition: number): number;
   deliver(partition: number, records: readonly LedgerRecord[]): void;
   expire(partition: number, low: number, high: number): boolean;
+  distrust(partition: number, cause: string): void;
+  unreadable(partition: number, cause: string): void;
 }
 
 export interface LedgerReaderOptions {
-  readonly kafka: Kafka;
-  readonly admin: Admin;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly runtime: Runtime;
+  /** Read uncommitted. Whoever made it closes it. */
+  readonly tail: Pick<Tail, 'follow'>;
   readonly topic: string;
   readonly partitions: number;
-  /** A group of this reader alone, so that it gets every partition; nothing is ever committed in it. */
-  readonly groupId: string;
   readonly sink: LedgerSink;
-  readonly log: Log;
-  /** The reader ended for good and will not start again by itself. */
-  readonly onCrash: (error: Error) => void;
+  readonly log: WireLog;
 }
 
 /** Entries applied in one go, about 20 ms of work; more would hold up everybody else in the process. */
 const APPLY_MAX_ENTRIES = 1_000;
-const MAX_WAIT_MS = 100;
-/** At most so often a partition is read anew, whatever its log looks like. */
+const BOUNDS_TIMEOUT_MS = 2_000;
+const MIN_RETRY_MS = 100;
+const MAX_RETRY_MS = 1_000;
+/** At most so often a partition is begun again, whatever its log looks like. */
 const RESTART_INTERVAL_MS = 500;
-/** How often the index is told where the log starts; it looks after its store then as well. */
+/** How often the index learns where the log starts; it looks after its store then as well. */
 const EXPIRE_INTERVAL_MS = 10_000;
 
-/** Reads all partitions of the ledger topic, all the time, into one sink. */
+/**
+ * A partition of the ledger.
+ *
+ *   beginning -> following   its bounds were asked for, and the sink said where to read
+ *   following -> beginning   it is to be begun again: what was fetched is dropped
+ *
+ * `epoch` rises whenever it is to be begun again, so that bounds and chunks from before are known.
+ */
+interface Place {
+  readonly partition: number;
+  epoch: number;
+  isBeginning: boolean;
+  begunMs: number;
+  followed: Followed | undefined;
+}
+
+/** Reads all partitions of the ledger topic, all the time, into one sink. No call to the sink comes after `stop`. */
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
-  readonly #group: GroupConsumer;
-  readonly #consumer: Consumer;
-  /** Raised when a partition is read anew, so that a batch from before is dropped. */
-  readonly #epochs: number[];
-  /** Partitions that wait to be read anew. */
-  readonly #due = new Set<number>();
-  #restartTimer: NodeJS.Timeout | undefined;
-  #restartedAtMs = Number.NEGATIVE_INFINITY;
-  #expireTimer: NodeJS.Timeout | undefined;
-  #expiring: Promise<void> | undefined;
-  #running = false;
-  #stopped = false;
+  readonly #log: SparingLog;
+  readonly #places: readonly Place[];
+  readonly #stopped = new AbortController();
+  #expireTimer: Timer | undefined;
 
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
-    this.#epochs = new Array<number>(options.partitions).fill(0);
-    const { kafka, topic, groupId, onCrash } = options;
-    this.#group = new GroupConsumer({
-      kafka,
-      topic,
-      config: { groupId, maxWaitTimeInMs: MAX_WAIT_MS },
-      onJoin: () => this.#seekAll(),
-      onCrash,
+    this.#log = new SparingLog(options.runtime, options.log);
+    this.#places = Array.from({ length: options.partitions }, (_, partition) => {
+      return { partition, epoch: 0, isBeginning: false, begunMs: Number.NEGATIVE_INFINITY, followed: undefined };
     });
-    this.#consumer = this.#group.consumer;
   }
 
-  async start(): Promise<void> {
-    const { sink } = this.#options;
-    const bounds = await this.#readBounds();
-    for (const [partition, found] of bounds) sink.begin(partition, found);
-    await this.#group.run({ eachBatch: (payload) => this.#deliver(payload) });
-    this.#running = true;
-    for (const partition of this.#due) this.restart(partition);
-    this.#expireTimer = setInterval(() => {
-      this.#expiring ??= this.#expireAll().finally(() => {
-        this.#expiring = undefined;
-      });
-    }, EXPIRE_INTERVAL_MS);
+  /** Each partition begins when its leader answers. */
+  start(): void {
+    for (const place of this.#places) void this.#begin(place);
+    this.#scheduleExpiry();
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    clearTimeout(this.#restartTimer);
-    clearInterval(this.#expireTimer);
-    await this.#group.end();
-    await this.#expiring;
+  stop(): void {
+    this.#stopped.abort();
+    this.#expireTimer?.cancel();
+    for (const { followed } of this.#places) followed?.stop();
   }
 
-  /** Stops reading a partition, asks the broker for its bounds and reads from where the sink says. */
+  /** Stops reading a partition, asks its leader for the bounds and reads from where the sink says. */
   restart(partition: number): void {
-    this.#epochs[partition] = (this.#epochs[partition] ?? 0) + 1;
-    this.#due.add(partition);
-    if (!this.#running || this.#stopped) return;
-    this.#consumer.pause([{ topic: this.#options.topic, partitions: [partition] }]);
-    this.#scheduleRestart();
+    const place = this.#places[partition];
+    if (place === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
+    place.epoch += 1;
+    place.followed?.pause();
+    void this.#begin(place);
   }
 
-  #scheduleRestart(): void {
-    if (this.#stopped || this.#restartTimer !== undefined) return;
-    const sinceMs = performance.now() - this.#restartedAtMs;
-    this.#restartTimer = setTimeout(() => this.#restartDue(), Math.max(0, RESTART_INTERVAL_MS - sinceMs));
+  get #isStopped(): boolean {
+    return this.#stopped.signal.aborted;
   }
 
-  async #restartDue(): Promise<void> {
-    this.#restartedAtMs = performance.now();
-    const { topic, sink, log } = this.#options;
-    try {
-      const bounds = await this.#readBounds();
-      for (const partition of this.#stopped ? [] : this.#due) {
-        const found = bounds.get(partition);
-        if (found === undefined) continue;
-        const offset = sink.begin(partition, found);
-        this.#due.delete(partition);
-        this.#consumer.seek({ topic, partition, offset: String(offset) });
-        this.#consumer.resume([{ topic, partitions: [partition] }]);
+  async #begin(place: Place): Promise<void> {
+    if (place.isBeginning) return; // it looks at the epoch
+    place.isBeginning = true;
+    const { runtime } = this.#options;
+    await runtime.sleep(place.begunMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
+    for (let restMs = MIN_RETRY_MS; !this.#isStopped; restMs = Math.min(MAX_RETRY_MS, restMs * 2)) {
+      try {
+        await this.#tryToBegin(place);
+        if (!place.isBeginning) return;
+      } catch (error) {
+        const fields = { partition: place.partition, error: describeError(error) };
+        this.#log.warn(fields, 'a ledger partition could not be begun, trying again');
       }
-    } catch (error) {
-      log.warn({ error: describeError(error) }, 'ledger partitions could not be read anew, trying again');
+      await runtime.sleep(restMs, this.#stopped.signal);
     }
-    this.#restartTimer = undefined;
-    if (this.#due.size > 0) this.#scheduleRestart();
+  }
+
+  /** Does nothing when the partition was to be begun again meanwhile. */
+  async #tryToBegin(place: Place): Promise<void> {
+    const { sink, runtime } = this.#options;
+    const { partition, epoch } = place;
+    const { logStart, end } = await this.#boundsOf(partition);
+    if (this.#isStopped || place.epoch !== epoch) return;
+    place.begunMs = runtime.monotonicMs();
+    const offset = sink.begin(partition, { low: logStart, high: end });
+    if (place.epoch !== epoch) return; // the index was replaced
+    place.isBeginning = false;
+    // The last entry is read again to recognise the log; more than that is worth a line.
+    if (end - offset > 1) this.#options.log('info', { partition, from: offset, to: end }, 'reading a ledger partition');
+    this.#readFrom(place, offset);
+  }
+
+  #readFrom(place: Place, offset: number): void {
+    const { tail, topic, sink } = this.#options;
+    const { partition } = place;
+    if (place.followed === undefined) {
+      place.followed = tail.follow(
+        { topic, partition, offset },
+        {
+          deliver: (chunk) => this.#deliver(place, chunk),
+          outOfRange: ({ logStart, end }, position) => {
+            sink.distrust(partition, `offset ${position} was due, but the log reaches from ${logStart} to ${end} now`);
+            return logStart;
+          },
+        },
+      );
+    } else {
+      place.followed.seek(offset);
+      place.followed.resume();
+    }
+  }
+
+  async #deliver(place: Place, { records }: TailChunk): Promise<void> {
+    const { epoch } = place;
+    for (let from = 0; from < records.length; from += APPLY_MAX_ENTRIES) {
+      if (from > 0) await this.#options.runtime.nextTurn();
+      if (this.#isStopped || place.epoch !== epoch) return;
+      this.#apply(place, records.slice(from, from + APPLY_MAX_ENTRIES));
+    }
+  }
+
+  #apply(place: Place, records: readonly FetchedRecord[]): void {
+    const { sink, topic } = this.#options;
+    const { partition, epoch } = place;
+    const unreadable = records.findIndex(({ headers }) => headers[UNREADABLE] !== undefined);
+    const readable = unreadable === -1 ? records : records.slice(0, unreadable);
+    if (readable.length > 0) sink.deliver(partition, readable.map(toLedgerRecord));
+    const first = records[unreadable];
+    if (first === undefined || place.epoch !== epoch) return;
+    place.followed?.pause();
+    const until =
+      'requests of this partition are refused until retention has deleted them and the workers were restarted';
+    sink.unreadable(
+      partition,
+      `topic '${topic}' has records that can't be read: ${first.headers[UNREADABLE]}; ${until}`,
+    );
+  }
+
+  #scheduleExpiry(): void {
+    this.#expireTimer = this.#options.runtime.schedule(EXPIRE_INTERVAL_MS, () => {
+      void this.#expireAll().then(() => {
+        if (!this.#isStopped) this.#scheduleExpiry();
+      });
+    });
   }
 
   /** Lets the index forget what the log no longer has, a step at a time. */
   async #expireAll(): Promise<void> {
-    const { sink, log } = this.#options;
-    try {
-      for (const [partition, { low, high }] of await this.#readBounds()) {
-        while (!this.#stopped && sink.expire(partition, low, high)) await nextTurn();
+    const askedMs = this.#options.runtime.monotonicMs();
+    const begun = this.#places.filter(({ isBeginning }) => !isBeginning);
+    const asked = await Promise.allSettled(begun.map(({ partition }) => this.#boundsOf(partition)));
+    for (const [i, answer] of asked.entries()) {
+      const place = begun[i] as Place;
+      try {
+        if (answer.status === 'rejected') throw answer.reason;
+        // Newer bounds than these may have been begun by.
+        if (!place.isBeginning && place.begunMs < askedMs) await this.#expire(place.partition, answer.value);
+      } catch (error) {
+        const fields = { partition: place.partition, error: describeError(error) };
+        this.#log.warn(fields, 'the index could not forget what the ledger no longer has');
       }
-    } catch (error) {
-      log.warn({ error: describeError(error) }, 'the index could not forget what the ledger no longer has');
     }
   }
 
-  /** Runs inside the join, before the first fetch of the new generation. */
-  #seekAll(): void {
-    const { topic, sink } = this.#options;
-    for (const partition of this.#epochs.keys()) {
-      this.#consumer.seek({ topic, partition, offset: String(sink.resume(partition)) });
-    }
+  async #expire(partition: number, { logStart, end }: PartitionBounds): Promise<void> {
+    const { sink, runtime } = this.#options;
+    while (!this.#isStopped && sink.expire(partition, logStart, end)) await runtime.nextTurn();
   }
 
-  async #deliver({ batch, resolveOffset, heartbeat }: EachBatchPayload): Promise<void> {
-    const { partition, messages } = batch;
-    const epoch = this.#epochs[partition];
-    for (let from = 0; from < messages.length; from += APPLY_MAX_ENTRIES) {
-      if (this.#epochs[partition] !== epoch) return;
-      const chunk = messages.slice(from, from + APPLY_MAX_ENTRIES);
-      const last = chunk.at(-1);
-      if (last === undefined) return;
-      this.#options.sink.deliver(partition, chunk.map(toRecord));
-      resolveOffset(last.offset);
-      if (from + APPLY_MAX_ENTRIES < messages.length) await nextTurn();
-    }
-    await heartbeat();
-  }
-
-  async #readBounds(): Promise<ReadonlyMap<number, LogBounds>> {
-    const offsets = await this.#options.admin.fetchTopicOffsets(this.#options.topic);
-    return new Map(
-      offsets.map(({ partition, low, high }) => [partition, { low: safeOffset(low), high: safeOffset(high) }]),
-    );
+  #boundsOf(partition: number): Promise<PartitionBounds> {
+    const { cluster, runtime, topic } = this.#options;
+    const query = { topic, partition, isolation: 'read_uncommitted' as const, timeoutMs: BOUNDS_TIMEOUT_MS };
+    return boundsOf(cluster, runtime, query);
   }
 }
 
-function toRecord(message: KafkaMessage): LedgerRecord {
-  return {
-    offset: safeOffset(message.offset),
-    key: message.key,
-    value: message.value,
-    appendedAtMs: Number(message.timestamp),
-  };
+function toLedgerRecord({ offset, key, value, timestampMs }: FetchedRecord): LedgerRecord {
+  return { offset, key, value, appendedAtMs: timestampMs };
 }

@@ -1,32 +1,34 @@
-import type { EachBatchPayload, Kafka } from 'kafkajs';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
-import { GroupConsumer } from './group-consumer.ts';
-import { safeOffset } from './ledger-log.ts';
+import type { Tail } from '../../kafka/loops/tail.ts';
+import type { Followed, TailSink } from '../../kafka/loops/tail-port.ts';
+import { UNREADABLE } from '../../kafka/records/decode.ts';
+import type { FetchedRecord } from '../../kafka/records/record.ts';
 
-interface WitnessRecord {
-  readonly offset: number;
-  readonly key: Buffer | null;
-  readonly value: Buffer | null;
-}
-
-/** What was read of the witness topic so far; it outlives the consumers that read it. */
+/** What was read of the witness topic so far. */
 export class WitnessFollower {
   readonly #table: WitnessTable;
   readonly #waiting = new Set<{ readonly offset: number; readonly arrived: () => void }>();
   /** The offset to go on from; everything below was read. */
   position = 0;
+  /** Why a record could not be decoded: what it says, and for whom, nobody knows. */
+  unreadable: string | undefined;
 
   constructor(datacenterId: number) {
     this.#table = new WitnessTable(datacenterId);
   }
 
-  /** Records in the order of the log. It is compacted, so offsets are missing; what comes a second time is left out. */
-  deliver(records: readonly WitnessRecord[]): void {
-    for (const { offset, key, value } of records) {
+  /**
+   * Records in the order of the log, which goes on at `next`. It is compacted, so offsets are missing; what comes a second
+   * time is left out.
+   */
+  deliver(records: readonly Pick<FetchedRecord, 'offset' | 'key' | 'value' | 'headers'>[], next: number): void {
+    for (const { offset, key, value, headers } of records) {
       if (offset < this.position) continue;
-      this.#table.apply(key, value);
-      this.position = offset + 1;
+      const why = headers[UNREADABLE];
+      if (why === undefined) this.#table.apply(key, value);
+      else this.unreadable ??= String(why);
     }
+    this.position = Math.max(this.position, next);
     for (const waiter of this.#waiting) {
       if (waiter.offset >= this.position) continue;
       this.#waiting.delete(waiter);
@@ -44,9 +46,10 @@ export class WitnessFollower {
     });
   }
 
-  /** Reads on from the start of a log that has become shorter. What was witnessed before still counts. */
+  /** Reads the log from its start again. What was witnessed before still counts. */
   startAnew(): void {
     this.position = 0;
+    this.unreadable = undefined;
   }
 
   view(): WitnessView {
@@ -54,60 +57,38 @@ export class WitnessFollower {
   }
 }
 
-export interface WitnessReaderOptions {
-  readonly kafka: Kafka;
-  readonly topic: string;
-  /** A group of this reader alone; nothing is ever committed in it. */
-  readonly groupId: string;
-  readonly follower: WitnessFollower;
-  /** The reader ended for good and will not start again by itself. */
-  readonly onCrash: (error: Error) => void;
-}
-
-/** How long a broker holds a fetch that finds nothing; it answers at once when a record comes. */
-const MAX_WAIT_MS = 500;
-
 /** Reads the one partition of the witness topic, all the time, into a follower. */
 export class WitnessReader {
-  readonly #options: WitnessReaderOptions;
-  readonly #group: GroupConsumer;
-  #joined = false;
+  readonly #tail: Pick<Tail, 'follow'>;
+  readonly #topic: string;
+  readonly #follower: WitnessFollower;
+  #followed: Followed | undefined;
 
-  constructor(options: WitnessReaderOptions) {
-    this.#options = options;
-    const { kafka, topic, groupId, onCrash } = options;
-    this.#group = new GroupConsumer({
-      kafka,
-      topic,
-      config: { groupId, maxWaitTimeInMs: MAX_WAIT_MS },
-      onJoin: () => {
-        this.#joined = true;
-        this.restart();
+  /** The tail reads uncommitted; whoever made it closes it. */
+  constructor(tail: Pick<Tail, 'follow'>, topic: string, follower: WitnessFollower) {
+    this.#tail = tail;
+    this.#topic = topic;
+    this.#follower = follower;
+  }
+
+  start(): void {
+    const follower = this.#follower;
+    const sink: TailSink = {
+      deliver: ({ records, next }) => follower.deliver(records, next),
+      outOfRange: ({ logStart, end }, position) => {
+        if (position > end) follower.startAnew(); // it is another log, or has lost its end
+        return logStart;
       },
-      onCrash,
-    });
+    };
+    this.#followed = this.#tail.follow({ topic: this.#topic, partition: 0, offset: follower.position }, sink);
   }
 
-  start(): Promise<void> {
-    return this.#group.run({ eachBatch: (payload) => this.#deliver(payload) });
+  stop(): void {
+    this.#followed?.stop();
   }
 
-  stop(): Promise<void> {
-    return this.#group.end();
-  }
-
-  /** Goes on from where the follower is, now or as soon as the group is joined. */
+  /** Goes on from where the follower is. */
   restart(): void {
-    if (!this.#joined) return;
-    const { topic, follower } = this.#options;
-    this.#group.consumer.seek({ topic, partition: 0, offset: String(follower.position) });
-  }
-
-  async #deliver({ batch, resolveOffset, heartbeat }: EachBatchPayload): Promise<void> {
-    this.#options.follower.deliver(
-      batch.messages.map(({ offset, key, value }) => ({ offset: safeOffset(offset), key, value })),
-    );
-    resolveOffset(batch.lastOffset());
-    await heartbeat();
+    this.#followed?.seek(this.#follower.position);
   }
 }

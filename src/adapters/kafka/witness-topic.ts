@@ -1,12 +1,16 @@
-import type { Producer, RecordMetadata } from 'kafkajs';
 import { sealKey, sealValue, type WitnessView, witnessKey, witnessValue } from '../../codec/witness.ts';
+import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { WitnessEntry, WitnessPort } from '../../identity/ports.ts';
+import { append } from '../../kafka/loops/append.ts';
+import { retrying } from '../../kafka/loops/retrying.ts';
+import type { Cluster } from '../../kafka/wire/cluster.ts';
+import { isUnsent } from './brokers.ts';
 import type { WitnessFollower } from './witness-reader.ts';
 
 export interface WitnessTopicOptions {
-  /** Not idempotent and not transactional. */
-  readonly producer: Producer;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly runtime: Runtime;
   readonly topic: string;
   readonly datacenterId: number;
   readonly follower: WitnessFollower;
@@ -26,15 +30,18 @@ interface Message {
 }
 
 /**
- * The witness topic, written through kafkajs and read by a follower.
+ * The witness topic: written in record batches that are neither idempotent nor transactional, and read by a follower.
  *
  * "Read to the end" means: up to a record that was written after the call. The high watermark would not do, since the
  * last records of a compacted log may be gone, and a reader never gets there.
+ *
+ * One write is under way at a time, so that an earlier one does not come to lie behind a later. One without an answer
+ * ends at its deadline and may still do so, which readers have to bear.
  */
 export class WitnessTopic implements WitnessPort {
   readonly #options: WitnessTopicOptions;
-  /** The send that was begun last; only one is under way, so that an earlier one can't come to lie behind a later. */
-  #sending: Promise<unknown> = Promise.resolve();
+  /** Ends with the write that was asked for last. */
+  #writing: Promise<unknown> = Promise.resolve();
 
   constructor(options: WitnessTopicOptions) {
     this.#options = options;
@@ -59,54 +66,59 @@ export class WitnessTopic implements WitnessPort {
   }
 
   async #call(messages: readonly Message[]): Promise<WitnessView> {
+    const { runtime, callLimitMs } = this.#options;
     const over = new AbortController();
     const { promise: late, reject } = Promise.withResolvers<never>();
-    const { callLimitMs } = this.#options;
-    const timer = setTimeout(() => reject(unavailable(`no answer in ${callLimitMs} ms`)), callLimitMs);
+    const untilMs = runtime.monotonicMs() + callLimitMs;
+    const timer = runtime.schedule(callLimitMs, () => reject(unavailable(`no answer in ${callLimitMs} ms`)));
     try {
-      return await Promise.race([this.#appendAndRead(messages, over.signal), late]);
+      return await Promise.race([this.#writeAndRead(messages, untilMs, over.signal), late]);
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
       over.abort();
     }
   }
 
-  async #appendAndRead(messages: readonly Message[], over: AbortSignal): Promise<WitnessView> {
+  async #writeAndRead(messages: readonly Message[], untilMs: number, over: AbortSignal): Promise<WitnessView> {
     const { follower, restartReader } = this.#options;
-    await this.#sending;
-    if (over.aborted) throw unavailable('an earlier write was not answered');
-    const known = follower.position;
-    const base = await this.#append(messages);
+    const { known, base } = await this.#inTurn(() => this.#append(messages, untilMs));
     if (base < known) {
       follower.startAnew();
       restartReader();
-      throw unavailable('its log has become shorter, and is read anew');
+      throw unavailable('its log has become shorter, and is read from its start');
     }
     await follower.reached(base + messages.length - 1, over);
-    return follower.view();
+    if (follower.unreadable === undefined) return follower.view();
+    const { unreadable } = follower;
+    follower.startAnew(); // a compaction may have taken it away by the next call
+    restartReader();
+    const { topic } = this.#options;
+    const message = `the witness topic '${topic}' has records that can't be read, so that nobody knows what was reserved: ${unreadable}`;
+    throw new IdallocError('KAFKA_UNAVAILABLE', message);
   }
 
-  /** The offset of the first message. Anything but exactly one good answer counts as none. */
-  async #append(messages: readonly Message[]): Promise<number> {
-    const { producer, topic } = this.#options;
-    const send = producer.send({
-      topic,
-      acks: -1,
-      timeout: REPLICATION_TIMEOUT_MS,
-      messages: messages.map((message) => ({ ...message, partition: 0 })),
-    });
-    this.#sending = send.catch(() => undefined);
-    let answer: RecordMetadata[];
+  #inTurn<T>(write: () => Promise<T>): Promise<T> {
+    const turn = this.#writing.then(write);
+    this.#writing = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** The offset of the first message, and how far the log was known before. */
+  async #append(messages: readonly Message[], untilMs: number): Promise<{ known: number; base: number }> {
+    const { cluster, runtime, topic, follower } = this.#options;
+    const { position: known } = follower;
+    const timeoutMs = untilMs - runtime.monotonicMs();
+    const appending = { topic, partition: 0, lane: 'append', replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
+    if (timeoutMs <= 0) throw unavailable('an earlier write was not answered');
     try {
-      answer = await send;
+      const { baseOffset } = await retrying(runtime, { timeoutMs, isPassing: isUnsent }, (leftMs) =>
+        append(cluster, runtime, { ...appending, timeoutMs: leftMs, records: messages }),
+      );
+      if (baseOffset >= 0) return { known, base: baseOffset };
     } catch (error) {
       throw unavailable(describeError(error), error);
     }
-    const [only] = answer;
-    const base = Number(only?.baseOffset);
-    const good = answer.length === 1 && only?.errorCode === 0 && only.partition === 0;
-    if (good && Number.isSafeInteger(base) && base >= 0) return base;
-    throw unavailable(`its answer can't be relied on: ${JSON.stringify(answer)}`);
+    throw unavailable('its answer names no offset');
   }
 }
 

@@ -1,66 +1,183 @@
-import type { Admin, Producer, ProducerRecord } from 'kafkajs';
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { KafkaLedgerLog } from '../../../src/adapters/kafka/ledger-log.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import type { DriftSample } from '../../../src/core/clock-guard.ts';
 import { monoMs, wallMs } from '../../../src/core/units.ts';
+import { recordsOf } from '../../support/fake-kafka/batches.ts';
+import { LoopStage } from '../../support/loop-stage.ts';
 
-const NOW_MS = 1_780_416_300_000;
+const STAMPED = { 'message.timestamp.type': 'LogAppendTime' };
+const ENTRIES = [{ key: Buffer.from('k'), value: Buffer.from('v') }];
 
-/** A ledger whose partitions have these leaders; those of `silent` answer no append. */
-function world(leaders: readonly number[], silent: readonly number[] = []) {
-  const sends: ProducerRecord[] = [];
-  const told: DriftSample[] = [];
-  const admin = {
-    fetchTopicMetadata: async () => ({
-      topics: [{ name: 'ledger', partitions: leaders.map((leader, partitionId) => ({ partitionId, leader })) }],
-    }),
-  } as unknown as Admin;
-  const producer = {
-    send: async (record: ProducerRecord) => {
-      sends.push(record);
-      const partition = record.messages[0]?.partition ?? 0;
-      const leader = leaders[partition] ?? -1;
-      if (silent.includes(leader)) throw new Error('no answer');
-      return [{ topicName: 'ledger', partition, errorCode: 0, baseOffset: '7', logAppendTime: `${NOW_MS - leader}` }];
-    },
-  } as unknown as Producer;
-  const log = new KafkaLedgerLog({
-    producer,
-    admin,
+let stage: LoopStage;
+let log: KafkaLedgerLog;
+let samples: DriftSample[];
+
+/** Brokers that lead the ledger's partitions in turn, each with a clock that is ahead by its number in seconds. */
+function open(nodes: number, { partitions = nodes, replicas = 1, configs = STAMPED as Record<string, string> } = {}) {
+  stage = new LoopStage({ nodes });
+  samples = [];
+  for (const [node, broker] of stage.kafka.cluster.brokers) broker.clockErrorMs = 1_000 * node;
+  for (const name of ['ledger', 'requests']) stage.kafka.cluster.createTopic(name, { partitions, replicas, configs });
+  const { cluster, runtime } = stage;
+  log = new KafkaLedgerLog({
+    cluster,
+    runtime,
     topic: 'ledger',
     requestTopic: 'requests',
-    readClock: () => ({ wall: wallMs(NOW_MS), mono: monoMs(0) }),
-    onDriftSample: (sample) => told.push(sample),
+    readClock: () => ({ wall: wallMs(runtime.wallMs()), mono: monoMs(runtime.monotonicMs()) }),
+    onDriftSample: (sample) => samples.push(sample),
   });
-  return { log, sends, told };
 }
 
-describe('asking the brokers for the time', () => {
-  it('asks each leader once, with an entry that tells nothing of the log', async () => {
-    const { log, sends, told } = world([1, 2, 1, 3, 2]);
-    const samples = await log.askClocks();
-    expect(samples.map(({ broker, appended }) => [broker, NOW_MS - appended])).toEqual([
-      ['1', 1],
-      ['2', 2],
-      ['3', 3],
+const entries = (partition: number) => {
+  const { log: stored } = stage.kafka.cluster.partition('ledger', partition);
+  return stored.batches().flatMap(recordsOf);
+};
+
+/** What it resolves to, or its error's code, and how long that took. */
+async function outcome<T>(work: Promise<T>): Promise<[T | string, number]> {
+  const beganMs = stage.runtime.monotonicMs();
+  const ended = await stage.runtime.until(
+    work.catch((error: { code?: string; message: string }) => error.code ?? error.message),
+  );
+  return [ended, stage.runtime.monotonicMs() - beganMs];
+}
+
+beforeEach(() => open(3));
+
+describe('an append', () => {
+  it('is one batch, and says where it lies, and what the clock of the broker shows', async () => {
+    const [first] = await outcome(log.append(1, [...ENTRIES, ...ENTRIES]));
+    const [second] = await outcome(log.append(1, ENTRIES));
+    expect([first, second]).toMatchObject([{ baseOffset: 0 }, { baseOffset: 2 }]);
+    expect(entries(1).map(({ offset, key, value }) => [offset, String(key), String(value)])).toEqual([
+      [0, 'k', 'v'],
+      [1, 'k', 'v'],
+      [2, 'k', 'v'],
     ]);
-    const values = sends.flatMap(({ messages }) => messages.map(({ key, value }) => [key, value]));
-    for (const [key, value] of values) {
-      expect([key, decodeLedgerEntry(value as Buffer)]).toEqual([null, { kind: 'marker', end: 0, through: -1 }]);
+    const [{ broker, sent, received, appended } = { broker: '', sent: 0, received: 0, appended: 0 }] = samples;
+    expect([broker, samples.length, received > sent]).toEqual(['2', 2, true]);
+    expect(appended - 2_000).toBeGreaterThanOrEqual(sent);
+    expect(appended - 2_000).toBeLessThanOrEqual(received);
+  });
+
+  it('follows a leader that has moved, without waiting for the session to try again', async () => {
+    open(3, { partitions: 1, replicas: 3 });
+    await outcome(log.append(0, ENTRIES));
+    stage.kafka.cluster.moveLeader('ledger', 0, 2);
+    const [, tookMs] = await outcome(log.append(0, ENTRIES));
+    expect([samples.map(({ broker }) => broker), entries(0).length]).toEqual([['1', '2'], 2]);
+    expect(tookMs).toBeLessThan(1_000);
+  });
+
+  it('that a frozen broker leaves unanswered ends after 5 s, and is sent once', async () => {
+    await outcome(log.append(0, ENTRIES));
+    stage.kafka.cluster.freeze(1);
+    expect(await outcome(log.append(0, ENTRIES))).toEqual(['APPEND_UNANSWERED', 5_000]);
+    expect(stage.produces.length).toBe(2);
+  });
+
+  it('goes on after a frozen leader within 15 s, as requests that come again have it', async () => {
+    open(3, { partitions: 1, replicas: 3 });
+    await outcome(log.append(0, ENTRIES));
+    stage.kafka.cluster.freeze(1);
+    const frozenMs = stage.runtime.monotonicMs();
+    for (let ended: unknown = ''; typeof ended === 'string'; ) {
+      [ended] = await outcome(log.append(0, ENTRIES));
+      if (typeof ended === 'string') await outcome(log.endOffset(0));
     }
-    expect(told).toEqual([]);
+    expect(stage.runtime.monotonicMs() - frozenMs).toBeLessThan(15_000);
+  });
+
+  it('to brokers of which none can be reached says so', async () => {
+    for (const node of [1, 2, 3]) stage.kafka.cluster.crash(node);
+    const [code, tookMs] = await outcome(log.append(0, ENTRIES));
+    expect(code).toBe('APPEND_UNANSWERED');
+    expect(tookMs).toBeLessThanOrEqual(5_000);
+  });
+
+  it('to a topic that does not stamp its entries is refused', async () => {
+    open(1, { configs: {} });
+    expect((await outcome(log.append(0, ENTRIES)))[0]).toBe('LEDGER_WEAK');
+    expect(samples).toEqual([]);
+  });
+});
+
+describe('the ends of partitions', () => {
+  it('are those of the ledger and of the requests', async () => {
+    await outcome(log.append(2, ENTRIES));
+    stage.kafka.cluster.send('requests', 2, Array(4).fill({ key: null, value: null }));
+    expect(await outcome(log.endOffset(2))).toEqual([1, expect.any(Number)]);
+    expect((await outcome(log.requestEnd(2)))[0]).toBe(4);
+  });
+
+  it('are asked of the leader there is, and given up after 5 s', async () => {
+    open(3, { partitions: 1, replicas: 3 });
+    await outcome(log.endOffset(0));
+    stage.kafka.cluster.moveLeader('ledger', 0, 2);
+    expect((await outcome(log.endOffset(0)))[0]).toBe(0);
+    stage.kafka.cluster.freeze(2);
+    stage.runtime.schedule(1_000, () => stage.kafka.cluster.moveLeader('ledger', 0, 3));
+    expect(await outcome(log.endOffset(0))).toEqual([0, expect.any(Number)]);
+    stage.kafka.cluster.freeze(3);
+    stage.kafka.cluster.freeze(1);
+    const [code, tookMs] = await outcome(log.endOffset(0));
+    expect(code).toBe('KAFKA_UNAVAILABLE');
+    expect(tookMs).toBeLessThanOrEqual(5_000);
+  });
+});
+
+describe('asking the brokers for the time', () => {
+  it('asks each leader once, with an entry that says nothing of the log', async () => {
+    open(3, { partitions: 5 });
+    const [asked] = await outcome(log.askClocks());
+    await stage.pass(100);
+    const read = asked as readonly DriftSample[];
+    expect(read.length).toBeGreaterThanOrEqual(2);
+    for (const { broker, appended, sent } of read) {
+      expect(Math.abs(appended - sent - 1_000 * Number(broker))).toBeLessThan(50);
+    }
+    const written = [0, 1, 2, 3, 4].flatMap(entries);
+    expect(written.map(({ key, value }) => [key, decodeLedgerEntry(value as Buffer)])).toEqual(
+      Array(3).fill([null, { kind: 'marker', end: 0, through: -1 }]),
+    );
+    expect(samples).toEqual([]);
   });
 
   it('asks five leaders at most, and none for a partition that has no leader', async () => {
-    const { log, sends } = world([-1, 1, 2, 3, 4, 5, 6, 7]);
-    expect(await log.askClocks()).toHaveLength(5);
-    expect(sends.some(({ messages }) => messages[0]?.partition === 0)).toBe(false);
+    open(7);
+    stage.kafka.cluster.crash(1);
+    stage.kafka.cluster.fence(1);
+    await outcome(log.askClocks());
+    await stage.pass(100);
+    const asked = stage.produces.map(({ request }) => request.partition);
+    expect([asked.length, asked.includes(0)]).toEqual([5, false]);
   });
 
-  it('goes by those that answer, and rejects when none does', async () => {
-    expect(await world([1, 2, 3], [1, 3]).log.askClocks()).toHaveLength(1);
-    await expect(world([1, 2], [1, 2]).log.askClocks()).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
-    await expect(world([-1]).log.askClocks()).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+  it('does not wait for a broker that is silent when most have answered, nor long when one has', async () => {
+    const answered = async () => {
+      const [answer, tookMs] = await outcome(log.askClocks());
+      await stage.pass(10_000);
+      return [(answer as readonly DriftSample[]).length, tookMs];
+    };
+    stage.kafka.cluster.freeze(3);
+    const [most, soonMs] = await answered();
+    expect(most).toBe(2);
+    expect(soonMs).toBeLessThan(100);
+    open(3);
+    for (const node of [2, 3]) stage.kafka.cluster.freeze(node);
+    const [one, laterMs = 0] = await answered();
+    expect(one).toBe(1);
+    expect(laterMs).toBeGreaterThan(1_500);
+    expect(laterMs).toBeLessThan(6_000);
+  });
+
+  it('rejects when none answers, and when none leads', async () => {
+    await outcome(log.askClocks());
+    stage.kafka.cluster.refuses = (call) => (call === 'produce' ? 'UNKNOWN' : undefined);
+    expect((await outcome(log.askClocks()))[0]).toBe('APPEND_UNANSWERED');
+    for (const node of [1, 2, 3]) stage.kafka.cluster.crash(node);
+    expect((await outcome(log.askClocks()))[0]).toBe('KAFKA_UNAVAILABLE');
   });
 });

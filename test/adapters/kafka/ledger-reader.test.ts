@@ -1,190 +1,271 @@
-import type { Admin, EachBatchPayload, Kafka } from 'kafkajs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LedgerReader } from '../../../src/adapters/kafka/ledger-reader.ts';
-import type { Log } from '../../../src/log.ts';
+import { Tail } from '../../../src/kafka/loops/tail.ts';
+import { crc32c } from '../../../src/kafka/records/crc32c.ts';
+import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
+import type { LedgerRecord, LogBounds } from '../../../src/pipeline/ports.ts';
+import { batchOf } from '../../support/fake-kafka/batches.ts';
+import { LoopStage, range } from '../../support/loop-stage.ts';
 
-const JOINED = { memberAssignment: { 'id.ledger': [0, 1, 2] } };
+const LEDGER = 'id.ledger';
 
-/** A reader of three partitions over a client that only notes what it is told. */
-function world() {
-  const calls: string[] = [];
-  const listeners = new Map<string, ((event: unknown) => void)[]>();
-  const tell = (name: string, event: unknown) => {
-    for (const listener of listeners.get(name) ?? []) listener(event);
-  };
-  let eachBatch: ((payload: EachBatchPayload) => Promise<void>) | undefined;
-  const note =
-    (what: string) =>
-    (...args: unknown[]) => {
-      calls.push([what, ...args.map((arg) => JSON.stringify(arg))].join(' '));
-    };
-  const consumer = {
-    on: (event: string, listener: (event: unknown) => void) =>
-      listeners.set(event, [...(listeners.get(event) ?? []), listener]),
-    connect: async () => {},
-    subscribe: async () => {},
-    run: async (config: { eachBatch: typeof eachBatch }) => {
-      eachBatch = config.eachBatch;
-      tell('consumer.group_join', { payload: JOINED });
-    },
-    seek: ({ partition, offset }: { partition: number; offset: string }) => note('seek')(partition, offset),
-    pause: ([{ partitions }]: [{ partitions: number[] }]) => note('pause')(...partitions),
-    resume: ([{ partitions }]: [{ partitions: number[] }]) => note('resume')(...partitions),
-    disconnect: async () => {},
-  };
-  const bounds = vi.fn(async () => [0, 1, 2].map((partition) => ({ partition, low: '10', high: '20', offset: '20' })));
-  const sink = {
-    begin: vi.fn((_partition: number, _bounds: object) => 12),
-    resume: vi.fn((_partition: number) => 15),
-    deliver: vi.fn((_partition: number, _records: readonly unknown[]) => {}),
-    expire: vi.fn((_partition: number, _low: number, _high: number) => false),
-  };
-  const crashes: Error[] = [];
-  const emit = (event: string, payload: object = JOINED) => tell(`consumer.${event}`, { payload });
-  const reader = new LedgerReader({
-    kafka: { consumer: () => consumer } as unknown as Kafka,
-    admin: { fetchTopicOffsets: bounds } as unknown as Admin,
-    topic: 'id.ledger',
-    partitions: 3,
-    groupId: 'g',
-    sink,
-    log: { warn: () => {} } as unknown as Log,
-    onCrash: (error) => crashes.push(error),
-  });
-  const deliver = async (partition: number, count: number) => {
-    const messages = Array.from({ length: count }, (_, i) => ({
-      offset: String(i),
-      key: null,
-      value: null,
-      timestamp: '0',
-    }));
-    const payload = { batch: { partition, messages }, resolveOffset: () => {}, heartbeat: async () => {} };
-    await eachBatch?.(payload as unknown as EachBatchPayload);
-  };
-  return { reader, sink, calls, bounds, deliver, crashes, emit };
+let stage: LoopStage;
+let tail: Tail;
+let reader: LedgerReader;
+let lines: string[];
+
+/** Notes what it is given; begins where the log does, unless a test says otherwise. */
+const sink = {
+  begin: vi.fn((_partition: number, { low }: LogBounds) => low),
+  deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[]) => {}),
+  expire: vi.fn((_partition: number, _low: number, _high: number) => false),
+  distrust: vi.fn((partition: number, _cause: string) => reader.restart(partition)),
+  unreadable: vi.fn((_partition: number, _cause: string) => {}),
+};
+
+const offsets = (partition: number) =>
+  sink.deliver.mock.calls.flatMap(([of, records]) => (of === partition ? records.map(({ offset }) => offset) : []));
+const begun = (partition: number) =>
+  sink.begin.mock.calls.filter(([of]) => of === partition).map(([, bounds]) => bounds);
+const send = (partition: number, count: number) => stage.send(partition, count, 1, LEDGER);
+
+function open(nodes = 1, partitions = 3, replicas = 1): void {
+  stage = new LoopStage({ nodes });
+  stage.kafka.cluster.createTopic(LEDGER, { partitions, replicas });
+  const { cluster, runtime } = stage;
+  lines = [];
+  const log = (level: string, _fields: object, message: string) => level === 'warn' && lines.push(message);
+  const maxBytes = 8_000_000;
+  const limits = { maxWaitMs: 500, maxBytes, maxBytesPerPartition: 1_000_000 };
+  tail = new Tail({ cluster, runtime, lane: 'ledger', isolation: 'read_uncommitted', ...limits });
+  reader = new LedgerReader({ cluster, runtime, tail, topic: LEDGER, partitions, sink, log });
 }
 
-beforeEach(() => {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
-});
+beforeEach(() => open());
 
-afterEach(() => {
-  vi.useRealTimers();
+afterEach(async () => {
+  reader.stop();
+  await stage.close(tail);
+  await stage.pass(60_000);
+  expect(stage.runtime.pending, 'timers left behind').toBe(0);
+  vi.resetAllMocks();
+  sink.begin.mockImplementation((_, { low }) => low);
+  sink.expire.mockReturnValue(false);
+  sink.distrust.mockImplementation((partition) => reader.restart(partition));
 });
 
 describe('the reader of the ledger', () => {
-  it('begins every partition at its bounds, and reads from where the sink says at each join', async () => {
-    const { reader, sink, calls } = world();
-    await reader.start();
-    expect(sink.begin.mock.calls).toEqual([0, 1, 2].map((partition) => [partition, { low: 10, high: 20 }]));
-    expect(calls).toEqual(['seek 0 "15"', 'seek 1 "15"', 'seek 2 "15"']);
-    await reader.stop();
+  it('begins every partition at its bounds, reads from where the sink says, and on', async () => {
+    for (const partition of range(0, 3)) send(partition, 10 * (partition + 1));
+    stage.kafka.cluster.partition(LEDGER, 1).trim(5);
+    sink.begin.mockImplementation((partition, { high }) => high - partition);
+    reader.start();
+    await stage.until(() => offsets(2).length === 2);
+    expect(range(0, 3).map(begun)).toEqual([[{ low: 0, high: 10 }], [{ low: 5, high: 20 }], [{ low: 0, high: 30 }]]);
+    send(0, 1);
+    await stage.until(() => offsets(0).length === 1);
+    expect(range(0, 3).map(offsets)).toEqual([[10], [19], [28, 29]]);
   });
 
-  it('gives other work a turn within a long batch', async () => {
-    const { reader, sink, deliver } = world();
-    await reader.start();
+  it('gives the sink what an entry is made of', async () => {
+    const key = Buffer.from('key');
+    stage.kafka.cluster.send(LEDGER, 0, [{ key, value: Buffer.from('value') }]);
+    const sentMs = Math.floor(stage.runtime.wallMs());
+    reader.start();
+    await stage.until(() => offsets(0).length === 1);
+    expect(sink.deliver.mock.calls).toEqual([
+      [0, [{ offset: 0, key, value: Buffer.from('value'), appendedAtMs: sentMs }]],
+    ]);
+  });
+
+  it('gives other work a turn within a long chunk', async () => {
+    send(0, 2_500);
     const order: string[] = [];
-    sink.deliver.mockImplementation((_, records) => void order.push(`${records.length}`));
-    setImmediate(() => order.push('other work'));
-    await deliver(0, 2_500);
+    sink.deliver.mockImplementation((_, records) => {
+      order.push(`${records.length}`);
+      if (order.length === 1) setImmediate(() => order.push('other work'));
+    });
+    reader.start();
+    await stage.until(() => order.length === 4);
     expect(order).toEqual(['1000', 'other work', '1000', '500']);
-    await reader.stop();
   });
 
-  it('stops at a partition that is to be read anew, drops what it has of it, and begins it again', async () => {
-    const { reader, sink, calls, deliver } = world();
-    await reader.start();
-    calls.length = 0;
-    sink.deliver.mockImplementationOnce(() => reader.restart(1));
-    await deliver(1, 3_000);
-    expect([sink.deliver.mock.calls.length, calls]).toEqual([1, ['pause 1']]);
-    await vi.advanceTimersByTimeAsync(0);
-    expect(calls).toEqual(['pause 1', 'seek 1 "12"', 'resume 1']);
-    await reader.stop();
-  });
-
-  it('asks for the bounds once for all that is to be read anew, and again after half a second at the earliest', async () => {
-    const { reader, bounds, sink } = world();
-    await reader.start();
-    for (const partition of [0, 1, 2]) reader.restart(partition);
-    await vi.advanceTimersByTimeAsync(0);
-    expect([bounds.mock.calls.length, sink.begin.mock.calls.length]).toEqual([2, 6]);
-    reader.restart(2);
-    await vi.advanceTimersByTimeAsync(499);
-    expect(bounds.mock.calls.length).toBe(2);
-    await vi.advanceTimersByTimeAsync(1);
-    expect([bounds.mock.calls.length, sink.begin.mock.calls.length]).toEqual([3, 7]);
-    await reader.stop();
-  });
-
-  it('tries again when the broker does not tell the bounds, and when the index can not begin', async () => {
-    const { reader, bounds, sink, calls } = world();
-    await reader.start();
-    calls.length = 0;
-    bounds.mockRejectedValueOnce(new Error('no leader'));
-    sink.begin.mockImplementationOnce(() => {
-      throw new Error('the disk is full');
-    });
-    reader.restart(1);
-    await vi.advanceTimersByTimeAsync(900);
-    expect(calls).toEqual(['pause 1']);
-    await vi.advanceTimersByTimeAsync(200);
-    expect(calls.slice(-2)).toEqual(['seek 1 "12"', 'resume 1']);
-    await reader.stop();
-  });
-
-  it('remembers what has to be read anew from before it runs', async () => {
-    const { reader, sink, calls } = world();
-    sink.resume.mockImplementationOnce(() => {
-      reader.restart(2);
-      return 15;
-    });
-    await reader.start();
-    await vi.advanceTimersByTimeAsync(0);
-    expect(calls.slice(-2)).toEqual(['seek 2 "12"', 'resume 2']);
-    await reader.stop();
-  });
-
-  it('tells the sink every ten seconds where the log starts and ends, until it has forgotten all, and no more once it is stopped', async () => {
-    const { reader, sink } = world();
-    await reader.start();
-    let steps = 3;
-    sink.expire.mockImplementation((partition) => partition === 0 && --steps > 0);
-    await vi.advanceTimersByTimeAsync(10_000);
-    await vi.waitFor(() => expect(sink.expire.mock.calls.map(([partition]) => partition)).toEqual([0, 0, 0, 1, 2]));
-    expect(sink.expire.mock.calls[0]).toEqual([0, 10, 20]);
-    sink.expire.mockReturnValue(true);
-    await vi.advanceTimersByTimeAsync(10_000);
-    await reader.stop();
-    const { length } = sink.expire.mock.calls;
-    await vi.advanceTimersByTimeAsync(100_000);
-    expect(sink.expire.mock.calls.length).toBe(length);
+  it('begins what it can while a broker is silent, says so once in 10 s, and begins the rest later', async () => {
+    open(2, 2);
+    stage.kafka.cluster.freeze(2);
+    for (const partition of [0, 1]) send(partition, 3);
+    reader.start();
+    await stage.until(() => offsets(0).length === 3);
+    expect(stage.runtime.monotonicMs()).toBeLessThan(4_000);
+    await stage.pass(25_000);
+    expect([begun(1), lines.length]).toEqual([[], 3]);
+    stage.kafka.cluster.thaw(2);
+    await stage.until(() => offsets(1).length === 3);
   });
 });
 
-describe('a reader that ended', () => {
-  const error = new Error('Failed to find group coordinator');
-
-  it('is told, unless kafkajs starts it again itself or it was told to stop', async () => {
-    const { reader, crashes, emit } = world();
-    await reader.start();
-    emit('crash', { error, restart: true });
-    expect(crashes).toEqual([]);
-    emit('crash', { error, restart: false });
-    expect(crashes).toEqual([error]);
-    await reader.stop();
-    emit('crash', { error, restart: false });
-    expect(crashes).toHaveLength(1);
+describe('a partition that is to be begun again', () => {
+  it('is left at once, within a chunk too; its bounds are asked for, and it begins again', async () => {
+    send(1, 3_000);
+    sink.deliver.mockImplementationOnce(() => reader.restart(1));
+    sink.begin.mockImplementation((_, { high }) => (begun(1).length <= 1 ? 0 : high - 1));
+    reader.start();
+    await stage.until(() => begun(1).length === 2);
+    expect(offsets(1)).toEqual(range(0, 1_000));
+    await stage.until(() => offsets(1).length === 1_001);
+    await stage.pass(2_000);
+    expect(offsets(1).slice(1_000)).toEqual([2_999]);
   });
 
-  it('is told once when kafkajs goes on after a rebalance without having joined', async () => {
-    const { reader, crashes, emit } = world();
-    await reader.start();
-    for (const event of ['heartbeat', 'rebalancing', 'group_join', 'heartbeat']) emit(event);
-    expect(crashes).toEqual([]);
-    for (const event of ['rebalancing', 'heartbeat', 'heartbeat']) emit(event);
-    expect(crashes).toMatchObject([{ code: 'KAFKA_UNAVAILABLE' }]);
-    await reader.stop();
+  it('begins again after half a second at the earliest, once for all that was asked', async () => {
+    reader.start();
+    await stage.until(() => begun(2).length === 1);
+    const beganMs = stage.runtime.monotonicMs();
+    for (let asked = 0; asked < 5; asked += 1) reader.restart(2);
+    send(2, 1);
+    await stage.until(() => begun(2).length === 2);
+    expect(offsets(2), 'nothing is read meanwhile').toEqual([]);
+    expect(stage.runtime.monotonicMs() - beganMs).toBeGreaterThanOrEqual(500);
+    await stage.pass(2_000);
+    expect(range(0, 3).map((partition) => begun(partition).length)).toEqual([1, 1, 2]);
+  });
+
+  it('is begun by bounds that were asked for after the last demand, also while it begins', async () => {
+    send(0, 5);
+    let demands = 0;
+    sink.begin.mockImplementation((partition, { high }) => {
+      if (partition === 0 && demands++ === 0) reader.restart(0); // as when the index is replaced meanwhile
+      return high;
+    });
+    let answers = 0;
+    stage.kafka.network.script = (call, way) => {
+      // All six bounds are asked for, and the first answer is on its way.
+      if (call === 'listOffsets' && way === 'back' && answers++ === 0) reader.restart(1);
+      return undefined;
+    };
+    reader.start();
+    await stage.until(() => begun(0).length === 2);
+    send(0, 1);
+    await stage.until(() => offsets(0).length === 1);
+    expect([offsets(0), begun(1).length]).toEqual([[5], 1]);
+  });
+
+  it('is tried again when the index can not begin', async () => {
+    send(0, 1);
+    sink.begin.mockImplementationOnce(() => {
+      throw new Error('the disk is full');
+    });
+    reader.start();
+    await stage.until(() => offsets(0).length === 1);
+    expect([begun(0).length, lines.length]).toEqual([2, 1]);
+  });
+
+  it.each([
+    ['trimmed beyond where reading was', () => stage.kafka.cluster.partition(LEDGER, 0).trim(8), 2, [8, 9]],
+    ['cut off before it', () => stage.kafka.cluster.truncate(LEDGER, 0, 1), 9, range(0, 5)],
+  ])('is one whose log was %s', async (_what, change, from, after) => {
+    for (const count of [5, 5]) send(0, count);
+    change();
+    sink.begin.mockImplementation((_, { low }) => (begun(0).length <= 1 ? from : low));
+    reader.start();
+    send(0, 0);
+    await stage.until(() => sink.distrust.mock.calls.length === 1);
+    const { end } = stage.kafka.cluster.partition(LEDGER, 0).log;
+    if (end === 0) send(0, 5);
+    await stage.until(() => offsets(0).length === after.length);
+    expect(offsets(0)).toEqual(after);
+    expect(sink.distrust.mock.calls[0]).toEqual([0, expect.stringContaining(`offset ${from} was due`)]);
+  });
+});
+
+describe('records that can not be read', () => {
+  it('stop their partition, with topic and reason; what comes before them is delivered', async () => {
+    send(0, 2);
+    const damaged = batchOf([{ key: null, value: Buffer.from('x') }], { timestampMs: 0 });
+    damaged.fill(0xff, AT.records);
+    damaged.writeUInt32BE(crc32c(damaged.subarray(CHECKED_FROM)), AT.crc);
+    stage.kafka.cluster.sendBatch(LEDGER, 0, damaged);
+    for (const partition of [0, 1]) send(partition, 2);
+    reader.start();
+    await stage.until(() => sink.unreadable.mock.calls.length === 1 && offsets(1).length === 2);
+    send(0, 1);
+    await stage.pass(5_000);
+    expect(offsets(0)).toEqual([0, 1]);
+    expect(sink.unreadable.mock.calls).toEqual([[0, expect.stringMatching(/'id\.ledger'.*damaged.*retention/)]]);
+  });
+});
+
+describe('expiry', () => {
+  it('reports to the sink every ten seconds where each log starts and ends, until it has forgotten all', async () => {
+    for (const partition of range(0, 3)) send(partition, 20);
+    reader.start();
+    await stage.until(() => offsets(2).length === 20);
+    for (const partition of range(0, 3)) stage.kafka.cluster.partition(LEDGER, partition).trim(partition + 1);
+    let steps = 3;
+    sink.expire.mockImplementation((partition) => partition === 0 && --steps > 0);
+    await stage.until(() => sink.expire.mock.calls.length === 5);
+    const expired = [0, 0, 0, 1, 2].map(() => [expect.any(Number), expect.any(Number), 20]);
+    expect(sink.expire.mock.calls).toEqual(expired);
+    expect(sink.expire.mock.calls.map(([partition, low]) => [partition, low])).toEqual([
+      [0, 1],
+      [0, 1],
+      [0, 1],
+      [1, 2],
+      [2, 3],
+    ]);
+    const atMs = stage.runtime.monotonicMs();
+    await stage.until(() => sink.expire.mock.calls.length > 5);
+    expect(stage.runtime.monotonicMs() - atMs).toBeGreaterThan(9_000);
+  });
+
+  it('goes by no bounds that are older than those by which a partition has begun', async () => {
+    open(2, 2);
+    reader.start();
+    await stage.until(() => begun(0).length === 1 && begun(1).length === 1);
+    await stage.pass(9_000);
+    stage.kafka.cluster.freeze(2); // so that the answers of this round are waited for
+    reader.restart(0);
+    await stage.until(() => begun(0).length === 2);
+    await stage.until(() => stage.runtime.monotonicMs() > 10_100);
+    reader.restart(0);
+    await stage.until(() => begun(0).length === 3);
+    await stage.pass(3_000);
+    expect(sink.expire.mock.calls).toEqual([]);
+  });
+
+  it('survives a store that fails, and ends with the reader', async () => {
+    reader.start();
+    sink.expire.mockImplementation(() => {
+      throw new Error('the disk is full');
+    });
+    await stage.pass(21_000);
+    expect(sink.expire.mock.calls.length).toBe(6);
+    sink.expire.mockReturnValue(true);
+    await stage.until(() => sink.expire.mock.calls.length > 10);
+    reader.stop();
+    const calls = sink.expire.mock.calls.length;
+    await stage.pass(30_000);
+    expect(sink.expire.mock.calls.length).toBe(calls);
+  });
+});
+
+describe('the end', () => {
+  it('leaves the sink alone from then on, also in the middle of a chunk and of a beginning', async () => {
+    send(0, 3_000);
+    sink.deliver.mockImplementationOnce(() => reader.stop());
+    reader.start();
+    await stage.pass(1_000);
+    const { length } = stage.fetches;
+    await stage.pass(60_000);
+    expect([sink.deliver.mock.calls.length, stage.fetches.length]).toEqual([1, length]);
+    open(1, 1);
+    stage.kafka.cluster.freeze(1);
+    reader.start();
+    await stage.pass(1_000);
+    reader.stop();
+    stage.kafka.cluster.thaw(1);
+    const before = sink.begin.mock.calls.length;
+    await stage.pass(10_000);
+    expect(sink.begin.mock.calls.length).toBe(before);
   });
 });

@@ -1,70 +1,78 @@
-import type { Message, Producer } from 'kafkajs';
-import { afterEach, describe, expect, it, test, vi } from 'vitest';
+import { afterAll, beforeEach, describe, expect, it, test } from 'vitest';
 import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
-import type { Standing } from '../../../src/adapters/kafka/reply-topics.ts';
+import { ReplyTopics, type Standing } from '../../../src/adapters/kafka/reply-topics.ts';
+import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
+import { type FaultName, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import type { ProduceRequest } from '../../../src/kafka/wire/port.ts';
 import type { OutgoingRecord } from '../../../src/pipeline/ports.ts';
+import { recordsOf } from '../../support/fake-kafka/batches.ts';
+import { LoopStage } from '../../support/loop-stage.ts';
+import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 const T = 'id.replies.t';
 const PATIENCE_MS = 10_000;
-
-/** A fault as kafkajs tells it after its retries: the broker's own is the cause. */
-function fault(type: string): Error {
-  return new Error('gave up', { cause: Object.assign(new Error(type), { type }) });
-}
+const APPEND_TIMEOUT_MS = 10_000;
 
 interface Send {
-  readonly way: 'shared' | 'alone';
   readonly topic: string;
-  readonly messages: readonly Message[];
+  readonly partition: number;
+  readonly bytes: number;
+  readonly records: ReturnType<typeof recordsOf>;
 }
 
-/** Brokers in memory behind one publisher; the clock moves only while somebody sleeps. */
+/** One broker that is scripted, behind one publisher. */
 class World {
+  readonly runtime = new VirtualRuntime();
   readonly sends: Send[] = [];
-  readonly accused = new Map<string, string>();
-  readonly acquitted: string[] = [];
+  readonly unwritable = new Map<string, string>();
+  readonly cleared: string[] = [];
+  readonly doubted: string[] = [];
   standings = new Map<string, Standing>();
-  nowMs = 0;
-  /** What becomes of a send: an error is thrown, nothing is an acknowledgement of every partition. */
-  respond: (send: Send) => Error | Promise<never> | undefined = () => undefined;
+  /** What becomes of an append: its fault, nothing for an answer, or an answer that never comes. */
+  respond: (send: Send) => FaultName | Promise<never> | undefined = () => undefined;
   readonly publisher: KafkaPublisher;
 
   constructor() {
-    const producer = (way: Send['way']) =>
-      ({
-        send: async ({ topic, messages }: { topic: string; messages: Message[] }) => {
-          const send = { way, topic, messages };
-          this.sends.push(send);
-          const outcome = await this.respond(send);
-          if (outcome instanceof Error) throw outcome;
-          const partitions = new Set(messages.map(({ partition }) => partition));
-          return [...partitions].map((partition) => ({ topicName: topic, partition, errorCode: 0 }));
-        },
-      }) as unknown as Producer;
+    const produce = async ({ topic, partition, batch, acks }: ProduceRequest) => {
+      expect(acks).toBe(-1);
+      const send = { topic, partition, bytes: batch.length, records: recordsOf(batch) };
+      this.sends.push(send);
+      const fault = await this.respond(send);
+      return { throttleMs: 0, fault, baseOffset: 0, appendedAtMs: -1, logStartOffset: 0 };
+    };
+    const cluster = {
+      leader: async () => 1,
+      call: async (_node: number, lane: string, timeoutMs: number, use: (link: object) => Promise<unknown>) => {
+        expect(lane).toBe('publish');
+        const late = this.runtime.sleep(timeoutMs).then(() => {
+          throw new KafkaFault('NO_ANSWER', 'the broker is silent');
+        });
+        return await Promise.race([use({ produce }), late]);
+      },
+      doubt: () => {},
+    } as unknown as Cluster;
     this.publisher = new KafkaPublisher({
+      cluster,
+      runtime: this.runtime,
       topics: {
         standing: async (topic) => {
-          const reason = this.accused.get(topic);
+          const reason = this.unwritable.get(topic);
           if (reason !== undefined) return { kind: 'bad', reason };
           return this.standings.get(topic) ?? { kind: 'well', partitions: 3, onProbation: false };
         },
-        doubt: () => {},
-        accuse: (topic, reason) => void this.accused.set(topic, reason),
-        acquit: (topic) => void this.acquitted.push(topic),
-      },
-      producers: {
-        shared: (_, use) => use(producer('shared')),
-        alone: (use) => use(producer('alone')),
-      },
-      monotonicMs: () => this.nowMs,
-      sleep: async (delayMs) => {
-        this.nowMs += delayMs;
+        doubt: (topic) => void this.doubted.push(topic),
+        markUnwritable: (topic, reason) => void this.unwritable.set(topic, reason),
+        clear: (topic) => void this.cleared.push(topic),
       },
     });
   }
 
+  get nowMs(): number {
+    return this.runtime.monotonicMs();
+  }
+
   async outcomes(records: readonly OutgoingRecord[]): Promise<(string | true)[]> {
-    const deliveries = await this.publisher.publish(records);
+    const deliveries = await this.runtime.until(this.publisher.publish(records));
     return deliveries.map((delivery) => delivery.ok || delivery.reason);
   }
 }
@@ -73,48 +81,46 @@ function record(id: string, fields: Partial<OutgoingRecord> = {}): OutgoingRecor
   return { topic: T, key: Buffer.from(id), value: Buffer.from(id), headers: {}, ...fields };
 }
 
-const idsOf = ({ messages }: Send) => messages.map(({ value }) => String(value).slice(0, 10));
+const idsOf = ({ records }: Send) => records.map(({ value }) => String(value).slice(0, 10));
 
-afterEach(() => {
-  vi.useRealTimers();
+let world: World;
+
+beforeEach(() => {
+  world = new World();
 });
 
 describe('a topic that can not be written to', () => {
   it('is not tried, and holds up no other', async () => {
-    const world = new World();
     world.standings.set('gone', { kind: 'bad', reason: 'topic gone does not exist' });
     const records = [record('a'), record('b', { topic: 'gone' }), record('c')];
     expect(await world.outcomes(records)).toEqual([true, 'topic gone does not exist', true]);
-    expect(world.sends.map(({ topic }) => topic)).toEqual([T]);
+    expect(new Set(world.sends.map(({ topic }) => topic))).toEqual(new Set([T]));
   });
 
   test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION', 'TOPIC_AUTHORIZATION_FAILED'])(
-    'by %s is refused once a send of its own has met that, and not tried for a while',
-    async (type) => {
-      const world = new World();
-      world.respond = ({ topic }) => (topic === 'denied' ? fault(type) : undefined);
+    'by %s is refused when a second append meets that too, and not tried for a while',
+    async (fault) => {
+      world.respond = ({ topic }) => (topic === 'denied' ? fault : undefined);
       const records = [record('a', { topic: 'denied' }), record('b')];
-      expect(await world.outcomes(records)).toEqual([`topic denied refused the record: ${type}`, true]);
-      expect(world.sends.filter(({ topic }) => topic === 'denied').map(({ way }) => way)).toEqual(['shared', 'alone']);
-      expect(world.accused.get('denied')).toContain(type);
+      expect(await world.outcomes(records)).toEqual([`topic denied refused the record: ${fault}`, true]);
+      expect(world.sends.filter(({ topic }) => topic === 'denied')).toHaveLength(2);
+      expect(world.unwritable.get('denied')).toContain(fault);
       expect(world.nowMs).toBeLessThan(1_000);
     },
   );
 
-  it('is not blamed for a fault that another one brought into their common send', async () => {
-    const world = new World();
-    world.respond = ({ way }) => (way === 'shared' ? fault('UNKNOWN_TOPIC_OR_PARTITION') : undefined);
+  it('is not blamed for a first fault, which may have shown a topic that was just made', async () => {
+    world.respond = () => (world.sends.length === 1 ? 'UNKNOWN_TOPIC_OR_PARTITION' : undefined);
     expect(await world.outcomes([record('a')])).toEqual([true]);
-    expect(world.accused.size).toBe(0);
+    expect([world.unwritable.size, world.doubted]).toEqual([0, [T]]);
   });
 
   test.each(['NOT_ENOUGH_REPLICAS', 'NOT_ENOUGH_REPLICAS_AFTER_APPEND', 'LEADER_NOT_AVAILABLE'])(
     'for now, by %s, is waited for, and refused when it stays so',
-    async (type) => {
-      const world = new World();
-      world.respond = ({ topic }) => (topic === 'weak' ? fault(type) : undefined);
+    async (fault) => {
+      world.respond = ({ topic }) => (topic === 'weak' ? fault : undefined);
       expect(await world.outcomes([record('a', { topic: 'weak' }), record('b')])).toEqual([
-        `topic weak refused the record: ${type}`,
+        `topic weak refused the record: ${fault}`,
         true,
       ]);
       expect(world.nowMs).toBeGreaterThanOrEqual(PATIENCE_MS);
@@ -123,26 +129,25 @@ describe('a topic that can not be written to', () => {
   );
 
   it('is delivered to when it is well again in time', async () => {
-    const world = new World();
-    world.respond = () => (world.nowMs < 2_000 ? fault('NOT_ENOUGH_REPLICAS') : undefined);
+    world.respond = () => (world.nowMs < 2_000 ? 'NOT_ENOUGH_REPLICAS' : undefined);
     expect(await world.outcomes([record('a')])).toEqual([true]);
-    expect(world.accused.size).toBe(0);
+    expect(world.unwritable.size).toBe(0);
   });
 
   it('gets no patience on probation, and ends it by taking a record', async () => {
-    const world = new World();
     world.standings.set(T, { kind: 'well', partitions: 1, onProbation: true });
-    world.respond = () => fault('NOT_ENOUGH_REPLICAS');
+    world.respond = () => 'NOT_ENOUGH_REPLICAS';
     expect(await world.outcomes([record('a')])).toEqual([expect.stringContaining('NOT_ENOUGH_REPLICAS')]);
     expect(world.nowMs).toBeLessThan(1_000);
-    world.accused.clear();
+    world.unwritable.clear();
     world.respond = () => undefined;
+    expect(await world.outcomes([record('b', { partition: 7 })])).toEqual([expect.stringContaining('no partition 7')]);
+    expect(world.cleared, 'it took nothing').toEqual([]);
     expect(await world.outcomes([record('a')])).toEqual([true]);
-    expect(world.acquitted).toEqual([T]);
+    expect(world.cleared).toEqual([T]);
   });
 
   it('without a leader is not sent to; it is refused 10 s after it lost it, whenever it is asked for', async () => {
-    const world = new World();
     world.standings.set(T, { kind: 'leaderless', sinceMs: 0 });
     expect(await world.outcomes([record('a')])).toEqual([`topic ${T} has no leader`]);
     expect([world.sends, world.nowMs]).toEqual([[], PATIENCE_MS]);
@@ -153,58 +158,48 @@ describe('a topic that can not be written to', () => {
 
 describe('a fault of the brokers', () => {
   it('rejects in the end, and says nothing of any record', async () => {
-    const world = new World();
-    world.respond = () => new Error('Connection error: refused');
-    await expect(world.publisher.publish([record('a')])).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
-    expect(world.accused.size).toBe(0);
+    world.respond = () => 'NOT_LEADER_FOR_PARTITION';
+    await expect(world.outcomes([record('a')])).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+    expect(world.unwritable.size).toBe(0);
+    expect(world.nowMs).toBeGreaterThanOrEqual(PATIENCE_MS);
   });
 
-  it('that keeps one topic waiting does not keep the others from being sent', async () => {
-    vi.useFakeTimers();
-    const world = new World();
-    world.respond = ({ topic }) => (topic === 'slow' ? new Promise<never>(() => {}) : undefined);
-    const published = world.publisher.publish([record('a', { topic: 'slow' }), record('b')]);
-    const rejected = expect(published).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
-    await vi.advanceTimersByTimeAsync(0);
-    expect(world.sends.map(({ topic }) => topic)).toEqual(['slow', T]);
-    world.nowMs = PATIENCE_MS;
-    await vi.advanceTimersByTimeAsync(60_000);
-    await rejected;
+  it("is no topic's own when only some of its partitions are weak", async () => {
+    world.respond = ({ partition }) => (partition === 0 ? 'NOT_ENOUGH_REPLICAS' : 'REQUEST_TIMED_OUT');
+    const records = [0, 1].map((partition) => record('a', { partition }));
+    await expect(world.outcomes(records)).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
   });
 
-  it('that hangs one send is not waited for without end', async () => {
-    vi.useFakeTimers();
-    const world = new World();
-    world.respond = ({ way }) => (way === 'shared' ? new Promise<never>(() => {}) : undefined);
-    const published = world.outcomes([record('a')]);
-    await vi.advanceTimersByTimeAsync(15_000);
-    expect(await published).toEqual([true]);
+  it('that keeps one topic or partition waiting does not keep the others from being sent', async () => {
+    const silence = new Promise<never>(() => {});
+    world.respond = ({ topic, partition }) => (topic === 'slow' || partition === 1 ? silence : undefined);
+    const records = [record('a', { topic: 'slow' }), ...[0, 1, 2].map((partition) => record('b', { partition }))];
+    const published = world.outcomes(records);
+    await expect(published).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+    const first = world.sends.slice(0, 4).map(({ topic, partition }) => [topic, partition]);
+    expect(first).toEqual(
+      expect.arrayContaining([
+        [T, 0],
+        [T, 1],
+        [T, 2],
+      ]),
+    );
+    expect(
+      world.sends.filter(({ topic, partition }) => topic === T && partition !== 1),
+      'sent once',
+    ).toHaveLength(2);
+    expect(world.nowMs).toBeLessThan(PATIENCE_MS + 2 * APPEND_TIMEOUT_MS);
   });
 
-  it('that acknowledges less than was sent counts as none', async () => {
-    const world = new World();
-    const producer = { send: async () => [{ topicName: T, partition: 2, errorCode: 0 }] } as unknown as Producer;
-    const publisher = new KafkaPublisher({
-      topics: {
-        standing: async () => ({ kind: 'well', partitions: 3, onProbation: true }),
-        doubt: () => {},
-        accuse: () => {},
-        acquit: () => {},
-      },
-      producers: { shared: (_, use) => use(producer), alone: (use) => use(producer) },
-      monotonicMs: () => world.nowMs,
-      sleep: async () => {},
-    });
-    await expect(publisher.publish([record('a', { partition: 1 })])).rejects.toMatchObject({
-      code: 'KAFKA_UNAVAILABLE',
-    });
-    expect(await publisher.publish([record('a', { partition: 2 })])).toEqual([{ ok: true }]);
+  it('that hangs one append is not waited for without end', async () => {
+    world.respond = () => (world.sends.length === 1 ? new Promise<never>(() => {}) : undefined);
+    expect(await world.outcomes([record('a')])).toEqual([true]);
+    expect(world.nowMs).toBe(APPEND_TIMEOUT_MS);
   });
 });
 
 describe('a record', () => {
   it('for a partition that does not exist is refused and not sent; the others are', async () => {
-    const world = new World();
     const records = [
       record('a', { partition: 2 }),
       record('b', { partition: 3 }),
@@ -219,52 +214,106 @@ describe('a record', () => {
   });
 
   test.each(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'])(
-    'that its topic refuses by %s fails alone, and costs few sends',
-    async (type) => {
-      const world = new World();
-      world.respond = (send) => (idsOf(send).includes('bad') ? fault(type) : undefined);
+    'that its topic refuses by %s fails alone, and costs few appends',
+    async (fault) => {
+      world.respond = (send) => (idsOf(send).includes('bad') ? fault : undefined);
       const records = Array.from({ length: 500 }, (_, i) => record(i === 123 ? 'bad' : `r${i}`, { partition: 0 }));
       const outcomes = await world.outcomes(records);
-      expect(outcomes.filter((outcome) => outcome !== true)).toEqual([`topic ${T} refused the record: ${type}`]);
+      expect(outcomes.filter((outcome) => outcome !== true)).toEqual([`topic ${T} refused the record: ${fault}`]);
       expect(outcomes[123]).not.toBe(true);
       expect(world.sends.length).toBeLessThan(25);
-      expect(world.sends.every(({ way }) => way === 'shared')).toBe(true);
       const taken = world.sends.filter((send) => !idsOf(send).includes('bad')).flatMap(idsOf);
       expect(taken).toEqual(records.map(({ value }) => String(value)).filter((id) => id !== 'bad'));
     },
   );
 
-  it('does not share a record batch with more than a broker takes, while partitions share a send', async () => {
-    const world = new World();
-    const large = (partition: number) => record('x', { partition, value: Buffer.alloc(600_000) });
+  it('is not sent again when a later one of its partition meets a fault', async () => {
+    world.respond = (send) => {
+      if (send.records.length > 1) return 'MESSAGE_TOO_LARGE';
+      return idsOf(send).includes('b') && world.nowMs < 500 ? 'NOT_LEADER_FOR_PARTITION' : undefined;
+    };
+    expect(await world.outcomes(['a', 'b'].map((id) => record(id, { partition: 0 })))).toEqual([true, true]);
+    expect(world.sends.filter((send) => idsOf(send).join() === 'a')).toHaveLength(1);
+  });
+
+  it('does not share a record batch with more than a broker takes', async () => {
+    const large = (partition: number, bytes = 600_000) => record('x', { partition, value: Buffer.alloc(bytes) });
     await world.outcomes([large(0), large(1), large(2)]);
-    expect(world.sends.map(({ messages }) => messages.length)).toEqual([3]);
-    await world.outcomes([large(0), large(1), large(0), large(1)]);
-    expect(world.sends.slice(1).map(({ messages }) => messages.length)).toEqual([2, 2]);
+    expect(world.sends.map(({ records }) => records.length)).toEqual([1, 1, 1]);
+    world.sends.length = 0;
+    const sizes = [400_000, 400_000, 100_000, 2_000_000, 300_000, 300_000, 200_000];
+    await world.outcomes(sizes.map((bytes) => large(0, bytes)));
+    expect(world.sends.flatMap(({ records }) => records.map(({ value }) => value?.length))).toEqual(sizes);
+    const together = world.sends.filter(({ records }) => records.length > 1);
+    expect([together.length > 1, together.every(({ bytes }) => bytes <= 900_000)]).toEqual([true, true]);
   });
 
-  it('without a partition goes where its key says, which is told to the client', async () => {
-    const world = new World();
-    await world.outcomes([record('a'), record('a'), record('b', { key: null })]);
-    const [first, second, third] = world.sends.flatMap(({ messages }) => messages.map(({ partition }) => partition));
-    expect(first).toBe(second);
-    expect([0, 1, 2]).toContain(third);
+  it('without a partition goes where its key says, or in turn where it has none', async () => {
+    await world.outcomes([record('a'), record('a')]);
+    expect(world.sends.map(({ records }) => records.length)).toEqual([2]);
+    world.sends.length = 0;
+    await world.outcomes(Array(9).fill(record('b', { key: null })));
+    expect(world.sends.map(({ partition, records }) => [partition, records.length]).sort()).toEqual([
+      [0, 3],
+      [1, 3],
+      [2, 3],
+    ]);
   });
 
-  it('loses no header: one without a value, which kafkajs can not write, comes out empty', async () => {
-    const world = new World();
+  it('comes out as it went in, with its headers and its time', async () => {
     const headers = JSON.parse('{"__proto__":"x","constructor":"y"}');
-    const nulls = { a: null, b: [null, Buffer.from('z')], c: undefined } as unknown as OutgoingRecord['headers'];
-    await world.outcomes([record('a', { headers: { ...headers, ...nulls } })]);
-    const sent = world.sends[0]?.messages[0]?.headers ?? {};
-    const empty = Buffer.alloc(0);
-    expect(Object.entries(sent)).toEqual(
+    const more = { list: [Buffer.from('1'), 'z'], none: undefined } as unknown as OutgoingRecord['headers'];
+    await world.outcomes([record('a', { headers: { ...headers, ...more }, timestampMs: 1_234 })]);
+    const [sent] = world.sends[0]?.records ?? [];
+    expect([String(sent?.key), String(sent?.value), sent?.timestampMs]).toEqual(['a', 'a', 1_234]);
+    const found = Object.entries(sent?.headers ?? {}).map(([name, value]) => [name, String(value)]);
+    expect(found).toEqual(
       expect.arrayContaining([
         ['constructor', 'y'],
-        ['a', empty],
-        ['b', [empty, Buffer.from('z')]],
-        ['c', empty],
+        ['list', 'z'], // the last of that name
+        ['none', ''],
       ]),
     );
+  });
+});
+
+describe('over brokers', () => {
+  const stage = new LoopStage({ nodes: 3 });
+  const topics = new ReplyTopics(stage.cluster, stage.runtime);
+  const publisher = new KafkaPublisher({ cluster: stage.cluster, runtime: stage.runtime, topics });
+  const send = async (topic: string, ...partitions: number[]) => {
+    const records = partitions.map((partition) => record('a', { topic, partition }));
+    const deliveries = await stage.runtime.until(publisher.publish(records));
+    return deliveries.map((delivery) => delivery.ok || delivery.reason);
+  };
+
+  afterAll(() => stage.close());
+
+  it('a topic that is deleted while it is in use is refused, and takes records when it is back', async () => {
+    stage.kafka.cluster.createTopic('comes');
+    expect(await send('comes', 0)).toEqual([true]);
+    stage.kafka.cluster.deleteTopic('comes');
+    expect(await send('comes', 0)).toEqual([expect.stringMatching(/does not exist|UNKNOWN_TOPIC/)]);
+    stage.kafka.cluster.createTopic('comes');
+    await stage.pass(10_000);
+    expect(await send('comes', 0)).toEqual([true]);
+  });
+
+  it('a topic that is created again with fewer partitions gets its records where they are', async () => {
+    stage.kafka.cluster.createTopic('shrinks', { partitions: 3 });
+    expect(await send('shrinks', 0, 1, 2)).toEqual([true, true, true]);
+    stage.kafka.cluster.deleteTopic('shrinks');
+    stage.kafka.cluster.createTopic('shrinks', { partitions: 1 });
+    expect(await send('shrinks', 0, 2)).toEqual([true, 'topic shrinks has no partition 2: it has 1']);
+  });
+
+  it('a frozen broker costs an election, and no reply', async () => {
+    stage.kafka.cluster.createTopic('lasts', { partitions: 3 });
+    await send('lasts', 0, 1, 2);
+    stage.kafka.cluster.freeze(1);
+    const beganMs = stage.runtime.monotonicMs();
+    expect(await send('lasts', 0, 1, 2)).toEqual([true, true, true]);
+    expect(stage.runtime.monotonicMs() - beganMs).toBeLessThan(15_000);
+    stage.kafka.cluster.thaw(1);
   });
 });

@@ -1,179 +1,195 @@
-import type { Producer } from 'kafkajs';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { WitnessFollower } from '../../../src/adapters/kafka/witness-reader.ts';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WitnessFollower, WitnessReader } from '../../../src/adapters/kafka/witness-reader.ts';
 import { WitnessTopic } from '../../../src/adapters/kafka/witness-topic.ts';
 import { witnessKey, witnessValue } from '../../../src/codec/witness.ts';
 import { ticks } from '../../../src/core/units.ts';
+import { Tail } from '../../../src/kafka/loops/tail.ts';
+import { crc32c } from '../../../src/kafka/records/crc32c.ts';
+import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
+import { batchOf, recordsOf } from '../../support/fake-kafka/batches.ts';
+import { LoopStage } from '../../support/loop-stage.ts';
 
+const WITNESS = 'id.witness';
 const UUID = '01234567-89ab-4cde-8f01-23456789abcd';
 const LIMIT_MS = 4_000;
 const witness = (fence: bigint) => ({ uuid: UUID, workerId: 7, fence, ticks: ticks(5), modRevision: fence });
+const record = (fence: bigint) => ({ key: witnessKey(4, witness(fence)), value: witnessValue(witness(fence)) });
 
-interface Sent {
-  readonly topic: string;
-  readonly acks: number;
-  readonly messages: readonly { readonly key: Buffer; readonly value: Buffer | null; readonly partition: number }[];
-}
-
-/** A topic over a producer that answers as it is told; what is sent lands at `end`, and is read when a test says so. */
-function world(
-  answer: (base: number) => unknown = (base) => [{ partition: 0, errorCode: 0, baseOffset: String(base) }],
-) {
-  const sent: Sent[] = [];
-  const follower = new WitnessFollower(4);
-  const its = {
-    end: 0,
-    sent,
-    follower,
-    held: Promise.resolve(),
-    restarts: 0,
-    /** Lets the reader come to the end. */
-    readAll: () => follower.deliver(its.log.filter(({ offset }) => offset >= follower.position)),
-    log: [] as { offset: number; key: Buffer | null; value: Buffer | null }[],
-    topic: new WitnessTopic({
-      producer: {
-        send: async (record: Sent) => {
-          sent.push(record);
-          const base = its.end;
-          for (const { key, value } of record.messages) its.log.push({ offset: its.end++, key, value });
-          await its.held;
-          return answer(base);
-        },
-      } as unknown as Producer,
-      topic: 'id.witness',
-      datacenterId: 4,
-      follower,
-      restartReader: () => {
-        its.restarts += 1;
-      },
-      callLimitMs: LIMIT_MS,
-    }),
-  };
-  return its;
-}
-
-const turns = async () => {
-  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
-};
+let stage: LoopStage;
+let tail: Tail;
+let follower: WitnessFollower;
+let topic: WitnessTopic;
 
 beforeEach(() => {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  stage = new LoopStage({ nodes: 3 });
+  stage.kafka.cluster.createTopic(WITNESS, { configs: { 'cleanup.policy': 'compact' } });
+  const { cluster, runtime } = stage;
+  const limits = { maxWaitMs: 500, maxBytes: 8_000_000, maxBytesPerPartition: 1_000_000 };
+  tail = new Tail({ cluster, runtime, lane: 'ledger', isolation: 'read_uncommitted', ...limits });
+  follower = new WitnessFollower(4);
+  const reader = new WitnessReader(tail, WITNESS, follower);
+  const restartReader = () => reader.restart();
+  topic = new WitnessTopic({
+    cluster,
+    runtime,
+    topic: WITNESS,
+    datacenterId: 4,
+    follower,
+    restartReader,
+    callLimitMs: LIMIT_MS,
+  });
+  reader.start();
 });
-afterEach(() => {
-  vi.useRealTimers();
+
+afterEach(async () => {
+  await stage.close(tail);
+  await stage.pass(60_000);
+  expect(stage.runtime.pending, 'timers left behind').toBe(0);
 });
+
+const log = () => stage.kafka.cluster.partition(WITNESS, 0).log;
+const done = <T>(work: Promise<T>) => stage.runtime.until(work);
+const leader = () => stage.kafka.cluster.partition(WITNESS, 0).leadership.leader;
+
+/** Why it failed, and after how long. */
+async function failure(work: Promise<unknown>): Promise<{ code: unknown; message: string; tookMs: number }> {
+  const beganMs = stage.runtime.monotonicMs();
+  const error = await done(
+    work.then(
+      () => ({ code: 'it did not', message: '' }),
+      (failed: { code: unknown; message: string }) => failed,
+    ),
+  );
+  return { code: error.code, message: error.message, tookMs: stage.runtime.monotonicMs() - beganMs };
+}
 
 describe('a write', () => {
-  it('is acknowledged by all replicas, in one partition, and resolves with the topic as read behind it', async () => {
-    const its = world();
-    let done = false;
-    const writing = its.topic.write([{ put: witness(1n) }, { drop: witness(0n) }, { seal: UUID }, { clear: '4/x' }]);
-    writing.then(() => {
-      done = true;
-    });
-    await turns();
-    expect(its.sent).toMatchObject([{ topic: 'id.witness', acks: -1 }]);
-    expect(
-      its.sent[0]?.messages.map(({ key, value, partition }) => [String(key), value && String(value), partition]),
-    ).toEqual([
-      [`4/${UUID}/7/1`, '1 5 1', 0],
-      [`4/${UUID}/7/0`, null, 0],
-      ['4', `1 ${UUID}`, 0],
-      ['4/x', null, 0],
+  it('is one batch, acknowledged by all replicas, and resolves with the topic as read behind it', async () => {
+    stage.kafka.cluster.send(WITNESS, 0, [record(9n)]);
+    const view = await done(
+      topic.write([{ put: witness(1n) }, { drop: witness(9n) }, { seal: UUID }, { clear: '4/x' }]),
+    );
+    expect(view).toEqual({ seal: UUID, witnesses: [witness(1n)], unreadable: [] });
+    const written = recordsOf(log().batches()[1] as Buffer);
+    expect(written.map(({ key, value }) => [String(key), value && String(value)])).toEqual([
+      [`4/${UUID}/7/1`, '1 5 1'],
+      [`4/${UUID}/7/9`, null],
+      ['4', `1 ${UUID}`],
+      ['4/x', null],
     ]);
-    its.follower.deliver(its.log.slice(0, 3));
-    await turns();
-    expect(done).toBe(false);
-    its.readAll();
-    expect(await writing).toEqual({ seal: UUID, witnesses: [witness(1n)], unreadable: [] });
-    expect(vi.getTimerCount()).toBe(0);
+    expect(stage.produces.map(({ request, lane }) => [request.acks, lane])).toEqual([[-1, 'append']]);
   });
 
-  it.each([
-    ['nothing', []],
-    ['another partition', [{ partition: 1, errorCode: 0, baseOffset: '0' }]],
-    ['an error', [{ partition: 0, errorCode: 7, baseOffset: '0' }]],
-    ['no offset', [{ partition: 0, errorCode: 0, baseOffset: '-1' }]],
-    ['two answers', Array(2).fill({ partition: 0, errorCode: 0, baseOffset: '0' })],
-  ])('that is answered with %s has no answer', async (_what, answer) => {
-    const its = world(() => answer);
-    await expect(its.topic.write([{ put: witness(1n) }])).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+  it('waits until it was read, and is given up in time when it is not', async () => {
+    await done(topic.read());
+    stage.kafka.network.script = (call, way) => (call === 'fetch' && way === 'back' ? 'lost' : undefined);
+    await stage.pass(1_000);
+    const { code, tookMs } = await failure(topic.write([{ put: witness(1n) }]));
+    expect([code, tookMs]).toEqual(['KAFKA_UNAVAILABLE', LIMIT_MS]);
   });
 
-  it.each([
-    ['is not answered', false],
-    ['is answered but not read', true],
-  ])('that %s is given up in time', async (_what, answered) => {
-    const its = world();
-    if (!answered) its.held = new Promise(() => undefined);
-    const failed = expect(its.topic.write([{ put: witness(1n) }])).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
-    await turns();
-    vi.advanceTimersByTime(LIMIT_MS);
-    await failed;
-    expect(vi.getTimerCount()).toBe(0);
+  it('to a silent broker ends at its deadline, and frees the way for the next one', async () => {
+    await done(topic.read());
+    stage.kafka.cluster.freeze(leader());
+    expect(await failure(topic.write([{ put: witness(1n) }]))).toMatchObject({
+      code: 'KAFKA_UNAVAILABLE',
+      tookMs: LIMIT_MS,
+    });
+    const before = stage.runtime.monotonicMs();
+    for (;;) {
+      const { code } = await failure(topic.write([{ put: witness(2n) }]));
+      if (code === 'it did not') break;
+    }
+    expect(stage.runtime.monotonicMs() - before, 'as soon as another broker leads').toBeLessThan(11_000);
+    expect(follower.view().witnesses.map(({ fence }) => fence)).toEqual([2n]);
+  });
+
+  it('follows a leader that has moved', async () => {
+    await done(topic.read());
+    stage.kafka.cluster.moveLeader(WITNESS, 0, 2);
+    expect((await done(topic.write([{ put: witness(1n) }]))).witnesses).toEqual([witness(1n)]);
+    expect(log().end, 'written once').toBe(2);
   });
 
   it('is not sent while one before is under way: that could come to lie behind it', async () => {
-    const its = world();
-    const { promise, resolve } = Promise.withResolvers<void>();
-    its.held = promise;
-    const first = its.topic.write([{ put: witness(1n) }]).catch(() => 'given up');
-    await turns();
-    const second = its.topic.write([{ put: witness(2n) }]).catch(() => 'given up');
-    await turns();
-    vi.advanceTimersByTime(LIMIT_MS);
-    expect(await Promise.all([first, second])).toEqual(['given up', 'given up']);
-    resolve();
-    await turns();
-    expect(its.sent, 'the second was given up before its turn came').toHaveLength(1);
-    const third = its.topic.write([{ put: witness(3n) }]);
-    await turns();
-    its.readAll();
-    expect((await third).witnesses.map(({ fence }) => fence)).toEqual([1n, 3n]);
+    await done(topic.read());
+    const sentMs: number[] = [];
+    stage.kafka.network.script = (call, way) => {
+      if (call !== 'produce') return undefined;
+      if (way === 'there') sentMs.push(stage.runtime.monotonicMs());
+      return way === 'there' ? 0 : 1_000;
+    };
+    const beganMs = stage.runtime.monotonicMs();
+    await done(Promise.all([1n, 2n, 3n].map((fence) => topic.write([{ put: witness(fence) }]))));
+    expect(sentMs.map((ms) => ms - beganMs)).toEqual([0, 1_000, 2_000]);
+    expect(follower.view().witnesses.map(({ fence }) => fence)).toEqual([1n, 2n, 3n]);
+  });
+
+  it('is not sent any more when its own time was spent waiting for the one before', async () => {
+    await done(topic.read());
+    stage.kafka.network.script = (call) => (call === 'produce' ? 3_900 : undefined);
+    const writes = [1n, 2n].map((fence) => failure(topic.write([{ put: witness(fence) }])));
+    const [first, second] = await Promise.all(writes);
+    expect([first?.code, second?.code]).toEqual(['KAFKA_UNAVAILABLE', 'KAFKA_UNAVAILABLE']);
+    expect(stage.produces.length).toBe(2); // the read's, and the first of these
   });
 });
 
 describe('a read', () => {
   it('ends behind a record that was written after it began', async () => {
-    const its = world();
-    const key = witnessKey(4, witness(9n));
-    its.log.push({ offset: its.end++, key, value: witnessValue(witness(9n)) });
-    const reading = its.topic.read();
-    await turns();
-    its.readAll();
-    expect((await reading).witnesses).toEqual([witness(9n)]);
-    expect(its.sent[0]?.messages).toMatchObject([{ value: null }]);
+    stage.kafka.cluster.send(WITNESS, 0, [record(9n)]);
+    expect((await done(topic.read())).witnesses).toEqual([witness(9n)]);
+    expect(recordsOf(log().batches()[1] as Buffer)).toMatchObject([{ value: null }]);
   });
 
-  it('of a log that has become shorter begins it anew, and keeps what was witnessed', async () => {
-    const its = world();
-    const writing = its.topic.write([{ put: witness(1n) }]);
-    await turns();
-    its.readAll();
-    await writing;
-    its.end = 0;
-    its.log.length = 0;
-    await expect(its.topic.read()).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
-    expect([its.restarts, its.follower.position]).toEqual([1, 0]);
-    const again = its.topic.read();
-    await turns();
-    its.readAll();
-    expect((await again).witnesses).toEqual([witness(1n)]);
+  it('of a log that has become shorter begins it again, and keeps what was witnessed', async () => {
+    for (const fence of [1n, 2n, 3n]) await done(topic.write([{ put: witness(fence) }]));
+    stage.kafka.cluster.truncate(WITNESS, 0, 0);
+    stage.kafka.cluster.send(WITNESS, 0, [record(8n)]);
+    const { code, message } = await failure(topic.read());
+    expect([code, message]).toEqual(['KAFKA_UNAVAILABLE', expect.stringContaining('shorter')]);
+    const fences = (await done(topic.read())).witnesses.map(({ fence }) => fence);
+    expect(fences.sort()).toEqual([1n, 2n, 3n, 8n]);
+  });
+
+  it('finds by itself that the log is another one, when the reader notices first', async () => {
+    for (const fence of [1n, 2n, 3n]) await done(topic.write([{ put: witness(fence) }]));
+    stage.kafka.cluster.truncate(WITNESS, 0, 0);
+    await stage.pass(2_000);
+    stage.kafka.cluster.send(WITNESS, 0, [record(8n)]);
+    expect((await done(topic.read())).witnesses.map(({ fence }) => fence).sort()).toEqual([1n, 2n, 3n, 8n]);
+  });
+});
+
+describe('a record that can not be read', () => {
+  it('fails every call, with topic and reason, until a compaction has taken it away', async () => {
+    await done(topic.write([{ put: witness(1n) }]));
+    const damaged = batchOf([record(5n)], { timestampMs: 0 });
+    damaged.fill(0xff, AT.records);
+    damaged.writeUInt32BE(crc32c(damaged.subarray(CHECKED_FROM)), AT.crc);
+    stage.kafka.cluster.sendBatch(WITNESS, 0, damaged);
+    for (const call of [() => topic.read(), () => topic.write([{ put: witness(2n) }]), () => topic.read()]) {
+      const { code, message, tookMs } = await failure(call());
+      expect([code, message]).toEqual(['KAFKA_UNAVAILABLE', expect.stringMatching(/'id\.witness'.*damaged/)]);
+      expect(tookMs).toBeLessThan(LIMIT_MS);
+    }
+    stage.kafka.cluster.partition(WITNESS, 0).trim(2);
+    expect((await done(topic.read())).witnesses.map(({ fence }) => fence)).toEqual([1n, 2n]);
   });
 });
 
 describe('the follower', () => {
   it('takes holes for granted, and what comes a second time as known', async () => {
-    const follower = new WitnessFollower(4);
-    const record = (offset: number, fence: bigint) => {
-      return { offset, key: witnessKey(4, witness(fence)), value: witnessValue(witness(fence)) };
-    };
+    const alone = new WitnessFollower(4);
+    const at = (offset: number, fence: bigint) => ({ offset, ...record(fence), headers: {} });
     const over = new AbortController();
-    const reached = follower.reached(5, over.signal);
-    follower.deliver([record(0, 1n), record(7, 2n)]);
-    await reached;
-    follower.deliver([{ offset: 3, key: witnessKey(4, witness(2n)), value: null }]);
-    expect(follower.position).toBe(8);
-    expect(follower.view().witnesses.map(({ fence }) => fence)).toEqual([1n, 2n]);
+    const reached = [5, 9].map((offset) => alone.reached(offset, over.signal));
+    alone.deliver([at(0, 1n), at(7, 2n)], 8);
+    await reached[0];
+    alone.deliver([{ ...at(3, 2n), value: null }], 4);
+    expect(alone.position).toBe(8);
+    expect(alone.view().witnesses.map(({ fence }) => fence)).toEqual([1n, 2n]);
+    alone.deliver([], 10); // what was at the end is gone
+    await reached[1];
   });
 });

@@ -1,0 +1,126 @@
+import type { Runtime } from '../../core/runtime.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import type { Cluster } from '../../kafka/wire/cluster.ts';
+import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../../kafka/wire/fault.ts';
+import type { Answer, BrokerLink } from '../../kafka/wire/port.ts';
+
+/** What it takes to ask the brokers for something: calls, and a clock for trying again. */
+export interface Brokers {
+  readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'doubtCoordinator'>;
+  readonly runtime: Pick<Runtime, 'monotonicMs' | 'sleep'>;
+}
+
+/** Longest wait for one answer to a question that brokers answer at once. */
+export const CALL_TIMEOUT_MS = 5_000;
+/** Faults that pass are tried again for so long: it outlasts the election of a leader. */
+const PATIENCE_MS = 10_000;
+const REST_MS = 100;
+
+/** Faults of one broker, of an election, or of a topic that not every broker knows yet. */
+const PASSING: ReadonlySet<FaultName | undefined> = new Set([
+  'UNREACHABLE',
+  'CONNECTION_LOST',
+  'NO_ANSWER',
+  'BROKER_NOT_AVAILABLE',
+  'GROUP_COORDINATOR_NOT_AVAILABLE',
+  'GROUP_LOAD_IN_PROGRESS',
+  'KAFKA_STORAGE_ERROR',
+  'LEADER_NOT_AVAILABLE',
+  'NOT_CONTROLLER',
+  'NOT_COORDINATOR_FOR_GROUP',
+  'NOT_LEADER_FOR_PARTITION',
+  'OFFSET_NOT_AVAILABLE',
+  'REPLICA_NOT_AVAILABLE',
+  'REQUEST_TIMED_OUT',
+  'UNKNOWN_TOPIC_OR_PARTITION',
+]);
+
+/** A write that met one of these has not been taken, now or later. */
+const UNSENT: ReadonlySet<FaultName | undefined> = new Set([
+  'UNREACHABLE',
+  'LEADER_NOT_AVAILABLE',
+  'NOT_ENOUGH_REPLICAS',
+  'NOT_LEADER_FOR_PARTITION',
+  'UNKNOWN_TOPIC_OR_PARTITION',
+]);
+
+export function passes(fault: FaultName | undefined): boolean {
+  return PASSING.has(fault);
+}
+
+export function isUnsent(fault: FaultName | undefined): boolean {
+  return UNSENT.has(fault);
+}
+
+/** Does it again and again for 10 s while it fails with a fault that passes: by default, one after which it can be repeated. */
+export async function patiently<T>(
+  { runtime }: Pick<Brokers, 'runtime'>,
+  attempt: () => Promise<T>,
+  isPassing: (fault: FaultName | undefined) => boolean = passes,
+): Promise<T> {
+  const endMs = runtime.monotonicMs() + PATIENCE_MS;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const mayPass = !(error instanceof IdallocError) && isPassing(faultOf(error));
+      if (!mayPass || runtime.monotonicMs() >= endMs) throw error;
+    }
+    await runtime.sleep(REST_MS);
+  }
+}
+
+/** A call that every broker can answer: each is asked in turn until one does. */
+export async function askAny<R extends Answer>(
+  { cluster }: Brokers,
+  use: (link: BrokerLink) => Promise<R>,
+): Promise<R> {
+  const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
+  let fault: unknown = new KafkaFault('UNREACHABLE', 'the cluster names no broker');
+  for (const { nodeId } of brokers) {
+    try {
+      return await cluster.call(nodeId, 'control', CALL_TIMEOUT_MS, use);
+    } catch (error) {
+      if (!isLinkFault(faultOf(error))) throw error;
+      fault = error;
+    }
+  }
+  throw fault;
+}
+
+/** A call to the broker that coordinates a group; looked for anew when it has moved, or loads its groups. */
+export function askCoordinator<R extends Answer>(
+  brokers: Brokers,
+  groupId: string,
+  use: (link: BrokerLink) => Promise<R>,
+): Promise<R> {
+  const { cluster } = brokers;
+  return patiently(brokers, async () => {
+    const node = await cluster.coordinator(groupId, CALL_TIMEOUT_MS);
+    try {
+      return await cluster.call(node, 'control', CALL_TIMEOUT_MS, use);
+    } catch (error) {
+      cluster.doubtCoordinator(groupId);
+      throw error;
+    }
+  });
+}
+
+/** Throws the fault that stands in an answer, if there is one. */
+export function requireNoFault(fault: FaultName | undefined, what: string): void {
+  if (fault !== undefined) throw new KafkaFault(fault, `${what}: ${fault}`);
+}
+
+const LOGIN_REMEDY = 'check KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD, KAFKA_SASL_MECHANISM and KAFKA_TLS';
+
+/** A fault of the brokers as one of ours; anything else as it is. */
+export function asUnavailable(error: unknown): unknown {
+  const fault = faultOf(error);
+  if (error instanceof IdallocError || fault === undefined) return error;
+  if (fault === 'LOGIN_REFUSED') {
+    const message = `the brokers refuse the login (${describeError(error)}): ${LOGIN_REMEDY}`;
+    return new IdallocError('CONFIG_INVALID', message, { cause: error });
+  }
+  const message = `the brokers refused or did not answer: ${describeError(error)}`;
+  return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+}

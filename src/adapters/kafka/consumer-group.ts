@@ -1,0 +1,71 @@
+import { describeError, IdallocError } from '../../errors.ts';
+import { type FaultName, faultOf } from '../../kafka/wire/fault.ts';
+import type { GroupsAnswer } from '../../kafka/wire/port.ts';
+import { askCoordinator, type Brokers, requireNoFault } from './brokers.ts';
+
+type Group = Pick<GroupsAnswer['groups'][number], 'state' | 'members'>;
+
+/** What the coordinator knows of a group; undefined for one that does not exist. Rejects with a KafkaFault. */
+export async function describeGroup(brokers: Brokers, groupId: string): Promise<Group | undefined> {
+  const { groups } = await askCoordinator(brokers, groupId, async (link) => {
+    const answer = await link.describeGroups({ groupIds: [groupId] });
+    for (const { fault } of answer.groups) if (fault !== NOT_FOUND) requireNoFault(fault, `group ${groupId}`);
+    return answer;
+  });
+  return groups.find((group) => group.groupId === groupId && group.fault === undefined && group.state !== 'Dead');
+}
+
+const NOT_FOUND = 'GROUP_ID_NOT_FOUND';
+
+/** The group's next offset of each partition of a topic for which it has committed one. Rejects with a KafkaFault. */
+export async function committedOffsets(
+  brokers: Brokers,
+  groupId: string,
+  topic: string,
+  partitions: readonly number[],
+): Promise<ReadonlyMap<number, number>> {
+  const asked = partitions.map((partition) => ({ topic, partition }));
+  const answer = await askCoordinator(brokers, groupId, async (link) => {
+    const found = await link.fetchOffsets({ groupId, partitions: asked });
+    for (const { partition, fault } of found.partitions) {
+      if (fault !== 'UNKNOWN_TOPIC_OR_PARTITION') requireNoFault(fault, `offset of partition ${partition}`);
+    }
+    return found;
+  });
+  const committed = answer.partitions.filter(({ offset }) => offset >= 0);
+  return new Map(committed.map(({ partition, offset }) => [partition, offset]));
+}
+
+/** By these a coordinator refuses a commit from outside of a group that has members. */
+const ACTIVE: ReadonlySet<FaultName | undefined> = new Set([
+  'UNKNOWN_MEMBER_ID',
+  'ILLEGAL_GENERATION',
+  'REBALANCE_IN_PROGRESS',
+]);
+
+/**
+ * Commits offsets for a group without members, from outside of it.
+ *
+ * @throws IdallocError GROUP_ACTIVE when it has a member, KAFKA_UNAVAILABLE.
+ */
+export async function setOffsets(
+  brokers: Brokers,
+  groupId: string,
+  topic: string,
+  offsets: ReadonlyMap<number, number>,
+): Promise<void> {
+  const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
+  try {
+    await askCoordinator(brokers, groupId, async (link) => {
+      const answer = await link.commitOffsets({ groupId, generation: -1, memberId: '', partitions });
+      for (const { partition, fault } of answer.partitions) requireNoFault(fault, `offset of partition ${partition}`);
+      return answer;
+    });
+  } catch (error) {
+    const fault = faultOf(error);
+    if (fault === undefined) throw error;
+    const code = ACTIVE.has(fault) ? 'GROUP_ACTIVE' : 'KAFKA_UNAVAILABLE';
+    const message = `the offsets of group '${groupId}' could not be set: ${describeError(error)}`;
+    throw new IdallocError(code, message, { cause: error });
+  }
+}

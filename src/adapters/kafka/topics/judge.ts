@@ -1,0 +1,133 @@
+import {
+  type FoundTopic,
+  LEDGER_MARGIN_MS,
+  MAX_REQUEST_BATCH_BYTES,
+  SAFE_IN_SYNC,
+  SAFE_REPLICAS,
+  type TopicSettings,
+} from './plan.ts';
+
+export interface TopicFault {
+  readonly code: 'TOPIC_INVALID' | 'LEDGER_WEAK' | 'LEDGER_RETENTION';
+  readonly message: string;
+}
+
+/**
+ * Every reason why a worker must not start on these topics. The weakness that one broker can't help stands apart,
+ * as `waivable`, for those who accept it; clean-up and timestamps can be right on one broker too.
+ */
+export function judgeTopics(
+  found: ReadonlyMap<string, FoundTopic>,
+  settings: TopicSettings,
+): { readonly faults: readonly TopicFault[]; readonly waivable: readonly TopicFault[] } {
+  const faults: TopicFault[] = [];
+  const invalid = (message: string) => faults.push({ code: 'TOPIC_INVALID', message });
+  for (const name of [settings.requests, settings.ledger, settings.deadLetters, settings.witness]) {
+    if (!found.has(name)) invalid(`topic '${name}' does not exist: run 'idalloc topics init'`);
+  }
+  const requests = found.get(settings.requests);
+  const ledger = found.get(settings.ledger);
+  const witness = found.get(settings.witness);
+  if (requests !== undefined) requestFaults(requests, settings).forEach(invalid);
+  for (const topic of [requests, found.get(settings.deadLetters)]) {
+    if (topic?.configs.get('cleanup.policy')?.split(',').includes('compact')) {
+      invalid(
+        `topic '${topic.name}' must have cleanup.policy=delete: compaction takes, or refuses, what has to be read`,
+      );
+    }
+  }
+  if (witness !== undefined) witnessFaults(witness).forEach(invalid);
+  const waivable = [ledger, witness].flatMap((topic) => (topic === undefined ? [] : weaknesses(topic)));
+  if (ledger === undefined) return { faults, waivable };
+  if (requests !== undefined && ledger.partitions !== requests.partitions) {
+    invalid(
+      `'${ledger.name}' has ${ledger.partitions} partitions, '${requests.name}' ${requests.partitions}: must agree`,
+    );
+  }
+  faults.push(...ledgerFaults(ledger));
+  if (requests !== undefined) faults.push(...retentionFaults(ledger, requests));
+  return { faults, waivable };
+}
+
+function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
+  const faults: string[] = [];
+  if (topic.partitions !== settings.requestPartitions) {
+    faults.push(
+      `topic '${topic.name}' has ${topic.partitions} partitions, REQUEST_PARTITIONS says ${settings.requestPartitions}: ` +
+        'set it to what the topic was made with; a topic whose partitions were added to can not be replayed exactly',
+    );
+  }
+  // Requests come from anybody. A compressed batch within the broker's limit can hold more than a worker reads at once:
+  // its requests would become dead letters without their records. On the other topics any type is only a difference.
+  const compression = topic.configs.get('compression.type');
+  if (compression !== 'uncompressed') {
+    faults.push(`topic '${topic.name}' must have compression.type=uncompressed, not ${compression}`);
+  }
+  const limit = numberOf(topic, 'max.message.bytes');
+  if (!(limit <= MAX_REQUEST_BATCH_BYTES)) {
+    faults.push(
+      `topic '${topic.name}' must have max.message.bytes of at most ${MAX_REQUEST_BATCH_BYTES}, not ${limit}`,
+    );
+  }
+  return faults;
+}
+
+/** Whoever holds no worker ID for long must be remembered for as long, so nothing goes by age. */
+function witnessFaults(topic: FoundTopic): string[] {
+  const expected = { 'cleanup.policy': 'compact', 'unclean.leader.election.enable': 'false' };
+  const faults = Object.entries(expected)
+    .filter(([key, value]) => topic.configs.get(key) !== value)
+    .map(([key, value]) => `topic '${topic.name}' must have ${key}=${value}, not ${topic.configs.get(key)}`);
+  if (topic.partitions !== 1) faults.push(`topic '${topic.name}' must have 1 partition, not ${topic.partitions}`);
+  return faults;
+}
+
+function ledgerFaults(ledger: FoundTopic): TopicFault[] {
+  const expected = {
+    'cleanup.policy': 'delete',
+    'message.timestamp.type': 'LogAppendTime',
+    'unclean.leader.election.enable': 'false',
+  };
+  return Object.entries(expected)
+    .filter(([key, value]) => ledger.configs.get(key) !== value)
+    .map(([key, value]) => weak(`topic '${ledger.name}' must have ${key}=${value}, not ${ledger.configs.get(key)}`));
+}
+
+function weaknesses(topic: FoundTopic): TopicFault[] {
+  const faults: TopicFault[] = [];
+  const inSync = numberOf(topic, 'min.insync.replicas');
+  const remedy = 'or accept it for development by ALLOW_WEAK_LEDGER=1';
+  if (topic.replicas < SAFE_REPLICAS) {
+    faults.push(weak(`topic '${topic.name}' must have ${SAFE_REPLICAS} replicas, not ${topic.replicas}; ${remedy}`));
+  }
+  if (!(inSync >= SAFE_IN_SYNC)) {
+    faults.push(weak(`topic '${topic.name}' must have min.insync.replicas of at least 2, not ${inSync}; ${remedy}`));
+  }
+  return faults;
+}
+
+/** An entry that goes before its request does would let the request come again as if it were new. */
+function retentionFaults(ledger: FoundTopic, requests: FoundTopic): TopicFault[] {
+  const faults: TopicFault[] = [];
+  const kept = endless(numberOf(ledger, 'retention.ms'));
+  const needed = endless(numberOf(requests, 'retention.ms')) + numberOf(requests, 'segment.ms') + LEDGER_MARGIN_MS;
+  if (!(kept >= needed)) {
+    const message = `topic '${ledger.name}' must have retention.ms of at least ${needed === Infinity ? '-1' : needed}, not ${kept}`;
+    faults.push({ code: 'LEDGER_RETENTION', message });
+  }
+  const bytes = ledger.configs.get('retention.bytes');
+  if (bytes !== '-1') {
+    const message = `topic '${ledger.name}' must have retention.bytes=-1, not ${bytes}: entries must not go by size`;
+    faults.push({ code: 'LEDGER_RETENTION', message });
+  }
+  return faults;
+}
+
+const weak = (message: string): TopicFault => ({ code: 'LEDGER_WEAK', message });
+const endless = (milliseconds: number) => (milliseconds === -1 ? Infinity : milliseconds);
+
+/** NaN when the broker does not report the config: no comparison holds for it, so each check must fail then. */
+function numberOf(topic: FoundTopic, key: string): number {
+  const text = topic.configs.get(key);
+  return text === undefined ? Number.NaN : Number(text);
+}

@@ -1,0 +1,208 @@
+import { refuseReplyTopic, replyPolicyOf } from '../../../codec/reply-policy.ts';
+import { IdallocError } from '../../../errors.ts';
+
+/** Names and promises of the topics. */
+export interface TopicSettings {
+  readonly requests: string;
+  readonly ledger: string;
+  readonly deadLetters: string;
+  readonly witness: string;
+  /** Replies go to topics whose names start with this. */
+  readonly replyPrefix: string;
+  /** Partitions of the request topic, and so of the ledger. Frozen once the topics exist. */
+  readonly requestPartitions: number;
+  readonly replicationFactor: number;
+  /** -1: for ever. */
+  readonly requestRetentionMs: number;
+  /** -1: for ever. */
+  readonly ledgerRetentionMs: number;
+  /** Go on, with a warning, on fewer than three brokers, where losing one can lose decisions. */
+  readonly allowWeakLedger: boolean;
+}
+
+/** A topic as it shall be. */
+export interface PlannedTopic {
+  readonly name: string;
+  readonly partitions: number;
+  readonly configs: Readonly<Record<string, string>>;
+  /** For a config that has one: another value with the same effect here, which is no difference. */
+  readonly equivalents?: Readonly<Record<string, string>>;
+}
+
+/** A topic as it is. */
+export interface FoundTopic {
+  readonly name: string;
+  readonly partitions: number;
+  /** Of the partition that has the fewest. */
+  readonly replicas: number;
+  /** All configs with the values that are in force, the broker's defaults among them. */
+  readonly configs: ReadonlyMap<string, string>;
+}
+
+/** A segment of the request topic stays open for at most this long, and its records are kept as much longer. */
+export const REQUEST_SEGMENT_MS = 3_600_000;
+/** What the ledger must outlive the requests by, beyond the request topic's own segment time. */
+export const LEDGER_MARGIN_MS = 3_600_000;
+
+/** The broker holds the size of a compressed batch against the limit: so requests are stored uncompressed. */
+export const MAX_REQUEST_BATCH_BYTES = 1_048_576;
+/** A dead letter is the request and the headers that say what was wrong with it. */
+const MAX_DEAD_LETTER_BATCH_BYTES = MAX_REQUEST_BATCH_BYTES + 65_536;
+/** Each worker writes a witness every heartbeat, and reads them all when it starts: only closed segments are compacted. */
+const WITNESS_SEGMENT_MS = 3_600_000;
+const CLI_REPLY_RETENTION_MS = 3_600_000;
+export const SAFE_REPLICAS = 3;
+export const SAFE_IN_SYNC = 2;
+
+/**
+ * For topics that workers write. They write uncompressed, and 'producer', the default of Kafka, keeps it so. Any other
+ * type costs broker and readers time for records of a few hundred bytes, and not every client reads every codec.
+ */
+const AS_WRITTEN = {
+  configs: { 'compression.type': 'uncompressed' },
+  equivalents: { 'compression.type': 'producer' },
+} as const;
+
+/** The topic that `idalloc request` reads its replies from. */
+export function cliReplyTopic(settings: TopicSettings): string {
+  return `${settings.replyPrefix}cli`;
+}
+
+/** Every topic that idalloc needs, as it makes them on an empty cluster. */
+export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
+  const inSync = String(settings.replicationFactor >= SAFE_REPLICAS ? SAFE_IN_SYNC : 1);
+  const durable = { 'min.insync.replicas': inSync, 'unclean.leader.election.enable': 'false' };
+  return [
+    {
+      name: settings.requests,
+      partitions: settings.requestPartitions,
+      configs: {
+        'cleanup.policy': 'delete',
+        'compression.type': 'uncompressed',
+        'max.message.bytes': String(MAX_REQUEST_BATCH_BYTES),
+        'retention.ms': String(settings.requestRetentionMs),
+        'segment.ms': String(REQUEST_SEGMENT_MS),
+      },
+    },
+    {
+      ...AS_WRITTEN,
+      name: settings.ledger,
+      partitions: settings.requestPartitions,
+      configs: {
+        ...AS_WRITTEN.configs,
+        ...durable,
+        'cleanup.policy': 'delete',
+        'message.timestamp.type': 'LogAppendTime',
+        'retention.bytes': '-1',
+        'retention.ms': String(settings.ledgerRetentionMs),
+      },
+    },
+    {
+      ...AS_WRITTEN,
+      name: settings.deadLetters,
+      partitions: 1,
+      configs: {
+        ...AS_WRITTEN.configs,
+        'cleanup.policy': 'delete',
+        'max.message.bytes': String(MAX_DEAD_LETTER_BATCH_BYTES),
+      },
+    },
+    {
+      ...AS_WRITTEN,
+      name: settings.witness,
+      partitions: 1,
+      configs: {
+        ...AS_WRITTEN.configs,
+        ...durable,
+        'cleanup.policy': 'compact',
+        'message.timestamp.type': 'LogAppendTime',
+        'min.cleanable.dirty.ratio': '0.1',
+        'segment.ms': String(WITNESS_SEGMENT_MS),
+      },
+    },
+    {
+      ...AS_WRITTEN,
+      name: cliReplyTopic(settings),
+      partitions: 1,
+      configs: {
+        ...AS_WRITTEN.configs,
+        'cleanup.policy': 'delete',
+        'retention.ms': String(CLI_REPLY_RETENTION_MS),
+      },
+    },
+  ];
+}
+
+/**
+ * Topics for the replies to services. Beside the compression they have the brokers' own configs.
+ *
+ * @throws IdallocError INVALID_REPLY_TOPIC
+ */
+export function planReplyTopics(names: readonly string[], settings: TopicSettings): readonly PlannedTopic[] {
+  for (const name of names) checkReplyTopicName(name, settings);
+  const planned = new Set(planTopics(settings).map(({ name }) => name));
+  return [...new Set(names)]
+    .filter((name) => !planned.has(name))
+    .map((name) => ({ ...AS_WRITTEN, name, partitions: settings.requestPartitions }));
+}
+
+/** @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker of these settings replies on. */
+export function checkReplyTopicName(name: string, settings: TopicSettings): void {
+  const refusal = refuseReplyTopic(name, replyPolicyOf(settings));
+  if (refusal === undefined) return;
+  const hint = `workers reply on what begins with '${settings.replyPrefix}', by REPLY_TOPIC_PREFIX`;
+  throw new IdallocError('INVALID_REPLY_TOPIC', `${refusal} (${hint})`);
+}
+
+/** Those of them that a worker reads or writes by itself. */
+export function workerTopics(settings: TopicSettings): readonly PlannedTopic[] {
+  return planTopics(settings).filter(({ name }) => name !== cliReplyTopic(settings));
+}
+
+/** What differs between a topic as planned and as it is, one text each; nothing here says that it is wrong. */
+export function differences(planned: PlannedTopic, found: FoundTopic, replicationFactor: number): string[] {
+  const counts = [
+    ['partitions', planned.partitions, found.partitions],
+    ['replication factor', replicationFactor, found.replicas],
+  ] as const;
+  const configs = differingConfigs(planned, found).map(([key, value]) => [key, value, found.configs.get(key)] as const);
+  return [...counts, ...configs]
+    .filter(([, expected, actual]) => String(expected) !== String(actual))
+    .map(([what, expected, actual]) => `${planned.name}: ${what} is ${actual}, not ${expected}`);
+}
+
+/** Configs of the plan that the topic has otherwise, as planned. */
+function differingConfigs({ configs, equivalents = {} }: PlannedTopic, found: FoundTopic): [string, string][] {
+  return Object.entries(configs).filter(([key, value]) => {
+    const actual = found.configs.get(key);
+    return actual === undefined || (actual !== value && actual !== equivalents[key]);
+  });
+}
+
+/**
+ * What makes a topic as planned, one line each, as commands of Kafka's own tools. Records that are in the topic stay as
+ * they are.
+ */
+export function remediesFor(
+  planned: PlannedTopic,
+  found: FoundTopic | undefined,
+  { replicationFactor }: Pick<TopicSettings, 'replicationFactor'>,
+): string[] {
+  if (found === undefined) return [`make '${planned.name}': idalloc topics init`];
+  const lines: string[] = [];
+  const configs = differingConfigs(planned, found);
+  if (configs.length > 0) {
+    const list = configs.map(([key, value]) => `${key}=${value}`).join(',');
+    lines.push(`kafka-configs --alter --entity-type topics --entity-name ${planned.name} --add-config ${list}`);
+  }
+  if (found.replicas < replicationFactor) {
+    lines.push(`give '${planned.name}' ${replicationFactor} replicas: kafka-reassign-partitions`);
+  }
+  if (found.partitions !== planned.partitions) {
+    lines.push(
+      `'${planned.name}' has ${found.partitions} partitions, not ${planned.partitions}: set REQUEST_PARTITIONS to what it was ` +
+        'made with, or make topics under new names; partitions that are added to can not be taken back',
+    );
+  }
+  return lines;
+}

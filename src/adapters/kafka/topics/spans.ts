@@ -1,0 +1,182 @@
+import type { Timer } from '../../../core/runtime.ts';
+import { IdallocError } from '../../../errors.ts';
+import { Tail } from '../../../kafka/loops/tail.ts';
+import type { Followed, TailSink } from '../../../kafka/loops/tail-port.ts';
+import type { FetchedRecord } from '../../../kafka/records/record.ts';
+import type { FaultName } from '../../../kafka/wire/fault.ts';
+import { ISOLATION, type Source, type Span } from './offsets.ts';
+
+/** A record as it was read. */
+export interface TopicRecord extends FetchedRecord {
+  readonly topic: string;
+  readonly partition: number;
+}
+
+export interface SpanReading {
+  readonly signal: AbortSignal;
+  /** Takes records of one partition in log order; true ends the reading. */
+  readonly take: (records: readonly TopicRecord[]) => boolean;
+  /** How many offsets are done with. */
+  readonly onProgress?: (done: number) => void;
+}
+
+/** Brokers that give nothing for so long, though there is more, are taken for gone. */
+const STALL_MS = 30_000;
+const STALL_CHECK_MS = 1_000;
+const MAX_WAIT_MS = 100;
+/** A chunk of one partition, and what one leader may send at once: with them, what is held in memory is bounded. */
+const MAX_BYTES_PER_PARTITION = 1_048_576;
+const MAX_BYTES = 10 * MAX_BYTES_PER_PARTITION;
+
+/** Faults that nobody's waiting changes. */
+const LASTING: ReadonlySet<FaultName> = new Set([
+  'INVALID_TOPIC_EXCEPTION',
+  'LOGIN_REFUSED',
+  'TOPIC_AUTHORIZATION_FAILED',
+  'UNSUPPORTED_VERSION',
+]);
+
+/**
+ * Reads the spans, each in log order, and resolves when all were read or `take` ended it. No consumer group takes part,
+ * and nothing is committed. What retention deletes meanwhile is skipped.
+ *
+ * @throws IdallocError KAFKA_UNAVAILABLE when the brokers give no more records, STOPPING, and whatever `take` throws.
+ */
+export async function readSpans(source: Source, spans: readonly Span[], reading: SpanReading): Promise<void> {
+  const open = spans.filter(({ from, to }) => from < to);
+  if (open.length > 0) await new SpanReader(source, open, reading).run();
+}
+
+/** A span of which something is still to be read. */
+interface Open {
+  readonly span: Span;
+  /** The next offset to take. */
+  next: number;
+  followed?: Followed;
+}
+
+/**
+ * One reading. A span is open until `next` has reached its end, by records or by markers that take up offsets; the
+ * reading is over when none is open, or at the first failure. After that nothing is delivered any more.
+ */
+class SpanReader {
+  readonly #source: Source;
+  readonly #reading: SpanReading;
+  readonly #tail: Tail;
+  readonly #open: Set<Open>;
+  readonly #total: number;
+  #done = 0;
+  readonly #over = Promise.withResolvers<void>();
+  #movedMs: number;
+  #lastFault: FaultName | undefined;
+  #stallTimer: Timer | undefined;
+
+  constructor(source: Source, spans: readonly Span[], reading: SpanReading) {
+    this.#source = source;
+    this.#reading = reading;
+    this.#open = new Set(spans.map((span) => ({ span, next: span.from })));
+    this.#total = spans.reduce((sum, { from, to }) => sum + to - from, 0);
+    this.#movedMs = source.runtime.monotonicMs();
+    this.#tail = new Tail({
+      ...source,
+      lane: 'requests',
+      isolation: ISOLATION,
+      maxWaitMs: MAX_WAIT_MS,
+      maxBytes: MAX_BYTES,
+      maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+      onFault: (topic, partition, { fault, message }) => {
+        this.#lastFault = fault;
+        if (LASTING.has(fault)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
+      },
+    });
+  }
+
+  async run(): Promise<void> {
+    const { signal } = this.#reading;
+    const stop = () => this.#fail(new IdallocError('STOPPING', 'stopped by a signal before all was read'));
+    signal.addEventListener('abort', stop, { once: true });
+    this.#watchStall();
+    try {
+      if (signal.aborted) stop();
+      else for (const open of this.#open) this.#follow(open);
+      await this.#over.promise;
+    } finally {
+      this.#stallTimer?.cancel();
+      signal.removeEventListener('abort', stop);
+    }
+  }
+
+  #follow(open: Open): void {
+    const { topic, partition, from } = open.span;
+    const sink: TailSink = {
+      deliver: ({ records, next }) => this.#take(open, records, next),
+      outOfRange: ({ logStart, end }) => this.#outOfRange(open, logStart, end),
+    };
+    open.followed = this.#tail.follow({ topic, partition, offset: from }, sink);
+  }
+
+  #take(open: Open, fetched: readonly FetchedRecord[], next: number): void {
+    const { topic, partition, to } = open.span;
+    const records: TopicRecord[] = [];
+    for (const { offset, timestampMs, key, value, headers } of fetched) {
+      if (offset >= to) break;
+      records.push({ topic, partition, offset, timestampMs, key, value, headers });
+    }
+    try {
+      if (records.length > 0 && this.#reading.take(records)) this.#end();
+      else this.#advance(open, next);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** What lies below the start was deleted; a log that ends before our place has lost what was to be read. */
+  #outOfRange(open: Open, logStart: number, end: number): number {
+    const { topic, partition, to } = open.span;
+    if (open.next > end) this.#fail(unavailable(`${topic}/${partition} ends at ${end} now; it had records to ${to}`));
+    else this.#advance(open, logStart);
+    return Math.max(logStart, Math.min(open.next, end));
+  }
+
+  #advance(open: Open, to: number): void {
+    const done = Math.min(to, open.span.to) - open.next;
+    if (done <= 0) return;
+    this.#movedMs = this.#source.runtime.monotonicMs();
+    open.next += done;
+    this.#done += done;
+    if (open.next >= open.span.to) {
+      this.#open.delete(open);
+      open.followed?.stop();
+    }
+    this.#reading.onProgress?.(this.#done);
+    if (this.#done >= this.#total) this.#end();
+  }
+
+  #watchStall(): void {
+    const { runtime } = this.#source;
+    this.#stallTimer = runtime.schedule(STALL_CHECK_MS, () => {
+      if (runtime.monotonicMs() - this.#movedMs >= STALL_MS) this.#fail(this.#stalled());
+      else this.#watchStall();
+    });
+  }
+
+  #stalled(): IdallocError {
+    const missing = [...this.#open].map(({ span, next }) => `${span.topic}/${span.partition} at ${next}`).join(', ');
+    const why = this.#lastFault === undefined ? '' : `, the last fault was ${this.#lastFault}`;
+    return unavailable(`the brokers gave no more records for ${STALL_MS / 1_000} s: ${missing}${why}`);
+  }
+
+  #end(): void {
+    this.#over.resolve();
+    void this.#tail.close(); // at once: nothing is delivered any more
+  }
+
+  #fail(error: unknown): void {
+    this.#over.reject(error);
+    void this.#tail.close();
+  }
+}
+
+function unavailable(message: string): IdallocError {
+  return new IdallocError('KAFKA_UNAVAILABLE', message);
+}

@@ -1,0 +1,221 @@
+import { IdallocError } from '../../../errors.ts';
+import { faultOf, isLinkFault, KafkaFault } from '../../../kafka/wire/fault.ts';
+import type { ConfigsAnswer, MetadataAnswer, TopicMetadata } from '../../../kafka/wire/port.ts';
+import { askAny, asUnavailable, type Brokers, CALL_TIMEOUT_MS, passes, patiently, requireNoFault } from '../brokers.ts';
+import { judgeTopics, type TopicFault } from './judge.ts';
+import {
+  differences,
+  type FoundTopic,
+  type PlannedTopic,
+  planReplyTopics,
+  planTopics,
+  remediesFor,
+  type TopicSettings,
+} from './plan.ts';
+
+export interface TopicsMade {
+  /** Names of the topics that this call made. */
+  readonly created: readonly string[];
+  /** Where topics that were there already are not as planned. */
+  readonly differences: readonly string[];
+}
+
+export interface TopicsReport {
+  /** Of request topic and ledger; 0 when the request topic is missing. */
+  readonly partitions: number;
+  readonly clusterId: string;
+  /** A worker must not start when there is one. */
+  readonly faults: readonly TopicFault[];
+  /** Faults that ALLOW_WEAK_LEDGER lets pass. */
+  readonly warnings: readonly TopicFault[];
+  /** Where topics are not as planned, whether or not that is a fault. */
+  readonly differences: readonly string[];
+  /** What would make them so. */
+  readonly remedies: readonly string[];
+}
+
+/** How long the brokers may take to make topics before they answer, and how long the answer is waited for. */
+const CREATE_TIMEOUT_MS = 5_000;
+const CREATE_ANSWER_MS = CREATE_TIMEOUT_MS + 1_000;
+
+/**
+ * Makes the topics that are missing. A topic that exists is never altered; where it differs from the plan is reported.
+ * Two calls at a time, or one again after a crash, do no harm.
+ *
+ * @param replyTopics topics of services for their replies: made if they are missing, and else taken as they are
+ * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply on; TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE; CONFIG_INVALID for a login that is refused.
+ */
+export function initTopics(
+  brokers: Brokers,
+  settings: TopicSettings,
+  replyTopics: readonly string[] = [],
+): Promise<TopicsMade> {
+  return withCode(async () => {
+    const { replicationFactor } = settings;
+    const planned = planTopics(settings);
+    const all = [...planned, ...planReplyTopics(replyTopics, settings)];
+    const { found: before, brokerCount } = await describeTopics(brokers, all.map(nameOf));
+    const missing = all.filter(({ name }) => !before.has(name));
+    if (missing.length > 0) requireBrokers(brokerCount, replicationFactor);
+    const created = missing.length > 0 ? await createTopics(brokers, missing, replicationFactor) : [];
+    await waitForLeaders(brokers, all.map(nameOf));
+    return { created, differences: differencesOf(planned, before, replicationFactor) };
+  });
+}
+
+/**
+ * Looks whether a worker can start on the topics as they are. ALLOW_WEAK_LEDGER turns too few replicas into warnings,
+ * nothing else.
+ *
+ * @param planned what is looked at; a worker may have no right to see more than its own
+ * @throws IdallocError KAFKA_UNAVAILABLE; CONFIG_INVALID for a login that is refused.
+ */
+export function checkTopics(
+  brokers: Brokers,
+  settings: TopicSettings,
+  planned: readonly PlannedTopic[] = planTopics(settings),
+): Promise<TopicsReport> {
+  return withCode(async () => {
+    const { found, clusterId } = await describeTopics(brokers, planned.map(nameOf));
+    const { faults, waivable } = judgeTopics(found, settings);
+    return {
+      partitions: found.get(settings.requests)?.partitions ?? 0,
+      clusterId,
+      faults: settings.allowWeakLedger ? faults : [...faults, ...waivable],
+      warnings: settings.allowWeakLedger ? waivable : [],
+      differences: differencesOf(planned, found, settings.replicationFactor),
+      remedies: planned.flatMap((plan) => remediesFor(plan, found.get(plan.name), settings)),
+    };
+  });
+}
+
+/**
+ * A topic that was just made is not known at once to every broker, and its partitions have no leader yet. Resolves when
+ * every broker that answers knows the topics and a leader of each partition.
+ *
+ * @throws IdallocError KAFKA_UNAVAILABLE when that takes longer than 10 s.
+ */
+export function waitForLeaders(brokers: Brokers, names: readonly string[]): Promise<void> {
+  return withCode(() => patiently(brokers, () => requireLeaders(brokers, names)));
+}
+
+const nameOf = ({ name }: { readonly name: string }) => name;
+
+function differencesOf(
+  planned: readonly PlannedTopic[],
+  found: ReadonlyMap<string, FoundTopic>,
+  replicationFactor: number,
+): string[] {
+  return planned.flatMap((plan) => {
+    const topic = found.get(plan.name);
+    return topic === undefined ? [] : differences(plan, topic, replicationFactor);
+  });
+}
+
+function requireBrokers(count: number, replicationFactor: number): void {
+  if (count >= replicationFactor) return;
+  throw new IdallocError(
+    'TOPIC_INVALID',
+    `${replicationFactor} replicas need as many brokers, but there are ${count}: add brokers, or for ` +
+      'development set TOPIC_REPLICATION_FACTOR=1 and ALLOW_WEAK_LEDGER=1',
+  );
+}
+
+interface Described {
+  readonly clusterId: string;
+  readonly brokerCount: number;
+  /** Those of the named topics that exist, as far as this user may see. */
+  readonly found: ReadonlyMap<string, FoundTopic>;
+}
+
+const UNSEEN: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED']);
+
+/** Looked at anew from the beginning when a topic goes, or is made, between the two questions. */
+function describeTopics(brokers: Brokers, names: readonly string[]): Promise<Described> {
+  return patiently(brokers, async () => {
+    const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
+    const existing = metadata.topics.filter(({ fault }) => !UNSEEN.has(fault));
+    for (const { name, fault } of existing) requireNoFault(fault, `topic ${name}`);
+    const { clusterId, brokers: all } = metadata;
+    const configs = await describeConfigs(brokers, existing.map(nameOf));
+    const found = new Map(existing.map((topic) => [topic.name, foundTopic(topic, configs)]));
+    return { clusterId, brokerCount: all.length, found };
+  });
+}
+
+type Configs = ReadonlyMap<string, FoundTopic['configs']>;
+
+async function describeConfigs(brokers: Brokers, topics: readonly string[]): Promise<Configs> {
+  if (topics.length === 0) return new Map();
+  const answer = await askAny<ConfigsAnswer>(brokers, (link) => link.describeConfigs({ topics }));
+  for (const { name, fault } of answer.topics) requireNoFault(fault, `configs of topic ${name}`);
+  return new Map(answer.topics.map(({ name, configs }) => [name, configs]));
+}
+
+function foundTopic({ name, partitions }: TopicMetadata, configs: Configs): FoundTopic {
+  return {
+    name,
+    partitions: partitions.length,
+    replicas: Math.min(...partitions.map(({ replicas }) => replicas.length)),
+    configs: configs.get(name) ?? new Map(),
+  };
+}
+
+/** Makes all of them in one call. Names those that were made, also by a call before whose answer was lost. */
+function createTopics(
+  brokers: Brokers,
+  planned: readonly PlannedTopic[],
+  replicas: number,
+): Promise<readonly string[]> {
+  const topics = planned.map(({ name, partitions, configs }) => ({ name, partitions, replicas, configs }));
+  let unanswered = false;
+  return patiently(brokers, async () => {
+    const { controllerId } = await brokers.cluster.metadata([], CALL_TIMEOUT_MS);
+    const mayHaveMade = unanswered;
+    unanswered = true;
+    const answer = await brokers.cluster.call(controllerId, 'control', CREATE_ANSWER_MS, (link) =>
+      link.createTopics({ topics, timeoutMs: CREATE_TIMEOUT_MS }),
+    );
+    const refused = answer.topics.find(({ fault }) => fault !== undefined && fault !== 'TOPIC_ALREADY_EXISTS');
+    if (refused?.fault !== undefined) {
+      throw new KafkaFault(refused.fault, `topic ${refused.name} was not made: ${refused.message ?? refused.fault}`);
+    }
+    const made = new Set(answer.topics.filter(({ fault }) => fault === undefined || mayHaveMade).map(nameOf));
+    return planned.map(nameOf).filter((name) => made.has(name));
+  });
+}
+
+async function requireLeaders({ cluster }: Brokers, names: readonly string[]): Promise<void> {
+  const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
+  const answers = await Promise.allSettled(
+    brokers.map(({ nodeId }) =>
+      cluster.call<MetadataAnswer>(nodeId, 'control', CALL_TIMEOUT_MS, (link) => link.metadata({ topics: names })),
+    ),
+  );
+  const known: MetadataAnswer[] = [];
+  for (const answer of answers) {
+    if (answer.status === 'fulfilled') known.push(answer.value);
+    else if (!isLinkFault(faultOf(answer.reason))) throw answer.reason;
+  }
+  if (known.length === 0) throw new KafkaFault('UNREACHABLE', 'no broker answers');
+  for (const { name, fault } of known.flatMap(({ topics }) => topics)) {
+    if (!passes(fault)) requireNoFault(fault, `topic ${name}`);
+  }
+  if (known.every(({ topics }) => topics.length === names.length && topics.every(isLed))) return;
+  throw new KafkaFault(
+    'LEADER_NOT_AVAILABLE',
+    'the topics have no leaders, or go away: look at the log of the brokers',
+  );
+}
+
+function isLed({ fault, partitions }: TopicMetadata): boolean {
+  return fault === undefined && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
+}
+
+async function withCode<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    throw asUnavailable(error);
+  }
+}

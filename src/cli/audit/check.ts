@@ -1,0 +1,208 @@
+import { unpackRanges } from './evidence.ts';
+import type { FoundBatch, Place } from './store.ts';
+
+export type FindingCode =
+  /** One ID in two batches. */
+  | 'OVERLAP'
+  /** IDs that are not what their batch says of its origin. */
+  | 'OUTSIDE_EVIDENCE'
+  /** A reply that tells another batch than the one that was decided. */
+  | 'DIVERGENT'
+  /** A reply without a decision, though the ledger reaches back to it. */
+  | 'UNDECIDED'
+  /** A reply on another topic than the one that was asked for. */
+  | 'MISDIRECTED'
+  /** A record that is no entry, or no reply. */
+  | 'UNREADABLE';
+
+export interface Finding {
+  readonly code: FindingCode;
+  readonly message: string;
+  readonly places: readonly Place[];
+}
+
+export interface JoinCounts {
+  /** Decisions: the first entries of their keys. */
+  decisions: number;
+  /** Entries with another batch behind a decision: gaps in the ID space, nothing worse. */
+  losers: number;
+  /** Entries that are there again, byte for byte. */
+  doubled: number;
+  /** Replies that tell what was decided. */
+  replies: number;
+  /** Replies whose decision the ledger no longer has. */
+  forgotten: number;
+  /** Replies that can't be judged, for the ledger's head is gone and with it what was decided first. */
+  undecidable: number;
+  /** Of `replies`: those written since a replay began that repeat an earlier reply's batch. */
+  repeated: number;
+  /** Of `replies`: those written since a replay began without an earlier reply; they agree with the ledger. */
+  repeatedWithoutFirst: number;
+}
+
+export interface JoinOptions {
+  /** Replies of this time or later must have their decision in the ledger. */
+  readonly ledgerReachesMs: number;
+  readonly find: (finding: Finding) => void;
+  /** Told of each batch that is not yet known, for the search for overlaps. */
+  readonly addUnit: (batch: FoundBatch) => void;
+}
+
+/**
+ * Holds every reply against the entry that decided it. In each ledger partition the first entry of a correlation ID
+ * decides; a correlation ID may have a batch in several partitions, and a reply must tell one of them.
+ *
+ * Batches come in groups, as AuditStore.grouped gives them. What is held of a group are its entries, not its replies.
+ */
+export class ReplyJoin {
+  readonly #options: JoinOptions;
+  readonly #counts: JoinCounts = {
+    decisions: 0,
+    losers: 0,
+    doubled: 0,
+    replies: 0,
+    forgotten: 0,
+    undecidable: 0,
+    repeated: 0,
+    repeatedWithoutFirst: 0,
+  };
+  #group = -1;
+  readonly #requests = new Map<string, Request>();
+
+  constructor(options: JoinOptions) {
+    this.#options = options;
+  }
+
+  take(batch: FoundBatch & { readonly group: number }): void {
+    if (batch.group !== this.#group) this.end();
+    this.#group = batch.group;
+    const name = batch.correlationId.toString('latin1');
+    let request = this.#requests.get(name);
+    if (request === undefined) {
+      request = new Request(this.#counts, this.#options);
+      this.#requests.set(name, request);
+    }
+    request.take(batch);
+  }
+
+  /** After the last one. */
+  end(): JoinCounts {
+    for (const request of this.#requests.values()) request.end();
+    this.#requests.clear();
+    return this.#counts;
+  }
+}
+
+/** Everything under one correlation ID. */
+class Request {
+  readonly #counts: JoinCounts;
+  readonly #options: JoinOptions;
+  /** By partition, then in any order. */
+  readonly #entries = new Map<number, FoundBatch[]>();
+  #deciders: readonly FoundBatch[] | undefined;
+  /** Batches of replies that no entry has, by digest. */
+  readonly #strangers = new Map<string, FoundBatch>();
+  #first = false;
+  #again = 0;
+
+  constructor(counts: JoinCounts, options: JoinOptions) {
+    this.#counts = counts;
+    this.#options = options;
+  }
+
+  /** Entries come before replies. */
+  take(batch: FoundBatch): void {
+    if (batch.source === 'reply') {
+      this.#reply(batch);
+      return;
+    }
+    const entries = this.#entries.get(batch.partition);
+    if (entries === undefined) this.#entries.set(batch.partition, [batch]);
+    else entries.push(batch);
+  }
+
+  end(): void {
+    this.#decide();
+    if (this.#first) this.#counts.repeated += this.#again;
+    else this.#counts.repeatedWithoutFirst += this.#again;
+  }
+
+  #decide(): readonly FoundBatch[] {
+    this.#deciders ??= [...this.#entries.values()].map((entries) => this.#decidePartition(entries));
+    return this.#deciders;
+  }
+
+  #decidePartition(entries: readonly FoundBatch[]): FoundBatch {
+    const [first, ...later] = entries.toSorted((a, b) => a.offset - b.offset);
+    if (first === undefined) throw new RangeError('a partition without entries');
+    this.#counts.decisions += 1;
+    const known = new Set([first.digest.toString('latin1')]);
+    this.#options.addUnit(first);
+    for (const entry of later) {
+      const digest = entry.digest.toString('latin1');
+      if (known.has(digest)) this.#counts.doubled += 1;
+      else {
+        known.add(digest);
+        this.#counts.losers += 1;
+        this.#options.addUnit(entry);
+      }
+    }
+    return first;
+  }
+
+  #reply(reply: FoundBatch): void {
+    const deciders = this.#decide();
+    const decider = deciders.find(({ digest }) => digest.equals(reply.digest));
+    if (decider !== undefined) {
+      this.#agrees(reply, decider);
+      return;
+    }
+    const { find, ledgerReachesMs } = this.#options;
+    const entries = [...this.#entries.values()].flat();
+    const loser = entries.find(({ digest }) => digest.equals(reply.digest));
+    if (loser === undefined) this.#stranger(reply);
+    if (deciders.some(({ doubtful }) => doubtful === true)) this.#counts.undecidable += 1;
+    else if (deciders.length > 0) {
+      const what = loser === undefined ? 'a batch that no entry has' : 'the batch of an entry that came too late';
+      const message = `a reply tells ${what}, not the one that was decided`;
+      find({ code: 'DIVERGENT', message, places: [reply, ...deciders] });
+    } else if (reply.timeMs >= ledgerReachesMs) {
+      const message = 'a reply tells a batch that the ledger does not have, though it reaches back so far';
+      find({ code: 'UNDECIDED', message, places: [reply] });
+    } else this.#withoutLedger(reply);
+  }
+
+  #agrees(reply: FoundBatch, decider: FoundBatch): void {
+    this.#counts.replies += 1;
+    if (reply.again === true) this.#again += 1;
+    else this.#first = true;
+    if (decider.replyTopic === reply.topic) return;
+    const message = `a reply is on ${reply.topic}; it was asked for on ${decider.replyTopic ?? '?'}`;
+    this.#options.find({ code: 'MISDIRECTED', message, places: [reply, decider] });
+  }
+
+  /** Two batches may be right, for two request partitions: without the ledger nobody can tell. */
+  #withoutLedger(reply: FoundBatch): void {
+    const agrees = this.#strangers.size === 1;
+    if (agrees) this.#counts.forgotten += 1;
+    else this.#counts.undecidable += 1;
+    if (reply.again === true) this.#again += 1;
+    else this.#first = true;
+  }
+
+  #stranger(reply: FoundBatch): void {
+    const digest = reply.digest.toString('latin1');
+    if (this.#strangers.has(digest)) return;
+    this.#strangers.set(digest, reply);
+    this.#options.addUnit(reply);
+  }
+}
+
+/** Gives each batch a number and its runs to `add`. */
+export function unitsOf(add: (batch: FoundBatch, unit: number, runs: ReturnType<typeof unpackRanges>) => void) {
+  let units = 0;
+  return (batch: FoundBatch): void => {
+    units += 1;
+    add(batch, units, unpackRanges(batch.ranges));
+  };
+}

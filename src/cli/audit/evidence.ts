@@ -1,0 +1,112 @@
+import { hash } from 'node:crypto';
+import type { IdBatch } from '../../codec/id-batch.ts';
+import type { IdRange } from '../../core/generator.ts';
+import { decompose, type Layout, toTicks } from '../../core/layout.ts';
+import { PRESETS, type PresetName, presetLayout } from '../../core/presets.ts';
+import { wallMs } from '../../core/units.ts';
+
+/** A batch is given up long before it has waited so long for its last tick. */
+const MAX_BATCH_SPAN_MS = 60_000;
+
+/** The layout that a batch names by fingerprint and epoch; undefined for one that has no name here. */
+export function layoutFinder(): (batch: Pick<IdBatch, 'epochMs' | 'layoutFingerprint'>) => Layout | undefined {
+  const known = new Map<string, Layout | undefined>();
+  return ({ epochMs, layoutFingerprint }) => {
+    const name = `${layoutFingerprint}/${epochMs}`;
+    if (known.has(name)) return known.get(name);
+    const layout = findLayout(epochMs, layoutFingerprint);
+    if (known.size < 1_000) known.set(name, layout); // forged batches may name any number of layouts
+    return layout;
+  };
+}
+
+function findLayout(epochMs: number, fingerprint: string): Layout | undefined {
+  if (!Number.isSafeInteger(epochMs) || epochMs < 0 || epochMs > 2 ** 48) return undefined;
+  const layouts = (Object.keys(PRESETS) as PresetName[]).map((name) => presetLayout(name, { epochMs }));
+  return layouts.find((layout) => layout.fingerprint === fingerprint);
+}
+
+/** Every way in which the IDs of a batch are not what the batch says of its origin; empty when there is none. */
+export function batchFaults(batch: IdBatch, layout: Layout): string[] {
+  if (batch.step !== layout.step) return [`its step is ${batch.step}; IDs of its layout are ${layout.step} apart`];
+  const faults = batch.ranges.flatMap((range) => rangeFaults(range, batch, layout));
+  const falls = batch.ranges.findIndex(({ first }, i) => first <= lastOf(batch.ranges[i - 1], batch.step));
+  if (falls > 0) faults.push(`its ranges do not rise: ${batch.ranges[falls]?.first} comes too late`);
+  return faults;
+}
+
+function rangeFaults({ first, count }: IdRange, batch: IdBatch, layout: Layout): string[] {
+  const last = first + BigInt(count - 1) * batch.step;
+  const limit = BigInt(layout.endTicks) << layout.timestampShift;
+  if (first < 0n || last >= limit) return [`${last} is no ID of its layout '${layout.name}'`];
+  const from = decompose(layout, first);
+  const to = decompose(layout, last);
+  const faults: string[] = [];
+  for (const { worker, datacenter } of [from, to]) {
+    if (worker !== batch.workerId) faults.push(`an ID is worker ${worker}'s, the batch worker ${batch.workerId}'s`);
+    if (datacenter !== batch.datacenterId) {
+      faults.push(`an ID is datacenter ${datacenter}'s, the batch datacenter ${batch.datacenterId}'s`);
+    }
+  }
+  if (from.ticks !== to.ticks) faults.push(`the range of ${count} IDs from ${first} leaves its tick`);
+  const made = toTicks(layout, wallMs(batch.generatedAtMs));
+  if (to.ticks > made) faults.push(`an ID is of a time after generated_at ${batch.generatedAtMs}`);
+  if ((made - from.ticks) * layout.tickMs > MAX_BATCH_SPAN_MS) {
+    faults.push(`an ID is of a time more than a minute before generated_at ${batch.generatedAtMs}`);
+  }
+  return [...new Set(faults)];
+}
+
+function lastOf(range: IdRange | undefined, step: bigint): bigint {
+  return range === undefined ? -1n : range.first + BigInt(range.count - 1) * step;
+}
+
+/** The fewest ranges: a reply that lists its IDs one by one comes back with others than its entry has. */
+export function mergeRanges(ranges: readonly IdRange[], step: bigint): readonly IdRange[] {
+  if (ranges.length < 2) return ranges;
+  const merged: IdRange[] = [];
+  for (const range of ranges) {
+    const before = merged.at(-1);
+    if (before !== undefined && range.first === before.first + BigInt(before.count) * step) {
+      merged[merged.length - 1] = { first: before.first, count: before.count + range.count };
+    } else merged.push(range);
+  }
+  return merged;
+}
+
+const FIELD_BYTES = 48;
+const RANGE_BYTES = 12;
+
+/** The ranges as bytes: the step, then each range's first ID and count. */
+export function packRanges(ranges: readonly IdRange[], step: bigint): Buffer {
+  const bytes = Buffer.allocUnsafe(8 + ranges.length * RANGE_BYTES);
+  bytes.writeBigInt64BE(step, 0);
+  for (const [i, { first, count }] of ranges.entries()) {
+    bytes.writeBigInt64BE(first, 8 + i * RANGE_BYTES);
+    bytes.writeUInt32BE(count, 16 + i * RANGE_BYTES);
+  }
+  return bytes;
+}
+
+/** The reverse of packRanges. */
+export function unpackRanges(bytes: Uint8Array): { readonly step: bigint; readonly ranges: readonly IdRange[] } {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const ranges: IdRange[] = [];
+  for (let at = 8; at < buffer.length; at += RANGE_BYTES) {
+    ranges.push({ first: buffer.readBigInt64BE(at), count: buffer.readUInt32BE(at + 8) });
+  }
+  return { step: buffer.readBigInt64BE(0), ranges };
+}
+
+/** 16 bytes by which two batches are told apart: all evidence, and `packed`, the merged ranges. */
+export function batchDigest(batch: IdBatch, packed: Buffer): Buffer {
+  const bytes = Buffer.allocUnsafe(FIELD_BYTES + packed.length);
+  bytes.writeInt32BE(batch.datacenterId, 0);
+  bytes.writeInt32BE(batch.workerId, 4);
+  bytes.writeBigInt64BE(batch.fence, 8);
+  bytes.writeBigInt64BE(BigInt(batch.epochMs), 16);
+  bytes.writeBigInt64BE(BigInt(batch.generatedAtMs), 24);
+  bytes.write(batch.layoutFingerprint, 32, 'latin1');
+  bytes.set(packed, FIELD_BYTES);
+  return Buffer.from(hash('sha256', bytes, 'hex').slice(0, 32), 'hex');
+}

@@ -1,0 +1,96 @@
+import type { Finding } from './check.ts';
+import type { Run } from './store.ts';
+
+/** Of runs that are over, so many are kept before they are looked for and dropped. */
+const MAX_OVER = 10_000;
+
+/**
+ * Finds IDs that lie in two batches. Runs come by their first ID. Every batch that shares an ID with another is in a
+ * finding, though not with each one that it shares IDs with.
+ *
+ * Runs of one step and one remainder are kept as the one that ends last: one that begins before its end shares that
+ * very ID. Runs of different steps meet where the Chinese remainder theorem says so.
+ */
+export class OverlapSearch {
+  readonly #find: (finding: Finding) => void;
+  readonly #bySteps = new Map<bigint, Map<bigint, Run>>();
+  #kept = 0;
+  #limit = MAX_OVER;
+
+  constructor(find: (finding: Finding) => void) {
+    this.#find = find;
+  }
+
+  /** How many runs are held. */
+  get kept(): number {
+    return this.#kept;
+  }
+
+  take(run: Run): void {
+    for (const [step, open] of this.#bySteps) {
+      if (step === run.step) this.#meet(open.get(run.first % step), run);
+      else this.#meetAll(open, run);
+    }
+    let open = this.#bySteps.get(run.step);
+    if (open === undefined) {
+      open = new Map();
+      this.#bySteps.set(run.step, open);
+    }
+    const remainder = run.first % run.step;
+    const before = open.get(remainder);
+    if (before === undefined) this.#kept += 1;
+    if (before === undefined || before.last < run.last) open.set(remainder, run);
+    if (this.#kept >= this.#limit) this.#dropOver(run.first);
+  }
+
+  /** Against runs of another step; those that are over are dropped. */
+  #meetAll(open: Map<bigint, Run>, run: Run): void {
+    for (const [remainder, other] of open) {
+      if (other.last < run.first) {
+        open.delete(remainder);
+        this.#kept -= 1;
+      } else if (sharesId(other, run)) this.#meet(other, run);
+    }
+  }
+
+  #meet(other: Run | undefined, run: Run): void {
+    if (other === undefined || other.unit === run.unit || other.last < run.first) return;
+    const message = `two batches share IDs: ${other.first} to ${other.last} and ${run.first} to ${run.last}`;
+    this.#find({ code: 'OVERLAP', message, places: [other, run] });
+  }
+
+  #dropOver(first: bigint): void {
+    this.#kept = 0;
+    for (const [step, open] of this.#bySteps) {
+      for (const [remainder, { last }] of open) if (last < first) open.delete(remainder);
+      if (open.size === 0) this.#bySteps.delete(step);
+      this.#kept += open.size;
+    }
+    this.#limit = Math.max(MAX_OVER, 2 * this.#kept);
+  }
+}
+
+/** Whether two runs, of which `b` begins no earlier, have an ID in common. */
+export function sharesId(a: Pick<Run, 'first' | 'last' | 'step'>, b: Pick<Run, 'first' | 'last' | 'step'>): boolean {
+  // x = b.first + b.step·k must be a.first modulo a.step; the least such k >= 0 gives the first ID in common.
+  const [divisor, inverse] = extendedGcd(b.step % a.step, a.step);
+  const gap = modulo(a.first - b.first, a.step);
+  if (gap % divisor !== 0n) return false;
+  const k = modulo((gap / divisor) * inverse, a.step / divisor);
+  const shared = b.first + k * b.step;
+  return shared <= a.last && shared <= b.last;
+}
+
+/** The greatest common divisor of `value` and `modulus`, and what `value` times it is the divisor modulo `modulus`. */
+function extendedGcd(value: bigint, modulus: bigint): readonly [bigint, bigint] {
+  let [a, b, x, y] = [value, modulus, 1n, 0n];
+  while (b !== 0n) {
+    const quotient = a / b;
+    [a, b, x, y] = [b, a - quotient * b, y, x - quotient * y];
+  }
+  return [a, x];
+}
+
+function modulo(value: bigint, modulus: bigint): bigint {
+  return ((value % modulus) + modulus) % modulus;
+}

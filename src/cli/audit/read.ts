@@ -1,0 +1,180 @@
+import { type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import type { IdBatch } from '../../codec/id-batch.ts';
+import { decodeIdReply } from '../../codec/id-reply.ts';
+import { decodeLedgerEntry, decodeLedgerKey } from '../../codec/ledger-entry.ts';
+import type { KafkaConfig } from '../../config/config.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import type { Finding } from './check.ts';
+import { batchDigest, batchFaults, layoutFinder, mergeRanges, packRanges } from './evidence.ts';
+import type { FoundBatch, Place } from './store.ts';
+
+/** What is to be read: as much as there was when it was asked for. */
+export interface AuditScope {
+  readonly ledger: readonly Span[];
+  readonly replies: readonly Span[];
+}
+
+export interface ReadCounts {
+  entries: number;
+  markers: number;
+  replies: number;
+  /** Replies that tell of an error, by code. */
+  readonly errors: Map<string, number>;
+  /** Those of `errors` that were written since a replay began. */
+  readonly errorsAgain: Map<string, number>;
+  /** Batches of a layout that has no name here, whose IDs can't be held against it. */
+  unknownLayouts: number;
+  ids: bigint;
+}
+
+export interface AuditSink {
+  readonly add: (batch: FoundBatch) => void;
+  readonly find: (finding: Finding) => void;
+  /** Per reply topic and partition, the offset from which replies belong to a replay. */
+  readonly againFrom?: (record: TopicRecord) => boolean;
+}
+
+/** Reply topics that exist: those under the prefix, and the one that NestJS uses. */
+export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig): Promise<string[]> {
+  const all = (await cluster.metadata('all')).topics.map(({ name }) => name);
+  return all.filter((name) => name.startsWith(topics.replyPrefix) || name === `${topics.requests}.reply`).sort();
+}
+
+/**
+ * Replies are measured first: the entry of each was there before it, so none of them can lack its entry for having come
+ * later.
+ */
+export async function auditScope(source: Source, ledgerTopic: string, topics: readonly string[]): Promise<AuditScope> {
+  const replies = await Promise.all(topics.map((topic) => wholeTopic(source, topic)));
+  return { replies: replies.flat(), ledger: await wholeTopic(source, ledgerTopic) };
+}
+
+/** Turns records into batches, and tells of each that is wrong by itself. */
+export class AuditReader {
+  readonly #sink: AuditSink;
+  readonly #layoutOf = layoutFinder();
+  readonly #starts: ReadonlyMap<number, number>;
+  readonly #oldest = new Map<number, number>();
+  readonly counts: ReadCounts = {
+    entries: 0,
+    markers: 0,
+    replies: 0,
+    errors: new Map(),
+    errorsAgain: new Map(),
+    unknownLayouts: 0,
+    ids: 0n,
+  };
+
+  /** `ledger` tells where the ledger's partitions start. */
+  constructor(ledger: readonly Span[], sink: AuditSink) {
+    this.#sink = sink;
+    this.#starts = new Map(ledger.map(({ partition, from }) => [partition, from]));
+  }
+
+  /**
+   * The time from which the ledger has every decision, once it was read: that of the youngest of the oldest entries of
+   * the partitions that were trimmed. A partition that was emptied has none.
+   */
+  get ledgerReachesMs(): number {
+    const trimmed = [...this.#starts].filter(([, start]) => start > 0);
+    const margins = trimmed.map(([partition]) => this.#oldest.get(partition) ?? Number.POSITIVE_INFINITY);
+    return Math.max(Number.NEGATIVE_INFINITY, ...margins);
+  }
+
+  ledgerRecord(record: TopicRecord): void {
+    const { partition, offset, key, value, timestampMs: timeMs } = record;
+    if (!this.#oldest.has(partition)) this.#oldest.set(partition, timeMs);
+    this.#attempt('ledger', record, () => {
+      if (value === null) throw new TypeError('it has no value');
+      const entry = decodeLedgerEntry(value);
+      if (entry.kind === 'marker') {
+        this.counts.markers += 1;
+        return;
+      }
+      if (key === null) throw new TypeError('an entry that decides has no key');
+      this.counts.entries += 1;
+      const place: Place = { ...placeOf('ledger', record), correlationId: decodeLedgerKey(key) };
+      if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, behind its own place`);
+      const doubtful = entry.end < (this.#starts.get(partition) ?? 0);
+      this.#add(place, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
+    });
+  }
+
+  replyRecord(record: TopicRecord): void {
+    const { key, value, timestampMs: timeMs } = record;
+    this.#attempt('reply', record, () => {
+      this.counts.replies += 1;
+      if (value === null) throw new TypeError('it has no value');
+      const reply = decodeIdReply(value);
+      const place: Place = { ...placeOf('reply', record), correlationId: reply.correlationId };
+      if (key === null || !key.equals(reply.correlationId)) throw new TypeError('its key is not its correlation ID');
+      const again = this.#sink.againFrom?.(record) === true;
+      if ('error' in reply) {
+        const { code } = reply.error;
+        count(this.counts.errors, code);
+        if (again) count(this.counts.errorsAgain, code);
+      } else this.#add(place, reply.batch, { timeMs, again });
+    });
+  }
+
+  #add(place: Place, batch: IdBatch, fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again'>): void {
+    const layout = this.#layoutOf(batch);
+    if (layout === undefined) this.counts.unknownLayouts += 1;
+    else {
+      for (const message of batchFaults(batch, layout)) {
+        this.#sink.find({ code: 'OUTSIDE_EVIDENCE', message, places: [place] });
+      }
+    }
+    if (place.source === 'ledger') {
+      this.counts.ids += BigInt(batch.ranges.reduce((sum, range) => sum + range.count, 0));
+    }
+    const ranges = packRanges(mergeRanges(batch.ranges, batch.step), batch.step);
+    this.#sink.add({ ...place, ...fields, digest: batchDigest(batch, ranges), ranges });
+  }
+
+  /** A record that can't be read is a finding, whatever is wrong with it. */
+  #attempt(source: Place['source'], record: TopicRecord, read: () => void): void {
+    try {
+      read();
+    } catch (error) {
+      if (!(error instanceof IdallocError || error instanceof TypeError || error instanceof RangeError)) throw error;
+      const message = `it can't be read: ${describeError(error)}`;
+      this.#sink.find({ code: 'UNREADABLE', message, places: [placeOf(source, record)] });
+    }
+  }
+}
+
+/** Reads the scope into the reader; `onProgress` is told how many offsets are done with. */
+export async function readScope(
+  source: Source,
+  scope: AuditScope,
+  reader: AuditReader,
+  options: { readonly signal: AbortSignal; readonly onProgress: (done: number) => void },
+): Promise<void> {
+  const isLedger = new Set(scope.ledger.map(({ topic }) => topic));
+  await readSpans(source, [...scope.ledger, ...scope.replies], {
+    ...options,
+    take: (records) => {
+      for (const record of records) {
+        if (isLedger.has(record.topic)) reader.ledgerRecord(record);
+        else reader.replyRecord(record);
+      }
+      return false;
+    },
+  });
+}
+
+export function sizeOf({ ledger, replies }: AuditScope): number {
+  return [...ledger, ...replies].reduce((sum, { from, to }) => sum + to - from, 0);
+}
+
+function placeOf(source: Place['source'], { topic, partition, offset, key }: TopicRecord): Place {
+  const correlationId = source === 'ledger' ? (key ?? Buffer.alloc(0)).subarray(1) : (key ?? Buffer.alloc(0));
+  return { source, topic, partition, offset, correlationId };
+}
+
+function count(counts: Map<string, number>, code: string): void {
+  const name = counts.size < 100 || counts.has(code) ? code : 'others'; // anybody may make codes up
+  counts.set(name, (counts.get(name) ?? 0) + 1);
+}

@@ -1,0 +1,99 @@
+import { counted } from '../table.ts';
+import type { palette } from '../terminal.ts';
+import type { Finding, FindingCode, JoinCounts } from './check.ts';
+import type { ReadCounts } from './read.ts';
+import type { Place } from './store.ts';
+
+/** The first findings, and how many there are of each kind. */
+export class Findings {
+  readonly #most: number;
+  readonly listed: Finding[] = [];
+  readonly counts = new Map<FindingCode, number>();
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  readonly add = (finding: Finding): void => {
+    this.counts.set(finding.code, (this.counts.get(finding.code) ?? 0) + 1);
+    if (this.listed.length < this.#most) this.listed.push(finding);
+  };
+
+  get total(): number {
+    return [...this.counts.values()].reduce((sum, count) => sum + count, 0);
+  }
+}
+
+/** Correlation IDs are bytes; what is no plain text is shown as hex. */
+export function correlationText(correlationId: Buffer): string {
+  const text = correlationId.toString('utf8');
+  return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${correlationId.toString('hex')}`;
+}
+
+function placeText({ topic, partition, offset, correlationId }: Place): string {
+  return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(correlationId)}`;
+}
+
+/** The line for scripts. */
+export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings): object {
+  return {
+    entries: read.entries,
+    markers: read.markers,
+    ids: String(read.ids),
+    decisions: join.decisions,
+    losers: join.losers,
+    doubled: join.doubled,
+    replies: read.replies,
+    replies_as_decided: join.replies,
+    replies_forgotten: join.forgotten,
+    replies_undecidable: join.undecidable,
+    errors: Object.fromEntries(read.errors),
+    unknown_layouts: read.unknownLayouts,
+    ...findingsJson(findings),
+  };
+}
+
+export function findingsJson({ counts, listed }: Findings): object {
+  return {
+    finding_counts: Object.fromEntries(counts),
+    findings: listed.map(({ code, message, places }) => ({ code, message, batches: places.map(placeJson) })),
+  };
+}
+
+function placeJson({ source, topic, partition, offset, correlationId }: Place): object {
+  return { source, topic, partition, offset, correlation_id: correlationText(correlationId) };
+}
+
+/** The report for people. */
+export function auditText(
+  read: ReadCounts,
+  join: JoinCounts,
+  findings: Findings,
+  paint: ReturnType<typeof palette>,
+): string {
+  const errors = [...read.errors].map(([code, count]) => `${code} ${count}`).join(', ');
+  const lines = [
+    `ledger   ${counted(read.entries, 'entry', 'entries')} with ${counted(read.ids, 'ID')}, ${counted(read.markers, 'marker')}`,
+    `         ${counted(join.decisions, 'decision')}, ${counted(join.losers, 'loser')}, ${join.doubled} doubled`,
+    `replies  ${read.replies}: ${join.replies} as decided, ${join.forgotten} older than the ledger` +
+      `${errors === '' ? '' : `, errors: ${errors}`}`,
+    ...(join.undecidable === 0
+      ? []
+      : [paint.yellow(`         ${join.undecidable} can't be judged: the ledger's head is gone`)]),
+    ...(read.unknownLayouts === 0
+      ? []
+      : [paint.yellow(`         ${read.unknownLayouts} batches are of a layout that has no name here`)]),
+  ];
+  return `${lines.map((line) => `${line}\n`).join('')}${findingsText(findings, paint)}`;
+}
+
+/** Each finding with its batches, and how many there are. */
+export function findingsText({ listed, total }: Findings, paint: ReturnType<typeof palette>): string {
+  const lines = listed.flatMap(({ code, message, places }) => [
+    `${paint.red(code)}  ${message}`,
+    ...places.map((place) => `  ${placeText(place)}`),
+  ]);
+  if (total > listed.length) lines.push(`and ${total - listed.length} more`);
+  lines.push(total === 0 ? paint.green('nothing wrong was found') : paint.red(`${total} findings`));
+  return lines.map((line) => `${line}\n`).join('');
+}

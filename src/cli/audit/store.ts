@@ -1,0 +1,206 @@
+import { randomInt } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { hashKey } from '../../adapters/index/key-hash.ts';
+import type { IdRange } from '../../core/generator.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+
+/** Where a batch was found. */
+export interface Place {
+  readonly source: 'ledger' | 'reply';
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  readonly correlationId: Buffer;
+}
+
+/** A batch as it was found in a ledger entry or in a reply. */
+export interface FoundBatch extends Place {
+  /** From batchDigest: equal for equal batches. */
+  readonly digest: Buffer;
+  /** From packRanges, merged. */
+  readonly ranges: Buffer;
+  /** The record's timestamp. */
+  readonly timeMs: number;
+  /** Ledger: where the reply goes. */
+  readonly replyTopic?: string;
+  /** Ledger: what was decided before may be gone with the log's head, so this entry may not be the first. */
+  readonly doubtful?: boolean;
+  /** Reply: written after the moment that a replay began. */
+  readonly again?: boolean;
+}
+
+/** One run of IDs of a batch; `unit` is the same for all runs of one batch, and for nothing else. */
+export interface Run extends Place {
+  readonly first: bigint;
+  readonly last: bigint;
+  readonly step: bigint;
+  readonly unit: number;
+}
+
+const MAX_OPEN_ROWS = 50_000;
+/** SQLite sorts with as much memory as it may cache. */
+const CACHE_KIB = 64 * 1024;
+
+/**
+ * Batches on disk, given back in order: SQLite sorts runs of bounded size in files and merges them, so memory does not
+ * grow with their number. Nothing is kept after `close`.
+ */
+export class AuditStore implements Disposable {
+  readonly #directory: string;
+  readonly #db: DatabaseSync;
+  readonly #addBatch: StatementSync;
+  readonly #addRun: StatementSync;
+  readonly #topics: string[] = [];
+  readonly #topicNumbers = new Map<string, number>();
+  /** Whoever chooses correlation IDs can't make them meet in one group. */
+  readonly #seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
+  #openRows = 0;
+  #runs = 0;
+
+  /** Makes a directory of its own in `parent`. */
+  constructor(parent: string) {
+    this.#directory = makeDirectory(parent);
+    this.#db = new DatabaseSync(join(this.#directory, 'batches.sqlite'));
+    this.#db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
+      PRAGMA temp_store = FILE; PRAGMA temp_store_directory = ${quoted(this.#directory)}; PRAGMA cache_size = -${CACHE_KIB};
+      CREATE TABLE batch (place INT, key BLOB, topic INT, part INT, off INT, digest BLOB, ranges BLOB, time INT,
+        reply INT, flag INT);
+      CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB);
+      BEGIN`);
+    this.#addBatch = this.#db.prepare('INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#addRun = this.#db.prepare('INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  }
+
+  add(batch: FoundBatch): void {
+    const { source, topic, partition, offset, correlationId, digest, ranges, timeMs, replyTopic } = batch;
+    const flag = batch.doubtful === true || batch.again === true ? 1 : 0;
+    const reply = replyTopic === undefined ? -1 : this.#numberOf(replyTopic);
+    const group = 2 * hashKey(correlationId, this.#seed) + (source === 'ledger' ? 0 : 1);
+    const place = [this.#numberOf(topic), partition, offset] as const;
+    this.#addBatch.run(group, correlationId, ...place, digest, ranges, timeMs, reply, flag);
+    this.#wrote();
+  }
+
+  /**
+   * All batches in groups, told apart by `group`: all of one correlation ID are in one, with perhaps those of a few others.
+   * The ledger's come first in each group; otherwise there is no order.
+   */
+  *grouped(): Generator<FoundBatch & { readonly group: number }> {
+    const select = this.#db.prepare('SELECT * FROM batch ORDER BY place');
+    select.setReturnArrays(true);
+    for (const row of select.iterate() as Iterable<unknown>) {
+      const [place, key, topic, partition, offset, digest, ranges, timeMs, reply, flag] = row as BatchRow;
+      const isLedger = place % 2 === 0;
+      yield {
+        group: Math.floor(place / 2),
+        source: isLedger ? 'ledger' : 'reply',
+        topic: this.#topics[topic] ?? '?',
+        partition,
+        offset,
+        correlationId: asBuffer(key),
+        digest: asBuffer(digest),
+        ranges: asBuffer(ranges),
+        timeMs,
+        ...(reply < 0 ? {} : { replyTopic: this.#topics[reply] ?? '?' }),
+        ...(isLedger ? { doubtful: flag === 1 } : { again: flag === 1 }),
+      };
+    }
+  }
+
+  addRuns(place: Place, unit: number, step: bigint, ranges: readonly IdRange[]): void {
+    const where = [
+      place.source === 'ledger' ? 0 : 1,
+      this.#numberOf(place.topic),
+      place.partition,
+      place.offset,
+    ] as const;
+    for (const { first, count } of ranges) {
+      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, place.correlationId);
+      this.#runs += 1;
+      this.#wrote();
+    }
+  }
+
+  get runs(): number {
+    return this.#runs;
+  }
+
+  /** All runs by their first ID. */
+  *byFirstId(): Generator<Run> {
+    const select = this.#db.prepare('SELECT * FROM run ORDER BY first');
+    select.setReturnArrays(true);
+    select.setReadBigInts(true);
+    for (const row of select.iterate() as Iterable<unknown>) {
+      const [first, last, step, unit, source, topic, partition, offset, key] = row as RunRow;
+      yield {
+        first,
+        last,
+        step,
+        unit: Number(unit),
+        source: source === 0n ? 'ledger' : 'reply',
+        topic: this.#topics[Number(topic)] ?? '?',
+        partition: Number(partition),
+        offset: Number(offset),
+        correlationId: asBuffer(key),
+      };
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#db.exec("PRAGMA temp_store_directory = ''"); // it is the whole process's
+    this.#db.close();
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #wrote(): void {
+    this.#openRows += 1;
+    if (this.#openRows < MAX_OPEN_ROWS) return;
+    this.#openRows = 0;
+    this.#db.exec('COMMIT; BEGIN');
+  }
+
+  #numberOf(topic: string): number {
+    const known = this.#topicNumbers.get(topic);
+    if (known !== undefined) return known;
+    this.#topicNumbers.set(topic, this.#topics.length);
+    return this.#topics.push(topic) - 1;
+  }
+}
+
+type BatchRow = [number, Uint8Array, number, number, number, Uint8Array, Uint8Array, number, number, number];
+type RunRow = [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, Uint8Array];
+
+/**
+ * Runs `use` with a store in `parent`, which is gone afterwards.
+ *
+ * @throws IdallocError CONFIG_INVALID where no directory can be made, INDEX_UNUSABLE when the store fails: a full disk.
+ */
+export async function withStore<T>(parent: string, use: (store: AuditStore) => Promise<T>): Promise<T> {
+  using store = new AuditStore(parent);
+  try {
+    return await use(store);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_SQLITE_ERROR') throw error;
+    const message = `batches could not be sorted in ${parent}: ${describeError(error)}; give --temp-dir more room`;
+    throw new IdallocError('INDEX_UNUSABLE', message, { cause: error });
+  }
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+function makeDirectory(parent: string): string {
+  try {
+    return mkdtempSync(join(parent, 'idalloc-audit-'));
+  } catch (error) {
+    const message = `batches can't be sorted in ${parent}: ${describeError(error)}; see --temp-dir`;
+    throw new IdallocError('CONFIG_INVALID', message, { cause: error });
+  }
+}
+
+function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}

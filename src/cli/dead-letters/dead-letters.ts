@@ -1,0 +1,236 @@
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { isUnsent, patiently } from '../../adapters/kafka/brokers.ts';
+import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { RESENT } from '../../codec/dead-letter.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import { append } from '../../kafka/loops/append.ts';
+import type { NewRecord } from '../../kafka/records/record.ts';
+import type { CliContext } from '../context.ts';
+import { withCluster } from '../kafka-session.ts';
+import { wholeNumber } from '../numbers.ts';
+import { counted } from '../table.ts';
+import { confirm } from '../terminal.ts';
+import {
+  fullLetterJson,
+  LETTER_CODES,
+  type Letter,
+  letterJson,
+  letterOf,
+  lettersText,
+  letterText,
+  mayBeMended,
+  refuseResend,
+} from './letter-view.ts';
+
+/** Where a letter lies in the dead-letter topic. */
+interface LetterPlace {
+  readonly partition: number;
+  readonly offset: number;
+}
+
+interface Session {
+  readonly context: CliContext;
+  readonly config: KafkaConfig;
+  readonly source: Source;
+}
+
+const LIST_HELP = `
+Examples:
+  idalloc deadletters list
+  idalloc deadletters list --code REPLY_UNDELIVERABLE --limit 1000 --json`;
+
+const SHOW_HELP = `
+Examples:
+  idalloc deadletters show 0:17
+  idalloc deadletters show 0:17 --json`;
+
+const RESEND_HELP = `
+Each record goes back to the request partition that it came from: key, value and headers as they were, and a header
+'${RESENT}' that counts. The third return is the last one. The letter stays where it is, for a log can't be rubbed out.
+A request that is bad in itself comes back; one whose reply topic was missing is served once the topic is there.
+
+Examples:
+  idalloc deadletters resend 0:17 0:18
+  idalloc deadletters resend 0:17 --yes --json`;
+
+/** `idalloc deadletters`: requests that could not be served. */
+export function deadLettersCommand(context: CliContext): Command {
+  const list = new Command('list')
+    .description('List the newest dead letters.')
+    .option('--limit <n>', 'at most so many, of the newest', wholeNumber(1, 100_000), 100)
+    .addOption(new Option('--code <code>', 'only these').choices(LETTER_CODES))
+    .option('--json', 'print one line of JSON: {"letters":[…]}')
+    .addHelpText('after', LIST_HELP)
+    .action((options: { limit: number; code?: string; json?: true }) => runList(context, options));
+  const show = new Command('show')
+    .description('Show all of one dead letter.')
+    .argument('<partition:offset>', 'as listed', parsePlace)
+    .option('--json', 'print one line of JSON, with the bytes in base64')
+    .addHelpText('after', SHOW_HELP)
+    .action((place: LetterPlace, options: { json?: true }) => runShow(context, place, options.json === true));
+  const resend = new Command('resend')
+    .description('Send records back to the request topic, as they came.')
+    .argument('<partition:offset...>', 'as listed', (text, before: readonly LetterPlace[] = []) =>
+      withPlace(before, parsePlace(text)),
+    )
+    .option('--yes', 'do not ask')
+    .option('--json', 'print one line of JSON: {"resent":[{"letter","partition","offset"}]}')
+    .addHelpText('after', RESEND_HELP)
+    .action((places: readonly LetterPlace[], options: { yes?: true; json?: true }) =>
+      runResend(context, places, options),
+    );
+  const command = new Command('deadletters').description('Look at requests that could not be served; send them again.');
+  return command.addCommand(list).addCommand(show).addCommand(resend);
+}
+
+async function runList(context: CliContext, options: { limit: number; code?: string; json?: true }): Promise<void> {
+  const letters = await withSession(context, async (session) => {
+    const spans = await wholeTopic(session.source, session.config.topics.deadLetters);
+    const found: Letter[] = [];
+    await readSpans(session.source, spans, {
+      signal: context.stop,
+      take: (records) => {
+        for (const letter of records.map(letterOf)) {
+          if (options.code !== undefined && letter.note.code !== options.code) continue;
+          found.push(letter);
+          if (found.length >= 2 * options.limit) newest(found, options.limit);
+        }
+        return false;
+      },
+    });
+    newest(found, options.limit);
+    return found;
+  });
+  if (options.json === true) context.out(`${JSON.stringify({ letters: letters.map(letterJson) })}\n`);
+  else context.out(lettersText(letters, options.code));
+}
+
+function newest(letters: Letter[], limit: number): void {
+  letters.sort((a, b) => b.record.timestampMs - a.record.timestampMs || b.record.offset - a.record.offset);
+  letters.length = Math.min(letters.length, limit);
+}
+
+async function runShow(context: CliContext, place: LetterPlace, json: boolean): Promise<void> {
+  const letter = await withSession(context, (session) => readLetter(session, place));
+  context.out(json ? `${JSON.stringify(fullLetterJson(letter))}\n` : letterText(letter));
+}
+
+async function runResend(
+  context: CliContext,
+  places: readonly LetterPlace[],
+  { yes, json }: { yes?: true; json?: true },
+): Promise<void> {
+  const resent = await withSession(context, async (session) => {
+    const { topics } = session.config;
+    const letters: Letter[] = [];
+    for (const place of places) letters.push(await readLetter(session, place));
+    const refusals = letters.flatMap((letter) => refuseResend(letter, topics.requests) ?? []);
+    if (refusals.length > 0) throw new IdallocError('RESEND_REFUSED', refusals.join('; '));
+    const records: TopicRecord[] = [];
+    for (const letter of letters) records.push(await originalOf(session, letter));
+    const hopeless = letters.filter((letter) => !mayBeMended(letter)).length;
+    const hint = hopeless === 0 ? '' : ` ${hopeless} of them are bad in themselves and will come back.`;
+    await confirm(
+      context,
+      `Send ${counted(letters.length, 'record')} to '${topics.requests}' again?${hint}`,
+      yes === true,
+    );
+    return send(session, letters, records);
+  });
+  if (json === true) context.out(`${JSON.stringify({ resent })}\n`);
+  else for (const { letter, partition, offset } of resent) context.out(`${letter} is request ${partition}:${offset}\n`);
+}
+
+/** The letter's record; where the letter has none, it is taken from the request topic, if that still has it. */
+async function originalOf(session: Session, { record, note }: Letter): Promise<TopicRecord> {
+  const { requests } = session.config.topics;
+  const { partition = -1, offset = -1 } = note;
+  const span = (await wholeTopic(session.source, requests)).find((whole) => whole.partition === partition);
+  const letter = `letter ${record.partition}:${record.offset}`;
+  if (span === undefined) {
+    throw new IdallocError(
+      'RESEND_REFUSED',
+      `${letter} is of partition ${partition}, which '${requests}' does not have`,
+    );
+  }
+  if (!note.recordLeftOut) return { ...record, headers: note.headers as TopicRecord['headers'], partition };
+  const original = offset < span.from ? undefined : await readOne(session, requests, { partition, offset });
+  if (original !== undefined) return original;
+  const message = `${letter} has no record, and '${requests}' no longer has it at ${partition}:${offset}`;
+  throw new IdallocError('RESEND_REFUSED', message);
+}
+
+async function send(
+  { source, config }: Session,
+  letters: readonly Letter[],
+  records: readonly TopicRecord[],
+): Promise<{ letter: string; partition: number; offset: string }[]> {
+  const topic = config.topics.requests;
+  const resent: { letter: string; partition: number; offset: string }[] = [];
+  for (const [i, { note, record }] of letters.entries()) {
+    const { key = null, value = null, partition = 0, headers = {} } = records[i] ?? {};
+    const counted = Object.assign(Object.create(null), headers, { [RESENT]: String((note.resent ?? 0) + 1) });
+    try {
+      const offset = await appendRecord(source, topic, partition, { key, value, headers: counted });
+      resent.push({ letter: `${record.partition}:${record.offset}`, partition, offset: String(offset) });
+    } catch (error) {
+      const done = resent.map(({ letter }) => letter).join(' ');
+      const message = `a record could not be sent: ${describeError(error)}; sent before it: ${done === '' ? 'none' : done}`;
+      throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+    }
+  }
+  return resent;
+}
+
+/** Tried again only where the brokers surely did not take it: a record that they may have must not be there twice. */
+async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
+  const { cluster, runtime } = source;
+  const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };
+  const { baseOffset } = await patiently(source, () => append(cluster, runtime, appending), isUnsent);
+  return baseOffset;
+}
+
+const APPEND_TIMES = { timeoutMs: 10_000, replicationTimeoutMs: 5_000 };
+
+async function readLetter(session: Session, place: LetterPlace): Promise<Letter> {
+  const { deadLetters } = session.config.topics;
+  const record = await readOne(session, deadLetters, place);
+  if (record !== undefined) return letterOf(record);
+  throw new IdallocError('NOT_FOUND', `'${deadLetters}' has no letter ${place.partition}:${place.offset}`);
+}
+
+async function readOne(session: Session, topic: string, place: LetterPlace): Promise<TopicRecord | undefined> {
+  const { partition, offset: from } = place;
+  const span = (await wholeTopic(session.source, topic)).find((whole) => whole.partition === partition);
+  if (span === undefined || from < span.from || from >= span.to) return undefined;
+  let found: TopicRecord | undefined;
+  await readSpans(session.source, [{ topic, partition, from, to: from + 1 }], {
+    signal: session.context.stop,
+    take: ([record]) => {
+      found = record;
+      return true;
+    },
+  });
+  return found;
+}
+
+function withSession<T>(context: CliContext, use: (session: Session) => Promise<T>): Promise<T> {
+  const config = loadKafkaConfig(context.env);
+  return withCluster(context, config, (source) => use({ context, config, source }));
+}
+
+/** A letter that is named twice is sent once. */
+function withPlace(before: readonly LetterPlace[], place: LetterPlace): readonly LetterPlace[] {
+  const known = before.some(({ partition, offset }) => partition === place.partition && offset === place.offset);
+  return known ? before : [...before, place];
+}
+
+function parsePlace(text: string): LetterPlace {
+  const [, partition, offset] = /^([0-9]{1,9}):([0-9]{1,15})$/.exec(text) ?? [];
+  if (partition === undefined || offset === undefined) {
+    throw new InvalidArgumentError('must be a partition and an offset, as 0:17.');
+  }
+  return { partition: Number(partition), offset: Number(offset) };
+}

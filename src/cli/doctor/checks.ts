@@ -1,0 +1,171 @@
+import type { TopicsReport } from '../../adapters/kafka/topics/topics.ts';
+import { counted, spanText } from '../table.ts';
+
+/** One thing that was looked at. */
+export interface Check {
+  readonly name: string;
+  /** fault: a worker can't do its work so. warn: it can, until something else happens. */
+  readonly state: 'ok' | 'warn' | 'fault';
+  readonly detail: string;
+  /** What to do about it. */
+  readonly mend?: string;
+}
+
+const ok = (name: string, detail: string): Check => ({ name, state: 'ok', detail });
+const warn = (name: string, detail: string, mend: string): Check => ({ name, state: 'warn', detail, mend });
+const fault = (name: string, detail: string, mend: string): Check => ({ name, state: 'fault', detail, mend });
+
+const CLOCK_ADVICE =
+  'run NTP with slewing: chronyd without makestep (or makestep 1 3, for the boot only), or ntpd -x; never ntpd -g, never a step';
+
+/** The release that brought each version of the fetch request. */
+const RELEASES: readonly (readonly [number, string])[] = [
+  [18, '4.1 or later'],
+  [17, '3.9 or 4.0'],
+  [16, '3.7 or 3.8'],
+  [15, '3.5 or 3.6'],
+  [13, '3.1 to 3.4'],
+  [12, '2.7 to 3.0'],
+  [11, '2.3 to 2.6'],
+];
+const OLDEST_FETCH = 11;
+const SLOW_MS = 500;
+
+export function judgeBroker(broker: string, fetchVersion: number, latencyMs: number): Check {
+  const name = `Kafka ${broker}`;
+  const release = RELEASES.find(([version]) => fetchVersion >= version)?.[1] ?? 'older than 2.3';
+  const detail = `Kafka ${release}, ${spanText(latencyMs)}`;
+  if (fetchVersion < OLDEST_FETCH) return fault(name, detail, 'run Kafka 2.3 or later; 4.1 is what is tested');
+  if (latencyMs > SLOW_MS) return warn(name, detail, 'look why it answers so late: each batch waits for one append');
+  return ok(name, detail);
+}
+
+export function unreachable(name: string, why: string, variable: string): Check {
+  return fault(name, why, `start it, or correct ${variable}`);
+}
+
+/** Topics, their retention rules and the ledger's strength, as a worker would judge them at its start. */
+export function judgeTopicReport({ faults, warnings, differences, remedies }: TopicsReport): Check[] {
+  const mend = remedies.join('; ');
+  const checks = [
+    ...faults.map(({ code, message }) => fault(`topics ${code}`, message, mend === '' ? 'see the message' : mend)),
+    ...warnings.map(({ code, message }) => warn(`topics ${code}`, message, 'for production: three brokers or more')),
+    ...(differences.length > 0 ? [warn('topics', differences.join('; '), mend)] : []),
+  ];
+  return checks.length > 0 ? checks : [ok('topics', 'there, and as planned; the ledger outlasts the requests')];
+}
+
+export interface EtcdFacts {
+  readonly version: string;
+  readonly isLeader: boolean;
+  readonly hasLeader: boolean;
+  readonly dbBytes: number;
+  readonly latencyMs: number;
+}
+
+const ETCD_SLOW_MS = 1_000;
+/** etcd refuses writes at 2 GiB unless it was told otherwise. */
+const ETCD_LARGE_BYTES = 1.5 * 2 ** 30;
+
+export function judgeEtcd(endpoint: string, facts: EtcdFacts): Check {
+  const name = `etcd ${endpoint}`;
+  const role = facts.isLeader ? 'leader' : 'follower';
+  const detail = `etcd ${facts.version}, ${role}, ${Math.round(facts.dbBytes / 2 ** 20)} MiB, ${spanText(facts.latencyMs)}`;
+  if (!facts.hasLeader)
+    return fault(name, `${detail}; it knows no leader`, 'bring the members up until most of them run');
+  if (!/^3\.([5-9]|\d\d)\./.test(facts.version) && !/^([4-9]|\d\d)\./.test(facts.version)) {
+    return warn(name, detail, 'run etcd 3.5 or later');
+  }
+  if (facts.dbBytes > ETCD_LARGE_BYTES)
+    return warn(name, detail, 'compact and defragment it, before it refuses writes');
+  if (facts.latencyMs > ETCD_SLOW_MS)
+    return warn(name, detail, 'look at its disk: a lease needs answers within seconds');
+  return ok(name, detail);
+}
+
+/** Fewer than three members can't lose one. */
+export function judgeEtcdSize(endpoints: number): Check {
+  if (endpoints >= 3) return ok('etcd size', counted(endpoints, 'endpoint'));
+  return warn(
+    'etcd size',
+    counted(endpoints, 'endpoint'),
+    'for production: three members, all of them in ETCD_ENDPOINTS',
+  );
+}
+
+/** The worker acts on a drift of more than this. */
+const DRIFT_MS = 1_000;
+
+/**
+ * Our clock against a server that told its time in whole seconds, between `sentMs` and `receivedMs` of ours. Only what is
+ * certain counts: the server's time lay in [toldMs, toldMs + 1000).
+ */
+export function judgeClock(server: string, toldMs: number, sentMs: number, receivedMs: number): Check {
+  const name = `clock against ${server}`;
+  const [least, most] = [toldMs - receivedMs, toldMs + 999 - sentMs];
+  if (least > DRIFT_MS) return fault(name, `this machine is at least ${spanText(least)} behind`, CLOCK_ADVICE);
+  if (most < -DRIFT_MS) return fault(name, `this machine is at least ${spanText(-most)} ahead`, CLOCK_ADVICE);
+  return ok(name, `within ${spanText(Math.max(Math.abs(least), Math.abs(most)))}`);
+}
+
+/** One line of `chronyc -c tracking`; undefined when it is none. */
+export function judgeChrony(line: string): Check | undefined {
+  const fields = line.trim().split(',');
+  const offsetMs = Number(fields[4]) * 1_000;
+  if (fields.length < 14 || Number.isNaN(offsetMs)) return undefined;
+  const detail = `chrony: ${fields[13]}, stratum ${fields[2]}, off by ${offsetMs.toFixed(3)} ms`;
+  const synchronised = fields[13] === 'Normal' && fields[2] !== '0';
+  return synchronised ? ok('NTP', detail) : fault('NTP', detail, CLOCK_ADVICE);
+}
+
+/** The output of `timedatectl show`; undefined when it says nothing of NTP. */
+export function judgeTimedatectl(text: string): Check | undefined {
+  const value = /^NTPSynchronized=(yes|no)$/m.exec(text)?.[1];
+  if (value === undefined) return undefined;
+  if (value === 'yes') return ok('NTP', 'synchronised, says timedatectl');
+  return fault('NTP', 'not synchronised, says timedatectl', CLOCK_ADVICE);
+}
+
+export function unknownNtp(): Check {
+  return warn('NTP', 'neither chronyc nor timedatectl tells of a synchronised clock here', CLOCK_ADVICE);
+}
+
+/** chrony.conf without its comments: a step after the boot ejects every worker of the machine. */
+export function judgeChronyConf(text: string): Check | undefined {
+  const rule = /^[ \t]*makestep[ \t]+(\S+)[ \t]+(-?\d+)/m.exec(text);
+  if (rule === null) return undefined;
+  const [, threshold, limit] = rule;
+  if (Number(limit) >= 0 && Number(limit) <= 3) return undefined;
+  return warn(
+    'NTP steps',
+    `chrony.conf has 'makestep ${threshold} ${limit}': the clock may step at any time`,
+    CLOCK_ADVICE,
+  );
+}
+
+const OPEN_FILES = 4_096;
+
+/** The text of /proc/self/limits; undefined where there is none. */
+export function judgeLimits(text: string): Check | undefined {
+  const soft = /^Max open files\s+(\d+|unlimited)/m.exec(text)?.[1];
+  if (soft === undefined) return undefined;
+  const detail = `${soft} open files`;
+  if (soft === 'unlimited' || Number(soft) >= OPEN_FILES) return ok('limits', detail);
+  return warn(
+    'limits',
+    detail,
+    `raise it to ${OPEN_FILES} or more: ulimit -n, LimitNOFILE= or the container's ulimits`,
+  );
+}
+
+const LITTLE_BYTES = 2 ** 30;
+const NO_BYTES = 100 * 2 ** 20;
+
+export function judgeDisk(directory: string, writable: boolean, freeBytes: number): Check {
+  const name = 'index directory';
+  const detail = `${directory}, ${(freeBytes / 2 ** 30).toFixed(1)} GiB free`;
+  if (!writable) return fault(name, `${detail}, not writable`, 'let the worker write there, or set INDEX_DIR');
+  if (freeBytes < NO_BYTES) return fault(name, detail, 'make room: the index is a copy of the ledger');
+  if (freeBytes < LITTLE_BYTES) return warn(name, detail, 'make room: the index is a copy of the ledger');
+  return ok(name, detail);
+}

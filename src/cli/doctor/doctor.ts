@@ -1,0 +1,59 @@
+import { Command } from 'commander';
+import { type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
+import { type CliContext, EXIT } from '../context.ts';
+import { registryFault } from '../registry.ts';
+import { counted } from '../table.ts';
+import { palette } from '../terminal.ts';
+import type { Check } from './checks.ts';
+import { checkMachine } from './machine.ts';
+import { checkEtcd, checkKafka } from './servers.ts';
+
+const EXAMPLES = `
+Run it with a worker's variables, on a worker's machine. It looks at each broker and each etcd endpoint, topics and their
+configs, permissions, the schema registry, the namespace, clocks, limits and the index's disk, and changes nothing. Exit code 1 when
+something keeps a worker from its work; a warning does not.
+
+Examples:
+  idalloc doctor
+  idalloc doctor --json`;
+
+/** `idalloc doctor`: what is wrong, and what to do about it. */
+export function doctorCommand(context: CliContext): Command {
+  return new Command('doctor')
+    .description('Look at all that a worker needs, and say what to mend.')
+    .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","mend"}]}')
+    .addHelpText('after', EXAMPLES)
+    .action(async (options: { json?: true }) => {
+      const config = loadWorkerConfig(context.env);
+      const groups = [
+        checkKafka(context, config),
+        checkRegistry(config),
+        checkEtcd(context, config),
+        checkMachine(config),
+      ];
+      const checks = (await Promise.all(groups)).flat();
+      if (checks.some(({ state }) => state === 'fault')) context.setExitCode(EXIT.failed);
+      context.out(options.json === true ? `${JSON.stringify({ checks })}\n` : doctorText(context, checks));
+    });
+}
+
+async function checkRegistry(config: KafkaConfig): Promise<Check[]> {
+  if (config.registry === undefined) return [];
+  const name = `schema registry ${config.registry.url}`;
+  const fault = await registryFault(config);
+  if (fault === undefined) return [{ name, state: 'ok', detail: 'has the schemas of requests and replies' }];
+  return [{ name, state: 'fault', detail: fault.message, mend: fault.mend }];
+}
+
+function doctorText(context: CliContext, checks: readonly Check[]): string {
+  const paint = palette(context);
+  const marks = { ok: paint.green('ok   '), warn: paint.yellow('warn '), fault: paint.red('fault') } as const;
+  const width = Math.max(...checks.map(({ name }) => name.length));
+  const lines = checks.flatMap(({ name, state, detail, mend }) => [
+    `${marks[state]}  ${name.padEnd(width)}  ${detail}`,
+    ...(mend === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('mend:')} ${mend}`]),
+  ]);
+  const faults = checks.filter(({ state }) => state === 'fault').length;
+  lines.push(faults === 0 ? paint.green('nothing keeps a worker from its work') : paint.red(counted(faults, 'fault')));
+  return lines.map((line) => `${line}\n`).join('');
+}

@@ -1,0 +1,162 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { readSpans } from '../../adapters/kafka/topics/spans.ts';
+import { decodeDescriptor } from '../../codec/descriptor.ts';
+import type { IdBatch } from '../../codec/id-batch.ts';
+import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import type { Config } from '../../config/config.ts';
+import { decompose, tickStartMs } from '../../core/layout.ts';
+import type { Ticks } from '../../core/units.ts';
+import { IdallocError } from '../../errors.ts';
+import type { WitnessPort } from '../../identity/ports.ts';
+import { type Remains, usedTicks } from '../../identity/rebuild.ts';
+import type { CliContext } from '../context.ts';
+import { counted, timeText } from '../table.ts';
+import { Progress } from '../terminal.ts';
+
+/** What the ledger tells of the IDs of one datacenter. */
+export interface LedgerFound {
+  /** The highest tick of an ID; undefined when there is none. */
+  readonly highest: Ticks | undefined;
+  readonly entries: number;
+  /** Entries that can't be read, or whose IDs are of another layout or datacenter: their times don't count. */
+  readonly leftOut: number;
+}
+
+/** Reads the whole ledger as it is now, with progress on stderr. */
+export async function searchLedger(context: CliContext, config: Config, source: Source): Promise<LedgerFound> {
+  const spans = await wholeTopic(source, config.topics.ledger);
+  const total = spans.reduce((sum, { from, to }) => sum + to - from, 0);
+  const progress = new Progress(context, 'reading the ledger', total);
+  const found = { highest: undefined as Ticks | undefined, entries: 0, leftOut: 0 };
+  try {
+    await readSpans(source, spans, {
+      signal: context.stop,
+      onProgress: (done) => progress.show(done),
+      take: (records) => {
+        for (const { value } of records) {
+          const tick = highestTick(value, config);
+          if (tick === undefined) found.leftOut += 1;
+          else if (tick !== 'marker') {
+            found.entries += 1;
+            if (found.highest === undefined || tick > found.highest) found.highest = tick;
+          }
+        }
+        return false;
+      },
+    });
+  } finally {
+    progress.end();
+  }
+  return found;
+}
+
+function highestTick(value: Buffer | null, config: Config): Ticks | 'marker' | undefined {
+  try {
+    const entry = decodeLedgerEntry(value ?? Buffer.alloc(0));
+    return entry.kind === 'marker' ? 'marker' : tickOf(entry.batch, config);
+  } catch (error) {
+    if (error instanceof IdallocError || error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+function tickOf(batch: IdBatch, { layout, datacenterId }: Config): Ticks | undefined {
+  const ours = batch.layoutFingerprint === layout.fingerprint && batch.datacenterId === datacenterId;
+  const last = batch.ranges.at(-1);
+  if (!ours || last === undefined) return undefined;
+  return decompose(layout, last.first + BigInt(last.count - 1) * batch.step).ticks;
+}
+
+/** A topic that is long takes more than one call to read: what was read stays read. */
+const MAX_TRIES = 15;
+const REST_MS = 200;
+
+/** Lets the witness topic be read to its end, which may take a while. */
+export async function caughtUp(witness: WitnessPort): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await witness.read();
+      return;
+    } catch (error) {
+      const passing = error instanceof IdallocError && error.code === 'KAFKA_UNAVAILABLE';
+      if (!passing || tries === MAX_TRIES) throw error;
+      await pause(REST_MS);
+    }
+  }
+}
+
+/** What was found, for scripts. Times are those at which ticks begin. */
+export interface FoundView {
+  /** Of the descriptor; null where there is none that can be read. */
+  readonly uuid: string | null;
+  readonly holders: readonly number[];
+  readonly ceilings: { readonly count: number; readonly unreadable: number; readonly highest: string | null };
+  readonly witness: {
+    readonly count: number;
+    readonly unreadable: number;
+    readonly highest: string | null;
+    readonly namespaces: readonly string[];
+  };
+  readonly ledger?: {
+    readonly entries: number;
+    readonly left_out: number;
+    readonly highest: string | null;
+  };
+}
+
+export function viewFound(config: Config, remains: Remains, ledger?: LedgerFound): FoundView {
+  const time = (ticks: number | undefined) =>
+    ticks === undefined ? null : timeText(tickStartMs(config.layout, ticks as Ticks));
+  const { seal, witnesses, unreadable } = remains.view;
+  const stored = [...remains.ceilings.values()].flatMap((ceiling) => ceiling.stored ?? []);
+  const used = usedTicks(remains);
+  return {
+    uuid: uuidOf(remains),
+    holders: [...remains.owners.keys()].sort((a, b) => a - b),
+    ceilings: {
+      count: remains.ceilings.size,
+      unreadable: remains.ceilings.size - stored.length,
+      highest: time(used.ceilings),
+    },
+    witness: {
+      count: witnesses.length,
+      unreadable: unreadable.length,
+      highest: time(used.witnesses),
+      namespaces: [...new Set([...(seal === undefined ? [] : [seal]), ...witnesses.map(({ uuid }) => uuid)])],
+    },
+    ...(ledger && {
+      ledger: { entries: ledger.entries, left_out: ledger.leftOut, highest: time(ledger.highest) },
+    }),
+  };
+}
+
+function uuidOf({ descriptor }: Remains): string | null {
+  if (descriptor === undefined) return null;
+  try {
+    return decodeDescriptor(descriptor.value).uuid;
+  } catch (error) {
+    if (error instanceof IdallocError) return null;
+    throw error;
+  }
+}
+
+export function foundText({ uuid, holders, ceilings, witness, ledger }: FoundView): string {
+  const lines = [
+    `namespace  ${uuid ?? 'none, or none that can be read'}`,
+    `held       ${holders.length === 0 ? 'no worker ID' : `worker IDs ${holders.join(', ')}`}`,
+    `ceilings   ${ceilings.count}, up to ${ceilings.highest ?? 'nothing'}${left(ceilings.unreadable, 'unreadable')}`,
+    `witness    ${witness.count}, up to ${witness.highest ?? 'nothing'}${left(witness.unreadable, 'unreadable')}`,
+    ...witness.namespaces.filter((name) => name !== uuid).map((name) => `           of the namespace ${name}`),
+    ...(ledger === undefined
+      ? []
+      : [
+          `ledger     ${counted(ledger.entries, 'entry', 'entries')}, up to ${ledger.highest ?? 'nothing'}${left(ledger.left_out, 'left out')}`,
+        ]),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function left(count: number, what: string): string {
+  return count === 0 ? '' : `; ${count} ${what}`;
+}

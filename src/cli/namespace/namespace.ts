@@ -1,0 +1,170 @@
+import { randomUUID } from 'node:crypto';
+import { Command } from 'commander';
+import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { descriptorOf } from '../../codec/descriptor.ts';
+import { type Config, loadWorkerConfig } from '../../config/config.ts';
+import { tickStartMs } from '../../core/layout.ts';
+import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
+import { IdallocError } from '../../errors.ts';
+import { namespaceKeys } from '../../identity/keys.ts';
+import { requireDescriptor } from '../../identity/namespace.ts';
+import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
+import {
+  floorOver,
+  type Remains,
+  readRemains,
+  rebuildNamespace,
+  requireNoOwners,
+  usedTicks,
+} from '../../identity/rebuild.ts';
+import { readSnapshot } from '../../identity/snapshot.ts';
+import { requireNotRestored, requireUnused } from '../../identity/witness.ts';
+import { ledgerTail } from '../../worker/ledger-tail.ts';
+import { startWitness } from '../../worker/witness-side.ts';
+import { confirmedTime } from '../confirmed-time.ts';
+import { type CliContext, EXIT } from '../context.ts';
+import { withEtcd } from '../etcd-session.ts';
+import { withCluster } from '../kafka-session.ts';
+import { timeText } from '../table.ts';
+import { confirm } from '../terminal.ts';
+import { TIME_HELP, timeReader } from '../times.ts';
+import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedger, viewFound } from './found.ts';
+
+const SHOW_HELP = `
+Workers refuse with RESTORED where etcd has less than was witnessed; the exit code is 1 then.
+
+Examples:
+  idalloc namespace show
+  idalloc namespace show --json`;
+
+const REBUILD_HELP = `
+For an etcd that was restored from a backup, wiped or damaged: workers refuse with RESTORED or NAMESPACE_DAMAGED then.
+Stop all workers of the datacenter first; those that only refuse may stay, and go on by themselves afterwards. Run this
+with the variables of the workers: LAYOUT, pool, RESERVATION_MS, topics.
+
+Every ceiling is put above the highest ID in the ledger, all ceilings, all witnesses and the time, and a reservation
+more. The time must be right: it is asked for again where it does not fit what was found. Interrupted anywhere, this can
+be run again.
+
+Examples:
+  idalloc namespace rebuild
+  idalloc namespace rebuild --yes --json
+  idalloc namespace rebuild --yes --now 2026-06-02T16:05:00Z`;
+
+interface RebuildFlags {
+  readonly yes?: true;
+  readonly now?: number;
+  readonly json?: true;
+}
+
+/** `idalloc namespace`: looks after what the workers of a datacenter share. */
+export function namespaceCommand(context: CliContext): Command {
+  const show = new Command('show')
+    .description('Show what etcd and the witness topic hold, and whether etcd was set back.')
+    .option('--json', 'print one line of JSON: what was found, and "fault" or null')
+    .addHelpText('after', SHOW_HELP)
+    .action((options: { json?: true }) => runShow(context, options.json === true));
+  const rebuild = new Command('rebuild')
+    .description('Make the namespace anew, above everything that was ever issued.')
+    .option('--yes', 'do not ask')
+    .option('--now <time>', `the true time, where nobody can be asked: ${TIME_HELP}`, timeReader(context.now))
+    .option('--json', 'print one line of JSON: {"uuid","floor","floor_time","found"}')
+    .addHelpText('after', REBUILD_HELP)
+    .action((options: RebuildFlags) => runRebuild(context, options));
+  return new Command('namespace').description('Look after the namespace in etcd.').addCommand(show).addCommand(rebuild);
+}
+
+async function runShow(context: CliContext, json: boolean): Promise<void> {
+  const { found, fault } = await withServers(context, async ({ config, etcd, witness }) => {
+    const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
+    const remains = await readRemains(etcd, witness, keys);
+    return { found: viewFound(config, remains), fault: await faultOf(config, etcd, remains) };
+  });
+  if (fault !== undefined) context.setExitCode(EXIT.failed);
+  if (json) {
+    const told = fault === undefined ? null : { code: fault.code, message: fault.message };
+    return context.out(`${JSON.stringify({ ...found, fault: told })}\n`);
+  }
+  const well = found.uuid === null ? 'the first worker makes the namespace' : 'etcd has everything that was witnessed';
+  context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
+}
+
+/** Why no worker would acquire here, by what was witnessed before etcd was read. */
+async function faultOf(config: Config, etcd: EtcdPort, { view }: Remains): Promise<IdallocError | undefined> {
+  try {
+    const snapshot = await readSnapshot(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
+    if (snapshot.descriptor === undefined) requireUnused(view);
+    else
+      requireNotRestored(
+        view,
+        snapshot,
+        requireDescriptor(snapshot.descriptor, descriptorOf(config, randomUUID())).uuid,
+      );
+    return undefined;
+  } catch (error) {
+    if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
+    throw error;
+  }
+}
+
+async function runRebuild(context: CliContext, options: RebuildFlags): Promise<void> {
+  const { uuid, floor, config, found } = await withServers(context, (servers) => rebuild(context, servers, options));
+  const floorTime = timeText(tickStartMs(config.layout, floor));
+  if (options.json === true) {
+    return context.out(`${JSON.stringify({ uuid, floor, floor_time: floorTime, found })}\n`);
+  }
+  context.out(`the namespace is ${uuid} now; workers give IDs from ${floorTime} on\n`);
+}
+
+async function rebuild(context: CliContext, servers: Servers, { yes, now, json }: RebuildFlags) {
+  const { config, source, etcd, witness } = servers;
+  const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  const wanted = descriptorOf(config, randomUUID());
+  const before = await readRemains(etcd, witness, keys);
+  requireNoOwners(before.owners);
+  const found = viewFound(config, before);
+  if (before.descriptor !== undefined && found.uuid !== null) requireDescriptor(before.descriptor, wanted);
+  const ledger = await searchLedger(context, config, source);
+  const told = viewFound(config, before, ledger);
+  if (json !== true) context.err(foundText(told));
+  const time = await confirmedTime(context, now, lastUseMs(config, before, ledger));
+  const floorOf = (remains: Remains): Ticks =>
+    floorOver(config.layout, { remains, ledger: ledger.highest, now: time, reserveMs: config.timing.reserveMs });
+  const from = timeText(tickStartMs(config.layout, floorOf(before)));
+  const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
+  await confirm(context, `Make ${where} anew, with IDs from ${from} on? No worker of it may run.`, yes === true);
+  const { floor } = await rebuildNamespace({ etcd, witness, keys, wanted, floorOf });
+  return { uuid: wanted.uuid, floor, config, found: told satisfies FoundView };
+}
+
+/** When the last tick began that somebody is known to have reserved or used. */
+function lastUseMs({ layout }: Config, remains: Remains, ledger: LedgerFound): WallMs | undefined {
+  const { ceilings, witnesses } = usedTicks(remains);
+  const known = [ceilings, witnesses, ledger.highest].filter((at) => at !== undefined);
+  return known.length === 0 ? undefined : wallMs(Math.max(...known.map((at) => tickStartMs(layout, at))));
+}
+
+interface Servers {
+  readonly config: Config;
+  readonly source: Source;
+  readonly etcd: EtcdPort;
+  readonly witness: WitnessPort;
+}
+
+/** Runs `use` with everything connected, and the witness topic read to its end once; all is closed afterwards. */
+async function withServers<T>(context: CliContext, use: (servers: Servers) => Promise<T>): Promise<T> {
+  const config = loadWorkerConfig(context.env);
+  return await withCluster(context, config, (source) =>
+    withEtcd(config, async (etcd) => {
+      await wholeTopic(source, config.topics.witness); // throws by name where it does not exist
+      await using stack = new AsyncDisposableStack();
+      const tail = stack.adopt(
+        ledgerTail(source.cluster, source.runtime, () => undefined),
+        (one) => one.close(),
+      );
+      const witness = startWitness({ ...source, config, tail });
+      await caughtUp(witness);
+      return await use({ config, source, etcd, witness });
+    }),
+  );
+}

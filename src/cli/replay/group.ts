@@ -1,0 +1,128 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { committedOffsets, describeGroup, setOffsets } from '../../adapters/kafka/consumer-group.ts';
+import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { readSpans } from '../../adapters/kafka/topics/spans.ts';
+import type { KafkaConfig } from '../../config/config.ts';
+import { IdallocError } from '../../errors.ts';
+import { counted } from '../table.ts';
+import { leftOf, type PartitionPlan, type PartitionState } from './plan.ts';
+
+/** From where a partition is to be read again; undefined to leave it alone. */
+export type Wanted = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
+
+interface Tools {
+  readonly source: Source;
+  readonly config: KafkaConfig;
+  readonly signal: AbortSignal;
+}
+
+const POLL_MS = 500;
+
+/** Where each request partition stands. */
+export async function partitionStates(tools: Tools, wanted: Wanted, timeMs: number): Promise<PartitionState[]> {
+  const { source, config } = tools;
+  const { requests } = config.topics;
+  const spans = await wholeTopic(source, requests);
+  const [offsets, atTime, ledgerFrom] = await Promise.all([
+    committed(source, config, spans),
+    offsetsAtTime(source, requests, timeMs),
+    ledgerStarts(tools),
+  ]);
+  return spans.map(({ partition, from: low, to: high }) => ({
+    partition,
+    low,
+    high,
+    committed: offsets.get(partition),
+    wanted: wanted(partition, atTime),
+    ledgerFrom: ledgerFrom.get(partition) ?? 0,
+  }));
+}
+
+function committed(
+  source: Source,
+  { groupId, topics }: KafkaConfig,
+  of: readonly { readonly partition: number }[],
+): Promise<ReadonlyMap<number, number>> {
+  const partitions = of.map(({ partition }) => partition);
+  return committedOffsets(source, groupId, topics.requests, partitions);
+}
+
+/** By ledger partition: the offset of the first request that was sent when the ledger's oldest entry was there already. */
+async function ledgerStarts({ source, config, signal }: Tools): Promise<ReadonlyMap<number, number>> {
+  const { ledger, requests } = config.topics;
+  const trimmed = (await wholeTopic(source, ledger)).filter(({ from }) => from > 0);
+  const oldest = new Map<number, number>();
+  const first: Span[] = trimmed.map((span) => ({ ...span, to: Math.min(span.to, span.from + 1) }));
+  await readSpans(source, first, {
+    signal,
+    take: (records) => {
+      for (const { partition, timestampMs } of records) oldest.set(partition, timestampMs);
+      return false;
+    },
+  });
+  const starts = new Map<number, number>();
+  for (const { partition } of trimmed) {
+    const timeMs = oldest.get(partition) ?? Number.MAX_SAFE_INTEGER;
+    starts.set(partition, (await offsetsAtTime(source, requests, timeMs)).get(partition) ?? 0);
+  }
+  return starts;
+}
+
+/** @throws IdallocError GROUP_ACTIVE while anybody is a member: a worker would go on from where it is. */
+export async function requireEmptyGroup(source: Source, groupId: string): Promise<void> {
+  const group = await describeGroup(source, groupId);
+  if (group === undefined || group.state === 'Empty') return;
+  const hosts = group.members.map(({ clientHost }) => clientHost.replace(/^\//, '')).join(', ');
+  throw new IdallocError(
+    'GROUP_ACTIVE',
+    `group '${groupId}' has ${counted(group.members.length, 'member')} (${hosts}): stop all workers (SIGTERM lets them finish ` +
+      'what is in hand), run this, and start them again when it says so',
+  );
+}
+
+/**
+ * Sets the group back, and looks whether it is.
+ *
+ * @throws IdallocError GROUP_ACTIVE, KAFKA_UNAVAILABLE.
+ */
+export async function setBack(source: Source, config: KafkaConfig, plan: readonly PartitionPlan[]): Promise<void> {
+  const { groupId, topics } = config;
+  await requireEmptyGroup(source, groupId);
+  await setOffsets(source, groupId, topics.requests, new Map(plan.map(({ partition, from }) => [partition, from])));
+  const now = await committed(source, config, plan);
+  const wrong = plan.filter(({ partition, from }) => now.get(partition) !== from);
+  if (wrong.length === 0) return;
+  const list = wrong.map(({ partition, from }) => `${partition} is at ${now.get(partition)}, not ${from}`).join('; ');
+  throw new IdallocError('GROUP_ACTIVE', `the group is not where it was set to: ${list}; is a worker running?`);
+}
+
+/**
+ * Resolves when the group stands again where it stood. `onLeft` is told how many requests are to come.
+ *
+ * @throws IdallocError NO_REPLY when it does not move for `stallMs`, STOPPING.
+ */
+export async function caughtUp(
+  { source, config, signal }: Tools,
+  plan: readonly PartitionPlan[],
+  stallMs: number,
+  onLeft: (left: number) => void,
+): Promise<void> {
+  let least = Number.POSITIVE_INFINITY;
+  let movedMs = performance.now();
+  for (;;) {
+    const left = leftOf(plan, await committed(source, config, plan));
+    onLeft(left);
+    if (left === 0) return;
+    if (left < least) {
+      least = left;
+      movedMs = performance.now();
+    }
+    if (performance.now() - movedMs > stallMs) {
+      const message = `no worker read on for ${stallMs} ms; ${left} requests are still to be read again`;
+      throw new IdallocError('NO_REPLY', message);
+    }
+    if (signal.aborted)
+      throw new IdallocError('STOPPING', `stopped by a signal; ${left} requests are to be read again`);
+    await sleep(POLL_MS);
+  }
+}

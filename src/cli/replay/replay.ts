@@ -1,0 +1,208 @@
+import { tmpdir } from 'node:os';
+import { Command } from 'commander';
+import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
+import { IdallocError } from '../../errors.ts';
+import { checkAll } from '../audit/audit.ts';
+import type { JoinCounts } from '../audit/check.ts';
+import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
+import { Findings, findingsJson, findingsText } from '../audit/report.ts';
+import { type AuditStore, withStore } from '../audit/store.ts';
+import { type CliContext, EXIT } from '../context.ts';
+import { withCluster } from '../kafka-session.ts';
+import { wholeNumber } from '../numbers.ts';
+import { counted } from '../table.ts';
+import { confirm, Progress, palette } from '../terminal.ts';
+import { TIME_HELP, timeReader } from '../times.ts';
+import { caughtUp, partitionStates, requireEmptyGroup, setBack, type Wanted } from './group.ts';
+import { countOf, type PartitionPlan, planJson, planReplay, planText } from './plan.ts';
+
+interface ReplayOptions {
+  readonly from?: number;
+  readonly offset?: number;
+  readonly partition?: number;
+  readonly stallMs: number;
+  readonly tempDir: string;
+  readonly dryRun?: true;
+  readonly yes?: true;
+  readonly wait: boolean;
+  readonly verify: boolean;
+  readonly json?: true;
+}
+
+interface Session {
+  readonly context: CliContext;
+  readonly config: KafkaConfig;
+  readonly source: Source;
+  readonly options: ReplayOptions;
+}
+
+const EXAMPLES = `
+Stop all workers first; this refuses while the group has a member. It says what would be read again, asks, and sets the
+group's offsets back, never forward. Start the workers when it says so: it waits until they stand where they stood, and
+holds every reply against the ledger and against the reply that was there before. Exit code 1 when one differs.
+
+Examples:
+  idalloc replay --from 2h --dry-run
+  idalloc replay --from 2026-06-02T16:00:00Z
+  idalloc replay --partition 3 --offset 1200 --yes --json
+  idalloc replay --from 1d --yes --no-wait`;
+
+/** `idalloc replay`: reads requests again, and checks that each gets its first batch. */
+export function replayCommand(context: CliContext): Command {
+  const command = new Command('replay')
+    .description('Read requests again, and check that each gets the batch that it got the first time.')
+    .option('--from <time>', TIME_HELP, timeReader(context.now))
+    .option('--offset <n>', 'from this offset of one partition; needs --partition', wholeNumber(0, 2 ** 53 - 1))
+    .option('--partition <n>', 'only this one', wholeNumber(0, 2 ** 31 - 1))
+    .option('--dry-run', 'only say what would be read again')
+    .option('--yes', 'do not ask')
+    .option('--no-wait', 'set the group back and end')
+    .option('--no-verify', 'wait for the workers, but do not check their replies')
+    .option('--stall-ms <ms>', 'give up when no worker reads on for so long', wholeNumber(1_000, 86_400_000), 600_000)
+    .option('--temp-dir <directory>', 'where replies are sorted', tmpdir())
+    .option(
+      '--json',
+      'print one line of JSON: {"plan","read_again","repeated","without_first","dead_letters","errors","findings"}',
+    )
+    .addHelpText('after', EXAMPLES);
+  return command.action((options: ReplayOptions) => {
+    const { from, offset, partition } = options;
+    if ((from === undefined) === (offset === undefined)) command.error('error: give either --from or --offset');
+    if (offset !== undefined && partition === undefined) command.error('error: --offset needs --partition');
+    return runReplay(context, options);
+  });
+}
+
+async function runReplay(context: CliContext, options: ReplayOptions): Promise<void> {
+  const config = loadKafkaConfig(context.env);
+  await withCluster(context, config, async (source) => {
+    const session = { context, config, source, options };
+    const plan = await planOf(session);
+    const count = countOf(plan);
+    if (options.json !== true) context.out(planText(plan, config.groupId));
+    const only = (more: object = {}) => {
+      if (options.json === true) context.out(`${JSON.stringify({ plan: planJson(plan), ...more })}\n`);
+    };
+    if (count === 0 || options.dryRun === true) return only();
+    await requireEmptyGroup(source, config.groupId);
+    await confirm(context, `Read ${counted(count, 'request')} again?`, options.yes === true);
+    const ends = await replyEnds(session);
+    await setBack(source, config, plan);
+    if (!options.wait) {
+      context.err('the group is set back: start the workers\n');
+      return only();
+    }
+    await waitForWorkers(session, plan, count);
+    if (!options.verify) return only({ read_again: count });
+    await withStore(options.tempDir, (store) => verify(session, store, plan, ends));
+  });
+}
+
+async function planOf(session: Session): Promise<PartitionPlan[]> {
+  const { from, offset, partition } = session.options;
+  const wanted: Wanted = (which, atTime) => {
+    if (partition !== undefined && partition !== which) return undefined;
+    return offset ?? atTime.get(which);
+  };
+  const tools = { ...session, signal: session.context.stop };
+  const states = await partitionStates(tools, wanted, from ?? 0);
+  const { groupId, topics } = session.config;
+  if (partition !== undefined && !states.some((state) => state.partition === partition)) {
+    throw new IdallocError(
+      'NOT_FOUND',
+      `'${topics.requests}' has no partition ${partition}: there are ${states.length}`,
+    );
+  }
+  if (states.every(({ committed }) => committed === undefined)) {
+    session.context.err(
+      `group '${groupId}' has read nothing of '${topics.requests}' yet; is it the workers' KAFKA_GROUP_ID?\n`,
+    );
+  }
+  return planReplay(states);
+}
+
+async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {
+  const { context, options } = session;
+  context.err('the group is set back: start the workers now; waiting for them to read it again\n');
+  const progress = new Progress(context, 'read again', count);
+  const tools = { ...session, signal: context.stop };
+  await caughtUp(tools, plan, options.stallMs, (left) => progress.show(count - left));
+  progress.end();
+}
+
+/** Where each reply topic, and that of the dead letters, ends before anything is read again. */
+async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<string, number>> {
+  const topics = [...(await replyTopics(source, config)), config.topics.deadLetters];
+  const spans = await Promise.all(topics.map((topic) => wholeTopic(source, topic)));
+  return new Map(spans.flat().map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
+}
+
+/** Replies from here on are of the replay, or of new requests; those before are the first ones. */
+async function verify(
+  session: Session,
+  store: AuditStore,
+  plan: readonly PartitionPlan[],
+  ends: ReadonlyMap<string, number>,
+): Promise<void> {
+  const { context, config, source } = session;
+  const findings = new Findings(100);
+  const scope = await auditScope(source, config.topics.ledger, await replyTopics(source, config));
+  const reader = new AuditReader(scope.ledger, {
+    add: (batch) => store.add(batch),
+    find: findings.add,
+    againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
+  });
+  const progress = new Progress(context, 'verifying', sizeOf(scope));
+  const onProgress = (done: number) => progress.show(done);
+  await readScope(source, scope, reader, { signal: context.stop, onProgress });
+  progress.end();
+  const join = await checkAll(context, store, reader, findings);
+  if (findings.total > 0) context.setExitCode(EXIT.failed);
+  const letters = await wholeTopic(source, config.topics.deadLetters);
+  const dead = letters.reduce(
+    (sum, { topic, partition, to }) => sum + to - (ends.get(`${topic}/${partition}`) ?? 0),
+    0,
+  );
+  tell(session, { plan, dead, counts: reader.counts, join, findings });
+}
+
+interface Outcome {
+  readonly plan: readonly PartitionPlan[];
+  /** Dead letters since then. */
+  readonly dead: number;
+  readonly counts: ReadCounts;
+  readonly join: JoinCounts;
+  readonly findings: Findings;
+}
+
+function tell({ context, options }: Session, { plan, dead, counts, join, findings }: Outcome): void {
+  const read_again = countOf(plan);
+  const { repeated, repeatedWithoutFirst: without_first } = join;
+  const errors = Object.fromEntries(counts.errorsAgain);
+  if (options.json === true) {
+    const view = {
+      plan: planJson(plan),
+      read_again,
+      repeated,
+      without_first,
+      dead_letters: dead,
+      errors,
+      ...findingsJson(findings),
+    };
+    context.out(`${JSON.stringify(view)}\n`);
+    return;
+  }
+  const told = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
+  context.out(
+    [
+      `${counted(read_again, 'request was', 'requests were')} read again`,
+      `${counted(repeated, 'reply is', 'replies are')} the batch that was told before`,
+      `${counted(without_first, 'reply is', 'replies are')} as decided, without an earlier one on the topic (new requests among them)`,
+      `${counted(dead, 'request became a dead letter', 'requests became dead letters')}`,
+      ...(told === '' ? [] : [`errors: ${told}`]),
+      findingsText(findings, palette(context)),
+    ].join('\n'),
+  );
+}

@@ -1,0 +1,182 @@
+import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import type { IdBatch } from '../../codec/id-batch.ts';
+import { decodeIdReply } from '../../codec/id-reply.ts';
+import { decodeLedgerEntry, decodeLedgerKey, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
+import type { KafkaConfig } from '../../config/config.ts';
+import { IdallocError } from '../../errors.ts';
+
+/** A ledger entry that holds the ID, and where it lies. */
+export interface TracedEntry {
+  readonly record: TopicRecord;
+  readonly correlationId: Buffer;
+  readonly entry: LedgerBatchEntry;
+  /** The ID is the batch's n-th, from 0. */
+  readonly index: number;
+  /** An entry that came before under the same correlation ID decided; this one's IDs were never told. */
+  readonly loserTo: number | undefined;
+  /** What lies before is gone, so an entry that decided may be gone too. */
+  readonly doubtful: boolean;
+}
+
+export interface TraceTools {
+  readonly source: Source;
+  readonly config: KafkaConfig;
+  readonly signal: AbortSignal;
+  readonly onProgress?: (done: number, total: number) => void;
+}
+
+/** An entry is appended after its IDs are made; the clocks of worker and broker may differ by this. */
+const CLOCK_MS = 5_000;
+/** How long an append may take to be there, and how long a broker may hold back a late copy. */
+const NEAR_MS = 60_000;
+const FAR_MS = 15 * 60_000;
+/** The reply to an entry follows it at once; later ones come by replays. */
+const REPLY_MS = 60_000;
+/** A reply's timestamp is its entry's append time, in whole milliseconds. */
+const ROUNDING_MS = 1_000;
+
+/**
+ * The ledger entry that holds an ID made at `timeMs`; undefined when none does that was appended up to 15 minutes later.
+ */
+export async function findEntry(tools: TraceTools, id: bigint, timeMs: number): Promise<TracedEntry | undefined> {
+  const near = await findBetween(tools, id, timeMs - CLOCK_MS, timeMs + NEAR_MS);
+  return near ?? (await findBetween(tools, id, timeMs + NEAR_MS, timeMs + FAR_MS));
+}
+
+/** Spans of a topic from a time to before another, by the records' own times. */
+async function spansBetween(source: Source, topic: string, fromMs: number, toMs: number): Promise<Span[]> {
+  const [whole, starts, ends] = await Promise.all([
+    wholeTopic(source, topic),
+    offsetsAtTime(source, topic, fromMs),
+    offsetsAtTime(source, topic, toMs),
+  ]);
+  return whole.map((span) => {
+    const { partition } = span;
+    return { ...span, from: starts.get(partition) ?? span.from, to: ends.get(partition) ?? span.to };
+  });
+}
+
+async function findBetween(
+  tools: TraceTools,
+  id: bigint,
+  fromMs: number,
+  toMs: number,
+): Promise<TracedEntry | undefined> {
+  const { ledger } = tools.config.topics;
+  const spans = await spansBetween(tools.source, ledger, fromMs, toMs);
+  let found: { record: TopicRecord; entry: LedgerBatchEntry; index: number } | undefined;
+  await read(tools, spans, (record) => {
+    const entry = batchEntry(record);
+    const index = entry === undefined ? -1 : indexOf(entry.batch, id);
+    if (entry === undefined || index < 0) return false;
+    found = { record, entry, index };
+    return true;
+  });
+  if (found === undefined) return undefined;
+  const { record, entry, index } = found;
+  const start = (await wholeTopic(tools.source, ledger)).find(({ partition }) => partition === record.partition)?.from;
+  const correlationId = decodeLedgerKey(record.key ?? Buffer.alloc(0));
+  const loserTo = await findWinner(tools, record, entry);
+  return { record, entry, index, correlationId, loserTo, doubtful: entry.end < (start ?? 0) };
+}
+
+/**
+ * The offset of an entry of the same key before this one. Its writer had read the ledger to `end` without one, so it
+ * can only lie between.
+ */
+async function findWinner(
+  tools: TraceTools,
+  { topic, partition, offset, key }: TopicRecord,
+  entry: LedgerBatchEntry,
+): Promise<number | undefined> {
+  let winner: number | undefined;
+  await read(tools, [{ topic, partition, from: entry.end, to: offset }], (record) => {
+    if (key === null || record.key === null || !record.key.equals(key)) return false;
+    winner = record.offset;
+    return true;
+  });
+  return winner;
+}
+
+/** The replies to an entry: those of its time, or with `all` every one since then, replayed ones included. */
+export async function findReplies(tools: TraceTools, traced: TracedEntry, all: boolean): Promise<TopicRecord[]> {
+  const { timestampMs } = traced.record;
+  const { replyTopic } = traced.entry;
+  const toMs = all ? Number.MAX_SAFE_INTEGER : timestampMs + REPLY_MS;
+  const spans = await spansBetween(tools.source, replyTopic, timestampMs - ROUNDING_MS, toMs).catch(noneIfGone);
+  const replies: TopicRecord[] = [];
+  await read(tools, spans, (record) => {
+    if (record.key?.equals(traced.correlationId) === true) replies.push(record);
+    return replies.length >= MAX_REPLIES;
+  });
+  return replies;
+}
+
+const MAX_REPLIES = 100;
+
+/** A reply topic may have been deleted since. */
+function noneIfGone(error: unknown): Span[] {
+  if (error instanceof IdallocError && error.code === 'TOPIC_INVALID') return [];
+  throw error;
+}
+
+/** The record that asked, where the request topic still has it. */
+export async function findRequest(tools: TraceTools, { record, entry }: TracedEntry): Promise<TopicRecord | undefined> {
+  const { requests } = tools.config.topics;
+  const { partition } = record;
+  const { requestOffset: from } = entry;
+  const span = (await wholeTopic(tools.source, requests)).find((whole) => whole.partition === partition);
+  if (span === undefined || from < span.from || from >= span.to) return undefined;
+  let found: TopicRecord | undefined;
+  await read(tools, [{ topic: requests, partition, from, to: from + 1 }], (request) => {
+    found = request;
+    return true;
+  });
+  return found;
+}
+
+/** Whether a reply tells the same IDs as the entry. */
+export function agrees({ value }: TopicRecord, id: bigint): boolean | undefined {
+  try {
+    const reply = decodeIdReply(value ?? Buffer.alloc(0));
+    return 'batch' in reply ? indexOf(reply.batch, id) >= 0 : undefined;
+  } catch (error) {
+    if (error instanceof IdallocError) return undefined;
+    throw error;
+  }
+}
+
+/** The place of an ID in a batch, from 0; -1 when it is not there. */
+function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint): number {
+  let before = 0;
+  for (const { first, count } of ranges) {
+    const distance = id - first;
+    if (distance >= 0n && distance % step === 0n && distance / step < BigInt(count)) {
+      return before + Number(distance / step);
+    }
+    before += count;
+  }
+  return -1;
+}
+
+/** A batch, or undefined for a marker and for what can't be read; an audit tells of that. */
+function batchEntry({ value }: TopicRecord): LedgerBatchEntry | undefined {
+  try {
+    const entry = decodeLedgerEntry(value ?? Buffer.alloc(0));
+    return entry.kind === 'batch' ? entry : undefined;
+  } catch (error) {
+    if (error instanceof IdallocError) return undefined;
+    throw error;
+  }
+}
+
+async function read(tools: TraceTools, spans: readonly Span[], take: (record: TopicRecord) => boolean): Promise<void> {
+  const { source, signal, onProgress } = tools;
+  const total = spans.reduce((sum, { from, to }) => sum + Math.max(0, to - from), 0);
+  await readSpans(source, spans, {
+    signal,
+    take: (records) => records.some(take),
+    onProgress: (done) => onProgress?.(done, total),
+  });
+}

@@ -1,0 +1,34 @@
+import type { Runtime } from '../core/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import { faultOf } from '../kafka/wire/fault.ts';
+
+const REPORT_EVERY_MS = 10_000;
+/** Codes and names of faults are few; only a peer that makes them up could bring more. */
+const MAX_CAUSES = 100;
+
+/** Passes on one fault of each cause in 10 s: with thousands of requests under way an outage has thousands of faults. */
+export class FaultReports {
+  readonly #runtime: Pick<Runtime, 'monotonicMs'>;
+  readonly #pass: (error: Error) => void;
+  readonly #reportedMs = new Map<string, number>();
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs'>, pass: (error: Error) => void) {
+    this.#runtime = runtime;
+    this.#pass = pass;
+  }
+
+  report(error: Error): void {
+    const cause = causeOf(error);
+    const nowMs = this.#runtime.monotonicMs();
+    const lastMs = this.#reportedMs.get(cause);
+    if (lastMs !== undefined && nowMs - lastMs < REPORT_EVERY_MS) return;
+    if (this.#reportedMs.size >= MAX_CAUSES) this.#reportedMs.clear();
+    this.#reportedMs.set(cause, nowMs);
+    this.#pass(error);
+  }
+}
+
+function causeOf(error: Error): string {
+  const code = error instanceof IdallocError ? error.code : error.name;
+  return `${code} ${faultOf(error) ?? ''}`;
+}

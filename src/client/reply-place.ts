@@ -1,0 +1,78 @@
+import type { Runtime } from '../core/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import { END, offsetAt } from '../kafka/loops/offsets.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+import { type FaultName, faultOf } from '../kafka/wire/fault.ts';
+
+/** Where replies are read from. */
+export interface Place {
+  readonly partition: number;
+  readonly offset: number;
+}
+
+export interface PlaceQuery {
+  readonly requestTopic: string;
+  readonly replyTopic: string;
+  /** One at random if undefined. */
+  readonly partition: number | undefined;
+  /** Ends the search. */
+  readonly signal: AbortSignal;
+}
+
+/** For the whole search: it outlasts the restart of a broker, and mostly the election of a leader. */
+const SEARCH_TIMEOUT_MS = 10_000;
+const CALL_TIMEOUT_MS = 3_000;
+const RETRY_MS = 200;
+/** Another try would end the same way. */
+const LASTING: ReadonlySet<FaultName> = new Set(['CLOSED', 'LOGIN_REFUSED', 'CLUSTER_AUTHORIZATION_FAILED']);
+
+/**
+ * Finds the partition of the reply topic to read, and its end as of now. Faults that may pass are waited out for 10 s.
+ *
+ * @throws IdallocError TOPIC_INVALID where a topic or the partition does not exist, or may not be seen; else KafkaFault.
+ */
+export async function findPlace(cluster: Cluster, runtime: Runtime, query: PlaceQuery): Promise<Place> {
+  const untilMs = runtime.monotonicMs() + SEARCH_TIMEOUT_MS;
+  for (;;) {
+    try {
+      return await findOnce(cluster, runtime, query);
+    } catch (error) {
+      const fault = faultOf(error);
+      const isLasting = fault === undefined || LASTING.has(fault);
+      if (isLasting || runtime.monotonicMs() + RETRY_MS >= untilMs) throw error;
+      await runtime.sleep(RETRY_MS, query.signal);
+    }
+  }
+}
+
+async function findOnce(cluster: Cluster, runtime: Runtime, query: PlaceQuery): Promise<Place> {
+  const { requestTopic, replyTopic: topic } = query;
+  const partitions = await countPartitions(cluster, requestTopic, topic);
+  const partition = query.partition ?? Math.floor(runtime.random() * partitions);
+  if (!(Number.isInteger(partition) && partition >= 0 && partition < partitions)) {
+    throw new IdallocError('TOPIC_INVALID', `'${topic}' has no partition ${partition}: it has ${partitions}`);
+  }
+  const where = { topic, partition, isolation: 'read_committed', timeoutMs: CALL_TIMEOUT_MS } as const;
+  return { partition, offset: await offsetAt(cluster, runtime, where, END) };
+}
+
+/** How many partitions the reply topic has. Both topics are looked for at once, and what is wrong with them is one error. */
+async function countPartitions(cluster: Cluster, requestTopic: string, replyTopic: string): Promise<number> {
+  const names = [...new Set([requestTopic, replyTopic])];
+  const found = await Promise.allSettled(names.map((name) => cluster.partitions(name, CALL_TIMEOUT_MS)));
+  const refused = found.flatMap((one, i) =>
+    one.status === 'rejected' ? [{ name: `'${names[i]}'`, error: one.reason, fault: faultOf(one.reason) }] : [],
+  );
+  const having = (...faults: FaultName[]) =>
+    refused.filter(({ fault = '' }) => faults.includes(fault)).map(({ name }) => name);
+  const missing = having('UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION');
+  if (missing.length > 0) {
+    const message = `no topic ${missing.join(', ')}: make it ('idalloc topics init' makes the workers' own)`;
+    throw new IdallocError('TOPIC_INVALID', message);
+  }
+  const hidden = having('TOPIC_AUTHORIZATION_FAILED');
+  if (hidden.length > 0) throw new IdallocError('TOPIC_INVALID', `this user may not see ${hidden.join(', ')}`);
+  if (refused[0] !== undefined) throw refused[0].error;
+  const last = found.at(-1);
+  return last?.status === 'fulfilled' ? last.value : 0;
+}

@@ -1,0 +1,128 @@
+import type { Runtime } from '../core/runtime.ts';
+import { append } from '../kafka/loops/append.ts';
+import { partitionFor } from '../kafka/records/partitioner.ts';
+import type { NewRecord } from '../kafka/records/record.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+
+export interface RequestSenderOptions {
+  readonly cluster: Pick<Cluster, 'partitions' | 'leader' | 'call' | 'doubt'>;
+  readonly runtime: Runtime;
+  readonly topic: string;
+}
+
+/** A request that waits for its append, and who sent it. */
+interface Waiting {
+  readonly record: NewRecord;
+  readonly isWanted: () => boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Of one append: small beside what any topic takes, large beside what comes while one is under way. */
+const MAX_RECORDS = 500;
+const MAX_BYTES = 64_000;
+/** What a record takes beside its key and value, with its header. */
+const RECORD_BYTES = 64;
+const APPEND_TIMEOUT_MS = 5_000;
+/** How long the broker may wait for its followers: it answers before nobody waits for the answer any more. */
+const REPLICATION_TIMEOUT_MS = 4_000;
+/** Requests that nobody wants any more are looked for when twice as many wait as were wanted last, and at least so many. */
+const MIN_PURGE = 1_000;
+
+/**
+ * Appends requests to the request topic, one append at a time for each partition. What comes while it is under way goes
+ * together in the next one, so that many requests cost few calls. Nothing is tried again here.
+ *
+ *   idle -> due: a request came; the append begins when those of the same turn of the event loop are there too
+ *   due -> under way: one append of what waits, bounded in number and bytes; due again while more wait, else idle
+ */
+export class RequestSender {
+  readonly #options: RequestSenderOptions;
+  readonly #queues = new Map<number, PartitionQueue>();
+
+  constructor(options: RequestSenderOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when the request is in the log, or nobody wants it any more. Rejects with KafkaFault. */
+  async send(record: NewRecord & { readonly key: Buffer }, isWanted: () => boolean): Promise<void> {
+    const { cluster, topic } = this.#options;
+    const partition = partitionFor(record.key, await cluster.partitions(topic, APPEND_TIMEOUT_MS), () => 0);
+    const queue = this.#queues.get(partition) ?? new PartitionQueue((records) => this.#append(partition, records));
+    this.#queues.set(partition, queue);
+    await new Promise<void>((resolve, reject) => queue.add({ record, isWanted, resolve, reject }));
+  }
+
+  async #append(partition: number, records: readonly NewRecord[]): Promise<void> {
+    const { cluster, runtime, topic } = this.#options;
+    await append(cluster, runtime, {
+      topic,
+      partition,
+      records,
+      lane: 'append',
+      timeoutMs: APPEND_TIMEOUT_MS,
+      replicationTimeoutMs: REPLICATION_TIMEOUT_MS,
+    });
+  }
+}
+
+class PartitionQueue {
+  readonly #append: (records: readonly NewRecord[]) => Promise<void>;
+  #waiting: Waiting[] = [];
+  #purgeAt = MIN_PURGE;
+  #idle = true;
+
+  constructor(append: (records: readonly NewRecord[]) => Promise<void>) {
+    this.#append = append;
+  }
+
+  add(request: Waiting): void {
+    this.#waiting.push(request);
+    if (this.#waiting.length >= this.#purgeAt) this.#purge();
+    if (!this.#idle) return;
+    this.#idle = false;
+    queueMicrotask(() => void this.#drain());
+  }
+
+  async #drain(): Promise<void> {
+    for (let batch = this.#cut(); batch.length > 0; batch = this.#cut()) {
+      try {
+        await this.#append(batch.map(({ record }) => record));
+        for (const { resolve } of batch) resolve();
+      } catch (error) {
+        for (const { reject } of batch) reject(error);
+      }
+    }
+    this.#idle = true;
+  }
+
+  /** Takes what goes in the next append. */
+  #cut(): readonly Waiting[] {
+    const batch: Waiting[] = [];
+    let bytes = 0;
+    let taken = 0;
+    for (const request of this.#waiting) {
+      if (request.isWanted()) {
+        bytes += sizeOf(request.record);
+        if (batch.length > 0 && (bytes > MAX_BYTES || batch.length === MAX_RECORDS)) break;
+        batch.push(request);
+      } else {
+        request.resolve();
+      }
+      taken += 1;
+    }
+    this.#waiting.splice(0, taken);
+    return batch;
+  }
+
+  #purge(): void {
+    const isWanted = (request: Waiting) => request.isWanted();
+    for (const request of this.#waiting) if (!isWanted(request)) request.resolve();
+    this.#waiting = this.#waiting.filter(isWanted);
+    this.#purgeAt = Math.max(MIN_PURGE, 2 * this.#waiting.length);
+  }
+}
+
+function sizeOf({ key, value }: NewRecord): number {
+  return RECORD_BYTES + (key?.length ?? 0) + (value?.length ?? 0);
+}

@@ -1,0 +1,186 @@
+import { readFileSync } from 'node:fs';
+import type { EtcdTls } from '../adapters/etcd/etcd.ts';
+import type { TopicSettings } from '../adapters/kafka/topics/plan.ts';
+import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
+import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
+import type { Layout } from '../core/layout.ts';
+import type { LeaseTiming } from '../core/reservation.ts';
+import type { KafkaSettings } from '../kafka/wire/settings.ts';
+import { etcdAuthOf, etcdTlsOf } from './etcd-checks.ts';
+import { checkHeaders, checkRetention, checkTls, checkTopicNames, registryOf, saslOf } from './kafka-checks.ts';
+import { type Environment, Faults, misspelled, parseTable, type ReadText } from './parse.ts';
+import {
+  KAFKA_VARIABLES,
+  type KafkaValues,
+  type LogLevel,
+  VARIABLES,
+  WORKER_VARIABLES,
+  type WorkerValues,
+} from './variables.ts';
+import { datacenterOf, layoutOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
+
+/** The part of the configuration that every command needs which talks to Kafka. */
+export interface KafkaConfig {
+  readonly kafka: KafkaSettings;
+  readonly groupId: string;
+  readonly topics: TopicSettings;
+  readonly headers: HeaderNames;
+  /** Where the schemas of requests in Confluent framing are looked up, if anywhere. */
+  readonly registry?: RegistrySettings;
+  readonly logLevel: LogLevel;
+  /** What is likely a mistake, but does not stop the start. */
+  readonly warnings: readonly string[];
+}
+
+/** All that a worker is told. */
+export interface Config extends KafkaConfig {
+  readonly etcd: {
+    readonly endpoints: readonly string[];
+    readonly prefix: string;
+    readonly auth?: { readonly username: string; readonly password: string };
+    readonly tls?: EtcdTls;
+  };
+  readonly layout: Layout;
+  readonly datacenterId: number;
+  /** Take this worker ID and no other. */
+  readonly workerId?: number;
+  /** The address for the lease record; without it the worker looks for one. */
+  readonly workerIp?: string;
+  /** Worker IDs of the namespace, both ends included. */
+  readonly pool: { readonly first: number; readonly last: number };
+  readonly timing: LeaseTiming;
+  readonly indexDir: string;
+  /** Most IDs for one request. */
+  readonly maxCount: number;
+  /** Session timeout in the request group. */
+  readonly groupSessionMs: number;
+  readonly gateGraceMs: number;
+  readonly drainTimeoutMs: number;
+  readonly commitIntervalMs: number;
+  /** The HTTP API, if there is to be one; port 0 takes any free one. */
+  readonly api?: {
+    readonly host: string;
+    readonly port: number;
+    readonly maxConnections: number;
+    readonly requestTimeoutMs: number;
+  };
+  /** Where health and metrics listen; port 0 takes any free one. */
+  readonly ops: { readonly host: string; readonly port: number };
+}
+
+const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
+
+/**
+ * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set.
+ *
+ * @throws IdallocError CONFIG_INVALID whose message names every faulty variable, one a line.
+ */
+export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8): Config {
+  const faults = new Faults();
+  const kafka = kafkaConfig(parseTable(KAFKA_VARIABLES, env, readText, faults), env, faults);
+  const worker = workerConfig(parseTable(WORKER_VARIABLES, env, readText, faults), faults);
+  faults.throwIfAny();
+  return deepFreeze({ ...kafka, ...worker });
+}
+
+/** As loadWorkerConfig, for commands that talk to Kafka only: the variables of the worker may be missing or wrong. */
+export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8): KafkaConfig {
+  const faults = new Faults();
+  const config = kafkaConfig(parseTable(KAFKA_VARIABLES, env, readText, faults), env, faults);
+  faults.throwIfAny();
+  return deepFreeze(config);
+}
+
+/** What commands need that talk to etcd only. */
+export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
+
+/** As loadWorkerConfig, for commands that talk to etcd only: the variables of Kafka may be missing or wrong. */
+export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8): EtcdConfig {
+  const faults = new Faults();
+  const config = workerConfig(parseTable(WORKER_VARIABLES, env, readText, faults), faults);
+  faults.throwIfAny();
+  return deepFreeze(config);
+}
+
+function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): KafkaConfig {
+  checkTopicNames(values, faults);
+  checkRetention(values, faults);
+  checkHeaders(values, faults);
+  checkTls(values, faults);
+  const sasl = saslOf(values, faults);
+  const registry = registryOf(values, faults);
+  return {
+    kafka: {
+      brokers: values.KAFKA_BROKERS,
+      clientId: values.KAFKA_CLIENT_ID,
+      tls: values.KAFKA_TLS,
+      ...(values.KAFKA_CA === undefined ? {} : { ca: values.KAFKA_CA }),
+      ...(sasl === undefined ? {} : { sasl }),
+    },
+    groupId: values.KAFKA_GROUP_ID,
+    topics: {
+      requests: values.REQUEST_TOPIC,
+      ledger: values.LEDGER_TOPIC,
+      deadLetters: values.DEAD_LETTER_TOPIC,
+      witness: values.WITNESS_TOPIC,
+      replyPrefix: values.REPLY_TOPIC_PREFIX,
+      requestPartitions: values.REQUEST_PARTITIONS,
+      replicationFactor: values.TOPIC_REPLICATION_FACTOR,
+      requestRetentionMs: values.REQUEST_RETENTION_MS,
+      ledgerRetentionMs: values.LEDGER_RETENTION_MS,
+      allowWeakLedger: values.ALLOW_WEAK_LEDGER,
+    },
+    headers: {
+      ...DEFAULT_HEADER_NAMES,
+      correlationId: values.CORRELATION_ID_HEADER,
+      replyTopic: values.REPLY_TOPIC_HEADER,
+      replyPartition: values.REPLY_PARTITION_HEADER,
+    },
+    ...(registry === undefined ? {} : { registry }),
+    logLevel: values.LOG_LEVEL,
+    warnings: misspelled(VARIABLES, env),
+  };
+}
+
+function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
+  const layout = layoutOf(values, faults);
+  const pool = poolOf(values, layout, faults);
+  const auth = etcdAuthOf(values, faults);
+  const tls = etcdTlsOf(values, faults);
+  return {
+    etcd: {
+      endpoints: values.ETCD_ENDPOINTS,
+      prefix: values.ETCD_PREFIX,
+      ...(auth === undefined ? {} : { auth }),
+      ...(tls === undefined ? {} : { tls }),
+    },
+    layout,
+    datacenterId: datacenterOf(values, layout, faults),
+    ...(values.WORKER_ID === undefined ? {} : { workerId: values.WORKER_ID }),
+    ...(values.WORKER_IP === undefined ? {} : { workerIp: values.WORKER_IP }),
+    pool,
+    timing: timingOf(values, faults),
+    indexDir: values.INDEX_DIR,
+    maxCount: maxCountOf(values, layout, faults),
+    groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
+    gateGraceMs: values.GATE_GRACE_MS,
+    drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
+    commitIntervalMs: values.COMMIT_INTERVAL_MS,
+    ...apiOf(values),
+    ops: { host: values.OPS_HOST, port: values.OPS_PORT },
+  };
+}
+
+function apiOf(values: WorkerValues): Pick<Config, 'api'> {
+  const { API_HOST: host, API_PORT: port, API_MAX_CONNECTIONS: maxConnections } = values;
+  if (port === 'off') return {};
+  return { api: { host, port, maxConnections, requestTimeoutMs: values.API_REQUEST_TIMEOUT_MS } };
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const part of Object.values(value)) deepFreeze(part);
+  }
+  return value;
+}

@@ -1,0 +1,25 @@
+/**
+ * Time, chance and turns of the event loop, as everything that waits gets them: a process hands in its own, the simulator
+ * a virtual one.
+ */
+export interface Runtime {
+  /** Milliseconds by a clock that never steps; its origin means nothing. All deadlines are by this one. */
+  monotonicMs(): number;
+  /** Milliseconds since 1970 by the system's clock, which can step either way. */
+  wallMs(): number;
+  /** Runs once after the delay (monotonic), unless cancelled before. */
+  schedule(delayMs: number, run: () => void): Timer;
+  /** Resolves after the delay, or as soon as the signal aborts, whichever is first; never rejects. */
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
+  /** Resolves in a later turn of the event loop, after waiting I/O had its chance. */
+  nextTurn(): Promise<void>;
+  /** In [0, 1). */
+  random(): number;
+  /** A random UUID (version 4), never the same twice. */
+  uuid(): string;
+}
+
+export interface Timer {
+  /** Harmless once the timer has fired. */
+  cancel(): void;
+}

@@ -1,0 +1,44 @@
+import type { Runtime } from '../../core/runtime.ts';
+import { encodeBatch } from '../records/encode.ts';
+import type { NewRecord } from '../records/record.ts';
+import type { Cluster } from '../wire/cluster.ts';
+import { callLeader, type LeaderCall, partitionFault } from './leader-call.ts';
+
+/** What is appended: one record batch, or the records of one. */
+export type Appending = LeaderCall & {
+  /** How long the broker may wait for its followers. It is shortened so that its answer comes before our deadline. */
+  readonly replicationTimeoutMs: number;
+} & ({ readonly records: readonly NewRecord[] } | { readonly batch: Buffer });
+
+export interface Appended {
+  readonly baseOffset: number;
+  /** The broker's clock where the topic has LogAppendTime; -1 where it has not. */
+  readonly appendedAtMs: number;
+  readonly logStartOffset: number;
+  /** Who answered. */
+  readonly node: number;
+}
+
+/** The broker's answer needs so long to reach us. */
+const ANSWER_MS = 500;
+
+/**
+ * Appends one record batch to one partition, acknowledged by all replicas in sync. Sent once at most: one answer, or
+ * none. Rejects with a KafkaFault; after CONNECTION_LOST, NO_ANSWER, MALFORMED_ANSWER and REQUEST_TIMED_OUT the batch may be
+ * in the log, or come to it later.
+ */
+export async function append(
+  cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,
+  runtime: Runtime,
+  appending: Appending,
+): Promise<Appended> {
+  const { topic, partition, replicationTimeoutMs } = appending;
+  const batch = 'batch' in appending ? appending.batch : encodeBatch(appending.records, runtime.wallMs());
+  const { answer, node } = await callLeader(cluster, runtime, appending, (link, leftMs) => {
+    const timeoutMs = Math.round(Math.max(1, Math.min(replicationTimeoutMs, leftMs - ANSWER_MS)));
+    return link.produce({ topic, partition, batch, acks: -1, timeoutMs });
+  });
+  const { fault, baseOffset, appendedAtMs, logStartOffset } = answer;
+  if (fault !== undefined) throw partitionFault(cluster, appending, fault);
+  return { baseOffset, appendedAtMs, logStartOffset, node };
+}

@@ -1,0 +1,34 @@
+import type { Runtime } from '../../core/runtime.ts';
+
+/** Waits between tries: the first short, each next one twice as long up to a limit, all a little at random. */
+export class Backoff {
+  readonly #runtime: Pick<Runtime, 'random'>;
+  readonly #minMs: number;
+  readonly #maxMs: number;
+  #failures = 0;
+
+  constructor(runtime: Pick<Runtime, 'random'>, minMs: number, maxMs: number) {
+    this.#runtime = runtime;
+    this.#minMs = minMs;
+    this.#maxMs = maxMs;
+  }
+
+  /** Tries that failed since the last reset. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  reset(): void {
+    this.#failures = 0;
+  }
+
+  /** How long to wait after one more failure: between half of the wait and the whole. */
+  nextMs(): number {
+    const waitMs = Math.min(this.#maxMs, this.#minMs * 2 ** Math.min(this.#failures, MAX_DOUBLINGS));
+    this.#failures += 1;
+    return waitMs * (1 + this.#runtime.random()) * 0.5;
+  }
+}
+
+/** Keeps the power finite. */
+const MAX_DOUBLINGS = 20;

@@ -1,0 +1,74 @@
+import { KafkaFault } from '../wire/fault.ts';
+import type { MemberRequest } from '../wire/port.ts';
+import type { Coordinator } from './coordinator.ts';
+
+const COMMIT_MS = 2_000;
+const FETCH_MS = 3_000;
+
+/**
+ * The committed offsets of one topic in one group. Each call is sent once at most, and rejects with a KafkaFault.
+ *
+ * A commit waits for the followers of the broker, which takes seconds when one of them is frozen, and whatever follows it
+ * on its connection waits as well. So commits don't share one with heartbeats, but with JoinGroup, which never goes out
+ * while one is under way.
+ */
+export class GroupOffsets {
+  readonly #coordinator: Coordinator;
+  readonly #topic: string;
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(coordinator: Coordinator, topic: string) {
+    this.#coordinator = coordinator;
+    this.#topic = topic;
+  }
+
+  /** Resolves when all commits so far have ended, well or not. */
+  get settled(): Promise<void> {
+    return this.#last;
+  }
+
+  /** One at a time, since an earlier one that is late could take offsets back. `begin` returns whose turn it is, or throws. */
+  commit(offsets: ReadonlyMap<number, number>, begin: () => MemberRequest): Promise<void> {
+    const turn = this.#last.then(() => this.#commit(offsets, begin()));
+    this.#last = turn.catch(() => undefined); // the caller hears of it; the next one only waits
+    return turn;
+  }
+
+  async fetch(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
+    const { groupId } = this.#coordinator;
+    const topic = this.#topic;
+    const asked = partitions.map((partition) => ({ topic, partition }));
+    const answer = await this.#coordinator.call('control', FETCH_MS, (link) =>
+      link.fetchOffsets({ groupId, partitions: asked }),
+    );
+    return new Map(
+      partitions.map((partition) => {
+        const found = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
+        if (found === undefined) throw this.#failed('MALFORMED_ANSWER', partition);
+        if (found.fault !== undefined) throw this.#failed(found.fault, partition);
+        return [partition, found.offset < 0 ? undefined : found.offset];
+      }),
+    );
+  }
+
+  async #commit(offsets: ReadonlyMap<number, number>, { generation, memberId }: MemberRequest): Promise<void> {
+    if (offsets.size === 0) return;
+    const { groupId } = this.#coordinator;
+    const topic = this.#topic;
+    const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
+    const answer = await this.#coordinator.call('group', COMMIT_MS, (link) =>
+      link.commitOffsets({ groupId, generation, memberId, partitions }),
+    );
+    for (const { partition } of partitions) {
+      const taken = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
+      if (taken === undefined) throw this.#failed('MALFORMED_ANSWER', partition);
+      if (taken.fault !== undefined) throw this.#failed(taken.fault, partition);
+    }
+  }
+
+  #failed(fault: string, partition: number): KafkaFault {
+    const { groupId } = this.#coordinator;
+    this.#coordinator.heard(fault);
+    return new KafkaFault(fault, `offset of partition ${partition} of ${this.#topic} in group ${groupId}: ${fault}`);
+  }
+}

@@ -1,0 +1,142 @@
+/**
+ * The bytes that members of a consumer group exchange through the coordinator: ConsumerProtocol as Kafka's own clients
+ * and tools write and read it, all numbers big-endian.
+ *
+ *   subscription  version int16 | topics [string] | user data bytes | from 1 on: owned [topic string, [partition int32]]
+ *   assignment    version int16 | [topic string, [partition int32]] | user data bytes
+ *
+ *   string  length int16, UTF-8          [x]    count int32, that many x
+ *   bytes   length int32 or -1 for none
+ *
+ * A newer version only adds fields at the end, so it is read as far as it is known here.
+ */
+
+interface TopicPartitions {
+  readonly topic: string;
+  readonly partitions: readonly number[];
+}
+
+export interface Subscription {
+  readonly topics: readonly string[];
+  readonly userData: Buffer | null;
+  /** What the member had when it joined; undefined in version 0, which can't say. */
+  readonly owned?: readonly TopicPartitions[];
+}
+
+export interface Assignment {
+  readonly assigned: readonly TopicPartitions[];
+  readonly userData: Buffer | null;
+}
+
+/** Version 1 when it says what is owned, else version 0. */
+export function encodeSubscription({ topics, userData, owned }: Subscription): Buffer {
+  const parts = [int16(owned === undefined ? 0 : 1), array(topics, string), bytes(userData)];
+  return Buffer.concat(owned === undefined ? parts : [...parts, array(owned, topicPartitions)]);
+}
+
+/** Throws a RangeError for what is no subscription. */
+export function decodeSubscription(buffer: Buffer): Subscription {
+  const reader = new Reader(buffer);
+  const version = reader.version();
+  const topics = reader.array(() => reader.string());
+  const userData = reader.bytes();
+  if (version < 1) return { topics, userData };
+  return { topics, userData, owned: reader.topicPartitions() };
+}
+
+export function encodeAssignment({ assigned, userData }: Assignment): Buffer {
+  return Buffer.concat([int16(0), array(assigned, topicPartitions), bytes(userData)]);
+}
+
+/** No bytes at all are an assignment of nothing: what a member gets that the leader left out. Throws as above. */
+export function decodeAssignment(buffer: Buffer): Assignment {
+  if (buffer.length === 0) return { assigned: [], userData: null };
+  const reader = new Reader(buffer);
+  reader.version();
+  return { assigned: reader.topicPartitions(), userData: reader.bytes() };
+}
+
+const MAX_STRING_BYTES = 32_767;
+
+function int16(value: number): Buffer {
+  const buffer = Buffer.alloc(2);
+  buffer.writeInt16BE(value);
+  return buffer;
+}
+
+function int32(value: number): Buffer {
+  const buffer = Buffer.alloc(4);
+  buffer.writeInt32BE(value);
+  return buffer;
+}
+
+function string(text: string): Buffer {
+  const utf8 = Buffer.from(text);
+  if (utf8.length > MAX_STRING_BYTES) throw new RangeError('a string of the consumer protocol is too long');
+  return Buffer.concat([int16(utf8.length), utf8]);
+}
+
+function bytes(value: Buffer | null): Buffer {
+  return value === null ? int32(-1) : Buffer.concat([int32(value.length), value]);
+}
+
+function array<T>(items: readonly T[], encode: (item: T) => Buffer): Buffer {
+  return Buffer.concat([int32(items.length), ...items.map(encode)]);
+}
+
+function topicPartitions({ topic, partitions }: TopicPartitions): Buffer {
+  return Buffer.concat([string(topic), array(partitions, int32)]);
+}
+
+/** Reads on from field to field. What only claims to be long ends with the bytes, since each item takes some. */
+class Reader {
+  readonly #buffer: Buffer;
+  #at = 0;
+
+  constructor(buffer: Buffer) {
+    this.#buffer = buffer;
+  }
+
+  version(): number {
+    const version = this.#buffer.readInt16BE(this.#take(2));
+    if (version < 0) throw new RangeError(`version ${version} of the consumer protocol`);
+    return version;
+  }
+
+  string(): string {
+    const length = this.#buffer.readInt16BE(this.#take(2));
+    const at = this.#take(length);
+    return this.#buffer.toString('utf8', at, at + length);
+  }
+
+  bytes(): Buffer | null {
+    const length = this.#int32();
+    if (length === -1) return null;
+    const at = this.#take(length);
+    return this.#buffer.subarray(at, at + length);
+  }
+
+  array<T>(read: () => T): T[] {
+    const count = this.#int32();
+    if (count < 0) throw new RangeError(`${count} items`);
+    const items: T[] = [];
+    while (items.length < count) items.push(read());
+    return items;
+  }
+
+  topicPartitions(): TopicPartitions[] {
+    return this.array(() => ({ topic: this.string(), partitions: this.array(() => this.#int32()) }));
+  }
+
+  #int32(): number {
+    return this.#buffer.readInt32BE(this.#take(4));
+  }
+
+  /** The place of the next so many bytes. */
+  #take(length: number): number {
+    const at = this.#at;
+    if (length < 0 || at + length > this.#buffer.length) throw new RangeError(`${length} bytes at ${at} are not there`);
+    this.#at += length;
+    return at;
+  }
+}

@@ -1,0 +1,58 @@
+import type { Runtime } from '../../core/runtime.ts';
+import type { Cluster, Lane } from '../wire/cluster.ts';
+import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../wire/fault.ts';
+import type { Answer, BrokerLink } from '../wire/port.ts';
+
+/** With less time left nothing is sent: a broker is not suspected because its caller came late. */
+const MIN_CALL_MS = 250;
+
+/** Answers by which a broker says that another one leads the partition, or that it does not know yet who does. */
+const LEADERSHIP_FAULTS: ReadonlySet<FaultName> = new Set([
+  'NOT_LEADER_FOR_PARTITION',
+  'LEADER_NOT_AVAILABLE',
+  'REPLICA_NOT_AVAILABLE',
+  'UNKNOWN_TOPIC_OR_PARTITION',
+  'FENCED_LEADER_EPOCH',
+  'UNKNOWN_LEADER_EPOCH',
+  'KAFKA_STORAGE_ERROR',
+  'NETWORK_EXCEPTION',
+]);
+
+export interface LeaderCall {
+  readonly topic: string;
+  readonly partition: number;
+  readonly lane: Lane;
+  /** For the whole of it: finding the leader, connecting, and the answer. */
+  readonly timeoutMs: number;
+}
+
+/** Makes one call to the leader of a partition, once. `leftMs` is what is left of the deadline when it is made. */
+export async function callLeader<R extends Answer>(
+  cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,
+  runtime: Runtime,
+  { topic, partition, lane, timeoutMs }: LeaderCall,
+  use: (link: BrokerLink, leftMs: number) => Promise<R>,
+): Promise<{ readonly answer: R; readonly node: number }> {
+  const beganMs = runtime.monotonicMs();
+  const node = await cluster.leader(topic, partition, timeoutMs);
+  const leftMs = timeoutMs - (runtime.monotonicMs() - beganMs);
+  if (leftMs < MIN_CALL_MS) {
+    throw new KafkaFault('UNREACHABLE', `no time was left to ask the leader of ${topic}/${partition}`);
+  }
+  try {
+    return { answer: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
+  } catch (error) {
+    if (isLinkFault(faultOf(error))) cluster.doubt(topic);
+    throw error;
+  }
+}
+
+/** The fault of a partition in an answer, as an error. What is known of its leader is doubted where the fault says so. */
+export function partitionFault(
+  cluster: Pick<Cluster, 'doubt'>,
+  { topic, partition }: { readonly topic: string; readonly partition: number },
+  fault: FaultName,
+): KafkaFault {
+  if (LEADERSHIP_FAULTS.has(fault)) cluster.doubt(topic);
+  return new KafkaFault(fault, `partition ${partition} of topic ${topic}: ${fault}`);
+}

@@ -1,0 +1,288 @@
+import { describeError } from '../../errors.ts';
+import { type FaultName, faultOf, KafkaFault } from '../wire/fault.ts';
+import type { MemberRequest } from '../wire/port.ts';
+import type { Claims } from './assigner.ts';
+import { Backoff } from './backoff.ts';
+import { Coordinator } from './coordinator.ts';
+import { DISOWNED, FENCED, LASTING, REBALANCING, STRANGER } from './group-faults.ts';
+import { GroupOffsets } from './group-offsets.ts';
+import { type Joined, Joiner } from './joiner.ts';
+import { type MemberOptions, timingOf } from './member-options.ts';
+import { Pulse } from './pulse.ts';
+import { SessionWatch } from './session-watch.ts';
+import { SparingLog } from './sparing-log.ts';
+
+const BEFORE_REJOIN_MS = 1_000;
+const LEAVE_MS = 1_000;
+const BACKOFF_MS = { min: 50, max: 500 } as const;
+/** After a fault that no try will end soon. */
+const LASTING_MS = 5_000;
+
+const NO_GENERATION = -1;
+
+type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
+
+/**
+ * One member of the consumer group of one topic.
+ *
+ *   out      ──start──▶ joining
+ *   joining  ──assignment──▶ in                                  onAssigned
+ *   in       ──a rebalance is announced──▶ closing               beforeRejoin
+ *   closing  ──no commit is under way any more──▶ joining
+ *   in, closing, joining  ──not a member any more──▶ joining     onLost, if it had an assignment
+ *   any      ──another process has the instance ID──▶ ended      onLost, onFenced
+ *   any      ──leave──▶ ended
+ *
+ * - A rebalance does not stop the work: partitions are held until the next assignment gives them to somebody else, or
+ *   until this is no member any more. It is none when the coordinator says so, and when no heartbeat was answered for a
+ *   session, counted from when the last answered one was sent.
+ * - Offsets are committed in the generation in which they were handed in, one commit at a time. None is under way when
+ *   JoinGroup goes out, and none begins before the next assignment is there.
+ * - Heartbeats go on while the coordinator holds a JoinGroup or SyncGroup, so that its silence is noticed.
+ * - What was held last is claimed at the next join, with its generation, also after the membership was lost.
+ */
+export class Member {
+  readonly #options: MemberOptions;
+  readonly #log: SparingLog;
+  readonly #coordinator: Coordinator;
+  readonly #joiner: Joiner;
+  readonly #pulse: Pulse;
+  readonly #session: SessionWatch;
+  readonly #offsets: GroupOffsets;
+  readonly #backoff: Backoff;
+  readonly #ending = new AbortController();
+  readonly #over = Promise.withResolvers<void>();
+  #phase: Phase = 'out';
+  #changed = Promise.withResolvers<void>();
+  /** As whom heartbeats and commits are sent. */
+  #who: MemberRequest;
+  #held: readonly number[] | undefined;
+  #claims: Claims = { generation: NO_GENERATION, partitions: [] };
+  #joining: Promise<void> = Promise.resolve();
+
+  constructor(options: MemberOptions) {
+    this.#options = options;
+    const { cluster, runtime, groupId, instanceId, topic } = options;
+    const timing = timingOf(options);
+    this.#log = new SparingLog(runtime, options.log);
+    this.#coordinator = new Coordinator(cluster, runtime, groupId);
+    this.#joiner = new Joiner(options, this.#coordinator, runtime, this.#log);
+    this.#backoff = new Backoff(runtime, BACKOFF_MS.min, BACKOFF_MS.max);
+    const nobody = { groupId, generation: NO_GENERATION, memberId: '' };
+    this.#who = instanceId === undefined ? nobody : { ...nobody, instanceId };
+    this.#pulse = new Pulse({
+      ...timing,
+      coordinator: this.#coordinator,
+      runtime,
+      who: () => (this.#who.generation < 0 && !this.#joiner.isHeld ? undefined : this.#who),
+      onAnswer: (who, sentMs, fault) => this.#heard(who, sentMs, fault),
+      onSilence: (error) => this.#unheard(error),
+    });
+    const { sessionTimeoutMs } = timing;
+    this.#offsets = new GroupOffsets(this.#coordinator, topic);
+    this.#session = new SessionWatch(runtime, sessionTimeoutMs, () =>
+      this.#lose('NO_ANSWER', `no heartbeat was answered for ${sessionTimeoutMs} ms`),
+    );
+  }
+
+  /** Has an assignment. Stays true while it joins again. */
+  get joined(): boolean {
+    return this.#held !== undefined;
+  }
+
+  /** Of the last assignment; -1 before the first. */
+  get generation(): number {
+    return this.#claims.generation;
+  }
+
+  start(): void {
+    if (this.#phase !== 'out') return;
+    this.#enter('joining');
+    this.#joining = this.#keepJoined();
+    void this.#pulse.run(this.#ending.signal);
+  }
+
+  /**
+   * Leaves at once, so that the others need not wait for a session to end, and calls nobody back any more. Resolves
+   * within a second, also when the coordinator is silent.
+   */
+  async leave(): Promise<void> {
+    const isOut = this.#phase === 'out' || this.#phase === 'ended';
+    this.#end();
+    if (isOut) return;
+    const over = new AbortController();
+    await Promise.race([this.#sayGoodbye(), this.#options.runtime.sleep(LEAVE_MS, over.signal)]);
+    over.abort();
+  }
+
+  /**
+   * Commits in the present generation, when the commits before have ended. Rejects with REBALANCE_IN_PROGRESS while there
+   * is no generation to commit in, else with what the coordinator answered, or did not.
+   */
+  async commit(offsets: ReadonlyMap<number, number>): Promise<void> {
+    const { groupId, topic } = this.#options;
+    const who = this.#who;
+    const foreign = [...offsets.keys()].find((partition) => this.#held?.includes(partition) !== true);
+    const isPresent = () => who === this.#who && this.#isIn();
+    if (isPresent() && foreign !== undefined)
+      throw new RangeError(`${topic}/${foreign} is not assigned to this member`);
+    try {
+      await this.#offsets.commit(offsets, () => {
+        if (isPresent()) return who;
+        throw new KafkaFault(REBALANCING, `group ${groupId} has no generation to commit in at present`);
+      });
+    } catch (error) {
+      if (isPresent()) this.#refused(faultOf(error));
+      throw error;
+    }
+  }
+
+  /** The group's committed offsets, undefined where there is none. Asked once; rejects with a KafkaFault. */
+  fetchCommitted(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
+    return this.#offsets.fetch(partitions);
+  }
+
+  #isIn(): boolean {
+    return this.#phase === 'in' || this.#phase === 'closing';
+  }
+
+  #enter(phase: Phase): void {
+    if (this.#phase === 'ended') return;
+    this.#phase = phase;
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers();
+  }
+
+  #end(): void {
+    this.#enter('ended');
+    this.#held = undefined;
+    this.#session.end();
+    this.#joiner.cancel();
+    this.#ending.abort();
+    this.#over.resolve();
+  }
+
+  async #keepJoined(): Promise<void> {
+    while (this.#phase !== 'ended') {
+      try {
+        if (this.#phase === 'in') await this.#changed.promise;
+        else await this.#joinAgain();
+      } catch (error) {
+        const waitMs = this.#notJoined(error);
+        await this.#options.runtime.sleep(waitMs, this.#ending.signal);
+      }
+    }
+  }
+
+  async #joinAgain(): Promise<void> {
+    if (this.#phase === 'closing') await this.#lastCommits();
+    await Promise.race([this.#offsets.settled, this.#over.promise]);
+    if (this.#phase !== 'joining') return;
+    const joined = await this.#joiner.join(this.#who.memberId, this.#claims, (as) => {
+      this.#who = as;
+    });
+    if (this.#phase !== 'joining') return;
+    this.#backoff.reset();
+    this.#assigned(joined);
+  }
+
+  async #lastCommits(): Promise<void> {
+    const { beforeRejoin = async () => {}, runtime } = this.#options;
+    const over = new AbortController();
+    const last = beforeRejoin().catch((error: unknown) => {
+      this.#log.warn({ error: describeError(error) }, 'offsets were not committed before a rebalance');
+    });
+    await Promise.race([last, this.#over.promise, runtime.sleep(BEFORE_REJOIN_MS, over.signal)]);
+    over.abort();
+    if (this.#phase === 'closing') this.#enter('joining');
+  }
+
+  #assigned({ generation, partitions, sentMs }: Joined): void {
+    const before = new Set(this.#held);
+    const now = new Set(partitions);
+    this.#who = { ...this.#who, generation };
+    this.#held = partitions;
+    this.#claims = { generation, partitions };
+    this.#enter('in');
+    this.#session.confirm(sentMs);
+    const added = partitions.filter((partition) => !before.has(partition));
+    const removed = [...before].filter((partition) => !now.has(partition));
+    this.#log.debug({ groupId: this.#options.groupId, generation, partitions, added, removed }, 'group joined');
+    this.#options.onAssigned(partitions, added, removed, generation);
+  }
+
+  /** How long to wait before the next try. */
+  #notJoined(error: unknown): number {
+    const fault = faultOf(error);
+    if (this.#phase === 'ended') return 0;
+    if (fault === FENCED) {
+      this.#fence();
+      return 0;
+    }
+    if (DISOWNED.has(fault)) this.#lose(fault, 'the coordinator has given this member up');
+    if (fault === STRANGER) this.#who = { ...this.#who, memberId: '' };
+    const isUsual = fault === REBALANCING || DISOWNED.has(fault);
+    if (!isUsual) {
+      const fields = { groupId: this.#options.groupId, fault, error: describeError(error) };
+      this.#log.warn(fields, 'the group was not joined, trying again');
+    }
+    const isFirst = this.#backoff.failures === 0;
+    const waitMs = this.#backoff.nextMs();
+    if (LASTING.has(fault)) return LASTING_MS;
+    return isUsual && isFirst ? 0 : waitMs;
+  }
+
+  #heard(who: MemberRequest, sentMs: number, fault: FaultName | undefined): void {
+    this.#joiner.trust();
+    if (who !== this.#who || who.generation < 0) return;
+    if (this.joined && (fault === undefined || fault === REBALANCING)) this.#session.confirm(sentMs);
+    this.#refused(fault);
+  }
+
+  #unheard(error: unknown): void {
+    this.#joiner.doubt();
+    const { groupId } = this.#options;
+    this.#log.warn({ groupId, error: describeError(error) }, 'the coordinator of the group does not answer');
+  }
+
+  /** A heartbeat or a commit of ours was refused. What concerns a join under way comes as its answer as well. */
+  #refused(fault: FaultName | undefined): void {
+    if (fault === FENCED) this.#fence();
+    else if (!this.#isIn()) return;
+    else if (fault === REBALANCING && this.#phase === 'in') this.#enter('closing');
+    else if (DISOWNED.has(fault)) this.#lose(fault, 'the coordinator has given this member up');
+  }
+
+  /** The member ID is kept until the coordinator disowns it: it may know this member still. */
+  #lose(fault: FaultName | undefined, why: string): void {
+    const had = this.#held !== undefined;
+    this.#held = undefined;
+    this.#session.end();
+    this.#who = { ...this.#who, generation: NO_GENERATION };
+    if (this.#isIn()) this.#enter('joining');
+    if (!had) return;
+    const { groupId, onLost } = this.#options;
+    onLost(new KafkaFault(fault ?? STRANGER, `the membership in group ${groupId} was lost: ${why}`));
+  }
+
+  #fence(): void {
+    const { groupId, instanceId, onFenced } = this.#options;
+    const message = `another process has joined group ${groupId} with the instance ID ${instanceId}`;
+    this.#lose(FENCED, message);
+    this.#end();
+    onFenced(new KafkaFault(FENCED, message));
+  }
+
+  async #sayGoodbye(): Promise<void> {
+    const { groupId, instanceId } = this.#options;
+    if (this.#who.memberId === '' && instanceId === undefined) await this.#joining; // it may be given a member ID yet
+    const { memberId } = this.#who;
+    if (memberId === '' && instanceId === undefined) return;
+    const leaving = instanceId === undefined ? { groupId, memberId } : { groupId, memberId, instanceId };
+    try {
+      await this.#coordinator.call('control', LEAVE_MS, (link) => link.leaveGroup(leaving));
+    } catch (error) {
+      this.#log.debug({ groupId, error: describeError(error) }, 'the group was not left');
+    }
+  }
+}

@@ -1,0 +1,31 @@
+import type { Runtime, Timer } from '../../core/runtime.ts';
+
+/**
+ * How long the coordinator takes a member for alive without hearing from it. The session counts from when a call was
+ * sent that was answered later, since the coordinator can't have heard of it before.
+ */
+export class SessionWatch {
+  readonly #runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>;
+  readonly #sessionTimeoutMs: number;
+  readonly #onLapse: () => void;
+  #confirmedMs = Number.NEGATIVE_INFINITY;
+  #timer: Timer | undefined;
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>, sessionTimeoutMs: number, onLapse: () => void) {
+    this.#runtime = runtime;
+    this.#sessionTimeoutMs = sessionTimeoutMs;
+    this.#onLapse = onLapse;
+  }
+
+  /** A call was answered that was sent then. Begins the watch if there is none. */
+  confirm(sentMs: number): void {
+    this.#confirmedMs = Math.max(this.#confirmedMs, sentMs);
+    this.#timer?.cancel();
+    const leftMs = this.#confirmedMs + this.#sessionTimeoutMs - this.#runtime.monotonicMs();
+    this.#timer = this.#runtime.schedule(Math.max(0, leftMs), this.#onLapse);
+  }
+
+  end(): void {
+    this.#timer?.cancel();
+  }
+}

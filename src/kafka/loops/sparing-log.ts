@@ -1,0 +1,28 @@
+import type { Runtime } from '../../core/runtime.ts';
+import type { WireLog } from '../wire/broker.ts';
+
+const SAME_LINE_MS = 10_000;
+
+/** Warnings of which the same is written at most every 10 s; what comes in between goes to debug. */
+export class SparingLog {
+  readonly #log: WireLog;
+  readonly #runtime: Pick<Runtime, 'monotonicMs'>;
+  readonly #warnedMs = new Map<string, number>();
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs'>, log: WireLog = () => undefined) {
+    this.#runtime = runtime;
+    this.#log = log;
+  }
+
+  /** `message` is one of a few: what differs from case to case goes into the fields. */
+  warn(fields: object, message: string): void {
+    const nowMs = this.#runtime.monotonicMs();
+    const isRepeated = nowMs - (this.#warnedMs.get(message) ?? Number.NEGATIVE_INFINITY) < SAME_LINE_MS;
+    if (!isRepeated) this.#warnedMs.set(message, nowMs);
+    this.#log(isRepeated ? 'debug' : 'warn', fields, message);
+  }
+
+  debug(fields: object, message: string): void {
+    this.#log('debug', fields, message);
+  }
+}

@@ -1,0 +1,44 @@
+/** The format of record batches that brokers have stored since 2017, and the only one that is read and written here. */
+export const RECORD_FORMAT = 2;
+
+/** Positions in a record batch of that format, from its first byte; up to `magic` they are those of older formats too. */
+export const AT = {
+  baseOffset: 0,
+  length: 8,
+  leaderEpoch: 12,
+  magic: 16,
+  crc: 17,
+  attributes: 21,
+  lastOffset: 23,
+  baseTime: 27,
+  maxTime: 35,
+  producerId: 43,
+  producerEpoch: 51,
+  sequence: 53,
+  count: 57,
+  records: 61,
+} as const;
+
+/** `length` counts what comes after itself. */
+export const LENGTH_END = 12;
+/** The checksum covers everything from here to the end. The broker may change what comes before. */
+export const CHECKED_FROM = AT.attributes;
+
+/** In `attributes`. */
+export const CODEC_MASK = 0x07;
+export const FLAGS = { logAppendTime: 0x08, transactional: 0x10, control: 0x20 } as const;
+
+const TWO_TO_32 = 2 ** 32;
+
+/** A 64-bit number, or NaN where it is no safe one. */
+export function readInt64(bytes: Buffer, at: number): number {
+  const value = bytes.readInt32BE(at) * TWO_TO_32 + bytes.readUInt32BE(at + 4);
+  return Number.isSafeInteger(value) ? value : Number.NaN;
+}
+
+/** `value` is a safe number. */
+export function writeInt64(bytes: Buffer, value: number, at: number): void {
+  const high = Math.floor(value / TWO_TO_32);
+  bytes.writeInt32BE(high, at);
+  bytes.writeUInt32BE(value - high * TWO_TO_32, at + 4);
+}

@@ -1,0 +1,57 @@
+import { snappyUncompressor } from 'hysnappy';
+import { PieceTurns } from './turns.ts';
+import { damaged, tooLarge } from './unreadable.ts';
+
+/** Of the framing that Java's library has (xerial): magic, version, compatible version. */
+const MAGIC = Buffer.from([0x82, 0x53, 0x4e, 0x41, 0x50, 0x50, 0x59, 0x00]);
+const FRAME_HEAD_BYTES = MAGIC.length + 8;
+
+/**
+ * Snappy in either framing that Kafka's clients write: one raw block, or xerial's blocks, each after its length in four
+ * bytes. A block declares what it inflates to, and the library writes no more than that.
+ */
+export async function inflateSnappy(body: Buffer, maxBytes: number, nextTurn: () => Promise<void>): Promise<Buffer> {
+  if (!body.subarray(0, MAGIC.length).equals(MAGIC)) return inflateBlock(body, maxBytes, 0);
+  const turns = new PieceTurns(nextTurn);
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for (let at = FRAME_HEAD_BYTES; at < body.length; ) {
+    if (at + 4 > body.length) throw damaged();
+    const start = at + 4;
+    at = start + body.readUInt32BE(at);
+    if (at > body.length) throw damaged();
+    const piece = inflateBlock(body.subarray(start, at), maxBytes, bytes);
+    pieces.push(piece);
+    bytes += piece.length;
+    await turns.after(piece.length);
+  }
+  return Buffer.concat(pieces, bytes);
+}
+
+/** The library is WebAssembly: whatever a block does, it does to that instance's own memory. */
+let uncompress: ReturnType<typeof snappyUncompressor> | undefined;
+
+function inflateBlock(block: Buffer, maxBytes: number, before: number): Buffer {
+  const declared = declaredBytes(block);
+  if (before + declared > maxBytes) throw tooLarge(maxBytes);
+  uncompress ??= snappyUncompressor();
+  try {
+    const { buffer, byteOffset, byteLength } = uncompress(block, declared);
+    return Buffer.from(buffer, byteOffset, byteLength);
+  } catch (error) {
+    uncompress = undefined; // it may have been left in the midst of its work
+    throw damaged({ cause: error });
+  }
+}
+
+/** At the start of a block, in up to five bytes. */
+function declaredBytes(block: Buffer): number {
+  let value = 0;
+  for (let i = 0, scale = 1; i < 5; i += 1, scale *= 0x80) {
+    const byte = block[i];
+    if (byte === undefined) break;
+    value += (byte & 0x7f) * scale;
+    if (byte < 0x80) return value;
+  }
+  throw damaged();
+}

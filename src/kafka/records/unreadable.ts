@@ -1,0 +1,18 @@
+/** Why a record batch can't be read, now or ever. */
+export class UnreadableBatch extends Error {}
+
+/** What is wrong with the compressed body of a batch, to be said behind its name. */
+export class CodecFault extends UnreadableBatch {}
+
+export function damaged(options?: ErrorOptions): UnreadableBatch {
+  return new UnreadableBatch('the batch is damaged', options);
+}
+
+export function tooLarge(maxBytes: number, options?: ErrorOptions): CodecFault {
+  return new CodecFault(`holds more than ${maxBytes} bytes`, options);
+}
+
+/** The library of a codec can't be loaded. */
+export function noCodec(cause: unknown): CodecFault {
+  return new CodecFault("can't be read on this machine", { cause });
+}

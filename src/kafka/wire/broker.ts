@@ -1,0 +1,170 @@
+import type { Runtime } from '../../core/runtime.ts';
+import { describeError } from '../../errors.ts';
+import { Connection } from './connection.ts';
+import { closedFault, type Deadlines } from './deadlines.ts';
+import { faultOf, isLinkFault, KafkaFault } from './fault.ts';
+import { idleMsOf, type Lane } from './lane.ts';
+import type { Answer, BrokerAddress, BrokerLink, Dialer } from './port.ts';
+
+export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void;
+
+/** A suspicion that nothing confirms ends after this. */
+const SUSPECT_MS = 10_000;
+const SAME_LINE_MS = 10_000;
+
+export interface BrokerOptions {
+  readonly dialer: Dialer;
+  readonly address: BrokerAddress;
+  readonly runtime: Runtime;
+  readonly deadlines: Deadlines;
+  readonly log: WireLog;
+  readonly onAnswer: () => void;
+  /** It has just been silent, or could not be reached; whether it was not suspect before. */
+  readonly onSilence: (isNew: boolean) => void;
+}
+
+/**
+ * One broker, by its address, with a connection for each lane that is in use.
+ *
+ * It is suspect from a call that it left unanswered, or a connection that it did not open, until it answers, or until
+ * nothing of the kind has happened for SUSPECT_MS. A throttle counts for its lane alone: a broker holds up one
+ * connection, not the client.
+ */
+export class Broker {
+  readonly name: string;
+  readonly #options: BrokerOptions;
+  readonly #connections = new Map<Lane, Connection>();
+  readonly #throttledUntilMs = new Map<Lane, number>();
+  readonly #loggedMs = new Map<string, number>();
+  #suspectUntilMs = Number.NEGATIVE_INFINITY;
+  #isSilent = false;
+  #isClosed = false;
+
+  constructor(options: BrokerOptions) {
+    this.#options = options;
+    this.name = `${options.address.host}:${options.address.port}`;
+  }
+
+  get isSuspect(): boolean {
+    return this.#options.runtime.monotonicMs() < this.#suspectUntilMs;
+  }
+
+  get calls(): number {
+    return [...this.#connections.values()].reduce((sum, { calls }) => sum + calls, 0);
+  }
+
+  isOpen(lane: Lane): boolean {
+    return this.#connections.get(lane)?.isOpen ?? false;
+  }
+
+  /** One call on the connection of a lane, see `Cluster.call`. */
+  async call<R extends Answer>(lane: Lane, deadlineMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
+    const { deadlines, onAnswer } = this.#options;
+    await this.#unthrottled(lane, deadlineMs);
+    const connection = this.#connection(lane);
+    let isLate = false;
+    const late = () => {
+      isLate = true;
+      return this.#late(connection, lane);
+    };
+    try {
+      const answer = await deadlines.within(
+        deadlineMs,
+        connection.run(use, () => isLate),
+        late,
+      );
+      this.#answered(lane, answer.throttleMs);
+      onAnswer();
+      return answer;
+    } catch (error) {
+      const fault = faultOf(error);
+      if (fault === 'UNREACHABLE' && !isLate) this.#suspect(error);
+      if (fault !== undefined && !isLinkFault(fault)) {
+        this.#answered(lane, 0);
+        onAnswer();
+      }
+      throw error;
+    }
+  }
+
+  /** Ends all connections, and opens no more. */
+  close(): Promise<void> {
+    this.#isClosed = true;
+    return this.drop();
+  }
+
+  /** Ends the connections of all lanes but those. */
+  async drop(...but: readonly Lane[]): Promise<void> {
+    const ending = [...this.#connections].filter(([lane]) => !but.includes(lane));
+    await Promise.all(ending.map(([, connection]) => connection.close()));
+  }
+
+  #connection(lane: Lane): Connection {
+    const known = this.#connections.get(lane);
+    if (known !== undefined) return known;
+    if (this.#options.deadlines.closed) throw closedFault();
+    if (this.#isClosed) throw new KafkaFault('UNREACHABLE', `${this.name} is no broker of the cluster any more`);
+    const { dialer, address, runtime } = this.#options;
+    const connection: Connection = new Connection({
+      dialer,
+      address,
+      runtime,
+      idleMs: idleMsOf(lane),
+      onEnd: () => {
+        if (this.#connections.get(lane) === connection) this.#connections.delete(lane);
+        this.#log('debug', `connection '${lane}' ended`);
+      },
+    });
+    this.#connections.set(lane, connection);
+    return connection;
+  }
+
+  /** Waits until the broker takes calls again. It would leave one that comes earlier unread. */
+  async #unthrottled(lane: Lane, deadlineMs: number): Promise<void> {
+    const { runtime, deadlines } = this.#options;
+    for (;;) {
+      const untilMs = this.#throttledUntilMs.get(lane);
+      if (untilMs === undefined) return;
+      if (untilMs <= runtime.monotonicMs()) {
+        this.#throttledUntilMs.delete(lane);
+        return;
+      }
+      await deadlines.until(Math.min(untilMs, deadlineMs));
+      if (untilMs > runtime.monotonicMs() && runtime.monotonicMs() >= deadlineMs) {
+        throw new KafkaFault('NO_ANSWER', `${this.name} takes no call of '${lane}' yet: it limits this client`);
+      }
+    }
+  }
+
+  #answered(lane: Lane, throttleMs: number): void {
+    this.#suspectUntilMs = Number.NEGATIVE_INFINITY;
+    if (this.#isSilent) this.#log('warn', 'a broker answers again');
+    this.#isSilent = false;
+    if (throttleMs <= 0) return;
+    this.#throttledUntilMs.set(lane, this.#options.runtime.monotonicMs() + throttleMs);
+    this.#log('debug', `limited on '${lane}'`, { throttleMs });
+  }
+
+  #late(connection: Connection, lane: Lane): KafkaFault {
+    const fault = connection.giveUp()
+      ? new KafkaFault('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
+      : new KafkaFault('NO_ANSWER', `${this.name} did not answer on '${lane}' before the deadline`);
+    this.#suspect(fault);
+    return fault;
+  }
+
+  #suspect(error: unknown): void {
+    const isNew = !this.isSuspect;
+    this.#suspectUntilMs = this.#options.runtime.monotonicMs() + SUSPECT_MS;
+    this.#isSilent = true;
+    this.#log('warn', 'a broker does not answer', { error: describeError(error) });
+    this.#options.onSilence(isNew);
+  }
+
+  #log(level: 'warn' | 'debug', message: string, fields: object = {}): void {
+    const nowMs = this.#options.runtime.monotonicMs();
+    if (nowMs - (this.#loggedMs.get(message) ?? Number.NEGATIVE_INFINITY) < SAME_LINE_MS) return;
+    this.#loggedMs.set(message, nowMs);
+    this.#options.log(level, { broker: this.name, ...fields }, message);
+  }
+}

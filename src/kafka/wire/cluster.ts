@@ -1,0 +1,287 @@
+import type { Runtime } from '../../core/runtime.ts';
+import { firstAnswer } from './asking.ts';
+import { Broker, type WireLog } from './broker.ts';
+import { closedFault, Deadlines } from './deadlines.ts';
+import { KafkaFault } from './fault.ts';
+import type { Lane } from './lane.ts';
+import type {
+  Answer,
+  BrokerAddress,
+  BrokerLink,
+  CoordinatorAnswer,
+  Dialer,
+  MetadataAnswer,
+  TopicMetadata,
+} from './port.ts';
+import { Refresher } from './refresher.ts';
+import { Topology } from './topology.ts';
+
+export type { Lane } from './lane.ts';
+
+export interface ClusterOptions {
+  readonly dialer: Dialer;
+  /** Asked first; they name the others. */
+  readonly seeds: readonly BrokerAddress[];
+  readonly runtime: Runtime;
+  /** `warn` when a broker becomes suspect and when it answers again; the same line at most every 10 s for each broker. */
+  readonly log?: WireLog;
+}
+
+const DEFAULT_TIMEOUT_MS = 10_000;
+/** No single broker is waited for longer when any other could answer as well. */
+const MAX_ASK_MS = 3_000;
+
+/**
+ * The brokers of one cluster: who leads what, and connections to them.
+ *
+ * - Every call has a deadline by the monotonic clock. Past it the connection is dropped, for the answer that may still
+ *   come belongs to no call; the broker is suspect; the other brokers are asked who leads what it led.
+ * - No call is ever sent twice. What is asked of any broker (metadata, coordinators) is asked of one after the other.
+ * - A doubt outweighs what is known of a leader: `leader` then waits for the answer to a later question.
+ * - After `close` there is no socket and no timer, and everything under way has been rejected with CLOSED.
+ */
+export class Cluster {
+  readonly #options: ClusterOptions;
+  readonly #deadlines: Deadlines;
+  readonly #topology = new Topology();
+  readonly #refresher: Refresher;
+  /** By address. */
+  readonly #brokers = new Map<string, Broker>();
+  /** Closed, but its sockets may not be gone yet. */
+  readonly #ending = new Set<Promise<void>>();
+  readonly #coordinators = new Map<string, Promise<number>>();
+  #lastAnswerMs: number | undefined;
+
+  constructor(options: ClusterOptions) {
+    this.#options = options;
+    const { runtime } = options;
+    this.#deadlines = new Deadlines(runtime);
+    this.#refresher = new Refresher({
+      runtime,
+      deadlines: this.#deadlines,
+      refresh: () => this.#refresh(),
+      isWanted: () => this.#topology.inUse(runtime.monotonicMs()).length > 0,
+      isUrgent: () => [...this.#brokers.values()].some(({ isSuspect }) => isSuspect),
+    });
+  }
+
+  /** When any broker answered last (monotonic ms); undefined before the first answer. */
+  get lastAnswerMs(): number | undefined {
+    return this.#lastAnswerMs;
+  }
+
+  /**
+   * Asks one broker after the other, suspects last, until one answers or the time is over. Always asks; never from
+   * memory. Rejects early once each of them has failed.
+   */
+  metadata(topics: readonly string[] | 'all', timeoutMs = DEFAULT_TIMEOUT_MS): Promise<MetadataAnswer> {
+    return this.#metadata(topics, this.#now() + timeoutMs);
+  }
+
+  /**
+   * The node ID of the leader, from what is known, else asked for. Rejects with UNKNOWN_TOPIC_OR_PARTITION,
+   * LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED …, or a link fault.
+   */
+  async leader(topic: string, partition: number, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
+    const hasLeader = (known: TopicMetadata) => this.#topology.hasLeader(known, partition);
+    return this.#topology.leaderOf(await this.#topic(topic, timeoutMs, hasLeader), partition);
+  }
+
+  /** How many partitions the topic has; rejects as `leader` does. */
+  async partitions(topic: string, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
+    return (await this.#topic(topic, timeoutMs, () => true)).partitions.length;
+  }
+
+  /**
+   * Runs one call on the connection of a lane to a broker, which is opened if there is none; that counts into the
+   * deadline, and so does waiting until the broker takes calls again where it has limited the lane. Rejects with
+   * NO_ANSWER past the deadline, or with UNREACHABLE if there was no connection yet, so that nothing was sent. Never
+   * sends twice.
+   */
+  async call<R extends Answer>(
+    node: number,
+    lane: Lane,
+    timeoutMs: number,
+    use: (link: BrokerLink) => Promise<R>,
+  ): Promise<R> {
+    const deadlineMs = this.#now() + timeoutMs;
+    const address = this.#topology.address(node) ?? (await this.#found(node, timeoutMs));
+    return this.#broker(address).call(lane, deadlineMs, use);
+  }
+
+  /** What is known of the topic's leaders is wrong or doubtful: the next `leader` waits for an answer from now on. */
+  doubt(topic: string): void {
+    if (this.#deadlines.closed) return;
+    this.#topology.doubt(topic);
+    this.#refresher.next().catch(() => undefined); // whoever needs it asks again
+  }
+
+  /** The node ID of the group's coordinator; remembered until it is doubted. */
+  coordinator(groupId: string, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
+    const deadlineMs = this.#now() + timeoutMs;
+    let asked = this.#coordinators.get(groupId);
+    if (asked === undefined) {
+      asked = this.#askCoordinator(groupId, deadlineMs);
+      this.#coordinators.set(groupId, asked);
+      const failed = asked;
+      asked.catch(() => {
+        if (this.#coordinators.get(groupId) === failed) this.#coordinators.delete(groupId);
+      });
+    }
+    return this.#deadlines.within(deadlineMs, asked, silent);
+  }
+
+  doubtCoordinator(groupId: string): void {
+    this.#coordinators.delete(groupId);
+  }
+
+  /** Ends all connections; later calls reject with CLOSED. Resolves when no socket is left. */
+  async close(): Promise<void> {
+    this.#deadlines.close();
+    this.#refresher.close();
+    const brokers = [...this.#brokers.values()];
+    this.#brokers.clear();
+    await Promise.all([...this.#ending, ...brokers.map((broker) => broker.close())]);
+  }
+
+  /** From what is known if that will do, else from a refresh; throws what is wrong with the topic. */
+  async #topic(topic: string, timeoutMs: number, willDo: (found: TopicMetadata) => boolean): Promise<TopicMetadata> {
+    if (this.#deadlines.closed) throw closedFault();
+    this.#topology.use(topic, this.#now());
+    const known = () => {
+      const found = this.#topology.known(topic);
+      return found !== undefined && willDo(found) ? found : undefined;
+    };
+    const remembered = known();
+    if (remembered !== undefined) return remembered;
+    await this.#refreshed(timeoutMs, () => known() !== undefined);
+    return this.#topology.found(topic);
+  }
+
+  /** Waits for a refresh. One that is under way may have begun after the doubt, and will do then. */
+  async #refreshed(timeoutMs: number, willDo: () => boolean = () => false): Promise<void> {
+    const refresh = async () => {
+      await this.#refresher.ended();
+      if (!willDo()) await this.#refresher.next();
+    };
+    await this.#deadlines.within(this.#now() + timeoutMs, refresh(), silent);
+  }
+
+  async #found(node: number, timeoutMs: number): Promise<BrokerAddress> {
+    await this.#refreshed(timeoutMs);
+    const address = this.#topology.address(node);
+    if (address === undefined) throw new KafkaFault('UNREACHABLE', `no broker has the node ID ${node}`);
+    return address;
+  }
+
+  async #refresh(): Promise<void> {
+    const nowMs = this.#now();
+    await this.#metadata(this.#topology.inUse(nowMs), nowMs + DEFAULT_TIMEOUT_MS);
+  }
+
+  async #metadata(topics: readonly string[] | 'all', deadlineMs: number): Promise<MetadataAnswer> {
+    const question = this.#topology.ask();
+    const answer = await this.#ask(deadlineMs, (link) => link.metadata({ topics }));
+    const led = this.#leadingSuspects();
+    this.#topology.apply(question, answer);
+    this.#letGo(led);
+    this.#refresher.keepGoing();
+    return answer;
+  }
+
+  async #askCoordinator(groupId: string, deadlineMs: number): Promise<number> {
+    const found: CoordinatorAnswer = await this.#ask(deadlineMs, (link) => link.findCoordinator({ groupId }));
+    this.#topology.meet(found.nodeId, found);
+    return found.nodeId;
+  }
+
+  #ask<R extends Answer>(deadlineMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
+    return firstAnswer(this.#options.runtime, this.#order(), (broker) =>
+      broker.call('control', Math.min(deadlineMs, this.#now() + MAX_ASK_MS), use),
+    );
+  }
+
+  /** Those with an open connection first, then the others, then the seeds if they are not among them; suspects last. */
+  #order(): Broker[] {
+    const known = this.#shuffled([...this.#topology.brokers.values()]);
+    const seeds = this.#shuffled(this.#options.seeds);
+    const brokers = [...new Set([...known, ...seeds].map((address) => this.#broker(address)))];
+    const rank = (broker: Broker) => (broker.isSuspect ? 2 : broker.isOpen('control') ? 0 : 1);
+    return brokers.sort((one, other) => rank(one) - rank(other));
+  }
+
+  #shuffled(addresses: readonly BrokerAddress[]): BrokerAddress[] {
+    const from = Math.floor(this.#options.runtime.random() * addresses.length);
+    return [...addresses.slice(from), ...addresses.slice(0, from)];
+  }
+
+  #broker(address: BrokerAddress): Broker {
+    if (this.#deadlines.closed) throw closedFault();
+    const key = keyOf(address);
+    const known = this.#brokers.get(key);
+    if (known !== undefined) return known;
+    const { dialer, runtime, log = () => undefined } = this.#options;
+    const broker = new Broker({
+      dialer,
+      address,
+      runtime,
+      deadlines: this.#deadlines,
+      log,
+      onAnswer: () => {
+        this.#lastAnswerMs = this.#now();
+      },
+      onSilence: (isNew) => this.#onSilence(key, isNew),
+    });
+    this.#brokers.set(key, broker);
+    return broker;
+  }
+
+  #onSilence(key: string, isNew: boolean): void {
+    if (this.#deadlines.closed) return;
+    for (const [node, address] of this.#topology.brokers) {
+      if (keyOf(address) === key) this.#topology.doubtLedBy(node);
+    }
+    if (isNew && this.#topology.inUse(this.#now()).length > 0) this.#refresher.next().catch(() => undefined);
+  }
+
+  #leadingSuspects(): ReadonlySet<number> {
+    const nodes = [...this.#topology.brokers].filter(([node, address]) => {
+      return this.#brokers.get(keyOf(address))?.isSuspect && this.#topology.leadsAny(node);
+    });
+    return new Set(nodes.map(([node]) => node));
+  }
+
+  /**
+   * Ends connections that have become useless: to addresses that no broker has, while they are idle, and to suspects
+   * that have just lost all that they led, so that nobody waits there for an answer until the deadline.
+   */
+  #letGo(led: ReadonlySet<number>): void {
+    const nodes = new Map([...this.#topology.brokers].map(([node, address]) => [keyOf(address), node]));
+    for (const [key, broker] of this.#brokers) {
+      const node = nodes.get(key);
+      if (node === undefined && (broker.calls === 0 || broker.isSuspect)) {
+        this.#brokers.delete(key);
+        this.#end(broker.close());
+      } else if (node !== undefined && led.has(node) && !this.#topology.leadsAny(node)) {
+        this.#end(broker.drop('control', 'group'));
+      }
+    }
+  }
+
+  #end(closing: Promise<void>): void {
+    this.#ending.add(closing);
+    void closing.finally(() => this.#ending.delete(closing));
+  }
+
+  #now(): number {
+    return this.#options.runtime.monotonicMs();
+  }
+}
+
+function keyOf({ host, port }: BrokerAddress): string {
+  return `${host}:${port}`;
+}
+
+function silent(): KafkaFault {
+  return new KafkaFault('NO_ANSWER', 'no broker answered in time');
+}

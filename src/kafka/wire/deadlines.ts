@@ -1,0 +1,71 @@
+import type { Runtime } from '../../core/runtime.ts';
+import { KafkaFault } from './fault.ts';
+
+/** Everything that is waited for, so that each wait ends at its deadline, and all of them when the cluster closes. */
+export class Deadlines {
+  readonly #runtime: Runtime;
+  readonly #waits = new Set<(error: KafkaFault) => void>();
+  #closed = false;
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Settles as `work` does, or rejects with what `late` returns when the deadline has passed, or with CLOSED. */
+  within<T>(deadlineMs: number, work: Promise<T>, late: () => Error): Promise<T> {
+    if (this.#closed) {
+      work.catch(() => undefined); // nobody waits for it
+      return Promise.reject(closedFault());
+    }
+    return new Promise<T>((resolve, reject) => {
+      const timer = this.#runtime.schedule(this.#left(deadlineMs), () => end(late()));
+      const settle = () => {
+        timer.cancel();
+        this.#waits.delete(end);
+      };
+      const end = (error: Error) => {
+        settle();
+        reject(error);
+      };
+      this.#waits.add(end);
+      work.then((value) => {
+        settle();
+        resolve(value);
+      }, end);
+    });
+  }
+
+  /** Resolves at that time; rejects with CLOSED. */
+  until(timeMs: number): Promise<void> {
+    if (this.#closed) return Promise.reject(closedFault());
+    return new Promise<void>((resolve, reject) => {
+      const timer = this.#runtime.schedule(this.#left(timeMs), () => {
+        this.#waits.delete(end);
+        resolve();
+      });
+      const end = (error: Error) => {
+        timer.cancel();
+        this.#waits.delete(end);
+        reject(error);
+      };
+      this.#waits.add(end);
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const end of [...this.#waits]) end(closedFault());
+  }
+
+  #left(timeMs: number): number {
+    return Math.max(0, timeMs - this.#runtime.monotonicMs());
+  }
+}
+
+export function closedFault(): KafkaFault {
+  return new KafkaFault('CLOSED', 'the connections to Kafka were closed');
+}

@@ -1,0 +1,50 @@
+import { KafkaFault } from './fault.ts';
+import type { Entry, RequestQueue } from './kafkajs-modules.ts';
+
+/**
+ * The requests of one connection that wait for their answers, in the place of kafkajs' queue: without its timers, its
+ * time-outs by the wall clock and its own throttling. Everything is sent at once; the cluster sees to the rest.
+ */
+export class InFlight implements RequestQueue {
+  readonly #entries = new Map<number, Entry>();
+  readonly #onStray: () => void;
+  #end: Error | undefined;
+  #lost = 0;
+
+  /** `onStray`: an answer to nothing that was asked. */
+  constructor(onStray: () => void) {
+    this.#onStray = onStray;
+  }
+
+  /** How many requests were lost with the connection. */
+  get lost(): number {
+    return this.#lost;
+  }
+
+  push({ entry, sendRequest }: Parameters<RequestQueue['push']>[0]): void {
+    if (this.#end !== undefined) throw this.#end;
+    this.#entries.set(entry.correlationId, entry);
+    sendRequest();
+  }
+
+  fulfillRequest({ correlationId, payload, size }: Parameters<RequestQueue['fulfillRequest']>[0]): void {
+    const entry = this.#entries.get(correlationId);
+    this.#entries.delete(correlationId);
+    if (entry === undefined) this.#onStray();
+    else entry.resolve({ correlationId, entry, size, payload });
+  }
+
+  /** The connection has ended: nothing is sent any more. */
+  rejectAll(cause: Error): void {
+    this.#end ??= new KafkaFault('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
+    const entries = [...this.#entries.values()];
+    this.#entries.clear();
+    this.#lost += entries.length;
+    for (const { reject } of entries) reject(this.#end);
+  }
+
+  async waitForPendingRequests(): Promise<void> {}
+  maybeThrottle(): void {}
+  scheduleRequestTimeoutCheck(): void {}
+  destroy(): void {}
+}

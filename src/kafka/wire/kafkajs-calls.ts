@@ -1,0 +1,51 @@
+import { KafkaFault } from './fault.ts';
+import type { WireConnection } from './kafkajs-connection.ts';
+import { faultOfCall } from './kafkajs-faults.ts';
+import { type ApiVersions, type Definition, lookup, type Make, type Protocol } from './kafkajs-modules.ts';
+
+/** Requests on one connection, in the versions that were agreed on. */
+export class Calls {
+  readonly #connection: WireConnection;
+  readonly #broker: string;
+  readonly #find: <O, T>(apiKey: number, definition: Definition<O, T>) => Make<O, T>;
+  #hasAnswered = false;
+
+  constructor(connection: WireConnection, versions: ApiVersions, broker: string) {
+    this.#connection = connection;
+    this.#broker = broker;
+    this.#find = lookup(versions);
+  }
+
+  /** A request of kafkajs' own, with its reader. */
+  protocol<O, T>(apiKey: number, definition: Definition<O, T>, options: O): Protocol<T> {
+    return this.#find(apiKey, definition)(options);
+  }
+
+  /** Sends what `protocol` makes. `read` turns the decoded into our answer, and throws where that is an error. */
+  ask<O, T, R>(apiKey: number, definition: Definition<O, T>, options: O, read: (decoded: T) => R): Promise<R> {
+    return this.send(this.protocol(apiKey, definition, options), read);
+  }
+
+  async send<T, R>(protocol: Protocol<T>, read: (decoded: T) => R): Promise<R> {
+    try {
+      return read(await this.#send(protocol));
+    } catch (error) {
+      throw this.#faultOf(error);
+    }
+  }
+
+  async #send<T>({ request, response }: Protocol<T>): Promise<T> {
+    // errors stand in the answers: kafkajs' own look at them would throw for the first partition that has one
+    const asDecoded = { decode: response.decode, parse: async (decoded: T) => decoded };
+    const decoded = await this.#connection.send({ request, response: asDecoded, logResponseError: false });
+    this.#hasAnswered = true;
+    return decoded;
+  }
+
+  #faultOf(error: unknown): KafkaFault {
+    const fault = faultOfCall(error, this.#broker);
+    if (fault.fault === 'LOGIN_REFUSED') this.#connection.end(fault);
+    if (fault.fault !== 'CONNECTION_LOST' || this.#hasAnswered || this.#connection.sasl) return fault;
+    return new KafkaFault('CONNECTION_LOST', `${fault.message}: maybe this listener wants a login`, { cause: error });
+  }
+}

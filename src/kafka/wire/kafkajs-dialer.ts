@@ -1,0 +1,53 @@
+import { closedFault } from './deadlines.ts';
+import { dialFault, type Stage } from './dial-fault.ts';
+import { Calls } from './kafkajs-calls.ts';
+import { type ConnectionConfig, WireConnection } from './kafkajs-connection.ts';
+import { KafkajsLink } from './kafkajs-link.ts';
+import type { InnerLogger } from './kafkajs-modules.ts';
+import { agreeOnVersions } from './kafkajs-versions.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
+
+/** What kafkajs says of its connections. All of it is for debugging: faults are thrown as well. */
+export type DebugLog = (fields: object, message: string) => void;
+
+/** Opens connections of kafkajs 2.2.4, by its own configuration object; to brokers from Kafka 2.3 on. */
+export function dialerOf(config: ConnectionConfig, debug?: DebugLog): Dialer {
+  const logger = loggerTo(debug);
+  return { dial: (address, signal) => dial(address, signal, config, logger) };
+}
+
+async function dial(
+  address: BrokerAddress,
+  signal: AbortSignal,
+  config: ConnectionConfig,
+  logger: InnerLogger,
+): Promise<BrokerLink> {
+  if (signal.aborted) throw closedFault();
+  const connection = new WireConnection(address, config, logger);
+  const abort = () => connection.end(closedFault());
+  signal.addEventListener('abort', abort);
+  let stage: Stage = 'connecting';
+  try {
+    await connection.connect();
+    stage = 'greeting';
+    const versions = await agreeOnVersions(connection);
+    stage = 'login';
+    connection.setVersions(versions);
+    connection.setSupportAuthenticationProtocol(true);
+    await connection.authenticate();
+    return new KafkajsLink(connection, new Calls(connection, versions, `${address.host}:${address.port}`));
+  } catch (error) {
+    const fault = signal.aborted ? closedFault() : dialFault(error, stage, address, connection, config);
+    connection.end(fault);
+    await connection.ended;
+    throw fault;
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}
+
+function loggerTo(debug: DebugLog = () => undefined): InnerLogger {
+  const line = (message: string, fields: object = {}) => debug(fields, message);
+  const logger: InnerLogger = { namespace: () => logger, debug: line, info: line, warn: line, error: line };
+  return logger;
+}

@@ -1,0 +1,253 @@
+import { byTopic, flat } from './by-topic.ts';
+import { KafkaFault } from './fault.ts';
+import type { Calls } from './kafkajs-calls.ts';
+import type { WireConnection } from './kafkajs-connection.ts';
+import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
+import { apiKeys, Encoder, type Protocol, requests, type Throttled } from './kafkajs-modules.ts';
+import { fetchResponse, produceAnswer, produceProtocol } from './kafkajs-records.ts';
+import type * as port from './port.ts';
+
+const READ_UNCOMMITTED = 0;
+const READ_COMMITTED = 1;
+const TOPIC_RESOURCE = 2;
+
+/** The calls of the port over one connection that is open and logged in. */
+export class KafkajsLink implements port.BrokerLink {
+  readonly #connection: WireConnection;
+  readonly #calls: Calls;
+
+  constructor(connection: WireConnection, calls: Calls) {
+    this.#connection = connection;
+    this.#calls = calls;
+  }
+
+  get ended(): Promise<void> {
+    return this.#connection.ended;
+  }
+
+  close(): void {
+    this.#connection.end(new Error('we closed it'));
+  }
+
+  metadata({ topics }: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataAnswer> {
+    const options = { topics: topics === 'all' ? [] : topics, allowAutoTopicCreation: false };
+    const protocol = this.#calls.protocol(apiKeys.Metadata, requests.Metadata, options);
+    const asked =
+      topics !== 'all' && topics.length === 0 ? { ...protocol, request: noTopics(protocol.request) } : protocol;
+    return this.#calls.send(asked, (decoded) => ({
+      throttleMs: throttleOf(decoded),
+      clusterId: decoded.clusterId ?? '',
+      controllerId: decoded.controllerId,
+      brokers: decoded.brokers.map(({ nodeId, host, port }) => ({ nodeId, host, port })),
+      topics: decoded.topicMetadata.map(({ topicErrorCode, topic, partitionMetadata }) => ({
+        name: topic,
+        ...faultIn(topicErrorCode),
+        partitions: inOrder(topic, partitionMetadata),
+      })),
+    }));
+  }
+
+  produce(request: port.ProduceRequest): Promise<port.ProduceAnswer> {
+    return this.#calls.send(produceProtocol(request), (decoded) => produceAnswer(decoded, request));
+  }
+
+  fetch({ maxWaitMs, maxBytes, isolation, partitions }: port.FetchRequest): Promise<port.FetchAnswer> {
+    const { request } = this.#calls.protocol(apiKeys.Fetch, requests.Fetch, {
+      maxWaitTime: maxWaitMs,
+      minBytes: 1,
+      maxBytes,
+      isolationLevel: levelOf(isolation),
+      topics: byTopic(partitions, (at) => ({
+        partition: at.partition,
+        fetchOffset: String(at.offset),
+        maxBytes: at.maxBytes,
+      })),
+    });
+    return this.#calls.send({ request, response: fetchResponse }, (answer) => answer);
+  }
+
+  listOffsets({ isolation, partitions }: port.ListOffsetsRequest): Promise<port.ListOffsetsAnswer> {
+    const options = {
+      isolationLevel: levelOf(isolation),
+      topics: byTopic(partitions, ({ partition, timestampMs }) => ({ partition, timestamp: timestampMs })),
+    };
+    return this.#calls.ask(apiKeys.ListOffsets, requests.ListOffsets, options, (decoded) => ({
+      throttleMs: throttleOf(decoded),
+      partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
+        partition,
+        ...faultIn(errorCode),
+        offset: wholeNumber(offset),
+      })),
+    }));
+  }
+
+  findCoordinator(request: Parameters<port.BrokerLink['findCoordinator']>[0]): Promise<port.CoordinatorAnswer> {
+    return this.#calls.ask(apiKeys.GroupCoordinator, requests.GroupCoordinator, request, (decoded) => {
+      requireNone(decoded.errorCode);
+      return { throttleMs: throttleOf(decoded), ...decoded.coordinator };
+    });
+  }
+
+  joinGroup(request: port.JoinRequest): Promise<port.JoinAnswer> {
+    const options = {
+      ...memberOf(request),
+      sessionTimeout: request.sessionTimeoutMs,
+      rebalanceTimeout: request.rebalanceTimeoutMs,
+      protocolType: request.protocolType,
+      groupProtocols: request.protocols,
+    };
+    return this.#calls.ask(apiKeys.JoinGroup, requests.JoinGroup, options, (decoded) => {
+      const { fault } = faultIn(decoded.errorCode);
+      if (fault !== 'MEMBER_ID_REQUIRED') requireNone(decoded.errorCode);
+      return {
+        throttleMs: throttleOf(decoded),
+        ...(fault === undefined ? {} : { fault }),
+        generation: decoded.generationId,
+        protocol: decoded.groupProtocol ?? '',
+        leaderId: decoded.leaderId ?? '',
+        memberId: decoded.memberId ?? '',
+        members: decoded.members.map(({ memberId, groupInstanceId, memberMetadata }) => ({
+          memberId,
+          ...(groupInstanceId == null ? {} : { instanceId: groupInstanceId }),
+          metadata: memberMetadata,
+        })),
+      };
+    });
+  }
+
+  syncGroup(request: port.SyncRequest): Promise<port.SyncAnswer> {
+    const options = {
+      ...memberOf(request),
+      generationId: request.generation,
+      groupAssignment: request.assignments.map(({ memberId, assignment }) => ({
+        memberId,
+        memberAssignment: assignment,
+      })),
+    };
+    return this.#calls.ask(apiKeys.SyncGroup, requests.SyncGroup, options, (decoded) => {
+      requireNone(decoded.errorCode);
+      return { throttleMs: throttleOf(decoded), assignment: decoded.memberAssignment ?? Buffer.alloc(0) };
+    });
+  }
+
+  heartbeat(request: port.MemberRequest): Promise<port.Answer> {
+    const options = { ...memberOf(request), groupGenerationId: request.generation };
+    return this.#calls.ask(apiKeys.Heartbeat, requests.Heartbeat, options, (decoded) => {
+      requireNone(decoded.errorCode);
+      return { throttleMs: throttleOf(decoded) };
+    });
+  }
+
+  leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.Answer> {
+    return this.#calls.ask(apiKeys.LeaveGroup, requests.LeaveGroup, memberOf(request), (decoded) => {
+      for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireNone(errorCode);
+      return { throttleMs: throttleOf(decoded) };
+    });
+  }
+
+  commitOffsets({ groupId, generation, memberId, partitions }: port.CommitRequest): Promise<port.CommitAnswer> {
+    const options = {
+      groupId,
+      groupGenerationId: generation,
+      memberId,
+      topics: byTopic(partitions, ({ partition, offset }) => ({ partition, offset: String(offset) })),
+    };
+    return this.#calls.ask(apiKeys.OffsetCommit, requests.OffsetCommit, options, (decoded) => ({
+      throttleMs: throttleOf(decoded),
+      partitions: flat(decoded.responses, ({ partition, errorCode }) => ({ partition, ...faultIn(errorCode) })),
+    }));
+  }
+
+  fetchOffsets({ groupId, partitions }: port.OffsetsRequest): Promise<port.OffsetsAnswer> {
+    const options = { groupId, topics: byTopic(partitions, ({ partition }) => ({ partition })) };
+    return this.#calls.ask(apiKeys.OffsetFetch, requests.OffsetFetch, options, (decoded) => {
+      requireNone(decoded.errorCode);
+      return {
+        throttleMs: throttleOf(decoded),
+        partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
+          partition,
+          ...faultIn(errorCode),
+          offset: wholeNumber(offset),
+        })),
+      };
+    });
+  }
+
+  createTopics({ topics, timeoutMs }: port.CreateTopicsRequest): Promise<port.CreateTopicsAnswer> {
+    const options = {
+      validateOnly: false,
+      timeout: timeoutMs,
+      topics: topics.map(({ name, partitions, replicas, configs }) => ({
+        topic: name,
+        numPartitions: partitions,
+        replicationFactor: replicas,
+        configEntries: Object.entries(configs).map(([key, value]) => ({ name: key, value })),
+      })),
+    };
+    return this.#calls.ask(apiKeys.CreateTopics, requests.CreateTopics, options, (decoded) => ({
+      throttleMs: throttleOf(decoded),
+      topics: decoded.topicErrors.map(({ topic, errorCode, errorMessage }) => ({
+        name: topic,
+        ...faultIn(errorCode),
+        ...(errorMessage == null ? {} : { message: errorMessage }),
+      })),
+    }));
+  }
+
+  describeConfigs({ topics }: Parameters<port.BrokerLink['describeConfigs']>[0]): Promise<port.ConfigsAnswer> {
+    const options = { resources: topics.map((name) => ({ type: TOPIC_RESOURCE, name })) };
+    return this.#calls.ask(apiKeys.DescribeConfigs, requests.DescribeConfigs, options, (decoded) => ({
+      throttleMs: throttleOf(decoded),
+      topics: decoded.resources.map(({ errorCode, resourceName, configEntries }) => ({
+        name: resourceName,
+        ...faultIn(errorCode),
+        configs: new Map(configEntries.map(({ configName, configValue }) => [configName, configValue ?? ''])),
+      })),
+    }));
+  }
+
+  describeGroups(request: Parameters<port.BrokerLink['describeGroups']>[0]): Promise<port.GroupsAnswer> {
+    return this.#calls.ask(apiKeys.DescribeGroups, requests.DescribeGroups, request, (decoded) => ({
+      throttleMs: throttleOf(decoded),
+      groups: decoded.groups.map(({ errorCode, groupId, state, members }) => ({
+        groupId,
+        ...faultIn(errorCode),
+        state,
+        members: members.map(({ memberId, clientId, clientHost, memberAssignment }) => ({
+          memberId,
+          clientId,
+          clientHost,
+          assignment: memberAssignment ?? Buffer.alloc(0),
+        })),
+      })),
+    }));
+  }
+}
+
+function throttleOf({ clientSideThrottleTime = 0 }: Throttled): number {
+  return clientSideThrottleTime;
+}
+
+function levelOf(isolation: port.FetchRequest['isolation']): number {
+  return isolation === 'read_committed' ? READ_COMMITTED : READ_UNCOMMITTED;
+}
+
+function memberOf({ groupId, memberId, instanceId }: Omit<port.MemberRequest, 'generation'>) {
+  return { groupId, memberId, groupInstanceId: instanceId };
+}
+
+/** An empty list of topics means all of them to kafkajs, and none to Kafka. */
+function noTopics(request: Protocol<unknown>['request']): Protocol<unknown>['request'] {
+  return { ...request, encode: async () => new Encoder().writeInt32(0).writeBoolean(false) };
+}
+
+type DecodedPartition = { partitionId: number; leader: number; replicas: readonly number[]; isr: readonly number[] };
+
+/** Sorted; a partition's own error only ever says what its leader and replicas say. */
+function inOrder(topic: string, partitions: readonly DecodedPartition[]): port.PartitionMetadata[] {
+  const sorted = [...partitions].sort((one, other) => one.partitionId - other.partitionId);
+  return sorted.map(({ partitionId, leader, replicas, isr }, at) => {
+    if (partitionId !== at) throw new KafkaFault('MALFORMED_ANSWER', `topic ${topic} has no partition ${at}`);
+    return { partition: partitionId, leader, replicas, inSync: isr };
+  });
+}

@@ -1,0 +1,260 @@
+/**
+ * Kafka as a client library has to offer it: a connection to one broker, with the calls of the protocol that are used
+ * here. No retries, no deadlines, no topology: those are `cluster.ts`, which is the same over every library, and over the
+ * simulated brokers of the tests.
+ *
+ * A call rejects with a KafkaFault when the connection fails (`CONNECTION_LOST`), when the answer can't be read
+ * (`MALFORMED_ANSWER`), or with Kafka's name of the error where the whole answer is one. Errors of a single topic or
+ * partition stand in the answer as `fault`. Offsets are whole numbers below 2^53; an implementation refuses larger ones as
+ * MALFORMED_ANSWER. Calls may be made without waiting for the answers of earlier ones; a broker serves the calls of one
+ * connection in their order.
+ */
+
+import type { FaultName } from './fault.ts';
+
+export interface BrokerAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Opens connections. */
+export interface Dialer {
+  /**
+   * Connects, agrees on versions and logs in. Rejects with UNREACHABLE or LOGIN_REFUSED; with CLOSED as soon as the
+   * signal aborts, and leaves no socket behind then.
+   */
+  dial(address: BrokerAddress, signal: AbortSignal): Promise<BrokerLink>;
+}
+
+/** One connection to one broker. */
+export interface BrokerLink {
+  /** Resolves when the connection has ended, whoever ended it; calls under way have been rejected by then. */
+  readonly ended: Promise<void>;
+  /** Ends it at once; calls under way are rejected with CONNECTION_LOST. */
+  close(): void;
+
+  metadata(request: { readonly topics: readonly string[] | 'all' }): Promise<MetadataAnswer>;
+  produce(request: ProduceRequest): Promise<ProduceAnswer>;
+  fetch(request: FetchRequest): Promise<FetchAnswer>;
+  /** `timestampMs`: -1 the end (of the log, or of what is committed), -2 the start, else the first record not older. */
+  listOffsets(request: ListOffsetsRequest): Promise<ListOffsetsAnswer>;
+
+  findCoordinator(request: { readonly groupId: string }): Promise<CoordinatorAnswer>;
+  joinGroup(request: JoinRequest): Promise<JoinAnswer>;
+  syncGroup(request: SyncRequest): Promise<SyncAnswer>;
+  heartbeat(request: MemberRequest): Promise<Answer>;
+  leaveGroup(request: Omit<MemberRequest, 'generation'>): Promise<Answer>;
+  commitOffsets(request: CommitRequest): Promise<CommitAnswer>;
+  fetchOffsets(request: OffsetsRequest): Promise<OffsetsAnswer>;
+
+  createTopics(request: CreateTopicsRequest): Promise<CreateTopicsAnswer>;
+  describeConfigs(request: { readonly topics: readonly string[] }): Promise<ConfigsAnswer>;
+  describeGroups(request: { readonly groupIds: readonly string[] }): Promise<GroupsAnswer>;
+}
+
+export interface Answer {
+  /** The broker takes no further request of this client for so long (KIP-219); 0 for no limit. */
+  readonly throttleMs: number;
+}
+
+export interface MetadataAnswer extends Answer {
+  readonly clusterId: string;
+  readonly controllerId: number;
+  readonly brokers: readonly (BrokerAddress & { readonly nodeId: number })[];
+  readonly topics: readonly TopicMetadata[];
+}
+
+export interface TopicMetadata {
+  readonly name: string;
+  /** UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE … */
+  readonly fault?: FaultName;
+  /** In the order of their numbers, from 0. */
+  readonly partitions: readonly PartitionMetadata[];
+}
+
+export interface PartitionMetadata {
+  readonly partition: number;
+  /** The node ID of the leader; -1 for none. */
+  readonly leader: number;
+  readonly replicas: readonly number[];
+  readonly inSync: readonly number[];
+}
+
+export interface ProduceRequest {
+  readonly topic: string;
+  readonly partition: number;
+  /** One record batch of format 2; the broker sets its base offset. */
+  readonly batch: Buffer;
+  /** Always -1, all replicas in sync: stated here so that a weaker one is a visible change. */
+  readonly acks: -1;
+  /** How long the broker may wait for its followers before it answers REQUEST_TIMED_OUT. */
+  readonly timeoutMs: number;
+}
+
+export interface ProduceAnswer extends Answer {
+  readonly fault?: FaultName;
+  readonly baseOffset: number;
+  /** The broker's clock where the topic has LogAppendTime; -1 where it has not. */
+  readonly appendedAtMs: number;
+  readonly logStartOffset: number;
+}
+
+export interface FetchRequest {
+  /** How long the broker may hold the call while there is nothing to answer with. */
+  readonly maxWaitMs: number;
+  readonly maxBytes: number;
+  readonly isolation: 'read_committed' | 'read_uncommitted';
+  readonly partitions: readonly FetchPosition[];
+}
+
+export interface FetchPosition {
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  readonly maxBytes: number;
+}
+
+export interface FetchAnswer extends Answer {
+  readonly partitions: readonly FetchedPartition[];
+}
+
+export interface FetchedPartition {
+  readonly topic: string;
+  readonly partition: number;
+  /** OFFSET_OUT_OF_RANGE, NOT_LEADER_FOR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION … */
+  readonly fault?: FaultName;
+  /** The offset after the last record that all replicas in sync have. */
+  readonly highWatermark: number;
+  /** Below it no transaction is under way. */
+  readonly lastStableOffset: number;
+  readonly logStartOffset: number;
+  /** Transactions that were aborted: their producer, and the first offset that each wrote. */
+  readonly aborted: readonly { readonly producerId: bigint; readonly firstOffset: number }[];
+  /** Record batches as they lie in the log: the first may begin below the offset asked for, the last may be cut off. */
+  readonly records: Buffer;
+}
+
+export interface ListOffsetsRequest {
+  readonly isolation: 'read_committed' | 'read_uncommitted';
+  readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly timestampMs: number }[];
+}
+
+export interface ListOffsetsAnswer extends Answer {
+  /** `offset` is -1 where there is no record so new. */
+  readonly partitions: readonly {
+    readonly topic: string;
+    readonly partition: number;
+    readonly fault?: FaultName;
+    readonly offset: number;
+  }[];
+}
+
+export interface CoordinatorAnswer extends Answer {
+  readonly nodeId: number;
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface JoinRequest {
+  readonly groupId: string;
+  /** Empty at the first join; the broker then answers MEMBER_ID_REQUIRED, with the ID to join with in `memberId`. */
+  readonly memberId: string;
+  /** Static membership (KIP-345): whoever joins with it takes the place of the one before. */
+  readonly instanceId?: string;
+  readonly sessionTimeoutMs: number;
+  readonly rebalanceTimeoutMs: number;
+  readonly protocolType: string;
+  readonly protocols: readonly { readonly name: string; readonly metadata: Buffer }[];
+}
+
+export interface JoinAnswer extends Answer {
+  /** MEMBER_ID_REQUIRED stands here, because `memberId` comes with it; every other error rejects. */
+  readonly fault?: FaultName;
+  readonly generation: number;
+  readonly protocol: string;
+  readonly leaderId: string;
+  readonly memberId: string;
+  /** For the leader alone: all members. */
+  readonly members: readonly { readonly memberId: string; readonly instanceId?: string; readonly metadata: Buffer }[];
+}
+
+export interface MemberRequest {
+  readonly groupId: string;
+  readonly generation: number;
+  readonly memberId: string;
+  readonly instanceId?: string;
+}
+
+export interface SyncRequest extends MemberRequest {
+  /** Of the leader: what each member gets; empty for the others. */
+  readonly assignments: readonly { readonly memberId: string; readonly assignment: Buffer }[];
+}
+
+export interface SyncAnswer extends Answer {
+  readonly assignment: Buffer;
+}
+
+export interface CommitRequest {
+  readonly groupId: string;
+  /** -1, with an empty member ID, for a commit from outside of the group while it is empty. */
+  readonly generation: number;
+  readonly memberId: string;
+  readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly offset: number }[];
+}
+
+export interface CommitAnswer extends Answer {
+  readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly fault?: FaultName }[];
+}
+
+export interface OffsetsRequest {
+  readonly groupId: string;
+  readonly partitions: readonly { readonly topic: string; readonly partition: number }[];
+}
+
+export interface OffsetsAnswer extends Answer {
+  /** `offset` is -1 where nothing was committed. */
+  readonly partitions: readonly {
+    readonly topic: string;
+    readonly partition: number;
+    readonly fault?: FaultName;
+    readonly offset: number;
+  }[];
+}
+
+export interface CreateTopicsRequest {
+  readonly topics: readonly {
+    readonly name: string;
+    readonly partitions: number;
+    readonly replicas: number;
+    readonly configs: Readonly<Record<string, string>>;
+  }[];
+  readonly timeoutMs: number;
+}
+
+export interface CreateTopicsAnswer extends Answer {
+  readonly topics: readonly { readonly name: string; readonly fault?: FaultName; readonly message?: string }[];
+}
+
+export interface ConfigsAnswer extends Answer {
+  readonly topics: readonly {
+    readonly name: string;
+    readonly fault?: FaultName;
+    readonly configs: ReadonlyMap<string, string>;
+  }[];
+}
+
+export interface GroupsAnswer extends Answer {
+  readonly groups: readonly {
+    readonly groupId: string;
+    readonly fault?: FaultName;
+    /** Empty, Stable, PreparingRebalance, CompletingRebalance, Dead. */
+    readonly state: string;
+    readonly members: readonly {
+      readonly memberId: string;
+      readonly instanceId?: string;
+      readonly clientId: string;
+      readonly clientHost: string;
+      readonly assignment: Buffer;
+    }[];
+  }[];
+}

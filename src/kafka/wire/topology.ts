@@ -1,0 +1,126 @@
+import { KafkaFault } from './fault.ts';
+import type { BrokerAddress, MetadataAnswer, TopicMetadata } from './port.ts';
+
+/** A topic that nobody asked for in so long is forgotten. */
+const IN_USE_MS = 60_000;
+const NO_LEADER = -1;
+
+interface KnownTopic {
+  readonly metadata: TopicMetadata;
+  /** The number of the question whose answer this is. */
+  readonly question: number;
+}
+
+/**
+ * What is known of the brokers and of the topics that are asked for.
+ *
+ * Questions are numbered when they are sent. The answer to an older one never replaces that to a newer one, and a doubt
+ * ends only with the answer to a question that was sent after it.
+ */
+export class Topology {
+  readonly #brokers = new Map<number, BrokerAddress>();
+  readonly #topics = new Map<string, KnownTopic>();
+  readonly #usedMs = new Map<string, number>();
+  /** Topics in doubt, with the number of the last question before. */
+  readonly #doubts = new Map<string, number>();
+  #questions = 0;
+  #brokersOf = 0;
+
+  /** The number of a question that is about to be sent. */
+  ask(): number {
+    this.#questions += 1;
+    return this.#questions;
+  }
+
+  apply(question: number, answer: MetadataAnswer): void {
+    if (question > this.#brokersOf) {
+      this.#brokersOf = question;
+      this.#brokers.clear();
+      for (const { nodeId, host, port } of answer.brokers) this.#brokers.set(nodeId, { host, port });
+    }
+    for (const topic of answer.topics) if (this.#usedMs.has(topic.name)) this.#learn(question, topic);
+  }
+
+  use(topic: string, nowMs: number): void {
+    this.#usedMs.set(topic, nowMs);
+  }
+
+  /** Topics asked for lately; forgets the others. */
+  inUse(nowMs: number): string[] {
+    for (const [topic, usedMs] of this.#usedMs) {
+      if (nowMs - usedMs < IN_USE_MS) continue;
+      this.#usedMs.delete(topic);
+      this.#topics.delete(topic);
+      this.#doubts.delete(topic);
+    }
+    return [...this.#usedMs.keys()];
+  }
+
+  doubt(topic: string): void {
+    if (this.#usedMs.has(topic)) this.#doubts.set(topic, this.#questions);
+  }
+
+  /** Doubts all topics that a broker leads, as far as is known. */
+  doubtLedBy(node: number): void {
+    for (const [topic, known] of this.#topics) if (leads(node, known)) this.doubt(topic);
+  }
+
+  /** Whether the node leads a partition of a topic in use. */
+  leadsAny(node: number): boolean {
+    return [...this.#topics.values()].some((known) => leads(node, known));
+  }
+
+  /** The topic, if it is known, exists and is not in doubt. */
+  known(topic: string): TopicMetadata | undefined {
+    const known = this.#topics.get(topic);
+    return known === undefined || known.metadata.fault !== undefined || this.#doubts.has(topic)
+      ? undefined
+      : known.metadata;
+  }
+
+  /** The topic as the last answer had it; throws what is wrong with it. */
+  found(topic: string): TopicMetadata {
+    const known = this.#topics.get(topic)?.metadata;
+    if (known === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `nothing is known of topic ${topic}`);
+    if (known.fault !== undefined) throw new KafkaFault(known.fault, `topic ${topic}: ${known.fault}`);
+    return known;
+  }
+
+  hasLeader({ partitions }: Pick<TopicMetadata, 'partitions'>, partition: number): boolean {
+    return this.#brokers.has(partitions[partition]?.leader ?? NO_LEADER);
+  }
+
+  /** The leader's node ID; throws UNKNOWN_TOPIC_OR_PARTITION or LEADER_NOT_AVAILABLE. */
+  leaderOf({ name, partitions }: TopicMetadata, partition: number): number {
+    const found = partitions[partition];
+    const of = `partition ${partition} of topic ${name}`;
+    if (found === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `there is no ${of}`);
+    if (!this.#brokers.has(found.leader)) throw new KafkaFault('LEADER_NOT_AVAILABLE', `no broker leads ${of}`);
+    return found.leader;
+  }
+
+  address(node: number): BrokerAddress | undefined {
+    return this.#brokers.get(node);
+  }
+
+  /** A coordinator that no metadata has named yet. */
+  meet(node: number, address: BrokerAddress): void {
+    if (!this.#brokers.has(node)) this.#brokers.set(node, address);
+  }
+
+  get brokers(): ReadonlyMap<number, BrokerAddress> {
+    return this.#brokers;
+  }
+
+  #learn(question: number, metadata: TopicMetadata): void {
+    const { name } = metadata;
+    if (question < (this.#topics.get(name)?.question ?? 0)) return;
+    this.#topics.set(name, { metadata, question });
+    const doubted = this.#doubts.get(name);
+    if (doubted !== undefined && doubted < question) this.#doubts.delete(name);
+  }
+}
+
+function leads(node: number, { metadata }: KnownTopic): boolean {
+  return metadata.partitions.some(({ leader }) => leader === node);
+}

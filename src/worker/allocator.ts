@@ -1,0 +1,122 @@
+import { type Generator, type IdRange, startGenerator, take } from '../core/generator.ts';
+import { type Layout, tickStartMs, toTicks } from '../core/layout.ts';
+import type { Random, Reading, Ticks } from '../core/units.ts';
+import { IdallocError } from '../errors.ts';
+import type { GuardedReading } from '../identity/settings.ts';
+import type { Authority } from '../identity/state.ts';
+import type { Allocation, Allocator } from '../pipeline/ports.ts';
+
+export interface AllocatorOptions {
+  readonly layout: Layout;
+  readonly datacenterId: number;
+  readonly readClock: () => GuardedReading;
+  /** Checks the own deadline each time: a timer that did not fire must not lengthen a reign. */
+  readonly authority: (now: Reading) => Authority;
+  readonly random: Random;
+  readonly sleep: (delayMs: number) => Promise<void>;
+}
+
+/** A batch that does not get its ticks within this time is given up: the clock or the extends are in trouble. */
+const MAX_WAIT_MS = 5_000;
+
+/**
+ * Allocates under one rule: every range is taken in the same turn of the event loop in which clock, deadline and
+ * reservation were checked, and no range of two reigns ends up in one batch.
+ */
+export class ReignAllocator implements Allocator {
+  readonly #options: AllocatorOptions;
+  #reign: { readonly workerId: number; readonly fence: bigint; generator: Generator } | undefined;
+
+  constructor(options: AllocatorOptions) {
+    this.#options = options;
+  }
+
+  async allocate(counts: readonly number[]): Promise<readonly Allocation[]> {
+    const allocations: Allocation[] = [];
+    for (const count of counts) {
+      const allocation = this.#tryTake(count);
+      allocations.push('waitMs' in allocation ? await this.#takeWaiting(count, allocation) : allocation);
+    }
+    return allocations;
+  }
+
+  /** Goes on with a batch that needs ticks of the future, one wake-up for as many as have come by then. */
+  async #takeWaiting(count: number, begun: Begun): Promise<Allocation> {
+    let part = begun;
+    for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
+      await this.#options.sleep(part.waitMs);
+      const next = this.#tryTake(count - part.taken, part);
+      if (!('waitMs' in next)) return { ...next, ranges: [...part.ranges, ...next.ranges] };
+      part = { ...next, ranges: [...part.ranges, ...next.ranges], taken: part.taken + next.taken };
+    }
+    const message = `${count} IDs were not to be had within ${MAX_WAIT_MS} ms: the clock does not move on`;
+    throw new IdallocError('RESERVATION_EXHAUSTED', message);
+  }
+
+  /** Takes what there is now. `begun` is the reign that the batch began in, if it has. */
+  #tryTake(count: number, begun?: ReignName): Allocation | Begun {
+    const { layout, random, authority, readClock } = this.#options;
+    const { reading, verdict } = readClock();
+    if (verdict.kind === 'eject') throw new IdallocError(verdict.reason, verdict.detail);
+    const granted = authority(reading);
+    if (!granted.ok) throw new IdallocError(granted.code, granted.message);
+    if (begun !== undefined && !sameReign(begun, granted)) {
+      throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
+    }
+    if (verdict.kind === 'wait') {
+      const { workerId, fence } = granted;
+      return { ranges: [], taken: 0, waitMs: Math.max(1, verdict.untilWall - reading.wall), workerId, fence };
+    }
+    const reign = this.#reignOf(granted);
+    const { from, to } = granted.reservation;
+    const taken = take(reign.generator, count, { nowTicks: toTicks(layout, reading.wall), from, to }, random);
+    reign.generator = taken.generator;
+    const evidence = { workerId: granted.workerId, fence: granted.fence, generatedAt: reading.wall };
+    if (taken.missing === 0) return { ranges: taken.ranges, ...evidence };
+    const until = taken.waitUntilTicks;
+    if (until === undefined) throw exhausted(taken.exhausted, layout);
+    return {
+      ranges: taken.ranges,
+      taken: count - taken.missing,
+      waitMs: waitUntil(layout, until, reading),
+      workerId: granted.workerId,
+      fence: granted.fence,
+    };
+  }
+
+  #reignOf(granted: Authority & { ok: true }): { generator: Generator } {
+    if (this.#reign === undefined || !sameReign(this.#reign, granted)) {
+      const { layout, datacenterId } = this.#options;
+      const generator = startGenerator(layout, datacenterId, granted.workerId, granted.reservation.from);
+      this.#reign = { workerId: granted.workerId, fence: granted.fence, generator };
+    }
+    return this.#reign;
+  }
+}
+
+/** etcd counts anew when it is wiped, so two reigns of one process may have one fence, for different worker IDs. */
+interface ReignName {
+  readonly workerId: number;
+  readonly fence: bigint;
+}
+
+function sameReign(a: ReignName, b: ReignName): boolean {
+  return a.workerId === b.workerId && a.fence === b.fence;
+}
+
+/** A batch of which only a part could be taken. */
+interface Begun extends ReignName {
+  readonly ranges: readonly IdRange[];
+  readonly taken: number;
+  readonly waitMs: number;
+}
+
+function waitUntil(layout: Layout, until: Ticks, now: Reading): number {
+  return Math.max(1, tickStartMs(layout, until) - now.wall);
+}
+
+function exhausted(what: 'reservation' | 'layout' | undefined, layout: Layout): IdallocError {
+  return what === 'layout'
+    ? new IdallocError('LAYOUT_EXHAUSTED', `the layout ${layout.name} has no ticks left: move to one with a later end`)
+    : new IdallocError('RESERVATION_EXHAUSTED', 'the reservation has no ticks left and was not extended in time');
+}

@@ -1,0 +1,53 @@
+import type { Config } from '../config/config.ts';
+import { createApi } from '../http/api.ts';
+import { ApiDoor } from '../http/door.ts';
+import { Issuer } from '../http/issuer.ts';
+import { LoopShare } from '../http/loop-share.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { Allocator } from '../pipeline/ports.ts';
+import type { Gatekeeper } from './gatekeeper.ts';
+
+export interface ApiSideOptions {
+  readonly config: Config;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly gate: Gatekeeper;
+  /** The pipeline's own. */
+  readonly allocator: Allocator;
+}
+
+/**
+ * The HTTP API, if the configuration has one. It answers 503 until the gate opens. Rejects with CONFIG_INVALID when its
+ * port can't be taken.
+ */
+export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefined> {
+  const { config, log, metrics, gate, allocator } = options;
+  const { layout, maxCount, api, drainTimeoutMs } = config;
+  if (api === undefined) return undefined;
+  const monotonicMs = () => performance.now();
+  const issuer = new Issuer({
+    layout,
+    source: allocator,
+    gateReason: () => gate.reason(),
+    monotonicMs,
+    issued: (count) => metrics.addIds(count),
+  });
+  const share = new LoopShare(monotonicMs);
+  return await ApiDoor.open({
+    host: api.host,
+    port: api.port,
+    drainMs: drainTimeoutMs,
+    createApi: () =>
+      createApi({
+        layout,
+        maxCount,
+        issuer,
+        share,
+        limits: api,
+        observe: ({ route, status, milliseconds }) => metrics.addHttpRequest(route, status, milliseconds),
+        onFault: (error) => log.error({ err: error }, 'a request over HTTP met a fault of idalloc'),
+      }),
+    log: (level, message, fields) => log[level](fields, message),
+  });
+}

@@ -1,0 +1,67 @@
+import {
+  clearGate,
+  closedGate,
+  closeGate,
+  type Gate,
+  type GateReason,
+  type GateSource,
+  gateReason,
+  graceOver,
+} from '../core/gate.ts';
+import type { MonoMs } from '../core/units.ts';
+import type { Log } from '../log.ts';
+
+export interface GatekeeperOptions {
+  readonly now: () => MonoMs;
+  readonly log: Log;
+}
+
+/** Called after each change of what the gate says, with the reason or undefined for open. */
+export type GateListener = (reason: GateReason | undefined) => void;
+
+/** Holds the worker's gate: whoever may close it comes here, and whoever asks is answered here. */
+export class Gatekeeper {
+  readonly #options: GatekeeperOptions;
+  readonly #listeners: GateListener[] = [];
+  #gate: Gate;
+
+  constructor(options: GatekeeperOptions) {
+    this.#options = options;
+    this.#gate = closedGate(options.now());
+  }
+
+  /** Listeners are called in the order in which they came, in the turn of the change. */
+  onChange(listener: GateListener): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Why the gate is closed; undefined when it is open. */
+  reason(): GateReason | undefined {
+    return gateReason(this.#gate);
+  }
+
+  close(source: GateSource, reason: GateReason, detail?: string): void {
+    this.#set(closeGate(this.#gate, source, reason, this.#options.now()), detail);
+  }
+
+  clear(source: GateSource): void {
+    this.#set(clearGate(this.#gate, source, this.#options.now()));
+  }
+
+  /** Closed for so long that the partitions are better off with another worker. */
+  graceOver(graceMs: number): boolean {
+    return graceOver(this.#gate, this.#options.now(), graceMs);
+  }
+
+  #set(gate: Gate, detail?: string): void {
+    const before = gateReason(this.#gate);
+    this.#gate = gate;
+    const reason = gateReason(gate);
+    if (reason === before) return;
+    const { log } = this.#options;
+    if (reason === undefined) log.info('gate open');
+    else if (before === undefined) log.warn({ reason, detail }, 'gate closed');
+    else log.info({ reason, detail }, 'gate still closed');
+    for (const listener of this.#listeners) listener(reason);
+  }
+}

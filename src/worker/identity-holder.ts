@@ -1,0 +1,184 @@
+import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
+import { descriptorOf } from '../codec/descriptor.ts';
+import type { Config } from '../config/config.ts';
+import type { DriftSample } from '../core/clock-guard.ts';
+import { tickStartMs } from '../core/layout.ts';
+import type { Runtime, Timer } from '../core/runtime.ts';
+import type { Reading } from '../core/units.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { Identity } from '../identity/identity.ts';
+import { namespaceKeys } from '../identity/keys.ts';
+import { type Namespace, openNamespace } from '../identity/namespace.ts';
+import type { WitnessPort } from '../identity/ports.ts';
+import { isRestored } from '../identity/protocol.ts';
+import { IdentityRunner } from '../identity/runner.ts';
+import type { Authority, IdentityState } from '../identity/state.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { Gatekeeper } from './gatekeeper.ts';
+import type { GuardedClock } from './guarded-clock.ts';
+
+export interface IdentityHolderOptions {
+  readonly config: Config;
+  readonly log: Log;
+  readonly runtime: Runtime;
+  readonly etcd: ClosableEtcd;
+  readonly clock: GuardedClock;
+  readonly gate: Gatekeeper;
+  readonly metrics: Metrics;
+  /** For what no waiting fixes: NAMESPACE_MISMATCH, NAMESPACE_DAMAGED, CONFIG_INVALID. */
+  readonly fail: (error: unknown) => void;
+}
+
+/** What an identity needs of Kafka. */
+export interface IdentityPorts {
+  readonly witness: WitnessPort;
+  /** Asks brokers for the time; rejects when none answers. */
+  readonly askBrokers: () => Promise<readonly DriftSample[]>;
+}
+
+const RELEASE_LIMIT_MS = 5_000;
+const NAMESPACE_RETRY_MS = 1_000;
+/** A rebuild takes somebody to decide on it. */
+const RESTORED_RETRY_MS = 3_000;
+/** How often the margins are shown. */
+const WATCH_MS = 500;
+/** What there is to allocate with before anything was acquired. */
+const NOT_ACQUIRED: Authority = {
+  ok: false,
+  code: 'NO_IDENTITY',
+  message: 'the namespace in etcd has not been opened yet',
+};
+
+/**
+ * Holds the worker's identity: opens the namespace as soon as etcd answers, keeps a lease, reports to the gate, and gives
+ * everything back at the end. Before `start` there is nothing to allocate with.
+ */
+export class IdentityHolder implements AsyncDisposable {
+  readonly #options: IdentityHolderOptions;
+  readonly #stop = new AbortController();
+  #watch: Timer | undefined;
+  #running: Promise<void> = Promise.resolve();
+  #identity: Identity | undefined;
+
+  constructor(options: IdentityHolderOptions) {
+    this.#options = options;
+    this.#showMargins();
+  }
+
+  start(ports: IdentityPorts): void {
+    this.#options.gate.close('identity', 'NO_IDENTITY');
+    this.#running = this.#run(ports);
+  }
+
+  /** What may be allocated with at `now`. */
+  authority(now: Reading): Authority {
+    return this.#identity?.authority(now) ?? NOT_ACQUIRED;
+  }
+
+  /** For the log: who this worker is. */
+  describe(): { readonly datacenterId: number; readonly workerId?: number; readonly fence?: string } {
+    const { workerId, fence } = this.#identity?.state ?? {};
+    return {
+      datacenterId: this.#options.config.datacenterId,
+      ...(workerId === undefined ? {} : { workerId }),
+      ...(fence === undefined ? {} : { fence: String(fence) }),
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    this.#watch?.cancel();
+    await this.#running;
+    this.#options.etcd.close();
+  }
+
+  async #run(ports: IdentityPorts): Promise<void> {
+    try {
+      const namespace = await this.#openNamespace(ports);
+      if (namespace === undefined) return;
+      const identity = this.#createIdentity(namespace, ports);
+      this.#identity = identity;
+      const { config, clock, runtime } = this.#options;
+      clock.onPause((now) => identity.paused(now));
+      const runner = new IdentityRunner({
+        identity,
+        timing: config.timing,
+        readClock: () => clock.read(),
+        trustClockAnew: () => clock.trustAnew(),
+        learnDrift: async () => {
+          for (const sample of await ports.askBrokers()) clock.recordDrift(sample);
+        },
+        sleep: runtime.sleep,
+        random: runtime.random,
+        releaseLimitMs: RELEASE_LIMIT_MS,
+      });
+      await runner.run(this.#stop.signal);
+    } catch (error) {
+      this.#options.fail(error);
+    }
+  }
+
+  /** Undefined when the worker stops before etcd answers. */
+  async #openNamespace({ witness }: IdentityPorts): Promise<Namespace | undefined> {
+    const { config, log, gate, etcd, runtime } = this.#options;
+    const wanted = descriptorOf(config, runtime.uuid());
+    while (!this.#stop.signal.aborted) {
+      try {
+        const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
+        return await openNamespace(etcd, witness, keys, wanted, runtime.uuid);
+      } catch (error) {
+        const restored = isRestored(error);
+        if (!restored && !(error instanceof IdallocError && error.retryable)) throw error;
+        if (restored) gate.close('identity', 'RESTORED', error.message);
+        else log.warn({ error: describeError(error) }, 'the namespace could not be opened, trying again');
+        await runtime.sleep(restored ? RESTORED_RETRY_MS : NAMESPACE_RETRY_MS, this.#stop.signal);
+      }
+    }
+    return undefined;
+  }
+
+  #createIdentity(namespace: Namespace, { witness, askBrokers }: IdentityPorts): Identity {
+    const { config, log, clock, etcd, runtime } = this.#options;
+    return new Identity({
+      etcd,
+      witness,
+      keys: namespaceKeys(config.etcd.prefix, config.datacenterId),
+      namespace,
+      layout: config.layout,
+      timing: config.timing,
+      readClock: () => clock.read(),
+      random: runtime.random,
+      newNonce: runtime.uuid,
+      newLeaseId: () => leaseIdOf(runtime.uuid()),
+      workerIp: config.workerIp ?? 'unknown',
+      ...(config.workerId === undefined ? {} : { staticWorkerId: config.workerId }),
+      askBrokers,
+      onChange: (state) => this.#reportToGate(state),
+      log: (level, message, fields) => log[level](fields ?? {}, message),
+    });
+  }
+
+  #reportToGate({ mode, refusal }: IdentityState): void {
+    const { gate } = this.#options;
+    if (mode === 'held') gate.clear('identity');
+    else gate.close('identity', refusal?.code ?? 'NO_IDENTITY', refusal?.message);
+  }
+
+  #showMargins(): void {
+    const { metrics, clock, config, runtime } = this.#options;
+    this.#watch = runtime.schedule(WATCH_MS, () => this.#showMargins());
+    const { reading, verdict } = clock.read();
+    metrics.setClockDrift(clock.drift());
+    if (verdict.kind === 'eject') return; // margins by such a clock mean nothing
+    const authority = this.authority(reading);
+    metrics.setLeaseMargin(this.#identity?.remainingMs(reading) ?? 0);
+    const ceilingMs = authority.ok ? tickStartMs(config.layout, authority.reservation.to) - reading.wall : 0;
+    metrics.setCeilingMargin(ceilingMs);
+  }
+}
+
+/** 63 bits of a random UUID, never 0, which etcd takes for a request to choose. */
+function leaseIdOf(uuid: string): bigint {
+  return (BigInt(`0x${uuid.slice(19).replaceAll('-', '')}`) & 0x7fff_ffff_ffff_ffffn) | 1n;
+}

@@ -1,0 +1,93 @@
+import type { Runtime, Timer } from '../core/runtime.ts';
+import { describeError } from '../errors.ts';
+import type { Log } from '../log.ts';
+
+/** One stay in the request group. */
+export interface GroupMember {
+  /** False while it looks for the group, and after it was thrown out until it is in again. */
+  readonly joined: boolean;
+  start(): void;
+  /** Leaves in good order. */
+  stop(): Promise<void>;
+  pause(): void;
+  resume(): void;
+}
+
+export interface MembershipOptions {
+  /** Makes a member that has not joined yet. */
+  readonly createMember: () => GroupMember;
+  readonly isOpen: () => boolean;
+  /** Whether the gate has been closed for longer than its partitions should wait. */
+  readonly graceOver: () => boolean;
+  readonly runtime: Runtime;
+  readonly log: Log;
+}
+
+/** How often a closed gate is looked at. */
+const CHECK_MS = 500;
+
+/**
+ * Keeps the worker in the request group while it can serve.
+ *
+ *   out     -> in       the gate is open
+ *   in      -> in       closed: paused at once; open again: resumed in the same turn
+ *   in      -> leaving  closed for longer than the grace time; left to the end, also when the gate opens meanwhile
+ *   leaving -> out      left
+ */
+export class Membership {
+  readonly #options: MembershipOptions;
+  #member: GroupMember | undefined;
+  #leaving: Promise<void> | undefined;
+  #timer: Timer | undefined;
+  #stopped = false;
+
+  constructor(options: MembershipOptions) {
+    this.#options = options;
+    this.#watch();
+  }
+
+  get joined(): boolean {
+    return this.#member?.joined ?? false;
+  }
+
+  /** Acts on the gate as it is now; pausing and resuming happen in this turn. */
+  gateChanged(): void {
+    if (this.#stopped) return;
+    const { isOpen, graceOver, createMember } = this.#options;
+    const open = isOpen();
+    if (open) this.#member?.resume();
+    else this.#member?.pause();
+    if (this.#leaving !== undefined) return;
+    if (this.#member === undefined && open) {
+      this.#member = createMember();
+      this.#member.start();
+    } else if (this.#member !== undefined && !open && graceOver()) {
+      this.#leave(this.#member);
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#timer?.cancel();
+    if (this.#member !== undefined) this.#leave(this.#member);
+    await this.#leaving;
+  }
+
+  #watch(): void {
+    this.#timer = this.#options.runtime.schedule(CHECK_MS, () => {
+      this.gateChanged();
+      if (!this.#stopped) this.#watch();
+    });
+  }
+
+  #leave(member: GroupMember): void {
+    this.#member = undefined;
+    this.#leaving = member
+      .stop()
+      .catch((error) => this.#options.log.warn({ error: describeError(error) }, 'the request group was not left'))
+      .finally(() => {
+        this.#leaving = undefined;
+        this.gateChanged();
+      });
+  }
+}

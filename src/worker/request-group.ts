@@ -1,0 +1,247 @@
+import type { Runtime, Timer } from '../core/runtime.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { Member } from '../kafka/loops/member.ts';
+import { Tail } from '../kafka/loops/tail.ts';
+import type { Followed } from '../kafka/loops/tail-port.ts';
+import type { WireLog } from '../kafka/wire/broker.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+import type { Log } from '../log.ts';
+import { type RequestHandler, RequestSession } from '../pipeline/request-session.ts';
+import type { GroupMember } from './membership.ts';
+
+export interface RequestGroupOptions {
+  readonly cluster: Cluster;
+  readonly runtime: Runtime;
+  readonly log: Log;
+  readonly wireLog: WireLog;
+  readonly topic: string;
+  readonly partitions: number;
+  readonly groupId: string;
+  /** Static membership: whoever restarts with it takes its partitions back without a rebalance. */
+  readonly instanceId: string;
+  readonly sessionTimeoutMs: number;
+  readonly commitIntervalMs: number;
+  /** How long leaving waits for the parts under way. */
+  readonly drainTimeoutMs: number;
+  readonly handler: RequestHandler;
+  /** All partitions of this member, and those of them that it did not have before. */
+  readonly onAssigned: (partitions: readonly number[], added: readonly number[]) => void;
+  /** Records of the partition that wait behind the last one answered; undefined once it is another member's. */
+  readonly onLag: (partition: number, records: number | undefined) => void;
+  /** Another process has this instance ID: this one must not go on. */
+  readonly onFenced: (error: Error) => void;
+}
+
+/** A broker holds a fetch that finds nothing for so long; a partition that resumes meanwhile waits for it. */
+const MAX_WAIT_MS = 100;
+/** 1 MiB: two of the largest record batches that the request topic takes would not help, one must fit. */
+const MAX_BYTES_PER_PARTITION = 1_048_576;
+const RETRY_MS = 200;
+
+interface Served {
+  readonly session: RequestSession;
+  readonly followed: Followed;
+  committed: number | undefined;
+}
+
+/**
+ * One stay in the request group: a membership, and a session for each partition that it brings.
+ *
+ * A partition that stays through a rebalance keeps its session, so its requests don't wait for the others to join. One
+ * that goes ends at once; the part under way settles in the background, and whoever has the partition next may answer the
+ * same requests: the ledger decides which batch they have, so their replies are equal.
+ *
+ * Offsets are committed for partitions that this member has in the present generation, a moment after they were
+ * answered, and before the group is joined again.
+ */
+export class RequestGroup implements GroupMember {
+  readonly #options: RequestGroupOptions;
+  readonly #member: Member;
+  readonly #tail: Tail;
+  readonly #served = new Map<number, Served>();
+  /** What this member has, those included whose committed offset is still looked up. */
+  #assigned: ReadonlySet<number> = new Set();
+  #open = true;
+  #stopped = false;
+  #commitTimer: Timer | undefined;
+  #commitFailing = false;
+
+  constructor(options: RequestGroupOptions) {
+    this.#options = options;
+    const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
+    this.#tail = new Tail({
+      cluster,
+      runtime,
+      lane: 'requests',
+      isolation: 'read_committed',
+      maxWaitMs: MAX_WAIT_MS,
+      maxBytes: partitions * MAX_BYTES_PER_PARTITION,
+      maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+      log: wireLog,
+    });
+    this.#member = new Member({
+      cluster,
+      runtime,
+      log: wireLog,
+      topic,
+      partitions,
+      groupId,
+      instanceId,
+      sessionTimeoutMs,
+      beforeRejoin: () => this.#commit(),
+      onAssigned: (assigned, added, removed) => this.#assign(assigned, added, removed),
+      onLost: () => this.#lose(),
+      onFenced,
+    });
+  }
+
+  /** Joined, and not thrown out since. */
+  get joined(): boolean {
+    return this.#member.joined;
+  }
+
+  start(): void {
+    this.#member.start();
+    this.#scheduleCommit();
+  }
+
+  /**
+   * Leaves the group once the parts under way have ended, or the drain time is over. What was answered is committed; what
+   * was not comes again to whoever has the partition next.
+   */
+  async stop(): Promise<void> {
+    const { runtime, drainTimeoutMs } = this.#options;
+    this.#stopped = true;
+    this.pause();
+    this.#commitTimer?.cancel();
+    const over = new AbortController();
+    const settled = Promise.all([...this.#served.values()].map(({ session }) => session.settled));
+    await Promise.race([settled, runtime.sleep(drainTimeoutMs, over.signal)]);
+    over.abort();
+    await this.#commit();
+    this.#lose();
+    await this.#member.leave();
+    await this.#tail.close();
+  }
+
+  /** Takes no more requests; the parts under way end by themselves. */
+  pause(): void {
+    this.#open = false;
+    for (const { session, followed } of this.#served.values()) {
+      session.pause();
+      followed.pause();
+    }
+  }
+
+  /** Goes on with all partitions, in this turn of the event loop. */
+  resume(): void {
+    if (this.#stopped) return;
+    this.#open = true;
+    for (const { session, followed } of this.#served.values()) {
+      followed.resume();
+      session.resume();
+    }
+  }
+
+  #assign(assigned: readonly number[], added: readonly number[], removed: readonly number[]): void {
+    if (this.#stopped) return;
+    this.#assigned = new Set(assigned);
+    for (const partition of removed) this.#end(partition);
+    if (added.length > 0) void this.#begin(added);
+    this.#options.onAssigned(assigned, added);
+  }
+
+  /** Reads on from what was committed, as soon as the coordinator answers. */
+  async #begin(added: readonly number[]): Promise<void> {
+    const { runtime, log } = this.#options;
+    const due = (): number[] => added.filter((at) => this.#assigned.has(at) && !this.#served.has(at));
+    for (let left = due(); left.length > 0 && !this.#stopped; left = due()) {
+      try {
+        const committed = await this.#member.fetchCommitted(left);
+        for (const partition of due()) this.#serve(partition, committed.get(partition));
+      } catch (error) {
+        log.debug({ error: describeError(error) }, 'committed offsets were not read, trying again');
+        await runtime.sleep(RETRY_MS);
+      }
+    }
+  }
+
+  #serve(partition: number, committed: number | undefined): void {
+    const { topic, handler, runtime, log, onLag } = this.#options;
+    let end = 0;
+    const session = new RequestSession({
+      partition,
+      handler,
+      runtime,
+      isOpen: this.#open,
+      onProgress: (next) => onLag(partition, Math.max(0, end - next)),
+      onFault: (error, lasting) => {
+        const code = error instanceof IdallocError ? error.code : undefined;
+        const fields = { partition, code, error: describeError(error) };
+        log[lasting ? 'error' : 'warn'](fields, 'requests could not be served and will be tried again');
+      },
+    });
+    const followed = this.#tail.follow(
+      { topic, partition, offset: committed ?? 0 },
+      {
+        deliver: (chunk) => {
+          end = chunk.highWatermark;
+          return session.deliver(chunk);
+        },
+        // A waiting request topic is read from its beginning, and nothing in it is skipped.
+        outOfRange: ({ logStart }, position) => {
+          if (committed !== undefined) {
+            log.warn(
+              { partition, position, logStart },
+              'requests at the committed offset are gone, reading what is left',
+            );
+          }
+          return logStart;
+        },
+      },
+    );
+    if (!this.#open) followed.pause();
+    this.#served.set(partition, { session, followed, committed });
+  }
+
+  #end(partition: number): void {
+    const served = this.#served.get(partition);
+    this.#served.delete(partition);
+    served?.followed.stop();
+    served?.session.end();
+    this.#options.onLag(partition, undefined);
+  }
+
+  #lose(): void {
+    this.#assigned = new Set();
+    for (const partition of [...this.#served.keys()]) this.#end(partition);
+  }
+
+  #scheduleCommit(): void {
+    const { runtime, commitIntervalMs } = this.#options;
+    this.#commitTimer = runtime.schedule(commitIntervalMs, () => {
+      void this.#commit().finally(() => {
+        if (!this.#stopped) this.#scheduleCommit();
+      });
+    });
+  }
+
+  /** Never rejects: what could not be committed is part of the next commit. */
+  async #commit(): Promise<void> {
+    const due = [...this.#served].flatMap(([partition, served]) => {
+      const { next } = served.session;
+      return next === undefined || next === served.committed ? [] : [{ partition, served, next }];
+    });
+    if (due.length === 0 || !this.joined) return;
+    const { log } = this.#options;
+    try {
+      await this.#member.commit(new Map(due.map(({ partition, next }) => [partition, next])));
+      for (const { served, next } of due) served.committed = next;
+      this.#commitFailing = false;
+    } catch (error) {
+      const level = this.#commitFailing ? 'debug' : 'warn';
+      this.#commitFailing = true;
+      log[level]({ error: describeError(error) }, 'offsets were not committed; replies may be sent again');
+    }
+  }
+}

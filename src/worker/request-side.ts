@@ -1,0 +1,159 @@
+import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
+import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
+import { openRegistry } from '../adapters/registry/schema-registry.ts';
+import { replyPolicyOf } from '../codec/reply-policy.ts';
+import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
+import type { Timer } from '../core/runtime.ts';
+import { wallMs } from '../core/units.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { faultOf } from '../kafka/wire/fault.ts';
+import { type PipelineDeps, processBatch } from '../pipeline/batch.ts';
+import type { Allocator } from '../pipeline/ports.ts';
+import type { IdentityHolder } from './identity-holder.ts';
+import type { LedgerSide } from './ledger-side.ts';
+import type { GroupMember } from './membership.ts';
+import { RequestGroup } from './request-group.ts';
+import type { Tools } from './tools.ts';
+
+/** How often a marker is written where a partition is served, so that its ledger never runs empty. */
+const MARKER_INTERVAL_MS = 3_600_000;
+
+/** What serving requests takes beside the tools. */
+export interface RequestParts {
+  readonly ledger: LedgerSide;
+  readonly identity: IdentityHolder;
+  readonly allocator: Allocator;
+}
+
+/** Serves requests: makes stays in the request group that carry batches through the pipeline. */
+export class RequestSide implements Disposable {
+  readonly #tools: Tools;
+  readonly #parts: RequestParts;
+  readonly #pipeline: PipelineDeps;
+  #held: readonly number[] = [];
+  #announced = false;
+  #markerTimer: Timer | undefined;
+
+  constructor(tools: Tools, parts: RequestParts) {
+    this.#tools = tools;
+    this.#parts = parts;
+    this.#pipeline = pipelineDeps(tools, parts);
+    this.#scheduleMarkers();
+  }
+
+  [Symbol.dispose](): void {
+    this.#markerTimer?.cancel();
+  }
+
+  createMember(): GroupMember {
+    const { config, cluster, runtime, metrics, log, wireLog, surroundings, fail } = this.#tools;
+    const instanceId = surroundings.instanceId();
+    return new RequestGroup({
+      cluster,
+      runtime,
+      log,
+      wireLog,
+      topic: config.topics.requests,
+      partitions: this.#parts.ledger.partitions,
+      groupId: config.groupId,
+      instanceId,
+      sessionTimeoutMs: config.groupSessionMs,
+      commitIntervalMs: config.commitIntervalMs,
+      drainTimeoutMs: config.drainTimeoutMs,
+      handler: async (partition, records, control) => {
+        const startedMs = runtime.monotonicMs();
+        try {
+          await processBatch(this.#pipeline, partition, records, control);
+        } catch (error) {
+          if (error instanceof IdallocError) metrics.addError(error.code);
+          throw error;
+        }
+        metrics.observeBatch(runtime.monotonicMs() - startedMs);
+      },
+      onAssigned: (partitions, added) => this.#assigned(partitions, added),
+      onLag: (partition, records) => metrics.setLag(partition, records),
+      onFenced: () => fail(fenced(instanceId)),
+    });
+  }
+
+  #assigned(partitions: readonly number[], added: readonly number[]): void {
+    const { log, fail } = this.#tools;
+    this.#held = partitions;
+    for (const partition of added) this.#mark(partition);
+    this.#checkPartitions().catch(fail);
+    log.info({ partitions, added }, 'joined the request group');
+    if (this.#announced) return;
+    this.#announced = true;
+    log.info({ ...this.#parts.identity.describe() }, 'idalloc ready');
+  }
+
+  #scheduleMarkers(): void {
+    this.#markerTimer = this.#tools.runtime.schedule(MARKER_INTERVAL_MS, () => {
+      for (const partition of this.#held) this.#mark(partition);
+      this.#scheduleMarkers();
+    });
+  }
+
+  #mark(partition: number): void {
+    const { log } = this.#tools;
+    this.#parts.ledger.ledger.mark(partition).catch((error) => {
+      const lasting = error instanceof IdallocError && !error.retryable;
+      log[lasting ? 'error' : 'warn']({ partition, error: describeError(error) }, 'ledger partition was not marked');
+    });
+  }
+
+  /**
+   * Partition counts are frozen: a request that moved to another partition would not be recognised. Rejects with
+   * TOPIC_INVALID when one has changed. Brokers that do not answer now are asked again at the next join.
+   */
+  async #checkPartitions(): Promise<void> {
+    const { cluster, config, log } = this.#tools;
+    const { partitions } = this.#parts.ledger;
+    try {
+      const { topics } = await cluster.metadata([config.topics.requests, config.topics.ledger]);
+      const changed = topics.find((topic) => topic.fault === undefined && topic.partitions.length !== partitions);
+      if (changed === undefined) return;
+      const now = `topic '${changed.name}' has ${changed.partitions.length} partitions now, not ${partitions}`;
+      throw new IdallocError('TOPIC_INVALID', `${now}: the partition counts of requests and ledger are frozen`);
+    } catch (error) {
+      if (faultOf(error) === undefined) throw error;
+      log.warn({ error: describeError(error) }, 'partition counts could not be compared');
+    }
+  }
+}
+
+function fenced(instanceId: string): IdallocError {
+  const message = `another process joined the request group as instance ${instanceId}: give each worker an INDEX_DIR of its own`;
+  return new IdallocError('INSTANCE_FENCED', message);
+}
+
+function pipelineDeps({ config, metrics, cluster, runtime }: Tools, parts: RequestParts): PipelineDeps {
+  const { topics, layout, datacenterId } = config;
+  return {
+    layout,
+    datacenterId,
+    maxCount: config.maxCount,
+    index: parts.ledger.index,
+    ledger: parts.ledger.ledger,
+    allocator: parts.allocator,
+    now: () => wallMs(runtime.wallMs()),
+    names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
+    requestTopic: topics.requests,
+    deadLetterTopic: topics.deadLetters,
+    replyPolicy: replyPolicyOf(topics),
+    schemas: openRegistry(config.registry),
+    publisher: new KafkaPublisher({ cluster, runtime, topics: new ReplyTopics(cluster, runtime) }),
+    observe: {
+      served: ({ ids, replayed }) => {
+        metrics.addRequests(replayed ? 'replayed' : 'issued');
+        metrics.addReplies(1);
+        if (!replayed) metrics.addIds(ids);
+      },
+      failed: (code) => {
+        metrics.addRequests('refused');
+        metrics.addError(code);
+      },
+      deadLettered: () => metrics.addDeadLetters(1),
+    },
+  };
+}

@@ -1,0 +1,33 @@
+import { type ClosableEtcd, connectEtcd } from '../adapters/etcd/etcd.ts';
+import { instanceIdIn } from '../adapters/index/instance-id.ts';
+import { type IndexBinding, type IndexEvents, SqliteIndex } from '../adapters/index/sqlite-index.ts';
+import type { Config } from '../config/config.ts';
+import type { Runtime } from '../core/runtime.ts';
+import type { Dialer } from '../kafka/wire/port.ts';
+import { kafkaDialer } from '../kafka/wire/settings.ts';
+import { etcdFaultLog, type Log } from '../log.ts';
+import type { Allocator, LedgerIndex } from '../pipeline/ports.ts';
+import { RUNTIME } from '../runtime.ts';
+import { type AllocatorOptions, ReignAllocator } from './allocator.ts';
+
+/** Everything by which a worker reaches the world outside; the simulator hands in its own. */
+export interface Surroundings {
+  readonly runtime: Runtime;
+  readonly dialer: Dialer;
+  readonly etcd: ClosableEtcd;
+  readonly openIndex: (binding: IndexBinding, events: IndexEvents) => LedgerIndex & Disposable;
+  /** Names this worker in the request group across restarts; asked for while the index is open. */
+  readonly instanceId: () => string;
+  readonly createAllocator: (options: AllocatorOptions) => Allocator;
+}
+
+export function realSurroundings(config: Config, log: Log): Surroundings {
+  return {
+    runtime: RUNTIME,
+    dialer: kafkaDialer(config.kafka),
+    etcd: connectEtcd({ ...config.etcd, onFault: etcdFaultLog(log) }),
+    openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
+    instanceId: () => instanceIdIn(config.indexDir, RUNTIME.uuid),
+    createAllocator: (options) => new ReignAllocator(options),
+  };
+}

@@ -1,0 +1,25 @@
+import type { Config } from '../config/config.ts';
+import type { Runtime } from '../core/runtime.ts';
+import type { WireLog } from '../kafka/wire/broker.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { Gatekeeper } from './gatekeeper.ts';
+import type { GuardedClock } from './guarded-clock.ts';
+import type { Surroundings } from './surroundings.ts';
+
+/** What the sides of one worker share. */
+export interface Tools {
+  readonly config: Config;
+  readonly log: Log;
+  /** The same for the loops over the wire: one line of a kind in 10 s. */
+  readonly wireLog: WireLog;
+  readonly metrics: Metrics;
+  readonly runtime: Runtime;
+  readonly cluster: Cluster;
+  readonly clock: GuardedClock;
+  readonly gate: Gatekeeper;
+  readonly surroundings: Surroundings;
+  /** Ends the worker: for faults that no waiting fixes. */
+  readonly fail: (error: unknown) => void;
+}

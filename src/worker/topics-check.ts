@@ -1,0 +1,73 @@
+import { workerTopics } from '../adapters/kafka/topics/plan.ts';
+import { checkTopics, type TopicsReport } from '../adapters/kafka/topics/topics.ts';
+import type { Config } from '../config/config.ts';
+import type { Runtime } from '../core/runtime.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+import { faultOf } from '../kafka/wire/fault.ts';
+import { unreachable } from '../kafka/wire/settings.ts';
+import type { Log } from '../log.ts';
+import type { Gatekeeper } from './gatekeeper.ts';
+
+interface Waiting {
+  readonly cluster: Cluster;
+  readonly config: Config;
+  readonly gate: Gatekeeper;
+  readonly runtime: Runtime;
+  readonly log: Log;
+  readonly stop: AbortSignal;
+}
+
+const RETRY_MS = 1_000;
+const LOG_EVERY_MS = 60_000;
+
+/**
+ * The topics as they are, as soon as the brokers say so and a worker may start on them. Rejects with the first fault's
+ * code and all their messages; CONFIG_INVALID when the brokers refuse the login; STOPPING when the signal aborts first.
+ */
+export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
+  const { cluster, config, gate, runtime, log, stop } = waiting;
+  let loggedMs = Number.NEGATIVE_INFINITY;
+  while (!stop.aborted) {
+    try {
+      const checked = checkTopics({ cluster, runtime }, config.topics, workerTopics(config.topics));
+      return accepted(await unlessStopped(stop, checked), log);
+    } catch (error) {
+      if (!(error instanceof IdallocError && error.code === 'KAFKA_UNAVAILABLE')) throw withRemedy(error, config);
+      const nowMs = runtime.monotonicMs();
+      if (nowMs - loggedMs >= LOG_EVERY_MS) {
+        loggedMs = nowMs;
+        log.warn({ error: describeError(withRemedy(error, config)) }, 'waiting for Kafka');
+      }
+      gate.close('process', 'KAFKA_UNAVAILABLE', error.message);
+      await runtime.sleep(RETRY_MS, stop);
+    }
+  }
+  throw stopped();
+}
+
+/** A broker that can't be reached, or refuses the login: with the variables to look at. */
+function withRemedy(error: unknown, { kafka }: Config): unknown {
+  const fault = faultOf(error);
+  const { cause } = error as Error;
+  return fault === 'UNREACHABLE' || fault === 'LOGIN_REFUSED' ? unreachable(cause ?? error, kafka) : error;
+}
+
+function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const end = () => reject(stopped());
+    stop.addEventListener('abort', end, { once: true });
+    work.then(resolve, reject).finally(() => stop.removeEventListener('abort', end));
+  });
+}
+
+function stopped(): IdallocError {
+  return new IdallocError('STOPPING', 'stopped while waiting for Kafka');
+}
+
+function accepted(report: TopicsReport, log: Log): TopicsReport {
+  for (const { code, message } of report.warnings) log.warn({ code }, message);
+  const [first] = report.faults;
+  if (first === undefined) return report;
+  throw new IdallocError(first.code, report.faults.map(({ message }) => message).join('; '));
+}

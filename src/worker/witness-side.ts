@@ -1,0 +1,34 @@
+import { WitnessFollower, WitnessReader } from '../adapters/kafka/witness-reader.ts';
+import { WitnessTopic } from '../adapters/kafka/witness-topic.ts';
+import type { Runtime } from '../core/runtime.ts';
+import type { WitnessPort } from '../identity/ports.ts';
+import type { Tail } from '../kafka/loops/tail.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+
+/** What following the witness topic takes. */
+export interface WitnessSideOptions {
+  readonly config: {
+    readonly topics: { readonly witness: string };
+    readonly datacenterId: number;
+    readonly timing: { readonly refuseAfterMs: number };
+  };
+  readonly cluster: Cluster;
+  readonly runtime: Runtime;
+  /** Reads uncommitted; whoever made it closes it. */
+  readonly tail: Tail;
+}
+
+const MAX_CALL_MS = 4_000;
+
+/** The witness topic, followed from now on until the tail is closed. */
+export function startWitness({ config, cluster, runtime, tail }: WitnessSideOptions): WitnessPort {
+  const { topics, datacenterId, timing } = config;
+  // Each heartbeat waits for the topic: without an answer it must still come to its end well before the own deadline.
+  const callLimitMs = Math.min(MAX_CALL_MS, timing.refuseAfterMs / 2);
+  const topic = topics.witness;
+  const follower = new WitnessFollower(datacenterId);
+  const reader = new WitnessReader(tail, topic, follower);
+  reader.start();
+  const restartReader = () => reader.restart();
+  return new WitnessTopic({ cluster, runtime, topic, datacenterId, follower, restartReader, callLimitMs });
+}

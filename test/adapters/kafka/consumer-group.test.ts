@@ -1,0 +1,159 @@
+import { describe, expect, test } from 'vitest';
+import { committedOffsets, describeGroup, setOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import type { BrokerLink, CommitRequest, GroupsAnswer } from '../../../src/kafka/wire/port.ts';
+import { CONTROLLER as COORDINATOR, failing, scriptedBrokers } from './scripted-brokers.ts';
+
+type Group = GroupsAnswer['groups'][number];
+
+const STABLE: Group = {
+  groupId: 'g',
+  state: 'Stable',
+  members: [{ memberId: 'm-1', clientId: 'idalloc', clientHost: '/192.0.2.1', assignment: Buffer.alloc(0) }],
+};
+
+function coordinator(link: Partial<BrokerLink>) {
+  return scriptedBrokers({ link: () => link });
+}
+
+function describing(...groups: readonly Group[]): Partial<BrokerLink> {
+  return { describeGroups: async () => ({ throttleMs: 0, groups }) };
+}
+
+const fetching = (
+  partitions: readonly { partition: number; offset: number; fault?: string }[],
+): Partial<BrokerLink> => ({
+  fetchOffsets: async () => ({ throttleMs: 0, partitions: partitions.map((one) => ({ topic: 't', ...one })) }),
+});
+
+describe('describeGroup', () => {
+  test("asks the group's coordinator for its state and members", async () => {
+    const brokers = coordinator(describing(STABLE));
+    expect(await describeGroup(brokers, 'g')).toMatchObject({
+      state: 'Stable',
+      members: [{ clientHost: '/192.0.2.1' }],
+    });
+    expect(brokers.called).toEqual([COORDINATOR]);
+  });
+
+  test.each([
+    ['that is dead', { groupId: 'g', state: 'Dead', members: [] }],
+    ['that the coordinator does not know', { groupId: 'g', fault: 'GROUP_ID_NOT_FOUND', state: '', members: [] }],
+  ])('knows of no group %s', async (_, group) => {
+    expect(await describeGroup(coordinator(describing(group)), 'g')).toBeUndefined();
+  });
+
+  test('looks for the coordinator again while it loads its groups, or has moved', async () => {
+    const refusals = ['GROUP_LOAD_IN_PROGRESS', 'NOT_COORDINATOR_FOR_GROUP', 'NO_ANSWER'];
+    const brokers = coordinator({
+      describeGroups: async () => {
+        const fault = refusals.shift();
+        if (fault === 'NO_ANSWER') return failing(fault)();
+        const group = fault === undefined ? STABLE : { groupId: 'g', fault, state: '', members: [] };
+        return { throttleMs: 0, groups: [group] };
+      },
+    });
+    expect(await describeGroup(brokers, 'g')).toMatchObject({ state: 'Stable' });
+    expect(brokers.doubted).toEqual(['g', 'g', 'g']);
+  });
+
+  test('fails at once where this user may not see the group', async () => {
+    const brokers = coordinator({ describeGroups: failing('GROUP_AUTHORIZATION_FAILED') });
+    const error = await describeGroup(brokers, 'g').catch((thrown: unknown) => thrown);
+    expect([faultOf(error), brokers.nowMs()]).toEqual(['GROUP_AUTHORIZATION_FAILED', 0]);
+  });
+});
+
+describe('committedOffsets', () => {
+  test('are those of the partitions for which the group has committed one', async () => {
+    const brokers = coordinator(
+      fetching([
+        { partition: 0, offset: 17 },
+        { partition: 1, offset: -1 },
+        { partition: 2, offset: 0 },
+      ]),
+    );
+    expect(await committedOffsets(brokers, 'g', 't', [0, 1, 2])).toEqual(
+      new Map([
+        [0, 17],
+        [2, 0],
+      ]),
+    );
+  });
+
+  test('are none for a topic that does not exist', async () => {
+    const brokers = coordinator(fetching([{ partition: 0, offset: -1, fault: 'UNKNOWN_TOPIC_OR_PARTITION' }]));
+    expect(await committedOffsets(brokers, 'g', 't', [0])).toEqual(new Map());
+  });
+
+  test('are not taken for none where this user may not read them', async () => {
+    const brokers = coordinator(fetching([{ partition: 0, offset: -1, fault: 'TOPIC_AUTHORIZATION_FAILED' }]));
+    const error = await committedOffsets(brokers, 'g', 't', [0]).catch((thrown: unknown) => thrown);
+    expect(faultOf(error)).toBe('TOPIC_AUTHORIZATION_FAILED');
+  });
+});
+
+describe('setOffsets', () => {
+  const OFFSETS = new Map([
+    [0, 5],
+    [3, 0],
+  ]);
+
+  function committing(...faults: readonly (string | undefined)[]) {
+    const requests: CommitRequest[] = [];
+    const left = [...faults];
+    const brokers = coordinator({
+      commitOffsets: async (request) => {
+        requests.push(request);
+        const fault = left.shift();
+        const partitions = request.partitions.map(({ topic, partition }) => ({
+          topic,
+          partition,
+          ...(fault && { fault }),
+        }));
+        return { throttleMs: 0, partitions };
+      },
+    });
+    return { brokers, requests };
+  }
+
+  test('commits from outside of the group: no member, no generation', async () => {
+    const { brokers, requests } = committing(undefined);
+    await setOffsets(brokers, 'g', 't', OFFSETS);
+    expect(requests).toEqual([
+      {
+        groupId: 'g',
+        generation: -1,
+        memberId: '',
+        partitions: [
+          { topic: 't', partition: 0, offset: 5 },
+          { topic: 't', partition: 3, offset: 0 },
+        ],
+      },
+    ]);
+  });
+
+  test.each(['UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'REBALANCE_IN_PROGRESS'])(
+    'is GROUP_ACTIVE when a member has come meanwhile: %s',
+    async (fault) => {
+      const { brokers, requests } = committing(fault);
+      await expect(setOffsets(brokers, 'g', 't', OFFSETS)).rejects.toMatchObject({ code: 'GROUP_ACTIVE' });
+      expect(requests).toHaveLength(1);
+    },
+  );
+
+  test('is done again after a fault that passes', async () => {
+    const { brokers, requests } = committing('NOT_COORDINATOR_FOR_GROUP', undefined);
+    await setOffsets(brokers, 'g', 't', OFFSETS);
+    expect(requests).toHaveLength(2);
+  });
+
+  test.each([
+    ['GROUP_AUTHORIZATION_FAILED', 0],
+    ['GROUP_COORDINATOR_NOT_AVAILABLE', 10_000],
+  ])('is KAFKA_UNAVAILABLE on %s', async (fault, afterMs) => {
+    const { brokers } = committing(...Array(200).fill(fault));
+    await expect(setOffsets(brokers, 'g', 't', OFFSETS)).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+    expect(brokers.nowMs()).toBe(afterMs);
+  });
+});

@@ -1,0 +1,61 @@
+import type { Brokers } from '../../../src/adapters/kafka/brokers.ts';
+import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import type { BrokerLink, MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+
+export const CONTROLLER = 2;
+
+export interface Script {
+  /** What the connection to each broker answers; a call that it does not have is a bug of the test. */
+  readonly link: (node: number) => Partial<BrokerLink>;
+  readonly nodes?: readonly number[];
+}
+
+export interface ScriptedBrokers extends Brokers {
+  /** Which broker was called, in order. */
+  readonly called: number[];
+  /** How often each group's coordinator was doubted. */
+  readonly doubted: string[];
+  /** Virtual; sleeping is what makes it go on. */
+  readonly nowMs: () => number;
+}
+
+/** Brokers that answer by a script, on a clock that only sleeping moves. */
+export function scriptedBrokers({ link, nodes = [1, 2, 3] }: Script): ScriptedBrokers {
+  let nowMs = 0;
+  const called: number[] = [];
+  const doubted: string[] = [];
+  const linkTo = (node: number) => link(node) as BrokerLink;
+  return {
+    called,
+    doubted,
+    nowMs: () => nowMs,
+    runtime: {
+      monotonicMs: () => nowMs,
+      sleep: async (delayMs) => {
+        nowMs += delayMs;
+      },
+    },
+    cluster: {
+      metadata: async (topics) =>
+        topics.length === 0 ? metadataAnswer([], nodes) : linkTo(nodes[0] ?? 0).metadata({ topics }),
+      call: async (node, _lane, _timeoutMs, use) => {
+        called.push(node);
+        return use(linkTo(node));
+      },
+      coordinator: async () => CONTROLLER,
+      doubtCoordinator: (groupId) => void doubted.push(groupId),
+    },
+  };
+}
+
+export function metadataAnswer(topics: readonly TopicMetadata[], nodes: readonly number[] = [1, 2, 3]): MetadataAnswer {
+  const brokers = nodes.map((nodeId) => ({ nodeId, host: `broker-${nodeId}`, port: 9092 }));
+  return { throttleMs: 0, clusterId: 'the-cluster', controllerId: CONTROLLER, brokers, topics };
+}
+
+/** A call that fails so. */
+export function failing(fault: string): () => Promise<never> {
+  return async () => {
+    throw new KafkaFault(fault, `it failed: ${fault}`);
+  };
+}

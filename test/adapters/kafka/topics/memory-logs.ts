@@ -1,0 +1,139 @@
+import type { Source } from '../../../../src/adapters/kafka/topics/offsets.ts';
+import { crc32c } from '../../../../src/kafka/records/crc32c.ts';
+import { encodeBatch } from '../../../../src/kafka/records/encode.ts';
+import { AT, CHECKED_FROM, FLAGS, writeInt64 } from '../../../../src/kafka/records/format.ts';
+import type { Cluster } from '../../../../src/kafka/wire/cluster.ts';
+import type {
+  BrokerLink,
+  FetchedPartition,
+  FetchPosition,
+  ListOffsetsAnswer,
+} from '../../../../src/kafka/wire/port.ts';
+import { VirtualRuntime } from '../../../support/virtual-runtime.ts';
+
+interface Batch {
+  readonly from: number;
+  readonly to: number;
+  readonly bytes: Buffer;
+}
+
+interface Log {
+  start: number;
+  end: number;
+  readonly batches: Batch[];
+  fault: string | undefined;
+  faultsLeft: number;
+  fetches: number;
+}
+
+const START = -2;
+
+/** Partitions in memory behind one broker, with a virtual clock. */
+export class MemoryLogs {
+  /** Records of a batch; a fetch gets one batch. */
+  static readonly BATCH = 500;
+  readonly runtime = new VirtualRuntime();
+  fetches = 0;
+  answerAfterMs = 0;
+  readonly #logs = new Map<string, Log>();
+
+  readonly source: Source;
+
+  constructor() {
+    const link = {
+      fetch: async ({ partitions, maxWaitMs }) => {
+        this.fetches += 1;
+        await this.runtime.sleep(this.answerAfterMs);
+        const answers = partitions.map((position) => this.#fetch(position));
+        const isEmpty = answers.every(({ records, fault }) => records.length === 0 && fault === undefined);
+        if (isEmpty) await this.runtime.sleep(maxWaitMs);
+        return { throttleMs: 0, partitions: answers };
+      },
+      listOffsets: async ({ partitions }) => ({
+        throttleMs: 0,
+        partitions: partitions.map(({ topic, partition, timestampMs }): ListOffsetsAnswer['partitions'][number] => {
+          const { start, end } = this.#log(topic, partition);
+          return { topic, partition, offset: timestampMs === START ? start : end };
+        }),
+      }),
+    } satisfies Partial<BrokerLink> as unknown as BrokerLink;
+    const cluster = {
+      leader: async () => 1,
+      call: async (_node: number, _lane: string, _timeoutMs: number, use: (link: BrokerLink) => Promise<unknown>) =>
+        use(link),
+      doubt: () => undefined,
+    };
+    this.source = { cluster: cluster as unknown as Cluster, runtime: this.runtime };
+  }
+
+  /** Appends so many records; each names its offset in key, value and header. */
+  append(topic: string, partition: number, count: number): this {
+    const log = this.#log(topic, partition);
+    for (let left = count; left > 0; left -= MemoryLogs.BATCH) {
+      const from = log.end;
+      const records = Array.from({ length: Math.min(left, MemoryLogs.BATCH) }, (_, i) => ({
+        key: Buffer.from(`key ${from + i}`),
+        value: Buffer.from(`value ${from + i}`),
+        headers: { n: String(from + i) },
+      }));
+      this.#put(log, encodeBatch(records, this.runtime.wallMs()), records.length);
+    }
+    return this;
+  }
+
+  /** Appends the end of a transaction: it takes up an offset and is no record. */
+  marker(topic: string, partition: number): this {
+    const bytes = encodeBatch([{ key: Buffer.from([0, 0, 0, 1]), value: Buffer.alloc(6) }], this.runtime.wallMs());
+    bytes.writeInt16BE(FLAGS.control | FLAGS.transactional, AT.attributes);
+    bytes.writeUInt32BE(crc32c(bytes.subarray(CHECKED_FROM)), AT.crc);
+    this.#put(this.#log(topic, partition), bytes, 1);
+    return this;
+  }
+
+  /** Deletes everything below an offset. */
+  trim(topic: string, partition: number, start: number): this {
+    this.#log(topic, partition).start = start;
+    return this;
+  }
+
+  /** Lets so many fetches of a partition fail. */
+  fail(topic: string, partition: number, fault: string, times: number): void {
+    Object.assign(this.#log(topic, partition), { fault, faultsLeft: times });
+  }
+
+  fetched(topic: string, partition: number): number {
+    return this.#log(topic, partition).fetches;
+  }
+
+  /** Lets everything that is under way come to its end. */
+  settle(): Promise<void> {
+    return this.runtime.until(this.runtime.sleep(10_000));
+  }
+
+  #log(topic: string, partition: number): Log {
+    const name = `${topic}/${partition}`;
+    const log = this.#logs.get(name) ?? { start: 0, end: 0, batches: [], fault: undefined, faultsLeft: 0, fetches: 0 };
+    this.#logs.set(name, log);
+    return log;
+  }
+
+  #put(log: Log, bytes: Buffer, count: number): void {
+    writeInt64(bytes, log.end, AT.baseOffset);
+    log.batches.push({ from: log.end, to: log.end + count, bytes });
+    log.end += count;
+  }
+
+  #fetch({ topic, partition, offset }: FetchPosition): FetchedPartition {
+    const log = this.#log(topic, partition);
+    const { start, end } = log;
+    log.fetches += 1;
+    const records = log.batches.find(({ to }) => to > offset)?.bytes ?? Buffer.alloc(0);
+    const answer = { topic, partition, highWatermark: end, lastStableOffset: end, logStartOffset: start, aborted: [] };
+    if (log.fault !== undefined && log.faultsLeft > 0) {
+      log.faultsLeft -= 1;
+      return { ...answer, fault: log.fault, records: Buffer.alloc(0) };
+    }
+    if (offset < start || offset > end) return { ...answer, fault: 'OFFSET_OUT_OF_RANGE', records: Buffer.alloc(0) };
+    return { ...answer, records };
+  }
+}

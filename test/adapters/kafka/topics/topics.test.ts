@@ -1,0 +1,400 @@
+import { describe, expect, test } from 'vitest';
+import { judgeTopics } from '../../../../src/adapters/kafka/topics/judge.ts';
+import { type FoundTopic, planTopics, type TopicSettings } from '../../../../src/adapters/kafka/topics/plan.ts';
+import { checkTopics, initTopics, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
+import type { BrokerLink, CreateTopicsRequest, TopicMetadata } from '../../../../src/kafka/wire/port.ts';
+import { CONTROLLER, failing, metadataAnswer, scriptedBrokers } from '../scripted-brokers.ts';
+
+const HOUR_MS = 3_600_000;
+
+const SETTINGS: TopicSettings = {
+  requests: 'id.requests',
+  ledger: 'id.ledger',
+  deadLetters: 'id.requests.dlt',
+  witness: 'id.witness',
+  replyPrefix: 'id.replies.',
+  requestPartitions: 12,
+  replicationFactor: 3,
+  requestRetentionMs: 24 * HOUR_MS,
+  ledgerRetentionMs: 26 * HOUR_MS,
+  allowWeakLedger: false,
+};
+
+/** The topics as planned, all made. */
+function planned(settings: TopicSettings = SETTINGS): Map<string, FoundTopic> {
+  return new Map(
+    planTopics(settings).map(({ name, partitions, configs }) => [
+      name,
+      { name, partitions, replicas: settings.replicationFactor, configs: new Map(Object.entries(configs)) },
+    ]),
+  );
+}
+
+function changed(name: string, change: Partial<FoundTopic> | Record<string, string>): Map<string, FoundTopic> {
+  const topics = planned();
+  const topic = topics.get(name);
+  if (topic === undefined) throw new Error(`no topic ${name}`);
+  const isCount = 'partitions' in change || 'replicas' in change;
+  const configs = new Map([...topic.configs, ...(isCount ? [] : Object.entries(change as Record<string, string>))]);
+  topics.set(name, { ...topic, configs, ...(isCount ? change : {}) });
+  return topics;
+}
+
+/** Brokers that keep topics in memory. */
+function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1, 2, 3]) {
+  const made: CreateTopicsRequest['topics'][number][] = [];
+  const link = {
+    metadata: async ({ topics: names }) => metadataAnswer(names === 'all' ? [] : names.map(metadataOf), nodes),
+    describeConfigs: async ({ topics: names }) => ({
+      throttleMs: 0,
+      topics: names.map((name) => ({ name, configs: topics.get(name)?.configs ?? new Map() })),
+    }),
+    createTopics: async ({ topics: wanted }) => ({ throttleMs: 0, topics: wanted.map(make) }),
+  } satisfies Partial<BrokerLink> as Pick<BrokerLink, 'metadata' | 'describeConfigs' | 'createTopics'>;
+  function metadataOf(name: string): TopicMetadata {
+    const topic = topics.get(name);
+    if (topic === undefined) return { name, fault: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] };
+    const replicas = Array.from({ length: topic.replicas }, (_, i) => i + 1);
+    const partitions = Array.from({ length: topic.partitions }, (_, partition) => {
+      return { partition, leader: 1, replicas, inSync: replicas };
+    });
+    return { name, partitions };
+  }
+  function make(wanted: CreateTopicsRequest['topics'][number]) {
+    const { name, partitions, replicas, configs } = wanted;
+    if (topics.has(name)) return { name, fault: 'TOPIC_ALREADY_EXISTS' };
+    made.push(wanted);
+    topics.set(name, { name, partitions, replicas, configs: new Map(Object.entries(configs)) });
+    return { name };
+  }
+  return { link, made, brokers: scriptedBrokers({ link: () => link, nodes }) };
+}
+
+const codes = ({ faults }: { faults: readonly { code: string }[] }) => faults.map(({ code }) => code);
+
+describe('initTopics', () => {
+  test('makes every topic on an empty cluster, and those are without fault', async () => {
+    const topics = new Map<string, FoundTopic>();
+    const { brokers, made } = cluster(topics);
+    const { created, differences } = await initTopics(brokers, SETTINGS);
+    expect(created).toEqual(['id.requests', 'id.ledger', 'id.requests.dlt', 'id.witness', 'id.replies.cli']);
+    expect(differences).toEqual([]);
+    expect(made.every(({ replicas }) => replicas === 3)).toBe(true);
+    expect(judgeTopics(topics, SETTINGS)).toEqual({ faults: [], waivable: [] });
+  });
+
+  test('makes nothing the second time', async () => {
+    const { brokers, made } = cluster(new Map());
+    await initTopics(brokers, SETTINGS);
+    const before = made.length;
+    expect(await initTopics(brokers, SETTINGS)).toEqual({ created: [], differences: [] });
+    expect(made).toHaveLength(before);
+  });
+
+  test("makes a service's topics for replies, and leaves those that are there as they are", async () => {
+    const { brokers, made } = cluster(planned());
+    const names = ['id.replies.orders', 'id.requests.reply', 'id.replies.orders', 'id.replies.cli'];
+    expect((await initTopics(brokers, SETTINGS, names)).created).toEqual(['id.replies.orders', 'id.requests.reply']);
+    expect(made.map(({ partitions }) => partitions)).toEqual([12, 12]);
+    expect(await initTopics(brokers, SETTINGS, names)).toEqual({ created: [], differences: [] });
+  });
+
+  test.each(['orders', 'id.ledger', 'id.replies.a/b', 'id.replies.\0', `id.replies.${'a'.repeat(300)}`])(
+    'makes nothing where no worker would reply: %s',
+    async (name) => {
+      const { brokers, made } = cluster(new Map());
+      await expect(initTopics(brokers, SETTINGS, [name])).rejects.toMatchObject({ code: 'INVALID_REPLY_TOPIC' });
+      expect(made).toEqual([]);
+    },
+  );
+
+  test('tells where an existing topic differs, and leaves it alone', async () => {
+    const topics = changed('id.ledger', { 'retention.ms': '1000' });
+    const { brokers, made } = cluster(topics);
+    const { differences } = await initTopics(brokers, SETTINGS);
+    expect(differences).toEqual([`id.ledger: retention.ms is 1000, not ${26 * HOUR_MS}`]);
+    expect(made).toEqual([]);
+    expect(topics.get('id.ledger')?.configs.get('retention.ms')).toBe('1000');
+  });
+
+  test('pins the compression of every topic, those for replies to services included', async () => {
+    const { brokers, made } = cluster(new Map());
+    await initTopics(brokers, SETTINGS, ['id.replies.orders']);
+    expect(made.map(({ name, configs }) => [name, configs['compression.type']])).toEqual(
+      ['id.requests', 'id.ledger', 'id.requests.dlt', 'id.witness', 'id.replies.cli', 'id.replies.orders'].map(
+        (name) => [name, 'uncompressed'],
+      ),
+    );
+  });
+
+  test('waits until every broker knows the new topics and a leader of each partition', async () => {
+    const { brokers, link } = cluster(new Map());
+    const behind = [
+      async () => metadataAnswer([{ name: 'id.ledger', fault: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] }]),
+      async () => metadataAnswer([{ name: 'id.ledger', fault: 'LEADER_NOT_AVAILABLE', partitions: [] }]),
+      async () => metadataAnswer([ledWith(-1)]),
+      failing('LEADER_NOT_AVAILABLE'),
+    ];
+    const late = scriptedBrokers({ link: (node) => (node === 3 ? { metadata: next } : link) });
+    async function next() {
+      return behind.length === 0 ? metadataAnswer([ledWith(1)]) : (behind.shift() ?? failing('UNEXPECTED'))();
+    }
+    await initTopics(brokers, SETTINGS);
+    await waitForLeaders(late, ['id.ledger']);
+    expect(behind).toEqual([]);
+    expect(late.nowMs()).toBe(400);
+  });
+
+  test('has not made a topic before it has leaders', async () => {
+    const { link } = cluster(new Map());
+    let asked = 0;
+    const metadata: BrokerLink['metadata'] = async (request) => {
+      const answer = await link.metadata(request);
+      asked += 1;
+      const isEarly = asked > 1 && asked < 12; // the first question is which topics exist
+      const leaderless = (topic: TopicMetadata) => ({
+        ...topic,
+        partitions: topic.partitions.map((one) => ({ ...one, leader: -1 })),
+      });
+      return isEarly ? metadataAnswer(answer.topics.map(leaderless)) : answer;
+    };
+    const brokers = scriptedBrokers({ link: () => ({ ...link, metadata }) });
+    expect((await initTopics(brokers, SETTINGS)).created).toHaveLength(5);
+    expect(asked).toBeGreaterThanOrEqual(12);
+    expect(brokers.nowMs()).toBeGreaterThan(0);
+  });
+
+  test('passes over brokers that do not answer', async () => {
+    const { link } = cluster(planned());
+    const silent = Object.fromEntries(Object.keys(link).map((name) => [name, failing('NO_ANSWER')]));
+    const { metadata } = link;
+    const brokers = scriptedBrokers({ link: (node) => (node === 1 ? { ...silent, metadata } : link) });
+    expect(await initTopics(brokers, SETTINGS)).toEqual({ created: [], differences: [] });
+    expect((await checkTopics(brokers, SETTINGS)).faults).toEqual([]);
+  });
+
+  test('makes a topic anew that is being deleted while it looks', async () => {
+    const topics = planned();
+    const { link } = cluster(topics);
+    const describeConfigs: BrokerLink['describeConfigs'] = async (request) => {
+      if (!topics.delete('id.ledger')) return link.describeConfigs(request);
+      const gone = { name: 'id.ledger', fault: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
+      return { throttleMs: 0, topics: [gone] };
+    };
+    const brokers = scriptedBrokers({ link: () => ({ ...link, describeConfigs }) });
+    expect((await initTopics(brokers, SETTINGS)).created).toEqual(['id.ledger']);
+  });
+
+  test.each(['NOT_CONTROLLER', 'NO_ANSWER', 'REQUEST_TIMED_OUT'])(
+    'asks the controller once more after %s, and names what a lost answer had made',
+    async (fault) => {
+      const { link, made } = cluster(new Map());
+      const refusals = [fault];
+      const createTopics: BrokerLink['createTopics'] = async (request) => {
+        const answer = await link.createTopics(request);
+        const refusal = refusals.shift();
+        return refusal === undefined ? answer : failing(refusal)();
+      };
+      const brokers = scriptedBrokers({ link: () => ({ ...link, createTopics }) });
+      expect((await initTopics(brokers, SETTINGS)).created).toHaveLength(5);
+      expect(made).toHaveLength(5);
+      expect(brokers.called.filter((node) => node === CONTROLLER).length).toBeGreaterThanOrEqual(2);
+    },
+  );
+
+  test('leaves out of what it made the topics that somebody else has made meanwhile', async () => {
+    const topics = new Map<string, FoundTopic>();
+    const { link } = cluster(topics);
+    const createTopics: BrokerLink['createTopics'] = async (request) => {
+      for (const topic of planned().values()) if (topic.name === 'id.ledger') topics.set(topic.name, topic);
+      return link.createTopics(request);
+    };
+    const brokers = scriptedBrokers({ link: () => ({ ...link, createTopics }) });
+    expect((await initTopics(brokers, SETTINGS)).created).not.toContain('id.ledger');
+    expect(topics.size).toBe(5);
+  });
+
+  test("gives the controller's reason when it refuses a topic", async () => {
+    const { link } = cluster(new Map());
+    const createTopics: BrokerLink['createTopics'] = async () => ({
+      throttleMs: 0,
+      topics: [{ name: 'id.ledger', fault: 'POLICY_VIOLATION', message: 'too many partitions' }],
+    });
+    const brokers = scriptedBrokers({ link: () => ({ ...link, createTopics }) });
+    await expect(initTopics(brokers, SETTINGS)).rejects.toMatchObject({
+      code: 'KAFKA_UNAVAILABLE',
+      message: expect.stringMatching(/id\.ledger.*too many partitions/),
+    });
+    expect(brokers.nowMs()).toBe(0);
+  });
+
+  test('refuses to make topics with more replicas than brokers', async () => {
+    const { brokers, made } = cluster(new Map(), [1]);
+    await expect(initTopics(brokers, SETTINGS)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
+    expect(made).toEqual([]);
+  });
+
+  test('asks for two replicas in sync only where there are three', () => {
+    const inSync = (replicationFactor: number) =>
+      planTopics({ ...SETTINGS, replicationFactor }).find(({ name }) => name === 'id.ledger')?.configs[
+        'min.insync.replicas'
+      ];
+    expect([1, 2, 3, 5].map(inSync)).toEqual(['1', '1', '2', '2']);
+  });
+});
+
+describe('checkTopics', () => {
+  test('answers with the partition count and the ID of the cluster', async () => {
+    const { brokers } = cluster(planned());
+    expect(await checkTopics(brokers, SETTINGS)).toEqual({
+      partitions: 12,
+      clusterId: 'the-cluster',
+      faults: [],
+      warnings: [],
+      differences: [],
+      remedies: [],
+    });
+  });
+
+  test('finds every missing topic on an empty cluster', async () => {
+    const { brokers } = cluster(new Map());
+    const report = await checkTopics(brokers, SETTINGS);
+    expect(codes(report)).toEqual(['TOPIC_INVALID', 'TOPIC_INVALID', 'TOPIC_INVALID', 'TOPIC_INVALID']);
+    expect(report.partitions).toBe(0);
+  });
+
+  test.each([
+    ['other partitions than REQUEST_PARTITIONS', 'id.requests', { partitions: 13 }, ['TOPIC_INVALID', 'TOPIC_INVALID']],
+    ['a ledger of other partitions', 'id.ledger', { partitions: 11 }, ['TOPIC_INVALID']],
+    ['compressed requests', 'id.requests', { 'compression.type': 'producer' }, ['TOPIC_INVALID']],
+    ['requests above 1 MiB', 'id.requests', { 'max.message.bytes': '1048577' }, ['TOPIC_INVALID']],
+    ['a witness that is not compacted', 'id.witness', { 'cleanup.policy': 'delete' }, ['TOPIC_INVALID']],
+    ['a witness that goes by age as well', 'id.witness', { 'cleanup.policy': 'delete,compact' }, ['TOPIC_INVALID']],
+    ['a witness of two partitions', 'id.witness', { partitions: 2 }, ['TOPIC_INVALID']],
+    ['unclean election', 'id.witness', { 'unclean.leader.election.enable': 'true' }, ['TOPIC_INVALID']],
+    ['two replicas of the witness', 'id.witness', { replicas: 2 }, ['LEDGER_WEAK']],
+    ['compacted requests', 'id.requests', { 'cleanup.policy': 'compact,delete' }, ['TOPIC_INVALID']],
+    ['compacted dead letters', 'id.requests.dlt', { 'cleanup.policy': 'compact' }, ['TOPIC_INVALID']],
+    ['a compacted ledger', 'id.ledger', { 'cleanup.policy': 'compact,delete' }, ['LEDGER_WEAK']],
+    [
+      "the producers' timestamps in the ledger",
+      'id.ledger',
+      { 'message.timestamp.type': 'CreateTime' },
+      ['LEDGER_WEAK'],
+    ],
+    ['unclean election', 'id.ledger', { 'unclean.leader.election.enable': 'true' }, ['LEDGER_WEAK']],
+    ['two replicas of the ledger', 'id.ledger', { replicas: 2 }, ['LEDGER_WEAK']],
+    ['one replica in sync', 'id.ledger', { 'min.insync.replicas': '1' }, ['LEDGER_WEAK']],
+    ['a ledger a ms too short', 'id.ledger', { 'retention.ms': String(26 * HOUR_MS - 1) }, ['LEDGER_RETENTION']],
+    ['longer requests', 'id.requests', { 'retention.ms': String(24 * HOUR_MS + 1) }, ['LEDGER_RETENTION']],
+    ['longer segments of requests', 'id.requests', { 'segment.ms': String(HOUR_MS + 1) }, ['LEDGER_RETENTION']],
+    ['endless requests', 'id.requests', { 'retention.ms': '-1' }, ['LEDGER_RETENTION']],
+    ['a ledger that goes by size', 'id.ledger', { 'retention.bytes': '1000000' }, ['LEDGER_RETENTION']],
+    ['a retention that is not told', 'id.ledger', { 'retention.ms': 'undefined' }, ['LEDGER_RETENTION']],
+  ])('finds %s', async (_, name, change, expected) => {
+    const { brokers } = cluster(changed(name, change));
+    expect(codes(await checkTopics(brokers, SETTINGS))).toEqual(expected);
+  });
+
+  test.each([
+    ['an endless ledger', 'id.ledger', { 'retention.ms': '-1' }],
+    ['smaller requests', 'id.requests', { 'max.message.bytes': '65536' }],
+    ['more replicas', 'id.ledger', { replicas: 5 }],
+  ])('has nothing against %s', async (_, name, change) => {
+    const { brokers } = cluster(changed(name, change));
+    expect(codes(await checkTopics(brokers, SETTINGS))).toEqual([]);
+  });
+
+  test('with ALLOW_WEAK_LEDGER only warns of too few replicas, of ledger and witness', async () => {
+    const settings = { ...SETTINGS, replicationFactor: 1, allowWeakLedger: true };
+    const { brokers } = cluster(planned(settings), [1]);
+    const { faults, warnings } = await checkTopics(brokers, settings);
+    expect(faults).toEqual([]);
+    expect(warnings.map(({ code }) => code)).toEqual(Array(4).fill('LEDGER_WEAK'));
+  });
+
+  test.each([
+    ['a compacted ledger', { 'cleanup.policy': 'compact' }],
+    ['a short ledger', { 'retention.ms': '60000' }],
+  ])('with ALLOW_WEAK_LEDGER still refuses %s', async (_, change) => {
+    const { brokers } = cluster(changed('id.ledger', change));
+    expect((await checkTopics(brokers, { ...SETTINGS, allowWeakLedger: true })).faults).toHaveLength(1);
+  });
+
+  test.each([
+    ['id.ledger', 'snappy'],
+    ['id.witness', 'lz4'],
+    ['id.requests.dlt', 'zstd'],
+    ['id.replies.cli', 'gzip'],
+  ])(
+    "finds %s compressed with %s to be a difference and no fault, with Kafka's own command as remedy",
+    async (name, type) => {
+      const { brokers } = cluster(changed(name, { 'compression.type': type }));
+      const command = `kafka-configs --alter --entity-type topics --entity-name ${name} --add-config compression.type=uncompressed`;
+      expect(await checkTopics(brokers, SETTINGS)).toMatchObject({
+        faults: [],
+        warnings: [],
+        differences: [`${name}: compression.type is ${type}, not uncompressed`],
+        remedies: [command],
+      });
+    },
+  );
+
+  test.each(['id.ledger', 'id.witness', 'id.requests.dlt', 'id.replies.cli'])(
+    "has nothing against %s as its producers compress it: they don't",
+    async (name) => {
+      const { brokers } = cluster(changed(name, { 'compression.type': 'producer' }));
+      expect(await checkTopics(brokers, SETTINGS)).toMatchObject({ differences: [], remedies: [] });
+    },
+  );
+
+  test('finds a config that the brokers do not report to differ', async () => {
+    const topics = planned();
+    const ledger = topics.get('id.ledger');
+    if (ledger === undefined) throw new Error('no ledger');
+    const untold = ['compression.type', 'retention.bytes'];
+    const configs = new Map([...ledger.configs].filter(([key]) => !untold.includes(key)));
+    topics.set('id.ledger', { ...ledger, configs });
+    const { brokers } = cluster(topics);
+    expect((await checkTopics(brokers, SETTINGS)).differences).toEqual([
+      'id.ledger: compression.type is undefined, not uncompressed',
+      'id.ledger: retention.bytes is undefined, not -1',
+    ]);
+  });
+
+  test('takes a topic that this user may not describe for one that is not there', async () => {
+    const { link } = cluster(planned());
+    const metadata: BrokerLink['metadata'] = async (request) => {
+      const { topics } = await link.metadata(request);
+      const hide = (topic: TopicMetadata): TopicMetadata =>
+        topic.name === 'id.replies.cli'
+          ? { name: topic.name, fault: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] }
+          : topic;
+      return metadataAnswer(topics.map(hide));
+    };
+    const brokers = scriptedBrokers({ link: () => ({ ...link, metadata }) });
+    expect(await checkTopics(brokers, SETTINGS)).toMatchObject({
+      faults: [],
+      remedies: ["make 'id.replies.cli': idalloc topics init"],
+    });
+  });
+
+  test('reports brokers that do not answer as KAFKA_UNAVAILABLE, after 10 s', async () => {
+    const brokers = scriptedBrokers({ link: () => ({ metadata: failing('UNREACHABLE') }) });
+    await expect(checkTopics(brokers, SETTINGS)).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+    expect(brokers.nowMs()).toBe(10_000);
+  });
+
+  test.each([
+    ['LOGIN_REFUSED', 'CONFIG_INVALID'],
+    ['CLUSTER_AUTHORIZATION_FAILED', 'KAFKA_UNAVAILABLE'],
+  ])('reports %s as %s, at once', async (fault, code) => {
+    const brokers = scriptedBrokers({ link: () => ({ metadata: failing(fault) }) });
+    await expect(checkTopics(brokers, SETTINGS)).rejects.toMatchObject({ code });
+    expect(brokers.nowMs()).toBe(0);
+  });
+});
+
+function ledWith(leader: number): TopicMetadata {
+  return { name: 'id.ledger', partitions: [{ partition: 0, leader, replicas: [1], inSync: [1] }] };
+}

@@ -1,0 +1,239 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { encodeBatch } from '../../src/kafka/records/encode.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import type { NewRecord } from '../../src/kafka/records/record.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
+import type { ListOffsetsAnswer } from '../../src/kafka/wire/port.ts';
+import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
+import { RUNTIME } from '../../src/runtime.ts';
+import { startProcessServers } from '../support/process-servers.ts';
+import type { TestServers } from '../support/servers.ts';
+
+/**
+ * Who answers requests: a worker; what kafkajs itself takes to consume a record, produce one and commit; and what our own
+ * wire takes to read a record, append it to a ledger, follow the ledger, and reply.
+ */
+export type Contender = 'worker' | 'copy' | 'wire';
+
+const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
+const SCRIPTS = { copy: path('copy-loop.ts'), wire: path('wire-loop.ts') } as const;
+export const MAIN = path('../../src/main.ts');
+
+const CALL_TIMEOUT_MS = 10_000;
+const REPLICATION_TIMEOUT_MS = 5_000;
+const LED_TIMEOUT_MS = 30_000;
+const LED_POLL_MS = 50;
+/** A contender that does not end by SIGTERM is killed. */
+const STOP_TIMEOUT_MS = 15_000;
+
+/** In which Linux counts processor time for others to read. */
+const CPU_TICK_MS = 10;
+
+/** The topics of one run, which nobody used before. */
+export interface Topics {
+  readonly env: Readonly<Record<string, string>>;
+  readonly requests: string;
+  readonly ledger: string;
+  readonly replies: string;
+  readonly partitions: number;
+}
+
+/** What the benchmarks of requests have in common: servers, fresh topics for each run, and who is measured. */
+export class Stage implements AsyncDisposable {
+  readonly cluster: Cluster;
+  readonly #servers: TestServers;
+  readonly #main: string;
+
+  private constructor(servers: TestServers, main: string) {
+    this.#servers = servers;
+    this.#main = main;
+    const dialer = kafkaDialer({ clientId: 'bench', tls: false });
+    this.cluster = new Cluster({ dialer, seeds: seedsOf(servers.brokers), runtime: RUNTIME });
+  }
+
+  /** `main`: the main.ts of the worker, which may be that of another checkout. */
+  static async open(say: (line: string) => void, main: string): Promise<Stage> {
+    return new Stage(await startProcessServers(say), main);
+  }
+
+  async topics(partitions: number): Promise<Topics> {
+    const id = randomUUID().slice(0, 8);
+    const replies = `b${id}.replies.main`;
+    const env = {
+      KAFKA_BROKERS: this.#servers.brokers.join(','),
+      ETCD_ENDPOINTS: this.#servers.etcdEndpoints.join(','),
+      ETCD_PREFIX: `/bench-${id}`,
+      KAFKA_GROUP_ID: `bench-${id}`,
+      REQUEST_TOPIC: `b${id}.requests`,
+      LEDGER_TOPIC: `b${id}.ledger`,
+      DEAD_LETTER_TOPIC: `b${id}.dlt`,
+      WITNESS_TOPIC: `b${id}.witness`,
+      REPLY_TOPIC_PREFIX: `b${id}.replies.`,
+      REQUEST_PARTITIONS: String(partitions),
+      TOPIC_REPLICATION_FACTOR: '1',
+      ALLOW_WEAK_LEDGER: '1',
+      DATACENTER_ID: '0',
+      OPS_PORT: '0',
+      API_PORT: 'off',
+      LOG_LEVEL: 'warn',
+    };
+    const init = this.#run([this.#main, 'topics', 'init', '--reply-topic', replies], env);
+    const [code] = await once(init, 'exit');
+    if (code !== 0) throw new Error('the topics could not be made');
+    const [requests, ledger] = [env.REQUEST_TOPIC, env.LEDGER_TOPIC];
+    for (const topic of [requests, ledger, replies]) await this.#led(topic, partitions);
+    return { env, requests, ledger, replies, partitions };
+  }
+
+  start(contender: Contender, topics: Topics): Running {
+    const index = mkdtempSync(join(tmpdir(), 'idalloc-bench-'));
+    const { env, requests, replies, ledger } = topics;
+    const addresses = [this.#servers.brokers.join(','), requests, replies];
+    const args = {
+      worker: [this.#main, 'worker'],
+      copy: [SCRIPTS.copy, ...addresses, `${env.KAFKA_GROUP_ID}-copy`],
+      wire: [SCRIPTS.wire, ...addresses, ledger],
+    }[contender];
+    return new Running(contender, this.#run(args, { ...env, INDEX_DIR: index }), index);
+  }
+
+  /** Appends to one partition of a topic; what a broker refuses ends the run. */
+  async append(topic: string, partition: number, records: readonly NewRecord[]): Promise<void> {
+    const batch = encodeBatch(records, RUNTIME.wallMs());
+    const node = await this.cluster.leader(topic, partition, CALL_TIMEOUT_MS);
+    const request = { topic, partition, batch, acks: -1, timeoutMs: REPLICATION_TIMEOUT_MS } as const;
+    const { fault } = await this.cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
+    if (fault !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${fault}`);
+  }
+
+  /** How many records the topic has ever got. */
+  async written(topic: string, partitions: number): Promise<number> {
+    return (await this.#ends(topic, partitions)).reduce((sum, { offset }) => sum + offset, 0);
+  }
+
+  async #ends(topic: string, partitions: number): Promise<ListOffsetsAnswer['partitions']> {
+    const byLeader = await this.leaders(topic, partitions);
+    const answers = await Promise.all(
+      [...byLeader].map(([node, its]) => {
+        const asked = its.map((partition) => ({ topic, partition, timestampMs: -1 }));
+        const request = { isolation: 'read_uncommitted', partitions: asked } as const;
+        return this.cluster.call(node, 'control', CALL_TIMEOUT_MS, (link) => link.listOffsets(request));
+      }),
+    );
+    return answers.flatMap((answer) => answer.partitions);
+  }
+
+  /** A broker learns a little later than it says that it leads a new partition. */
+  async #led(topic: string, partitions: number): Promise<void> {
+    for (const deadlineMs = performance.now() + LED_TIMEOUT_MS; ; await pause(LED_POLL_MS)) {
+      const ends = await this.#ends(topic, partitions);
+      const fault = ends.find((end) => end.fault !== undefined)?.fault;
+      if (fault === undefined) return;
+      if (performance.now() > deadlineMs) throw new Error(`topic ${topic} was made, but is not served: ${fault}`);
+    }
+  }
+
+  async leaders(topic: string, partitions: number): Promise<Map<number, number[]>> {
+    const all = Array.from({ length: partitions }, (_, partition) => partition);
+    const nodes = await Promise.all(all.map((partition) => this.cluster.leader(topic, partition, CALL_TIMEOUT_MS)));
+    return Map.groupBy(all, (partition) => nodes[partition] ?? -1);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.cluster.close();
+    await this.#servers.stop();
+  }
+
+  #run(args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess {
+    const stdio = ['ignore', 'ignore', 'inherit'] as const;
+    return spawn(process.execPath, [...args], { env: { ...process.env, ...env }, stdio: [...stdio] });
+  }
+}
+
+/** A contender at work. */
+export class Running implements AsyncDisposable {
+  readonly #contender: Contender;
+  readonly #child: ChildProcess;
+  readonly #index: string;
+  readonly #ended: Promise<unknown>;
+  #hasEnded = false;
+
+  constructor(contender: Contender, child: ChildProcess, index: string) {
+    this.#contender = contender;
+    this.#child = child;
+    this.#index = index;
+    this.#ended = once(child, 'exit').then(() => {
+      this.#hasEnded = true;
+    });
+  }
+
+  /** Processor time since its start, of all its threads; NaN where the system does not say. */
+  cpuMs(): number {
+    try {
+      const stat = readFileSync(`/proc/${this.#child.pid}/stat`, 'latin1');
+      const [user = '', system = ''] = stat
+        .slice(stat.lastIndexOf(')') + 2)
+        .split(' ')
+        .slice(11, 13);
+      return (Number(user) + Number(system)) * CPU_TICK_MS;
+    } catch {
+      return Number.NaN;
+    }
+  }
+
+  /** @throws Error when it has ended by itself. */
+  check(): void {
+    if (this.#hasEnded) throw new Error(`the ${this.#contender} ended before it was done`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child.kill('SIGTERM');
+    const timer = setTimeout(() => this.#child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+    await this.#ended;
+    clearTimeout(timer);
+    rmSync(this.#index, { recursive: true, force: true });
+  }
+}
+
+/** Makes requests for so many IDs each. */
+export class Requests {
+  readonly #topics: Topics;
+  readonly #value: Buffer;
+  readonly #replyTopic: Buffer;
+
+  constructor(topics: Topics, ids: number) {
+    this.#topics = topics;
+    this.#value = encodeIdRequest({ count: ids });
+    this.#replyTopic = Buffer.from(topics.replies);
+  }
+
+  /** With the partition that its correlation ID goes to. */
+  make(correlationId: string): { readonly record: NewRecord; readonly partition: number } {
+    const key = Buffer.from(correlationId);
+    const headers = { kafka_correlationId: key, kafka_replyTopic: this.#replyTopic };
+    const record = { key, value: this.#value, headers };
+    return { record, partition: partitionFor(key, this.#topics.partitions, () => 0) };
+  }
+}
+
+/** Resolves when `isDone` does to true; rejects when `timeoutMs` is over, or the contender has ended. */
+export async function until(running: Running, timeoutMs: number, pollMs: number, isDone: () => Promise<boolean>) {
+  const deadlineMs = performance.now() + timeoutMs;
+  while (!(await isDone())) {
+    running.check();
+    if (performance.now() > deadlineMs) throw new Error('the run did not answer every request in time');
+    await pause(pollMs);
+  }
+}
+
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+}

@@ -1,0 +1,100 @@
+import { describe, expect, test } from 'vitest';
+import { batchAt, check, entry, reply } from './batches.ts';
+
+describe('replies held against the ledger', () => {
+  test('agree with the first entry of their key, which is the one that decides', () => {
+    const { findings, counts } = check([
+      entry('a', batchAt(20), { offset: 9 }),
+      entry('a', batchAt(10), { offset: 3 }),
+      reply('a', batchAt(10), { offset: 1 }),
+      reply('a', batchAt(10), { offset: 5 }),
+      entry('b', batchAt(30), { offset: 4 }),
+    ]);
+    expect(findings).toEqual([]);
+    expect(counts).toMatchObject({ decisions: 2, losers: 1, doubled: 0, replies: 2 });
+  });
+
+  test('that tell a loser, or a batch of nobody, diverge, and both sides are named', () => {
+    const { findings } = check([
+      entry('a', batchAt(10), { offset: 3 }),
+      entry('a', batchAt(20), { offset: 9 }),
+      reply('a', batchAt(20), { offset: 1 }),
+      reply('a', batchAt(40), { offset: 2 }),
+    ]);
+    expect(findings.map(({ code, message }) => `${code} ${message}`).sort()).toEqual([
+      expect.stringMatching(/^DIVERGENT .*a batch that no entry has/),
+      expect.stringMatching(/^DIVERGENT .*came too late/),
+    ]);
+    for (const { places } of findings) {
+      expect(places.map(({ source, offset }) => [source, offset])).toContainEqual(['ledger', 3]);
+    }
+  });
+
+  test('may be of another request partition, which has a batch of its own', () => {
+    const { findings, counts } = check([
+      entry('a', batchAt(10), { partition: 1 }),
+      entry('a', batchAt(20), { partition: 2 }),
+      reply('a', batchAt(20)),
+      reply('a', batchAt(10)),
+    ]);
+    expect(findings).toEqual([]);
+    expect(counts).toMatchObject({ decisions: 2, losers: 0, replies: 2 });
+  });
+
+  test('on another topic than was asked for are told', () => {
+    const { findings } = check([entry('a', batchAt(10)), reply('a', batchAt(10), { topic: 'elsewhere' })]);
+    expect(findings).toMatchObject([{ code: 'MISDIRECTED', message: expect.stringContaining('elsewhere') }]);
+  });
+
+  test('without an entry are fine where the ledger does not reach back so far, and else are not', () => {
+    const at = batchAt(10).generatedAtMs;
+    const lonely = [reply('a', batchAt(10))];
+    expect(check(lonely, at + 1)).toMatchObject({ findings: [], counts: { forgotten: 1 } });
+    expect(check(lonely, at).findings).toMatchObject([{ code: 'UNDECIDED' }]);
+  });
+
+  test('can not be judged by an entry that may not be the first', () => {
+    const { findings, counts } = check([entry('a', batchAt(20), { doubtful: true }), reply('a', batchAt(10))]);
+    expect(findings).toEqual([]);
+    expect(counts).toMatchObject({ undecidable: 1 });
+  });
+
+  test('that a replay wrote are told apart by whether there was one before', () => {
+    const { counts } = check([
+      entry('a', batchAt(10)),
+      reply('a', batchAt(10)),
+      reply('a', batchAt(10), { offset: 7, again: true }),
+      entry('b', batchAt(20)),
+      reply('b', batchAt(20), { offset: 8, again: true }),
+    ]);
+    expect(counts).toMatchObject({ repeated: 1, repeatedWithoutFirst: 1 });
+  });
+
+  test('an append that was sent twice is one batch', () => {
+    const { findings, counts } = check([entry('a', batchAt(10)), entry('a', batchAt(10), { offset: 1 })]);
+    expect({ findings, doubled: counts.doubled }).toEqual({ findings: [], doubled: 1 });
+  });
+});
+
+describe('overlaps', () => {
+  test.each([
+    ['two entries', [entry('a', batchAt(10)), entry('b', batchAt(10, 4, 3), { offset: 1 })], 1],
+    ['neighbours', [entry('a', batchAt(10)), entry('b', batchAt(10, 4, 4), { offset: 1 })], 0],
+    ['a decision and its loser', [entry('a', batchAt(10)), entry('a', batchAt(10, 2, 1), { offset: 1 })], 1],
+    ['a batch and its reply', [entry('a', batchAt(10)), reply('a', batchAt(10))], 0],
+    ['the same batch in two partitions', [entry('a', batchAt(10)), entry('a', batchAt(10), { partition: 1 })], 1],
+    [
+      'a forged reply under a name of its own',
+      [entry('a', batchAt(10)), reply('b', batchAt(10, 2, 1), { timeMs: 0 })],
+      1,
+    ],
+    [
+      'one in the middle of another',
+      [entry('a', batchAt(10, 100)), entry('b', batchAt(10, 1, 50)), entry('c', batchAt(10, 1, 90))],
+      2,
+    ],
+  ])('of %s', (_, batches, overlaps) => {
+    const { findings } = check(batches, Number.POSITIVE_INFINITY);
+    expect(findings.filter(({ code }) => code === 'OVERLAP')).toHaveLength(overlaps);
+  });
+});

@@ -1,0 +1,84 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  batchDigest,
+  batchFaults,
+  layoutFinder,
+  mergeRanges,
+  packRanges,
+  unpackRanges,
+} from '../../../src/cli/audit/evidence.ts';
+import { collapseIds, expandIds, type IdBatch } from '../../../src/codec/id-batch.ts';
+import { startGenerator, take } from '../../../src/core/generator.ts';
+import { PRESETS, type PresetName, presetLayout } from '../../../src/core/presets.ts';
+import { ticks } from '../../../src/core/units.ts';
+import { batchAt, LAYOUT } from './batches.ts';
+
+describe('the evidence of a batch', () => {
+  test.each(Object.keys(PRESETS) as PresetName[])('bears out what the generator makes in %s', (name) => {
+    const layout = presetLayout(name, { epochMs: 0 });
+    const now = ticks(100_000);
+    const window = { nowTicks: now, from: ticks(0), to: ticks(200_000) };
+    const { ranges } = take(startGenerator(layout, 0, 3, ticks(0)), layout.maxCount, window, () => 0.5);
+    const evidence = { datacenterId: 0, workerId: 3, fence: 1n, epochMs: 0, layoutFingerprint: layout.fingerprint };
+    const batch = { ...evidence, ranges, step: layout.step, generatedAtMs: Number(now) * layout.tickMs };
+    expect(layoutFinder()(batch)?.fingerprint).toBe(layout.fingerprint);
+    expect(batchFaults(batch, layout)).toEqual([]);
+  });
+
+  const good = batchAt(1_000_000, 10);
+  const shifted = (by: bigint) => good.ranges.map(({ first, count }) => ({ first: first + by, count }));
+  test.each<[string, Partial<IdBatch>, RegExp]>([
+    ["another's worker ID", { workerId: 17 }, /worker 18's, the batch worker 17's/],
+    ["another's datacenter", { datacenterId: 5 }, /datacenter 4's/],
+    ['another step', { step: 2n }, /step is 2/],
+    ['IDs of the future', { generatedAtMs: good.generatedAtMs - 1 }, /after generated_at/],
+    ['IDs of long ago', { generatedAtMs: good.generatedAtMs + 61_000 }, /more than a minute before/],
+    ['ranges that fall', { ranges: [...shifted(100n), ...shifted(0n)] }, /do not rise/],
+    ['ranges that overlap', { ranges: [...shifted(0n), ...shifted(9n)] }, /do not rise/],
+    ['a range that leaves its tick', { ranges: shifted(4_090n) }, /leaves its tick|worker 19/],
+    ['an ID behind the last one', { ranges: [{ first: 2n ** 63n - 2n, count: 5 }] }, /no ID of its layout/],
+  ])('shows %s', (_, change, told) => {
+    expect(batchFaults({ ...good, ...change }, LAYOUT).join('; ')).toMatch(told);
+  });
+
+  test('a layout of no name here is none', () => {
+    expect(layoutFinder()({ ...good, layoutFingerprint: '0'.repeat(16) })).toBeUndefined();
+    expect(layoutFinder()({ ...good, epochMs: -1 })).toBeUndefined();
+  });
+});
+
+describe('ranges', () => {
+  const ranges = fc.array(fc.tuple(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 5 })), { minLength: 1 });
+  const step = fc.bigInt({ min: 1n, max: 9n });
+
+  test('that are merged are the fewest that hold the same IDs, as a reply of single IDs has them', () => {
+    fc.assert(
+      fc.property(ranges, step, (drafts, by) => {
+        let first = 0n;
+        const some = drafts.map(([gap, count]) => {
+          const range = { first, count };
+          first += BigInt(count - 1 + gap) * by;
+          return range;
+        });
+        const merged = mergeRanges(some, by);
+        expect(merged).toEqual(collapseIds(expandIds({ ranges: some, step: by }), by));
+        expect(unpackRanges(packRanges(merged, by))).toEqual({ step: by, ranges: merged });
+      }),
+    );
+  });
+
+  test.each<[string, Partial<IdBatch>]>([
+    ['fence', { fence: 8n }],
+    ['worker', { workerId: 1 }],
+    ['datacenter', { datacenterId: 1 }],
+    ['epoch', { epochMs: 1 }],
+    ['time', { generatedAtMs: 1 }],
+    ['layout', { layoutFingerprint: 'f'.repeat(16) }],
+  ])('with another %s are another batch', (_, change) => {
+    const batch = batchAt(10);
+    const packed = packRanges(batch.ranges, batch.step);
+    expect(batchDigest({ ...batch, ...change }, packed).equals(batchDigest(batch, packed))).toBe(false);
+    expect(batchDigest(batch, packed).equals(batchDigest(batchAt(10), packed))).toBe(true);
+  });
+});

@@ -1,0 +1,68 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Finding } from '../../../src/cli/audit/check.ts';
+import { OverlapSearch, sharesId } from '../../../src/cli/audit/overlap.ts';
+import type { Run } from '../../../src/cli/audit/store.ts';
+
+const PLACE = { source: 'ledger', topic: 't', partition: 0, offset: 0, correlationId: Buffer.from('c') } as const;
+
+const runs = fc
+  .array(
+    fc.record({
+      first: fc.bigInt({ min: 0n, max: 60n }),
+      count: fc.integer({ min: 1, max: 8 }),
+      step: fc.bigInt({ min: 1n, max: 12n }),
+      unit: fc.integer({ min: 0, max: 20 }),
+    }),
+    { maxLength: 12 },
+  )
+  .map((drafts) =>
+    drafts.map(({ first, count, step, unit }): Run => {
+      return { ...PLACE, first, last: first + BigInt(count - 1) * step, step, unit };
+    }),
+  );
+
+function idsOf({ first, last, step }: Run): bigint[] {
+  const ids: bigint[] = [];
+  for (let id = first; id <= last; id += step) ids.push(id);
+  return ids;
+}
+
+function haveCommon(a: Run, b: Run): boolean {
+  const ids = new Set(idsOf(a));
+  return idsOf(b).some((id) => ids.has(id));
+}
+
+test('two runs share an ID exactly when one of their IDs is the same', () => {
+  fc.assert(
+    fc.property(runs, (some) => {
+      const [a, b] = some.toSorted((one, two) => Number(one.first - two.first));
+      if (a !== undefined && b !== undefined) expect(sharesId(a, b)).toBe(haveCommon(a, b));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test('each batch that shares an ID with another is named, and no other one', () => {
+  fc.assert(
+    fc.property(runs, (some) => {
+      const named = new Set<number>();
+      const search = new OverlapSearch(({ places }: Finding) => {
+        for (const place of places) named.add((place as Run).unit);
+      });
+      for (const run of some.toSorted((a, b) => Number(a.first - b.first))) search.take(run);
+      const guilty = some.filter((a) => some.some((b) => a.unit !== b.unit && haveCommon(a, b)));
+      expect(named).toEqual(new Set(guilty.map(({ unit }) => unit)));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test('runs that are over are let go: sixty thousand classes take no more memory than those that are open', () => {
+  const findings: Finding[] = [];
+  const search = new OverlapSearch((finding) => findings.push(finding));
+  for (let i = 0n; i < 60_000n; i++)
+    search.take({ ...PLACE, first: i * 3n, last: i * 3n + 2n, step: 1_000_003n, unit: Number(i) });
+  expect(findings).toEqual([]);
+  expect(search.kept).toBeLessThanOrEqual(10_000);
+});

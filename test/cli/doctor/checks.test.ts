@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest';
+import {
+  judgeBroker,
+  judgeChrony,
+  judgeChronyConf,
+  judgeClock,
+  judgeDisk,
+  judgeEtcd,
+  judgeEtcdSize,
+  judgeLimits,
+  judgeTimedatectl,
+  judgeTopicReport,
+} from '../../../src/cli/doctor/checks.ts';
+
+const GIB = 2 ** 30;
+const MEMBER = { version: '3.6.1', isLeader: true, hasLeader: true, dbBytes: 1, latencyMs: 3 };
+const TOPICS = { partitions: 12, clusterId: 'c', faults: [], warnings: [], differences: [], remedies: [] };
+const TRACKING = '7F7F0101,,10,1780416300.0,0.000012,0.0,0.0,0.0,0.0,0.0,0.0,0.0,16.0,Normal';
+
+test.each([
+  ['a current broker', judgeBroker('b:1', 18, 3), 'ok'],
+  ['a slow broker', judgeBroker('b:1', 18, 900), 'warn'],
+  ['an ancient broker', judgeBroker('b:1', 10, 3), 'fault'],
+  ['a leader', judgeEtcd('e', MEMBER), 'ok'],
+  ['a member without a leader', judgeEtcd('e', { ...MEMBER, hasLeader: false }), 'fault'],
+  ['an old member', judgeEtcd('e', { ...MEMBER, version: '3.4.30' }), 'warn'],
+  ['a member of 3.10', judgeEtcd('e', { ...MEMBER, version: '3.10.0' }), 'ok'],
+  ['a large database', judgeEtcd('e', { ...MEMBER, dbBytes: 2 * GIB }), 'warn'],
+  ['a slow member', judgeEtcd('e', { ...MEMBER, latencyMs: 2_000 }), 'warn'],
+  ['one endpoint', judgeEtcdSize(1), 'warn'],
+  ['three endpoints', judgeEtcdSize(3), 'ok'],
+  ['a clock in the same second', judgeClock('e', 1_000, 1_500, 1_510), 'ok'],
+  ['a clock that may be off by a second', judgeClock('e', 2_000, 1_000, 1_010), 'ok'],
+  ['a clock that is surely behind', judgeClock('e', 5_000, 1_000, 1_010), 'fault'],
+  ['a clock that is surely ahead', judgeClock('e', 1_000, 5_000, 5_010), 'fault'],
+  ['chrony in order', judgeChrony(TRACKING), 'ok'],
+  ['chrony out of order', judgeChrony(TRACKING.replace('Normal', 'Not synchronised')), 'fault'],
+  ['timedatectl in order', judgeTimedatectl('NTP=yes\nNTPSynchronized=yes\n'), 'ok'],
+  ['timedatectl out of order', judgeTimedatectl('NTPSynchronized=no\n'), 'fault'],
+  ['steps at any time', judgeChronyConf('driftfile x\nmakestep 1 -1\n'), 'warn'],
+  [
+    'few open files',
+    judgeLimits('Max open files            1024                 1048576              files\n'),
+    'warn',
+  ],
+  ['many open files', judgeLimits('Max open files            65536                65536                files\n'), 'ok'],
+  ['a good disk', judgeDisk('/i', true, 5 * GIB), 'ok'],
+  ['a small disk', judgeDisk('/i', true, GIB / 2), 'warn'],
+  ['a full disk', judgeDisk('/i', true, 1_000), 'fault'],
+  ['a disk that is not ours', judgeDisk('/i', false, 5 * GIB), 'fault'],
+])('%s is judged', (_, check, state) => {
+  expect(check?.state).toBe(state);
+  // Whatever is not well comes with what to do about it.
+  expect(check?.mend === undefined).toBe(state === 'ok');
+});
+
+test('what a tool does not tell is not judged', () => {
+  expect([judgeChrony(''), judgeChrony('506 Cannot talk to daemon'), judgeTimedatectl('')]).toEqual([
+    undefined,
+    undefined,
+    undefined,
+  ]);
+  expect([judgeChronyConf('makestep 1 3\n# makestep 1 -1\n'), judgeLimits('')]).toEqual([undefined, undefined]);
+});
+
+test('clocks are told to slew, and never to step', () => {
+  expect(judgeTimedatectl('NTPSynchronized=no')?.mend).toMatch(/slewing.*never ntpd -g/);
+});
+
+test('topics are judged as a worker would at its start', () => {
+  const lacking = { code: 'LEDGER_RETENTION', message: 'too short' } as const;
+  expect(judgeTopicReport(TOPICS)).toMatchObject([{ state: 'ok' }]);
+  expect(judgeTopicReport({ ...TOPICS, faults: [lacking], remedies: ['do this'] })).toMatchObject([
+    { name: 'topics LEDGER_RETENTION', state: 'fault', mend: 'do this' },
+  ]);
+  expect(judgeTopicReport({ ...TOPICS, warnings: [{ ...lacking, code: 'LEDGER_WEAK' }] })).toMatchObject([
+    { state: 'warn' },
+  ]);
+  expect(judgeTopicReport({ ...TOPICS, differences: ['x'], remedies: ['y'] })).toMatchObject([
+    { state: 'warn', mend: 'y' },
+  ]);
+});
+
+test('topics that differ from the plan are shown beside a weakness that was accepted', () => {
+  const weak = { code: 'LEDGER_WEAK', message: 'one replica' } as const;
+  const differences = ['id.ledger: compression.type is lz4, not uncompressed'];
+  const report = { ...TOPICS, warnings: [weak], differences, remedies: ['kafka-configs …'] };
+  expect(judgeTopicReport(report).map(({ state, detail, mend }) => [state, detail, mend])).toEqual([
+    ['warn', 'one replica', 'for production: three brokers or more'],
+    ['warn', differences[0], 'kafka-configs …'],
+  ]);
+});

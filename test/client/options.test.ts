@@ -1,0 +1,60 @@
+import { Kafka, logLevel } from 'kafkajs';
+import { describe, expect, test } from 'vitest';
+import { accessOf, type IdClientOptions } from '../../src/client/options.ts';
+
+const replyTopic = 'id.replies.a';
+const brokers = ['kafka-1:9092', '[::1]:9093'];
+
+function access(options: object) {
+  return accessOf({ replyTopic, ...options } as IdClientOptions);
+}
+
+describe('access to the brokers', () => {
+  test('by addresses, with what kafkajs takes for TLS and logins', async () => {
+    expect(await access({ brokers })).toEqual({ brokers, config: { clientId: 'idalloc-client' } });
+    const sasl = { mechanism: 'plain', username: 'u', password: 'p' };
+    const found = await access({ brokers, clientId: 'orders', ssl: true, sasl });
+    expect(found).toEqual({ brokers, config: { clientId: 'orders', ssl: true, sasl } });
+  });
+
+  test("by kafkajs' own configuration, whatever else is in it", async () => {
+    const kafka = { brokers, ssl: { servername: 'x' }, retry: { retries: 2 }, logLevel: logLevel.NOTHING };
+    const found = await access({ kafka });
+    expect(found).toMatchObject({ brokers, config: { clientId: 'idalloc-client', ssl: { servername: 'x' } } });
+  });
+
+  test('by a function that finds the brokers', async () => {
+    expect(await access({ kafka: { brokers: async () => brokers, clientId: 'orders' } })).toEqual({
+      brokers,
+      config: { clientId: 'orders' },
+    });
+    const found = access({ kafka: { brokers: async () => [] } });
+    await expect(found).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringMatching(/^kafka.brokers/),
+    });
+  });
+
+  test("not by an instance of kafkajs' Kafka: the error names what to pass instead", async () => {
+    await expect(access({ kafka: new Kafka({ brokers }) })).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringMatching(/instance of kafkajs' Kafka: pass the configuration that it was made with/),
+    });
+  });
+
+  test.each<[string, object]>([
+    ['no reply topic', { brokers, replyTopic: undefined }],
+    ['neither kafka nor brokers', {}],
+    ['both', { brokers, kafka: { brokers } }],
+    ['kafka as addresses', { kafka: 'localhost:9092' }],
+    ['kafka as nothing', { kafka: null }],
+    ['kafka without brokers', { kafka: { clientId: 'orders' } }],
+    ['brokers as one text', { brokers: 'localhost:9092' }],
+    ['no brokers', { brokers: [] }],
+    ['a broker without a port', { brokers: ['localhost'] }],
+    ['a broker with a port that is none', { brokers: ['localhost:70000'] }],
+    ['a broker as a URL', { brokers: ['http://localhost:9092'] }],
+  ])('%s is refused: CONFIG_INVALID', async (_what, options) => {
+    await expect(access(options)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+  });
+});

@@ -1,0 +1,324 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
+import type { Environment } from '../../src/config/parse.ts';
+import { describeVariables, VARIABLES } from '../../src/config/variables.ts';
+import { IdallocError } from '../../src/errors.ts';
+
+const KAFKA = { KAFKA_BROKERS: 'kafka:9092' };
+const WORKER = { ...KAFKA, ETCD_ENDPOINTS: 'http://etcd:2379', DATACENTER_ID: '4' };
+
+const noFile = (path: string): string => {
+  throw new Error(`no such file: ${path}`);
+};
+
+/** The lines of the fault, each "NAME: problem". */
+function faultsOf(env: Environment, readText = noFile): string[] {
+  try {
+    loadWorkerConfig(env, readText);
+  } catch (error) {
+    if (!(error instanceof IdallocError) || error.code !== 'CONFIG_INVALID') throw error;
+    return error.message
+      .split('\n')
+      .slice(1)
+      .map((line) => line.trim());
+  }
+  return [];
+}
+
+const namesOf = (faults: readonly string[]) => faults.map((fault) => fault.slice(0, fault.indexOf(':')));
+
+describe('a worker with only the required variables', () => {
+  const config = loadWorkerConfig(WORKER);
+
+  test('gets the documented defaults', () => {
+    expect(config).toMatchObject({
+      kafka: { brokers: ['kafka:9092'], clientId: 'idalloc', tls: false },
+      groupId: 'idalloc',
+      topics: {
+        requests: 'id.requests',
+        ledger: 'id.ledger',
+        deadLetters: 'id.requests.dlt',
+        witness: 'id.witness',
+        replyPrefix: 'id.replies.',
+        requestPartitions: 12,
+        replicationFactor: 3,
+        requestRetentionMs: 24 * 3_600_000,
+        ledgerRetentionMs: 26 * 3_600_000,
+        allowWeakLedger: false,
+      },
+      headers: {
+        correlationId: 'kafka_correlationId',
+        replyTopic: 'kafka_replyTopic',
+        replyPartition: 'kafka_replyPartition',
+      },
+      etcd: { endpoints: ['http://etcd:2379'], prefix: '/keyspace' },
+      datacenterId: 4,
+      pool: { first: 0, last: 31 },
+      timing: { ttlMs: 30_000, heartbeatMs: 10_000, refuseAfterMs: 15_000, reserveMs: 25_000 },
+      indexDir: './.idalloc/index',
+      maxCount: 100_000,
+      gateGraceMs: 10_000,
+      drainTimeoutMs: 10_000,
+      commitIntervalMs: 500,
+      api: { host: '0.0.0.0', port: 8080, maxConnections: 512, requestTimeoutMs: 5_000 },
+      ops: { host: '0.0.0.0', port: 9464 },
+      logLevel: 'info',
+      warnings: [],
+    });
+    expect(config.layout.name).toBe('default');
+  });
+
+  test('leaves out what was not given', () => {
+    expect(config).not.toHaveProperty('workerId');
+    expect(config).not.toHaveProperty('workerIp');
+    expect(config.kafka).not.toHaveProperty('sasl');
+    expect(config.etcd).not.toHaveProperty('auth');
+  });
+
+  test('has no HTTP API when it is turned off', () => {
+    expect(loadWorkerConfig({ ...WORKER, API_PORT: 'off' })).not.toHaveProperty('api');
+    expect(faultsOf({ ...WORKER, API_PORT: 'on' })).toEqual(["API_PORT: must be from 0 to 65535, or off, not 'on'"]);
+  });
+
+  test('is frozen to its depth', () => {
+    const thaw = (value: unknown): string[] => {
+      if (typeof value !== 'object' || value === null) return [];
+      const own = Object.isFrozen(value) ? [] : [JSON.stringify(value, (_, part) => String(part))];
+      return [...own, ...Object.values(value).flatMap(thaw)];
+    };
+    expect(thaw(config)).toEqual([]);
+  });
+});
+
+describe('faults', () => {
+  test('are told all at once, each by the name of its variable', () => {
+    const faults = faultsOf({
+      KAFKA_BROKERS: 'kafka',
+      KAFKA_TLS: 'yes',
+      ETCD_ENDPOINTS: 'etcd:2379',
+      DATACENTER_ID: '32',
+      WORKER_ID: '40',
+      OPS_PORT: '65536',
+      LEASE_TTL_SECONDS: '3e1',
+    });
+    expect(namesOf(faults)).toEqual([
+      'KAFKA_BROKERS',
+      'KAFKA_TLS',
+      'ETCD_ENDPOINTS',
+      'LEASE_TTL_SECONDS',
+      'OPS_PORT',
+      'WORKER_ID',
+      'DATACENTER_ID',
+    ]);
+  });
+
+  test('of nothing at all name what is required', () => {
+    expect(namesOf(faultsOf({}))).toEqual(['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID']);
+  });
+
+  test.each(Object.entries(VARIABLES).filter(([, { unit }]) => unit !== 'text' && unit !== 'directory'))(
+    'of nonsense in %s are told, and no other',
+    (name) => {
+      const faults = faultsOf({ ...WORKER, [name]: '\u0000nonsense' });
+      expect(namesOf(faults)).toEqual([name]);
+    },
+  );
+
+  test.each([
+    ['a broker without a port', { KAFKA_BROKERS: 'a:1,b' }, 'KAFKA_BROKERS'],
+    ['a broker at port 0', { KAFKA_BROKERS: 'a:0' }, 'KAFKA_BROKERS'],
+    ['a broker at port 65536', { KAFKA_BROKERS: 'a:65536' }, 'KAFKA_BROKERS'],
+    ['an endpoint that is no URL', { ETCD_ENDPOINTS: 'http://a:1,b:2' }, 'ETCD_ENDPOINTS'],
+    ['an endpoint with a password', { ETCD_ENDPOINTS: 'http://u:p@a:1' }, 'ETCD_ENDPOINTS'],
+    ['an endpoint with a path', { ETCD_ENDPOINTS: 'http://a:1/v3' }, 'ETCD_ENDPOINTS'],
+    ['an endpoint of another scheme', { ETCD_ENDPOINTS: 'ftp://a:1' }, 'ETCD_ENDPOINTS'],
+    ['a prefix with a / at its end', { ETCD_PREFIX: '/keyspace/' }, 'ETCD_PREFIX'],
+    ['a datacenter past the layout', { DATACENTER_ID: '32' }, 'DATACENTER_ID'],
+    ['a negative datacenter', { DATACENTER_ID: '-1' }, 'DATACENTER_ID'],
+    ['a datacenter that the layout has no room for', { LAYOUT: 'sonyflake', DATACENTER_ID: '1' }, 'DATACENTER_ID'],
+    ['a pool past the layout', { POOL_LAST: '32' }, 'POOL_LAST'],
+    ['a pool that starts past the layout', { POOL_FIRST: '32' }, 'POOL_FIRST'],
+    ['a pool the wrong way round', { POOL_FIRST: '9', POOL_LAST: '8' }, 'POOL_LAST'],
+    ['a pool of 1,025', { LAYOUT: 'sonyflake', DATACENTER_ID: '', POOL_LAST: '1024' }, 'POOL_LAST'],
+    ['a worker ID outside the pool', { POOL_FIRST: '3', WORKER_ID: '2' }, 'WORKER_ID'],
+    ['a layout without an epoch', { LAYOUT: 'baidu', DATACENTER_ID: '' }, 'LAYOUT_EPOCH_MS'],
+    [
+      'more than the layout makes in a second',
+      { LAYOUT: 'sonyflake', DATACENTER_ID: '', MAX_COUNT: '25601' },
+      'MAX_COUNT',
+    ],
+    ['a ledger that goes a ms before its requests may', { LEDGER_RETENTION_MS: '93599999' }, 'LEDGER_RETENTION_MS'],
+    ['endless requests on a ledger that ends', { REQUEST_RETENTION_MS: '-1' }, 'LEDGER_RETENTION_MS'],
+    ['two topics of one name', { LEDGER_TOPIC: 'id.requests' }, 'LEDGER_TOPIC'],
+    ['the ledger where replies may go', { LEDGER_TOPIC: 'id.replies.x' }, 'LEDGER_TOPIC'],
+    ["the ledger in NestJS's reply topic", { LEDGER_TOPIC: 'id.requests.reply' }, 'LEDGER_TOPIC'],
+    ['replies where the witness is', { REPLY_TOPIC_PREFIX: 'id.w' }, 'WITNESS_TOPIC'],
+    ['two headers of one name', { REPLY_TOPIC_HEADER: 'kafka_correlationId' }, 'REPLY_TOPIC_HEADER'],
+    ['a header that means the count already', { REPLY_TOPIC_HEADER: 'idalloc-count' }, 'REPLY_TOPIC_HEADER'],
+    [
+      'a mechanism without a username',
+      { KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_PASSWORD: 'p' },
+      'KAFKA_SASL_USERNAME',
+    ],
+    [
+      'a mechanism without a password',
+      { KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_USERNAME: 'u' },
+      'KAFKA_SASL_PASSWORD',
+    ],
+    ['a login without a mechanism', { KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' }, 'KAFKA_SASL_MECHANISM'],
+    ['an etcd user without a password', { ETCD_USERNAME: 'u' }, 'ETCD_PASSWORD'],
+    ['an etcd password without a user', { ETCD_PASSWORD: 'p' }, 'ETCD_USERNAME'],
+  ])('tell of %s', (_, env, name) => {
+    expect(namesOf(faultsOf({ ...WORKER, ...env }))).toEqual([name]);
+  });
+
+  test('across the times of the lease name all of them', () => {
+    const [fault] = faultsOf({ ...WORKER, RESERVATION_MS: '30000' });
+    expect(fault).toContain('LEASE_TTL_SECONDS, LEASE_HEARTBEAT_MS, ETCD_REFUSE_AFTER_MS, RESERVATION_MS');
+  });
+
+  test('in one variable do not raise false ones in those that depend on it', () => {
+    const env = { ...WORKER, LAYOUT: 'nope', DATACENTER_ID: '77', WORKER_ID: '500', MAX_COUNT: '5' };
+    expect(namesOf(faultsOf(env))).toEqual(['LAYOUT']);
+    expect(namesOf(faultsOf({ ...WORKER, LEASE_TTL_SECONDS: 'x', LEASE_HEARTBEAT_MS: '600000' }))).toEqual([
+      'LEASE_TTL_SECONDS',
+    ]);
+  });
+});
+
+describe('values', () => {
+  test('an empty variable counts as not set', () => {
+    expect(loadWorkerConfig({ ...WORKER, KAFKA_GROUP_ID: '', WORKER_ID: '' })).toEqual(loadWorkerConfig(WORKER));
+  });
+
+  test('a layout without a datacenter needs none', () => {
+    const config = loadWorkerConfig({ ...WORKER, DATACENTER_ID: '', LAYOUT: 'sonyflake' });
+    expect(config.datacenterId).toBe(0);
+    expect(config.maxCount).toBe(25_600);
+  });
+
+  test('a layout of larger worker IDs still gets a pool of 32', () => {
+    expect(loadWorkerConfig({ ...WORKER, DATACENTER_ID: '', LAYOUT: 'sonyflake' }).pool).toEqual({
+      first: 0,
+      last: 31,
+    });
+  });
+
+  test('an epoch moves the layout', () => {
+    const config = loadWorkerConfig({
+      ...WORKER,
+      LAYOUT: 'baidu',
+      DATACENTER_ID: '',
+      LAYOUT_EPOCH_MS: '1767225600000',
+    });
+    expect(config.layout.epochMs).toBe(1_767_225_600_000);
+  });
+
+  test('an endless ledger fits endless requests', () => {
+    const config = loadWorkerConfig({ ...WORKER, REQUEST_RETENTION_MS: '-1', LEDGER_RETENTION_MS: '-1' });
+    expect(config.topics).toMatchObject({ requestRetentionMs: -1, ledgerRetentionMs: -1 });
+  });
+
+  test('lists may have spaces around their commas', () => {
+    expect(loadWorkerConfig({ ...WORKER, KAFKA_BROKERS: 'a:1, b:2' }).kafka.brokers).toEqual(['a:1', 'b:2']);
+  });
+});
+
+describe('TLS', () => {
+  const pem = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----';
+  const secure = { ...WORKER, ETCD_ENDPOINTS: 'https://e:2379' };
+
+  test('takes certificates from files', () => {
+    const files = { KAFKA_CA_FILE: '/k', ETCD_CA_FILE: '/e', ETCD_CERT_FILE: '/c', ETCD_KEY_FILE: '/p' };
+    const config = loadWorkerConfig({ ...secure, ...files, KAFKA_TLS: '1' }, (path) => `${pem}${path}`);
+    expect(config.kafka.ca).toBe(`${pem}/k`);
+    expect(config.etcd.tls).toEqual({ ca: `${pem}/e`, own: { cert: `${pem}/c`, key: `${pem}/p` } });
+  });
+
+  test.each([
+    ['an authority without TLS to Kafka', { KAFKA_CA: pem }, ['KAFKA_TLS']],
+    ['a path in place of PEM', { ETCD_CA: '/etc/ca.pem' }, ['ETCD_CA']],
+    ['a certificate without its key', { ETCD_CERT: pem }, ['ETCD_KEY']],
+    ['a key without its certificate', { ETCD_KEY: pem }, ['ETCD_CERT']],
+    ['an authority for a plain endpoint', { ETCD_CA: pem, ETCD_ENDPOINTS: 'http://e:1' }, ['ETCD_ENDPOINTS']],
+  ])('refuses %s', (_, env, names) => {
+    expect(namesOf(faultsOf({ ...secure, ...env }))).toEqual(names);
+  });
+});
+
+describe('secrets', () => {
+  const login = { ...WORKER, KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_USERNAME: 'u' };
+
+  test('come from a file, without the newline at its end', () => {
+    const env = { ...login, KAFKA_SASL_PASSWORD_FILE: '/run/secrets/kafka' };
+    const read = (path: string) => (path === '/run/secrets/kafka' ? 'p w\n\n' : noFile(path));
+    expect(loadWorkerConfig(env, read).kafka.sasl?.password).toBe('p w\n');
+  });
+
+  test('given both ways are a fault', () => {
+    const env = { ...login, KAFKA_SASL_PASSWORD: 'a', KAFKA_SASL_PASSWORD_FILE: '/f' };
+    expect(namesOf(faultsOf(env, () => 'b'))).toEqual(['KAFKA_SASL_PASSWORD']);
+  });
+
+  test('in a file that can not be read, or is empty, are one fault', () => {
+    const env = { ...login, KAFKA_SASL_PASSWORD_FILE: '/f' };
+    expect(namesOf(faultsOf(env))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
+    expect(namesOf(faultsOf(env, () => '\n'))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
+  });
+
+  test('are in no message', () => {
+    const secret = 's3cret'.repeat(1_000);
+    const faults = faultsOf({ ...login, KAFKA_SASL_PASSWORD: secret });
+    expect(namesOf(faults)).toEqual(['KAFKA_SASL_PASSWORD']);
+    expect(faults.join()).not.toContain('s3cret');
+  });
+});
+
+describe('misspelled variables', () => {
+  test.each([
+    ['KAFKA_BROKER', 'KAFKA_BROKERS'],
+    ['LEASE_TTL', 'LEASE_TTL_SECONDS'],
+    ['ETCD_ENDPOINT', 'ETCD_ENDPOINTS'],
+    ['DATACENTRE_ID', 'DATACENTER_ID'],
+    ['ETCD_PASSWORD_FIEL', 'ETCD_PASSWORD_FILE'],
+  ])('%s is warned about as %s', (name, meant) => {
+    expect(loadWorkerConfig({ ...WORKER, [name]: '1' }).warnings).toEqual([`${name} is not read: is ${meant} meant?`]);
+  });
+
+  test("a platform's own variables are not warned about", () => {
+    const env = {
+      KAFKA_PORT: '1',
+      ETCD_SERVICE_HOST: 'x',
+      KAFKA_HEAP_OPTS: 'x',
+      PATH: '/',
+      HOSTNAME: 'x',
+      LC_ALL: 'C',
+    };
+    expect(loadWorkerConfig({ ...WORKER, ...env }).warnings).toEqual([]);
+  });
+});
+
+describe('the commands that need Kafka only', () => {
+  test("do not look at the worker's variables", () => {
+    expect(loadKafkaConfig({ ...KAFKA, DATACENTER_ID: 'x', ETCD_ENDPOINTS: 'x' }).kafka.brokers).toEqual([
+      'kafka:9092',
+    ]);
+  });
+
+  test('do look at their own', () => {
+    expect(() => loadKafkaConfig({ KAFKA_TLS: '2' })).toThrow(/KAFKA_BROKERS: .*\n.*KAFKA_TLS: /);
+  });
+});
+
+test('the table for help names every variable once, with its default', () => {
+  const lines = describeVariables().split('\n');
+  expect(lines.map((line) => line.trim().split(/\s+/)[0]?.replace('[_FILE]', ''))).toEqual(Object.keys(VARIABLES));
+  expect(lines.find((line) => line.includes('RESERVATION_MS'))).toMatch(/ 25000 .*\[ms\]$/);
+});
+
+test('README names every variable', () => {
+  const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
+  expect(Object.keys(VARIABLES).filter((name) => !new RegExp(`\\b${name}\\b`).test(readme))).toEqual([]);
+});

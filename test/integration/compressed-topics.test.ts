@@ -1,0 +1,90 @@
+import { expect, test } from 'vitest';
+import { AT, CODEC_MASK } from '../../src/kafka/records/format.ts';
+import type { FetchAnswer } from '../../src/kafka/wire/port.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { runIdalloc } from '../support/worker-process.ts';
+
+/** As the head of a record batch has them. */
+const CODECS = { gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const;
+
+/** A realm whose topics say nothing of compression, on brokers with this default: they compress what is appended. */
+async function compressedRealm(codec: keyof typeof CODECS): Promise<Realm> {
+  const realm = await Realm.create(suiteServers(), { partitions: 1 });
+  for (const topic of topicsOf(realm)) await realm.setTopicConfig(topic, 'compression.type', codec);
+  return realm;
+}
+
+/** All but the request topic, on which a worker refuses to start so. */
+function topicsOf({ ledgerTopic, witnessTopic, deadLetterTopic, replyTopic }: Realm): readonly string[] {
+  return [ledgerTopic, witnessTopic, deadLetterTopic, replyTopic];
+}
+
+/** The codec of the last batch that the broker has stored. */
+async function storedCodec({ source }: Realm, topic: string): Promise<number> {
+  const { cluster } = source;
+  const partitions = [{ topic, partition: 0, offset: 0, maxBytes: 1_000_000 }];
+  const request = { maxWaitMs: 1_000, maxBytes: 1_000_000, isolation: 'read_uncommitted', partitions } as const;
+  const leader = await cluster.leader(topic, 0);
+  const answer = await cluster.call<FetchAnswer>(leader, 'requests', 5_000, (link) => link.fetch(request));
+  const records = answer.partitions[0]?.records ?? Buffer.alloc(0);
+  return records.readInt16BE(AT.attributes) & CODEC_MASK;
+}
+
+/** One batch by way of Kafka, as the command has it from the client library. */
+async function request(realm: Realm, correlationId: string) {
+  const args = ['request', '--json', '--count', '500', '--reply-topic', realm.replyTopic];
+  const { code, stdout, stderr } = await runIdalloc([...args, '--correlation-id', correlationId], realm.env);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  const { ids, replayed } = JSON.parse(stdout);
+  return { ids: ids.map((id: { value_string: string }) => id.value_string), replayed };
+}
+
+test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
+  'workers serve, remember and refuse as ever where brokers compress with %s all that they store',
+  async (codec) => {
+    await using realm = await compressedRealm(codec);
+    const check = await runIdalloc(['topics', 'check', '--json'], realm.env);
+    expect(check.code).toBe(0);
+    const { faults, differences, mends } = JSON.parse(check.stdout);
+    const planned = topicsOf(realm).filter((topic) => topic !== realm.replyTopic);
+    expect(faults).toEqual([]);
+    const expected = planned.map((topic) => `${topic}: compression.type is ${codec}, not uncompressed`);
+    expect(differences.toSorted()).toEqual(expected.toSorted());
+    expect(mends).toHaveLength(planned.length);
+
+    const first = realm.worker();
+    await first.ready();
+    const given = await request(realm, 'first');
+    expect(given).toMatchObject({ replayed: false });
+    expect(new Set(given.ids).size).toBe(500);
+    await realm.sendRaw([{ key: 'poison', value: 'no request' }]);
+    const letters = async () => {
+      const { stdout } = await runIdalloc(['deadletters', 'list', '--json'], realm.env);
+      return JSON.parse(stdout).letters;
+    };
+    await expect.poll(letters, { timeout: 20_000 }).toMatchObject([{ code: 'MALFORMED_REQUEST', value_bytes: 10 }]);
+    for (const topic of topicsOf(realm)) {
+      expect([topic, await storedCodec(realm, topic)]).toEqual([topic, CODECS[codec]]);
+    }
+
+    // Its index is new: what was decided it has from the ledger alone.
+    await first.stop();
+    const second = realm.worker();
+    await second.ready();
+    expect(await request(realm, 'first')).toEqual({ ids: given.ids, replayed: true });
+    const audit = await runIdalloc(['audit', '--json', '--reply-topic', realm.replyTopic], realm.env);
+    expect(JSON.parse(audit.stdout)).toMatchObject({ decisions: 1, findings: [] });
+    expect(audit.code).toBe(0);
+
+    // In an etcd that knows nothing, only the witness topic tells what was given.
+    const late = realm.worker({ ETCD_PREFIX: `/wiped-${realm.groupId}` });
+    await late.line(({ reason }) => reason === 'RESTORED');
+    const answer = await fetch(`${await late.api()}/api/v1/ids`).then(
+      ({ status }) => status,
+      () => 'refused',
+    );
+    expect(answer).not.toBe(200);
+    expect((await late.ops('/readyz')).status).toBe(503);
+  },
+);

@@ -1,0 +1,320 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import kafkajs from 'kafkajs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
+import { Member } from '../../src/kafka/loops/member.ts';
+import type { MemberOptions } from '../../src/kafka/loops/member-options.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
+import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
+import { RUNTIME } from '../../src/runtime.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const PARTITIONS = 12;
+const SESSION_MS = 6_000;
+const HEARTBEAT_MS = 500;
+/** What a loaded machine may add to any wait. */
+const SLACK_MS = 2_000;
+
+function connect(): Cluster {
+  const dialer = kafkaDialer({ clientId: 'test', tls: false });
+  return new Cluster({ dialer, seeds: seedsOf(suiteServers().brokers), runtime: RUNTIME });
+}
+
+/** A process with one member, and nothing else. */
+class Process {
+  readonly member: Member;
+  readonly cluster = connect();
+  held: readonly number[] = [];
+  /** All that it did not have before, in the order in which it came, and all that it lost. */
+  readonly added: number[] = [];
+  readonly removed: number[] = [];
+  readonly lost: string[] = [];
+  readonly fenced: string[] = [];
+
+  constructor(stage: Stage, options: Partial<MemberOptions> = {}) {
+    this.member = new Member({
+      cluster: this.cluster,
+      runtime: RUNTIME,
+      groupId: stage.id,
+      topic: stage.id,
+      partitions: PARTITIONS,
+      sessionTimeoutMs: SESSION_MS,
+      heartbeatMs: HEARTBEAT_MS,
+      onAssigned: (partitions, added, removed) => {
+        this.held = partitions;
+        this.added.push(...added);
+        this.removed.push(...removed);
+        stage.look();
+      },
+      onLost: ({ fault }) => {
+        this.held = [];
+        this.lost.push(fault);
+        stage.look();
+      },
+      onFenced: ({ fault }) => this.fenced.push(fault),
+      ...options,
+    });
+    stage.processes.push(this);
+    this.member.start();
+  }
+}
+
+/** One topic and the group that shares it. */
+class Stage {
+  readonly id = `t${randomUUID().slice(0, 8)}`;
+  processes: Process[] = [];
+  /** Since when nobody has a partition, and the longest that it took until somebody had it again. */
+  readonly #orphanedMs = new Map<number, number>();
+  readonly silentMs = new Map<number, number>();
+  #onLook = Promise.withResolvers<void>();
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const one of [...this.processes]) await this.kill(one);
+  }
+
+  look(): void {
+    const held = new Set(this.processes.flatMap((one) => one.held));
+    const nowMs = performance.now();
+    for (let partition = 0; partition < PARTITIONS; partition += 1) {
+      const sinceMs = this.#orphanedMs.get(partition);
+      if (!held.has(partition)) {
+        if (sinceMs === undefined) this.#orphanedMs.set(partition, nowMs);
+      } else if (sinceMs !== undefined) {
+        this.silentMs.set(partition, Math.max(this.silentMs.get(partition) ?? 0, nowMs - sinceMs));
+        this.#orphanedMs.delete(partition);
+      }
+    }
+    this.#onLook.resolve();
+    this.#onLook = Promise.withResolvers();
+  }
+
+  /** Forgets what was silent so far. */
+  watch(): number {
+    this.silentMs.clear();
+    return performance.now();
+  }
+
+  longestSilenceMs(partitions: readonly number[]): number {
+    return Math.max(0, ...partitions.map((partition) => this.silentMs.get(partition) ?? 0));
+  }
+
+  /** When the processes share the topic, each with its part. */
+  shared(): Promise<void> {
+    return this.when(() => {
+      const counts = this.processes.map(({ held }) => held.length);
+      const total = counts.reduce((sum, count) => sum + count, 0);
+      return total === PARTITIONS && Math.max(...counts) - Math.min(...counts) <= 1;
+    }, 'a topic that is shared');
+  }
+
+  /** Looks after each change of what a member has, and from time to time. */
+  async when(isSo: () => boolean, what: string): Promise<void> {
+    const lateMs = performance.now() + 60_000;
+    while (!isSo()) {
+      if (performance.now() > lateMs) throw new Error(`${what} was waited for in vain`);
+      await Promise.race([this.#onLook.promise, pause(100)]);
+    }
+  }
+
+  async leave(one: Process): Promise<void> {
+    this.processes = this.processes.filter((other) => other !== one);
+    await one.member.leave();
+    this.look();
+    await one.cluster.close();
+  }
+
+  /** Without a word to the coordinator. */
+  async kill(one: Process): Promise<void> {
+    this.processes = this.processes.filter((other) => other !== one);
+    this.look();
+    await one.cluster.close();
+    await one.member.leave();
+  }
+}
+
+let cluster: Cluster;
+
+beforeAll(() => {
+  cluster = connect();
+});
+
+afterAll(async () => {
+  await cluster.close();
+});
+
+async function openStage(): Promise<Stage> {
+  const stage = new Stage();
+  const topics = [{ name: stage.id, partitions: PARTITIONS, replicas: 1, configs: {} }];
+  const { controllerId } = await cluster.metadata([]);
+  const made = await cluster.call(controllerId, 'control', 10_000, (link) =>
+    link.createTopics({ topics, timeoutMs: 10_000 }),
+  );
+  expect(made.topics).toEqual([{ name: stage.id }]);
+  return stage;
+}
+
+/** The group as Kafka's own tools see it: who has which partitions, by the bytes of the assignments. */
+async function describeGroup(groupId: string) {
+  const node = await cluster.coordinator(groupId);
+  const answer = await cluster.call(node, 'control', 5_000, (link) => link.describeGroups({ groupIds: [groupId] }));
+  const group = answer.groups[0];
+  if (group === undefined) throw new Error('the group is not described');
+  const assigned = group.members.flatMap(({ assignment }) => decodeAssignment(assignment).assigned);
+  return { ...group, assigned };
+}
+
+const ms = (value: number) => `${Math.round(value)} ms`;
+
+describe('members of a group on real brokers', () => {
+  test('share the topic as they come and go, and nobody waits for a partition that stays', async ({ annotate }) => {
+    await using stage = await openStage();
+    let beganMs = stage.watch();
+    const a = new Process(stage);
+    await stage.shared();
+    await annotate(`first member: ${ms(performance.now() - beganMs)}`);
+
+    beganMs = stage.watch();
+    const b = new Process(stage);
+    await stage.shared();
+    await annotate(`second member: ${ms(performance.now() - beganMs)}, ${b.added.length} moved`);
+    expect([a.removed.length, b.added.length]).toEqual([6, 6]);
+
+    beganMs = stage.watch();
+    const c = new Process(stage);
+    await stage.shared();
+    await annotate(`third member: ${ms(performance.now() - beganMs)}, ${c.added.length} moved`);
+    expect(performance.now() - beganMs).toBeLessThan(HEARTBEAT_MS + SLACK_MS);
+    expect([a.removed.length + b.removed.length, c.added.length]).toEqual([10, 4]);
+    expect(stage.longestSilenceMs([...a.held, ...b.held])).toBe(0);
+
+    const [before, orphans] = [[...a.held, ...b.held], c.held];
+    beganMs = stage.watch();
+    await stage.leave(c);
+    await stage.shared();
+    await annotate(`clean leave: ${ms(performance.now() - beganMs)}, silent ${ms(stage.longestSilenceMs(orphans))}`);
+    expect(performance.now() - beganMs).toBeLessThan(HEARTBEAT_MS + SLACK_MS);
+    expect(stage.longestSilenceMs(before)).toBe(0);
+    expect([a.removed.length + b.removed.length, a.lost, b.lost]).toEqual([10, [], []]);
+  });
+
+  test('take over from one that dies when its session ends, and keep what they have meanwhile', async ({
+    annotate,
+  }) => {
+    await using stage = await openStage();
+    const [a, b, c] = [new Process(stage), new Process(stage), new Process(stage)];
+    await stage.shared();
+    const [kept, orphans] = [[...a.held, ...b.held], c.held];
+    const beganMs = stage.watch();
+    await stage.kill(c);
+    const again = new Process(stage);
+    await stage.shared();
+    const tookMs = performance.now() - beganMs;
+    await annotate(`killed, restarted as a new member: ${ms(tookMs)}, ${again.held.length} moved`);
+    expect(stage.longestSilenceMs(kept)).toBe(0);
+    expect(stage.longestSilenceMs(orphans)).toBeLessThan(SESSION_MS + SLACK_MS);
+    expect([...a.removed, ...b.removed].filter((partition) => again.held.includes(partition))).toEqual([]);
+    expect([...a.lost, ...b.lost]).toEqual([]);
+  });
+
+  test('take over from one that dies and stays away', async ({ annotate }) => {
+    await using stage = await openStage();
+    const [a, b] = [new Process(stage, { instanceId: 'a' }), new Process(stage, { instanceId: 'b' })];
+    await stage.shared();
+    const beganMs = stage.watch();
+    await stage.kill(b);
+    await stage.shared();
+    await annotate(`killed, session ${SESSION_MS} ms: ${ms(performance.now() - beganMs)}`);
+    expect(performance.now() - beganMs).toBeLessThan(SESSION_MS + SLACK_MS);
+    expect([a.held.length, a.lost]).toEqual([PARTITIONS, []]);
+  });
+
+  test('with instance IDs take their partitions back after a restart, without a rebalance', async ({ annotate }) => {
+    await using stage = await openStage();
+    const names = ['a', 'b', 'c'];
+    const processes = names.map((instanceId) => new Process(stage, { instanceId }));
+    await stage.shared();
+    const generation = Math.max(...processes.map(({ member }) => member.generation));
+    for (const [i, instanceId] of names.entries()) {
+      const before = processes[i];
+      if (before === undefined) throw new Error('there is no such process');
+      const held = before.held;
+      const beganMs = stage.watch();
+      await stage.kill(before);
+      const again = new Process(stage, { instanceId });
+      await stage.shared();
+      await annotate(`static restart: ${ms(performance.now() - beganMs)}`);
+      expect(again.held).toEqual(held);
+      expect(performance.now() - beganMs).toBeLessThan(SLACK_MS);
+      processes[i] = again;
+    }
+    await pause(2 * HEARTBEAT_MS);
+    expect(processes.map(({ member }) => member.generation)).toEqual([generation, generation, generation]);
+    expect(processes.flatMap(({ lost }) => lost)).toEqual([]);
+    await stage.leave(processes[2] as Process);
+    await stage.shared();
+  });
+
+  test('lose their instance ID to a later process, and end', async () => {
+    await using stage = await openStage();
+    const a = new Process(stage, { instanceId: 'a' });
+    await stage.shared();
+    const thief = new Process(stage, { instanceId: 'a' });
+    await stage.when(() => a.fenced.length > 0, 'a fenced member');
+    expect(a.lost).toEqual(['FENCED_INSTANCE_ID']);
+    expect(a.held).toEqual([]);
+    expect(thief.held).toHaveLength(PARTITIONS);
+  });
+
+  test('share with a consumer of kafkajs, as an earlier release is one, and keep what they have without it', async () => {
+    await using stage = await openStage();
+    const a = new Process(stage);
+    await stage.shared();
+    const { brokers } = suiteServers();
+    const kafka = new kafkajs.Kafka({ brokers: [...brokers], logLevel: kafkajs.logLevel.NOTHING });
+    const old = kafka.consumer({
+      groupId: stage.id,
+      sessionTimeout: SESSION_MS,
+      heartbeatInterval: HEARTBEAT_MS,
+      maxWaitTimeInMs: 100,
+    });
+    const joins: (readonly number[])[] = [];
+    old.on(old.events.GROUP_JOIN, ({ payload }) => joins.push(payload.memberAssignment[stage.id] ?? []));
+    await old.connect();
+    await old.subscribe({ topic: stage.id });
+    await old.run({ autoCommit: false, eachBatch: async () => {} });
+    await stage.when(() => a.held.length === 6, 'an old member');
+    const b = new Process(stage);
+    await stage.when(() => a.held.length === 4 && b.held.length === 4 && joins.at(-1)?.length === 4, 'three members');
+    const held = [...a.held, ...b.held];
+    expect([...held, ...(joins.at(-1) ?? [])].sort((x, y) => x - y)).toEqual(Array.from({ length: 12 }, (_, i) => i));
+    const removed = [...a.removed, ...b.removed];
+    await old.disconnect();
+    await stage.shared();
+    expect([...a.removed, ...b.removed]).toEqual(removed);
+    expect([...a.lost, ...b.lost]).toEqual([]);
+  });
+
+  test('are an ordinary consumer group to other tools, with offsets', async () => {
+    await using stage = await openStage();
+    const [a, b] = [new Process(stage), new Process(stage, { instanceId: 'b' })];
+    await stage.shared();
+    const [mine = 0, theirs = 0] = [a.held[0], b.held[0]];
+    await Promise.all([a.member.commit(new Map([[mine, 7]])), b.member.commit(new Map([[theirs, 9]]))]);
+    const group = await describeGroup(stage.id);
+    expect(group).toMatchObject({ state: 'Stable', members: [{ clientId: 'test' }, { clientId: 'test' }] });
+    expect(new Set(group.assigned.map(({ topic }) => topic))).toEqual(new Set([stage.id]));
+    const shares = group.assigned.map(({ partitions }) => partitions);
+    expect(shares).toEqual(expect.arrayContaining([a.held, b.held]));
+    const committed = await a.member.fetchCommitted([mine, theirs, (mine + 1) % PARTITIONS]);
+    expect(committed.get(mine)).toBe(7);
+    expect(committed.get(theirs)).toBe(9);
+    await expect(b.member.commit(new Map([[mine, 1]]))).rejects.toThrow(RangeError);
+    const [{ memberId = '' } = {}] = group.members;
+    const stale = { groupId: stage.id, memberId, generation: b.member.generation - 1 };
+    const refused = await cluster.call(await cluster.coordinator(stage.id), 'control', 5_000, (link) =>
+      link.commitOffsets({ ...stale, partitions: [{ topic: stage.id, partition: mine, offset: 1 }] }),
+    );
+    expect(refused.partitions).toMatchObject([{ fault: 'ILLEGAL_GENERATION' }]);
+  });
+});

@@ -1,0 +1,203 @@
+import { describe, expect, it } from 'vitest';
+import { headOf, isSound } from '../../support/fake-kafka/batches.ts';
+import { fetchOf, plain, produceTo, Stage, valuesIn } from './stage.ts';
+
+describe('simulated brokers', () => {
+  it('store a batch at the next offsets, stamped and with a new checksum where the topic says so', async () => {
+    const stage = new Stage();
+    const { cluster } = stage.kafka;
+    cluster.createTopic('stamped', { configs: { 'message.timestamp.type': 'LogAppendTime' } });
+    cluster.createTopic('plain');
+    const link = await stage.link();
+    const answers = [];
+    for (const topic of ['stamped', 'stamped', 'plain']) {
+      answers.push(await stage.outcome(link.produce(produceTo(topic, stage.batch('a', 'b')))));
+    }
+    const nowMs = cluster.broker(1).clock.wallMs();
+    expect(answers.map(({ baseOffset, appendedAtMs }) => [baseOffset, appendedAtMs])).toEqual([
+      [0, nowMs],
+      [2, nowMs],
+      [0, -1],
+    ]);
+    const stored = ['stamped', 'plain'].flatMap((topic) => cluster.partition(topic, 0).log.batches());
+    expect(stored.map(isSound)).toEqual([true, true, true]);
+    expect(stored.map((batch) => headOf(batch).maxTimestampMs)).toEqual([nowMs, nowMs, 1_000]);
+  });
+
+  it('refuse a batch whose bytes are not those that were sent, and one that is too large', async () => {
+    const stage = new Stage();
+    stage.kafka.cluster.createTopic('t', { configs: { 'max.message.bytes': '100' } });
+    const link = await stage.link();
+    const damaged = stage.batch('a');
+    damaged[damaged.length - 1] = (damaged.at(-1) ?? 0) ^ 1;
+    const faults = [];
+    for (const batch of [damaged, stage.batch('a'.repeat(100)), stage.batch('a')]) {
+      faults.push((await stage.outcome(link.produce(produceTo('t', batch)))).fault);
+    }
+    expect(faults).toEqual(['CORRUPT_MESSAGE', 'MESSAGE_TOO_LARGE', undefined]);
+  });
+
+  it('give batches from the one that has the offset on, the first of them whole and the last cut off', async () => {
+    const stage = new Stage();
+    const { cluster } = stage.kafka;
+    cluster.createTopic('t');
+    for (const values of [['a', 'b', 'c'], ['d'], ['e']]) cluster.send('t', 0, values.map(plain));
+    const link = await stage.link();
+    const read = async (offset: number, maxBytes: number) => {
+      const { partitions } = await stage.outcome(link.fetch(fetchOf({ topic: 't', offset, maxBytes })));
+      return partitions[0]?.records ?? Buffer.alloc(0);
+    };
+    expect(valuesIn(await read(1, 1_000_000)).map(([, value]) => value)).toEqual(['a', 'b', 'c', 'd', 'e']);
+    const [whole] = cluster.partition('t', 0).log.batches();
+    expect((await read(1, 1)).equals(whole ?? Buffer.alloc(0))).toBe(true);
+    expect(await read(1, (whole?.length ?? 0) + 10)).toHaveLength((whole?.length ?? 0) + 10);
+    expect(await read(5, 1_000_000)).toHaveLength(0);
+  });
+
+  it('refuse an offset outside of the log, and forget its head', async () => {
+    const stage = new Stage();
+    const { cluster } = stage.kafka;
+    cluster.createTopic('t');
+    for (const value of ['a', 'b', 'c']) cluster.send('t', 0, [plain(value)]);
+    cluster.partition('t', 0).trim(2);
+    const link = await stage.link();
+    const faults = [];
+    for (const offset of [1, 2, 3, 4]) {
+      const { partitions } = await stage.outcome(link.fetch(fetchOf({ topic: 't', offset })));
+      faults.push(partitions[0]?.fault);
+    }
+    expect(faults).toEqual(['OFFSET_OUT_OF_RANGE', undefined, undefined, 'OFFSET_OUT_OF_RANGE']);
+  });
+
+  it('hold a fetch until there is something, or the time is over', async () => {
+    const stage = new Stage();
+    stage.kafka.cluster.createTopic('t');
+    const link = await stage.link();
+    const idle = link.fetch({ ...fetchOf({ topic: 't' }), maxWaitMs: 500 });
+    const beganMs = stage.world.nowMs;
+    expect((await stage.outcome(idle)).partitions[0]?.records).toHaveLength(0);
+    expect(stage.world.nowMs - beganMs).toBe(500);
+    const woken = link.fetch({ ...fetchOf({ topic: 't' }), maxWaitMs: 500 });
+    await stage.pass(100);
+    stage.kafka.cluster.send('t', 0, [plain('a')]);
+    expect(valuesIn((await stage.outcome(woken)).partitions[0]?.records ?? Buffer.alloc(0))).toEqual([[0, 'a']]);
+    expect(stage.world.nowMs - beganMs).toBe(600);
+  });
+
+  it('show readers of committed records nothing of a transaction under way, and name the aborted ones', async () => {
+    const stage = new Stage();
+    const { cluster } = stage.kafka;
+    cluster.createTopic('t');
+    cluster.send('t', 0, [plain('a')]);
+    cluster.send('t', 0, [plain('bad')], 7n);
+    cluster.send('t', 0, [plain('b')]);
+    const link = await stage.link();
+    const fetch = async () => {
+      const request = { ...fetchOf({ topic: 't' }), isolation: 'read_committed' as const };
+      const [read] = (await stage.outcome(link.fetch(request))).partitions;
+      return { ...read, values: valuesIn(read?.records ?? Buffer.alloc(0)).map(([, value]) => value) };
+    };
+    expect(await fetch()).toMatchObject({ highWatermark: 3, lastStableOffset: 1, values: ['a'], aborted: [] });
+    cluster.endTransaction('t', 0, 'abort', 7n);
+    expect(await fetch()).toMatchObject({ lastStableOffset: 4, aborted: [{ producerId: 7n, firstOffset: 1 }] });
+    cluster.send('t', 0, [plain('good')], 8n);
+    cluster.endTransaction('t', 0, 'commit', 8n);
+    expect(await fetch()).toMatchObject({ lastStableOffset: 6, aborted: [{ producerId: 7n, firstOffset: 1 }] });
+  });
+
+  it('tell the ends of a log, and the first record of a time', async () => {
+    const stage = new Stage();
+    const { cluster } = stage.kafka;
+    cluster.createTopic('t');
+    const times: number[] = [];
+    for (const value of ['a', 'b', 'c']) {
+      times.push(Math.floor(stage.kafka.cluster.clock.wallMs()));
+      cluster.send('t', 0, [plain(value)]);
+      await stage.pass(1_000);
+    }
+    cluster.partition('t', 0).trim(1);
+    const link = await stage.link();
+    const asked = [-1, -2, times[1] ?? 0, (times[1] ?? 0) + 1, Number.MAX_SAFE_INTEGER];
+    const partitions = asked.map((timestampMs) => ({ topic: 't', partition: 0, timestampMs }));
+    const answer = await stage.outcome(link.listOffsets({ isolation: 'read_uncommitted', partitions }));
+    expect(answer.partitions.map(({ offset }) => offset)).toEqual([3, 1, 1, 2, -1]);
+  });
+});
+
+describe('copies of a partition', () => {
+  const three = (replicationMs: number) => {
+    const stage = new Stage({ nodes: 3, replicationMs: () => replicationMs, fenceAfterMs: 1_000 });
+    stage.kafka.cluster.createTopic('t', { configs: { 'min.insync.replicas': '2' } });
+    return stage;
+  };
+
+  it('are waited for before an append is acknowledged or shown', async () => {
+    const stage = three(200);
+    const link = await stage.link();
+    const append = link.produce(produceTo('t', stage.batch('a')));
+    await stage.pass(100);
+    const [read] = (await stage.outcome(link.fetch(fetchOf({ topic: 't' })))).partitions;
+    await stage.outcome(append);
+    expect(read?.highWatermark).toBe(1); // asked on the same connection, so answered behind the append
+    const other = await stage.link();
+    stage.kafka.cluster.sendBatch('t', 0, stage.batch('b'));
+    const [early] = (await stage.outcome(other.fetch(fetchOf({ topic: 't', offset: 1 })))).partitions;
+    expect([early?.highWatermark, early?.records.length]).toEqual([1, 0]);
+  });
+
+  it('keep what was acknowledged to whoever waited for all, and may lack what was not', async () => {
+    const stage = three(200);
+    const { cluster } = stage.kafka;
+    const link = await stage.link();
+    await stage.outcome(link.produce(produceTo('t', stage.batch('safe'))));
+    const weak = { ...produceTo('t', stage.batch('weak')), acks: 1 } as unknown as ReturnType<typeof produceTo>;
+    expect(await stage.outcome(link.produce(weak))).toMatchObject({ baseOffset: 1 });
+    cluster.crash(1);
+    await stage.pass(2_000);
+    const [leader, other] = [cluster.partition('t', 0).leadership.leader, await stage.link(2)];
+    expect(leader).toBe(2);
+    const [read] = (await stage.outcome(other.fetch(fetchOf({ topic: 't' })))).partitions;
+    expect(valuesIn(read?.records ?? Buffer.alloc(0))).toEqual([[0, 'safe']]);
+  });
+
+  it('are too few for an append when only the leader is left', async () => {
+    const stage = three(1);
+    const { cluster } = stage.kafka;
+    cluster.crash(2);
+    cluster.crash(3);
+    await stage.pass(2_000);
+    const link = await stage.link();
+    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).fault).toBe('NOT_ENOUGH_REPLICAS');
+    cluster.restart(2);
+    await stage.pass(100);
+    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).fault).toBeUndefined();
+  });
+
+  it('that lead no more say so, once they know it', async () => {
+    const stage = three(1);
+    const { cluster } = stage.kafka;
+    const link = await stage.link();
+    cluster.deafen(1, 3_000);
+    cluster.moveLeader('t', 0, 2);
+    const append = link.produce(produceTo('t', stage.batch('a')));
+    await stage.pass(2_900);
+    expect(cluster.partition('t', 0).log.end).toBe(0);
+    expect((await stage.outcome(append)).fault).toBe('NOT_LEADER_FOR_PARTITION');
+    expect(stage.world.nowMs).toBeGreaterThanOrEqual(3_000);
+    const { topics } = await stage.outcome(link.metadata({ topics: ['t'] }));
+    expect(topics[0]?.partitions[0]?.leader).toBe(2);
+  });
+
+  it('of a broker that is frozen are led by another one after a while, and answer when it goes on', async () => {
+    const stage = three(1);
+    const { cluster } = stage.kafka;
+    const link = await stage.link();
+    cluster.freeze(1);
+    const append = link.produce(produceTo('t', stage.batch('a')));
+    await stage.pass(2_000);
+    const other = await stage.link(2);
+    expect((await stage.outcome(other.produce(produceTo('t', stage.batch('b'))))).baseOffset).toBe(0);
+    cluster.thaw(1);
+    expect((await stage.outcome(append)).fault).toBe('NOT_LEADER_FOR_PARTITION');
+  });
+});

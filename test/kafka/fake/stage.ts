@@ -1,0 +1,144 @@
+import type { BrokerLink, FetchPosition, JoinAnswer, JoinRequest } from '../../../src/kafka/wire/port.ts';
+import { serverClock } from '../../sim/runtime.ts';
+import { World } from '../../sim/world.ts';
+import { batchOf, type PlainRecord, recordsOf } from '../../support/fake-kafka/batches.ts';
+import { type FakeKafka, type FakeKafkaOptions, fakeKafka } from '../../support/fake-kafka/fake-kafka.ts';
+
+const LONG_MS = 1_000_000;
+export const GROUP = 'g';
+
+/** Simulated brokers in virtual time: a test waits for what it asked for, and no time passes but by that. */
+export class Stage {
+  readonly world = new World(1, false);
+  readonly kafka: FakeKafka;
+
+  constructor(options: Partial<FakeKafkaOptions> = {}) {
+    this.kafka = fakeKafka({ clock: serverClock(this.world), ...options });
+  }
+
+  /** Lets virtual time pass until the promise is settled. */
+  async outcome<T>(promise: Promise<T>): Promise<T> {
+    let isOver = false;
+    const end = (): void => {
+      isOver = true;
+    };
+    promise.then(end, end);
+    await this.world.run(this.world.nowMs + LONG_MS, () => isOver);
+    return await promise;
+  }
+
+  /** Lets so much virtual time pass. */
+  async pass(delayMs: number): Promise<void> {
+    const { atMs } = this.world.after(delayMs, () => {});
+    await this.world.run(atMs, () => false);
+  }
+
+  async link(node = 1, signal = new AbortController().signal): Promise<BrokerLink> {
+    const seed = this.kafka.seeds[node - 1];
+    if (seed === undefined) throw new RangeError(`there is no broker ${node}`);
+    return await this.outcome(this.kafka.dialer().dial(seed, signal));
+  }
+
+  batch(...values: string[]): Buffer {
+    return batchOf(values.map(plain), { timestampMs: 1_000 });
+  }
+}
+
+export const plain = (value: string): PlainRecord => ({ key: Buffer.from('k'), value: Buffer.from(value) });
+
+export const produceTo = (topic: string, batch: Buffer, partition = 0) =>
+  ({ topic, partition, batch, acks: -1, timeoutMs: 5_000 }) as const;
+
+export const fetchOf = (...positions: (Partial<FetchPosition> & { readonly topic: string })[]) => ({
+  maxWaitMs: 0,
+  maxBytes: 1_000_000,
+  isolation: 'read_uncommitted' as const,
+  partitions: positions.map((position) => ({ partition: 0, offset: 0, maxBytes: 1_000_000, ...position })),
+});
+
+/** Values in the bytes of a fetch, by offset; batches that are cut off are left out. */
+export function valuesIn(bytes: Buffer): [offset: number, value: string][] {
+  const found: [number, string][] = [];
+  for (let at = 0; at + 61 <= bytes.length; ) {
+    const end = at + 12 + bytes.readInt32BE(at + 8);
+    if (end > bytes.length) break;
+    for (const { offset, value } of recordsOf(bytes.subarray(at, end))) found.push([offset, String(value)]);
+    at = end;
+  }
+  return found;
+}
+
+const joinAs = (fields: Partial<JoinRequest> = {}): JoinRequest => ({
+  groupId: GROUP,
+  memberId: '',
+  sessionTimeoutMs: 10_000,
+  rebalanceTimeoutMs: 20_000,
+  protocolType: 'consumer',
+  protocols: [{ name: 'p', metadata: Buffer.from('meta') }],
+  ...fields,
+});
+
+/** A member of the group by connections of its own, joining as a client does. */
+export class Joiner {
+  readonly link: BrokerLink;
+  readonly #stage: Stage;
+  answer: JoinAnswer | undefined;
+
+  private constructor(stage: Stage, link: BrokerLink) {
+    this.#stage = stage;
+    this.link = link;
+  }
+
+  static async make(stage: Stage): Promise<Joiner> {
+    const link = await stage.link();
+    await stage.outcome(link.findCoordinator({ groupId: GROUP }));
+    return new Joiner(stage, link);
+  }
+
+  get memberId(): string {
+    return this.answer?.memberId ?? '';
+  }
+
+  get identity() {
+    return { groupId: GROUP, memberId: this.memberId, generation: this.answer?.generation ?? -1 };
+  }
+
+  /** Joins; not settled before the group's next generation. */
+  async join(fields: Partial<JoinRequest> = {}): Promise<JoinAnswer> {
+    let answer = await this.link.joinGroup(joinAs({ memberId: this.memberId, ...fields }));
+    if (answer.fault === 'MEMBER_ID_REQUIRED') {
+      answer = await this.link.joinGroup(joinAs({ ...fields, memberId: answer.memberId }));
+    }
+    this.answer = answer;
+    return answer;
+  }
+
+  /** Gives each member an assignment of its own name, if this is the leader; answers with this member's. */
+  async sync(): Promise<string> {
+    const { members = [], leaderId } = this.answer ?? {};
+    const isLeader = leaderId === this.memberId;
+    const assignments = members.map(({ memberId }) => ({ memberId, assignment: Buffer.from(`for ${memberId}`) }));
+    const answer = await this.link.syncGroup({ ...this.identity, assignments: isLeader ? assignments : [] });
+    return String(answer.assignment);
+  }
+
+  async heartbeat(): Promise<string> {
+    return await this.#stage.outcome(nameOf(this.link.heartbeat(this.identity)));
+  }
+
+  async commit(offset: number): Promise<string> {
+    const request = { ...this.identity, partitions: [{ topic: 't', partition: 0, offset }] };
+    const { partitions } = await this.#stage.outcome(this.link.commitOffsets(request));
+    return partitions[0]?.fault ?? 'ok';
+  }
+}
+
+/** The fault that a call is refused with, or ok. */
+export async function nameOf(call: Promise<unknown>): Promise<string> {
+  try {
+    await call;
+    return 'ok';
+  } catch (error) {
+    return (error as { fault?: string }).fault ?? String(error);
+  }
+}

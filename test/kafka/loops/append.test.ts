@@ -1,0 +1,198 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type Appending, append } from '../../../src/kafka/loops/append.ts';
+import { callLeader } from '../../../src/kafka/loops/leader-call.ts';
+import { boundsOf, END, offsetAt, START } from '../../../src/kafka/loops/offsets.ts';
+import { retrying } from '../../../src/kafka/loops/retrying.ts';
+import { encodeBatch } from '../../../src/kafka/records/encode.ts';
+import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
+import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { recordsOf } from '../../support/fake-kafka/batches.ts';
+import { LoopStage, T } from '../../support/loop-stage.ts';
+
+const TIMEOUT_MS = 5_000;
+const RECORDS = ['a', 'b'].map((text) => ({ key: Buffer.from(text), value: Buffer.from(text) }));
+
+let stage: LoopStage;
+
+beforeEach(() => {
+  stage = new LoopStage({ nodes: 3 });
+  stage.kafka.cluster.createTopic(T, { configs: { 'message.timestamp.type': 'LogAppendTime' } });
+});
+
+afterEach(() => stage.close());
+
+function send(more: Partial<Omit<Appending, 'batch' | 'records'>> = {}) {
+  const appending = {
+    topic: T,
+    partition: 0,
+    lane: 'append',
+    timeoutMs: TIMEOUT_MS,
+    replicationTimeoutMs: 4_000,
+    ...more,
+  };
+  return stage.runtime.until(append(stage.cluster, stage.runtime, { ...appending, records: RECORDS }));
+}
+
+/** How a call failed, and after how long. */
+async function failure(work: Promise<unknown>): Promise<[string, number]> {
+  const beganMs = stage.runtime.monotonicMs();
+  const fault = await work.then(
+    () => 'it did not',
+    (error: KafkaFault) => error.fault,
+  );
+  return [fault, stage.runtime.monotonicMs() - beganMs];
+}
+
+describe('an append', () => {
+  it('is one record batch, acknowledged by all replicas, and answers where and when it lies', async () => {
+    stage.kafka.cluster.partition(T, 0).trim(0);
+    await send();
+    const answer = await send();
+    const { log } = stage.kafka.cluster.partition(T, 0);
+    expect(answer).toMatchObject({ baseOffset: 2, logStartOffset: 0, node: 1 });
+    expect(Math.abs(answer.appendedAtMs - stage.runtime.wallMs())).toBeLessThan(10);
+    expect(log.batches().map((batch) => recordsOf(batch).map(({ key }) => String(key)))).toEqual(
+      Array(2).fill(['a', 'b']),
+    );
+    expect(stage.produces.map(({ request }) => [request.acks, request.timeoutMs])).toEqual(Array(2).fill([-1, 4_000]));
+  });
+
+  it('takes a batch that is encoded already', async () => {
+    const batch = encodeBatch(RECORDS, 0);
+    const appending = {
+      topic: T,
+      partition: 0,
+      lane: 'append',
+      timeoutMs: TIMEOUT_MS,
+      replicationTimeoutMs: 4_000,
+      batch,
+    };
+    await stage.runtime.until(append(stage.cluster, stage.runtime, appending));
+    expect(stage.produces[0]?.request.batch).toBe(batch);
+  });
+
+  it('to a leader that has moved fails once, and finds the new one the next time', async () => {
+    await send();
+    stage.kafka.cluster.moveLeader(T, 0, 2);
+    expect((await failure(send()))[0]).toBe('NOT_LEADER_FOR_PARTITION');
+    expect((await send()).node).toBe(2);
+    expect(stage.produces.length, 'nothing is sent twice').toBe(3);
+  });
+
+  it('to a frozen broker ends at its deadline, and goes to the next leader once there is one', async () => {
+    await send();
+    stage.kafka.cluster.freeze(1);
+    expect(await failure(send())).toEqual(['NO_ANSWER', TIMEOUT_MS]);
+    await stage.until(() => stage.kafka.cluster.partition(T, 0).leadership.leader !== 1);
+    await stage.pass(1_000);
+    expect((await send()).node).not.toBe(1);
+  });
+
+  it('that followers are too slow for is answered by the broker, before our own deadline', async () => {
+    stage.kafka.cluster.partition(T, 0).lagging = true;
+    expect((await failure(send({ timeoutMs: 3_000 })))[0]).toBe('REQUEST_TIMED_OUT');
+    const [, tookMs] = await failure(send({ timeoutMs: 3_000 }));
+    expect(tookMs).toBeLessThan(2_600);
+  });
+
+  it('is not begun when finding the leader took its time', async () => {
+    for (const node of [1, 2, 3]) stage.kafka.cluster.freeze(node);
+    const began = failure(send({ timeoutMs: 1_000 }));
+    expect(await began).toEqual([expect.stringMatching(/UNREACHABLE|NO_ANSWER/), 1_000]);
+    expect(stage.produces).toEqual([]);
+  });
+
+  it('to a topic that is not there says so', async () => {
+    expect((await failure(send({ topic: 'none' })))[0]).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+    expect((await failure(send({ partition: 9 })))[0]).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+  });
+});
+
+describe('a call to a leader', () => {
+  /** A cluster that takes so long to name the leader, and whose calls end like this. */
+  function slow(findMs: number, end: (timeoutMs: number) => Promise<never>) {
+    const doubted: string[] = [];
+    const cluster = {
+      leader: async () => {
+        await stage.runtime.sleep(findMs);
+        return 1;
+      },
+      call: (_node: number, _lane: string, timeoutMs: number) => end(timeoutMs),
+      doubt: (topic: string) => doubted.push(topic),
+    };
+    const at = { topic: T, partition: 0, lane: 'append', timeoutMs: 1_000 };
+    const work = callLeader(cluster as unknown as Cluster, stage.runtime, at, () => Promise.reject(new Error()));
+    return { doubted, work: failure(stage.runtime.until(work)) };
+  }
+
+  it('has what is left of the deadline, and is not made when that is too little', async () => {
+    const lefts: number[] = [];
+    const end = async (leftMs: number) => {
+      lefts.push(leftMs);
+      throw new KafkaFault('REQUEST_TIMED_OUT', 'too late');
+    };
+    expect((await slow(700, end).work)[0]).toBe('REQUEST_TIMED_OUT');
+    expect((await slow(800, end).work)[0]).toBe('UNREACHABLE');
+    expect(lefts).toEqual([300]);
+  });
+
+  it.each([
+    ['CONNECTION_LOST', [T]],
+    ['NO_ANSWER', [T]],
+    ['GROUP_AUTHORIZATION_FAILED', []],
+  ])('that fails by %s leaves the leader in doubt: %j', async (fault, doubts) => {
+    const { work, doubted } = slow(0, () => Promise.reject(new KafkaFault(fault, 'no')));
+    expect([(await work)[0], doubted]).toEqual([fault, doubts]);
+  });
+});
+
+describe('the offsets of a partition', () => {
+  const query = { topic: T, partition: 0, isolation: 'read_uncommitted' as const, timeoutMs: 2_000 };
+  const ask = <R>(work: Promise<R>) => stage.runtime.until(work);
+
+  it('are its start, its end and that of a time', async () => {
+    await send();
+    await stage.pass(1_000);
+    const laterMs = stage.runtime.wallMs();
+    await send();
+    stage.kafka.cluster.partition(T, 0).trim(1);
+    const { cluster, runtime } = stage;
+    expect(await ask(boundsOf(cluster, runtime, query))).toEqual({ logStart: 1, end: 4 });
+    const asked = [START, END, laterMs, laterMs + 60_000].map((at) => offsetAt(cluster, runtime, query, at));
+    expect(await ask(Promise.all(asked))).toEqual([1, 4, 2, -1]);
+  });
+
+  it('are asked of the leader there is; a moved one fails the call once', async () => {
+    const { cluster, runtime } = stage;
+    await ask(boundsOf(cluster, runtime, query));
+    stage.kafka.cluster.moveLeader(T, 0, 3);
+    expect((await failure(ask(boundsOf(cluster, runtime, query))))[0]).toBe('NOT_LEADER_FOR_PARTITION');
+    expect(await ask(boundsOf(cluster, runtime, query))).toEqual({ logStart: 0, end: 0 });
+  });
+});
+
+describe('trying again', () => {
+  const isPassing = (fault: string | undefined) => fault === 'PASSING';
+
+  it('goes on while faults pass, with rests that grow, and ends with the first that does not', async () => {
+    const { runtime } = stage;
+    const tries: number[] = [];
+    const work = retrying(runtime, { timeoutMs: 10_000, isPassing }, async () => {
+      tries.push(runtime.monotonicMs());
+      throw new KafkaFault(tries.length < 5 ? 'PASSING' : 'LASTING', 'no');
+    });
+    expect((await failure(runtime.until(work)))[0]).toBe('LASTING');
+    expect(tries).toEqual([0, 50, 150, 350, 750]);
+  });
+
+  it('ends in time with the fault of the last try, each of which knows what is left', async () => {
+    const { runtime } = stage;
+    const lefts: number[] = [];
+    const work = retrying(runtime, { timeoutMs: 1_500, isPassing }, async (leftMs) => {
+      lefts.push(leftMs);
+      throw new KafkaFault('PASSING', 'no');
+    });
+    expect(await failure(runtime.until(work))).toEqual(['PASSING', 750]);
+    expect(lefts).toEqual([1_500, 1_450, 1_350, 1_150, 750]);
+  });
+});

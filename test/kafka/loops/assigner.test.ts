@@ -1,0 +1,200 @@
+import { createRequire } from 'node:module';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { assignRoundRobin, assignSticky, type Candidate, type Plan } from '../../../src/kafka/loops/assigner.ts';
+import { decodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
+
+/** kafkajs' assigner, as far as it is used here. */
+type RoundRobin = (context: {
+  cluster: { findTopicPartitionMetadata: (topic: string) => { partitionId: number }[] };
+}) => {
+  assign(group: {
+    members: { memberId: string }[];
+    topics: string[];
+  }): Promise<{ memberId: string; memberAssignment: Buffer }[]>;
+};
+
+const PARTITIONS = 12;
+
+/** A member that had those partitions in that generation; a newcomer when nothing is said. */
+function member(memberId: string, partitions: readonly number[] = [], generation = 1): Candidate {
+  return { memberId, claims: [{ generation, partitions }] };
+}
+
+/** The members as they join again after a plan has come into force. */
+function rejoining(plan: Plan, generation: number): Candidate[] {
+  return [...plan].map(([memberId, partitions]) => member(memberId, partitions, generation));
+}
+
+/** How many partitions have another owner than before, those included that had none. */
+function moved(before: Plan, now: Plan): number {
+  return [...now].flatMap(([memberId, partitions]) =>
+    partitions.filter((partition) => before.get(memberId)?.includes(partition) !== true),
+  ).length;
+}
+
+const ids = (count: number) => Array.from({ length: count }, (_, i) => `member-${i}`);
+const some = fc.integer({ min: 1, max: 9 });
+const partitionCounts = fc.integer({ min: 1, max: 40 });
+const claim = fc.record({
+  generation: fc.integer({ min: -1, max: 4 }),
+  partitions: fc.array(fc.integer({ min: -2, max: 45 }), { maxLength: 20 }),
+});
+/** Claims that contradict each other, go beyond the topic, and come twice. */
+const candidates = fc
+  .uniqueArray(fc.string({ minLength: 1, maxLength: 3 }), { minLength: 1, maxLength: 9 })
+  .chain((names) =>
+    fc.tuple(
+      ...names.map((memberId) =>
+        fc.record({
+          memberId: fc.constant(memberId),
+          claims: fc.array(claim, { maxLength: 3 }),
+        }),
+      ),
+    ),
+  );
+
+/** Who has each partition before: the highest generation that claims it, and of one generation anybody. */
+function newestClaims(partitions: number, members: readonly Candidate[]): Map<number, Set<string>> {
+  const owners = new Map<number, Set<string>>();
+  for (let partition = 0; partition < partitions; partition += 1) {
+    const claims = members.flatMap(({ memberId, claims }) =>
+      claims.filter((one) => one.partitions.includes(partition)).map(({ generation }) => ({ memberId, generation })),
+    );
+    const newest = Math.max(...claims.map(({ generation }) => generation));
+    const owning = claims.filter(({ generation }) => generation === newest).map(({ memberId }) => memberId);
+    if (owning.length > 0) owners.set(partition, new Set(owning));
+  }
+  return owners;
+}
+
+describe('sticky assignment', () => {
+  it('deals out every partition once, and nobody gets two more than another', () => {
+    fc.assert(
+      fc.property(partitionCounts, candidates, (partitions, members) => {
+        const plan = assignSticky(partitions, members);
+        const dealt = [...plan.values()].flat().sort((one, other) => one - other);
+        expect(dealt).toEqual(Array.from({ length: partitions }, (_, i) => i));
+        expect([...plan.keys()].sort()).toEqual(members.map(({ memberId }) => memberId).sort());
+        const counts = [...plan.values()].map(({ length }) => length);
+        expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('is the same in whatever order the members come', () => {
+    fc.assert(
+      fc.property(partitionCounts, candidates, fc.infiniteStream(fc.nat()), (partitions, members, dice) => {
+        const shuffled = members
+          .map((one) => ({ one, at: dice.next().value }))
+          .sort((one, other) => one.at - other.at)
+          .map(({ one }) => one);
+        expect(new Map(assignSticky(partitions, shuffled))).toEqual(new Map(assignSticky(partitions, members)));
+      }),
+    );
+  });
+
+  it('takes from owners only what balance demands, whatever was claimed', () => {
+    fc.assert(
+      fc.property(partitionCounts, candidates, (partitions, members) => {
+        const owners = newestClaims(partitions, members);
+        const plan = assignSticky(partitions, members);
+        const kept = [...plan].flatMap(([memberId, held]) => held.filter((one) => owners.get(one)?.has(memberId)));
+        // Claims of one generation contradict each other only by a fault; then any of the claimants may win.
+        fc.pre([...owners.values()].every(({ size }) => size === 1));
+        const owned = members.map(({ memberId }) => [...owners.values()].filter((one) => one.has(memberId)).length);
+        const [base, extra] = [Math.floor(partitions / members.length), partitions % members.length];
+        const mayKeep = owned.reduce((sum, count) => sum + Math.min(count, base), 0);
+        const beyond = Math.min(extra, owned.filter((count) => count > base).length);
+        expect(kept.length).toBe(mayKeep + beyond);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it('moves nothing while the members stay', () => {
+    fc.assert(
+      fc.property(partitionCounts, some, (partitions, count) => {
+        const plan = assignSticky(
+          partitions,
+          ids(count).map((id) => member(id)),
+        );
+        expect(new Map(assignSticky(partitions, rejoining(plan, 1)))).toEqual(new Map(plan));
+      }),
+    );
+  });
+
+  it('moves only the partitions of members that leave', () => {
+    fc.assert(
+      fc.property(partitionCounts, some, some, (partitions, count, leaving) => {
+        const plan = assignSticky(
+          partitions,
+          ids(count + 1).map((id) => member(id)),
+        );
+        const gone = ids(count + 1).slice(0, Math.min(leaving, count));
+        const orphans = gone.flatMap((id) => plan.get(id) ?? []);
+        const stay = rejoining(plan, 1).filter(({ memberId }) => !gone.includes(memberId));
+        expect(moved(plan, assignSticky(partitions, stay))).toBe(orphans.length);
+      }),
+    );
+  });
+
+  it('moves to members that join only what they are to have', () => {
+    fc.assert(
+      fc.property(partitionCounts, some, some, (partitions, count, joining) => {
+        const plan = assignSticky(
+          partitions,
+          ids(count).map((id) => member(id)),
+        );
+        const newcomers = ids(count + joining).slice(count);
+        const next = assignSticky(partitions, [...rejoining(plan, 1), ...newcomers.map((id) => member(id))]);
+        const got = newcomers.flatMap((id) => next.get(id) ?? []);
+        expect(moved(plan, next)).toBe(got.length);
+      }),
+    );
+  });
+
+  it('gives a partition that two members claim to the later owner', () => {
+    const plan = assignSticky(2, [member('a', [0, 1], 3), member('b', [1], 4)]);
+    expect(new Map(plan)).toEqual(
+      new Map([
+        ['a', [0]],
+        ['b', [1]],
+      ]),
+    );
+  });
+
+  it('gives a member that returns what it had, out of what the others must hand back', () => {
+    const others = [member('b', [0, 1, 2, 3, 4, 5], 7), member('c', [6, 7, 8, 9, 10, 11], 7)];
+    const plan = assignSticky(PARTITIONS, [...others, member('a', [2, 4, 7, 11], 6)]);
+    expect(plan.get('a')).toEqual([2, 4, 7, 11]);
+  });
+
+  it('orders members by their instance IDs, which a restart does not change', () => {
+    const named = (memberId: string, instanceId: string): Candidate => ({ memberId, instanceId, claims: [] });
+    const before = assignSticky(PARTITIONS, [named('x-1', 'one'), named('a-2', 'two')]);
+    const now = assignSticky(PARTITIONS, [named('a-3', 'one'), named('x-4', 'two')]);
+    expect(now.get('a-3')).toEqual(before.get('x-1'));
+    expect(now.get('x-4')).toEqual(before.get('a-2'));
+  });
+
+  it('deals out nothing to nobody', () => {
+    expect(assignSticky(PARTITIONS, []).size).toBe(0);
+  });
+});
+
+describe('round-robin assignment', () => {
+  it('is that of kafkajs, which earlier releases have', async () => {
+    const kafkajs = createRequire(import.meta.url)('kafkajs/src/consumer/assigners/roundRobinAssigner') as RoundRobin;
+    const all = Array.from({ length: PARTITIONS }, (_, partitionId) => ({ partitionId }));
+    const theirs = kafkajs({ cluster: { findTopicPartitionMetadata: () => all } });
+    const members = ['c', 'a-10', 'b', 'a-9', 'B'];
+    const given = await theirs.assign({ members: members.map((memberId) => ({ memberId })), topics: ['requests'] });
+    const expected = given.map(({ memberId, memberAssignment }) => [
+      memberId,
+      decodeAssignment(memberAssignment).assigned[0]?.partitions,
+    ]);
+    expect([...assignRoundRobin(PARTITIONS, members)]).toEqual(expected);
+  });
+});

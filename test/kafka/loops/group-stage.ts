@@ -1,0 +1,241 @@
+import { Member } from '../../../src/kafka/loops/member.ts';
+import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
+import { Cluster } from '../../../src/kafka/wire/cluster.ts';
+import type { BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
+import type { CallName } from '../../support/fake-kafka/calls.ts';
+import { Cluster as FakeKafka } from '../../support/fake-kafka/cluster.ts';
+import type { GroupsOptions } from '../../support/fake-kafka/groups.ts';
+import { dialerOf } from '../../support/fake-kafka/link.ts';
+import { type Host, Network } from '../../support/fake-kafka/network.ts';
+import { addressOf } from '../../support/fake-kafka/view.ts';
+import { VirtualRuntime } from '../../support/virtual-runtime.ts';
+
+export const GROUP = 'workers';
+export const TOPIC = 'id.requests';
+export const PARTITIONS = 12;
+const DELAY_MS = 1;
+
+export interface StageOptions {
+  readonly nodes?: number;
+  /** How long a broker is silent until another one coordinates its groups. */
+  readonly fenceAfterMs?: number;
+  readonly groups?: Partial<GroupsOptions>;
+}
+
+/** One group on simulated brokers, with members that each have connections of their own. */
+export class GroupStage {
+  readonly runtime = new VirtualRuntime();
+  readonly network = new Network({ clock: this.runtime, delayMs: () => DELAY_MS });
+  readonly kafka: FakeKafka;
+
+  constructor({ nodes = 1, groups = {}, fenceAfterMs = 9_000 }: StageOptions = {}) {
+    this.kafka = new FakeKafka({ clock: this.runtime, nodes, groups, fenceAfterMs });
+    this.kafka.createTopic(TOPIC, { partitions: PARTITIONS });
+    this.kafka.coordinatorOf(GROUP);
+  }
+
+  get nowMs(): number {
+    return this.runtime.monotonicMs();
+  }
+
+  get coordinator(): number {
+    return this.kafka.coordinatorOf(GROUP) ?? 0;
+  }
+
+  /** Who is in the group now, as its coordinator knows it. */
+  get group() {
+    const group = this.kafka.groups.get(GROUP);
+    if (group === undefined) throw new Error('there is no group');
+    return group;
+  }
+
+  /** Who has each partition: one member, if all is well. */
+  owners(...members: readonly StagedMember[]): readonly number[] {
+    const counts = new Array<number>(PARTITIONS).fill(0);
+    for (const partition of members.flatMap(({ held }) => held)) counts[partition] = (counts[partition] ?? 0) + 1;
+    return counts;
+  }
+
+  committed(partition: number): number | undefined {
+    return this.kafka.groups.committed(GROUP, TOPIC, partition);
+  }
+
+  /** A member that has not started. */
+  member(name: string, options: Partial<MemberOptions> = {}): StagedMember {
+    return new StagedMember(this, name, options);
+  }
+
+  /** So many members that have started and share the partitions. */
+  async members(count: number, options: (name: string) => Partial<MemberOptions> = () => ({})) {
+    const members: StagedMember[] = [];
+    for (const name of ['a', 'b', 'c', 'd'].slice(0, count)) members.push(this.member(name, options(name)).start());
+    await this.settled(...members);
+    return members as [StagedMember, StagedMember, StagedMember, StagedMember];
+  }
+
+  pass(ms: number): Promise<void> {
+    return this.runtime.until(this.runtime.sleep(ms));
+  }
+
+  /** Lets time pass until it is so; fails after a minute. */
+  async until(isSo: () => boolean, what: string): Promise<void> {
+    const lateMs = this.nowMs + 60_000;
+    while (!isSo()) {
+      if (this.nowMs > lateMs) throw new Error(`${what} did not happen within a minute`);
+      await this.pass(STEP_MS);
+    }
+  }
+
+  /** Lets time pass until those members share all partitions and nobody joins any more. */
+  settled(...members: readonly StagedMember[]): Promise<void> {
+    return this.until(
+      () =>
+        this.group.state === 'Stable' &&
+        this.group.describe().members.length === members.length &&
+        members.every(({ member }) => member.generation === this.group.generation && member.joined) &&
+        members.reduce((sum, { held }) => sum + held.length, 0) === PARTITIONS,
+      'a stable group',
+    );
+  }
+}
+
+const STEP_MS = 5;
+
+/** A call of a member, from when it was made until it ended. */
+export interface Call {
+  readonly call: CallName;
+  readonly request: unknown;
+  readonly sentMs: number;
+  endedMs: number | undefined;
+  /** The fault that it ended with. */
+  fault: string | undefined;
+}
+
+export interface Assigned {
+  readonly atMs: number;
+  readonly partitions: readonly number[];
+  readonly added: readonly number[];
+  readonly removed: readonly number[];
+  readonly generation: number;
+}
+
+export class StagedMember {
+  readonly stage: GroupStage;
+  readonly member: Member;
+  readonly cluster: Cluster;
+  readonly calls: Call[] = [];
+  /** How often it has tried to connect. */
+  dials = 0;
+  readonly assigned: Assigned[] = [];
+  readonly lost: { readonly atMs: number; readonly fault: string }[] = [];
+  readonly fenced: string[] = [];
+  readonly warnings: string[] = [];
+  held: readonly number[] = [];
+  isReachable = true;
+  #isAlive = true;
+
+  constructor(stage: GroupStage, name: string, options: Partial<MemberOptions>) {
+    this.stage = stage;
+    const { runtime, kafka, network } = stage;
+    const host: Host = {
+      name,
+      deliver: (run) => {
+        if (this.#isAlive) run();
+      },
+      reaches: () => this.isReachable && this.#isAlive,
+    };
+    this.cluster = new Cluster({
+      dialer: this.#watched(dialerOf(kafka, network, host)),
+      seeds: [...kafka.brokers.keys()].map(addressOf),
+      runtime,
+    });
+    this.member = new Member({
+      cluster: this.cluster,
+      runtime,
+      log: (level, _fields, message) => {
+        if (level === 'warn') this.warnings.push(message);
+      },
+      groupId: GROUP,
+      topic: TOPIC,
+      partitions: PARTITIONS,
+      onAssigned: (partitions, added, removed, generation) => {
+        this.held = partitions;
+        this.assigned.push({ atMs: stage.nowMs, partitions, added, removed, generation });
+      },
+      onLost: ({ fault }) => {
+        this.held = [];
+        this.lost.push({ atMs: stage.nowMs, fault });
+      },
+      onFenced: ({ fault }) => this.fenced.push(fault),
+      ...options,
+    });
+  }
+
+  get last(): Assigned {
+    const last = this.assigned.at(-1);
+    if (last === undefined) throw new Error('nothing was assigned');
+    return last;
+  }
+
+  start(): this {
+    this.member.start();
+    return this;
+  }
+
+  async leave(): Promise<void> {
+    await this.stage.runtime.until(this.member.leave());
+    this.held = [];
+    await this.cluster.close();
+  }
+
+  /** The process ends without a word. */
+  crash(): void {
+    this.#isAlive = false;
+    this.held = [];
+    void this.member.leave();
+    void this.cluster.close();
+  }
+
+  called(call: CallName): readonly Call[] {
+    return this.calls.filter((one) => one.call === call);
+  }
+
+  /** The outcome of a commit: well, or the name of the fault. */
+  commit(offsets: Readonly<Record<number, number>>): Promise<string> {
+    const entries = Object.entries(offsets).map(([partition, offset]) => [Number(partition), offset] as const);
+    return this.member.commit(new Map(entries)).then(
+      () => 'well',
+      (error: unknown) => String((error as { fault?: string }).fault ?? error),
+    );
+  }
+
+  #watched(dialer: Dialer): Dialer {
+    return {
+      dial: async (address, signal) => {
+        this.dials += 1;
+        const link = await dialer.dial(address, signal);
+        return new Proxy(link, {
+          get: (target, name) => {
+            const value = target[name as keyof BrokerLink];
+            if (name === 'close') return () => target.close();
+            return typeof value === 'function' ? this.#recorded(name as CallName, value) : value;
+          },
+        });
+      },
+    };
+  }
+
+  #recorded(call: CallName, make: unknown) {
+    return (request: unknown): Promise<unknown> => {
+      const made: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, fault: undefined };
+      this.calls.push(made);
+      const answer = (make as (request: unknown) => Promise<unknown>)(request);
+      const end = (error?: { fault?: string }) => {
+        made.endedMs = this.stage.nowMs;
+        made.fault = error?.fault;
+      };
+      answer.then(() => end(), end);
+      return answer;
+    };
+  }
+}

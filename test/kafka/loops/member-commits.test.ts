@@ -1,0 +1,191 @@
+import { describe, expect, it } from 'vitest';
+import type { CommitRequest } from '../../../src/kafka/wire/port.ts';
+import { type Call, GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
+
+const SESSION_MS = 10_000;
+
+/** Answers to commits come so much later. */
+function delayCommits(stage: GroupStage, delayMs: number): void {
+  stage.network.script = (call, way) => (call === 'commitOffsets' && way === 'back' ? delayMs : undefined);
+}
+
+const generationOf = ({ request }: Call) => (request as CommitRequest).generation;
+const joinsAfter = (member: StagedMember, atMs: number) =>
+  member.called('joinGroup').filter(({ sentMs }) => sentMs > atMs);
+
+describe('commits of a member', () => {
+  it('are kept by the group, in the generation of the assignment', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    expect(await stage.runtime.until(a.commit({ 3: 17, 4: 9 }))).toBe('well');
+    expect([stage.committed(3), stage.committed(4)]).toEqual([17, 9]);
+    expect(a.called('commitOffsets').map(generationOf)).toEqual([1]);
+    const committed = await stage.runtime.until(a.member.fetchCommitted([3, 4, 5]));
+    expect([...committed]).toEqual([
+      [3, 17],
+      [4, 9],
+      [5, undefined],
+    ]);
+  });
+
+  it('go out one after the other', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    delayCommits(stage, 300);
+    const both = await stage.runtime.until(Promise.all([a.commit({ 0: 1 }), a.commit({ 0: 2 })]));
+    expect(both).toEqual(['well', 'well']);
+    const [first, second] = a.called('commitOffsets');
+    expect(second?.sentMs).toBeGreaterThanOrEqual(first?.endedMs ?? Number.POSITIVE_INFINITY);
+    expect(stage.committed(0)).toBe(2);
+  });
+
+  it('have ended before JoinGroup goes out, and none begins before the next assignment', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    delayCommits(stage, 900);
+    const b = stage.member('b').start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    const late = a.commit({ 0: 1 });
+    await stage.until(() => joinsAfter(a, 100).length > 0, 'a join');
+    const refused = await stage.runtime.until(a.commit({ 0: 2 }));
+    await stage.settled(a, b);
+    expect(await late).toBe('well');
+    expect(refused).toBe('REBALANCE_IN_PROGRESS');
+    expect(a.called('commitOffsets')).toHaveLength(1);
+    expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(a.called('commitOffsets')[0]?.endedMs ?? 1e9);
+  });
+
+  it('have ended before JoinGroup goes out also when the membership was lost', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    const delays: Readonly<Record<string, number>> = { heartbeat: 100, commitOffsets: 800 };
+    stage.network.script = (call, way) => (way === 'back' ? delays[call] : undefined);
+    stage.kafka.refuses = (call) => (call === 'heartbeat' && a.lost.length === 0 ? 'ILLEGAL_GENERATION' : undefined);
+    const beats = a.called('heartbeat').length;
+    await stage.until(() => a.called('heartbeat').length > beats, 'a heartbeat under way');
+    const commit = a.commit({ 0: 1 });
+    await stage.until(() => a.lost.length > 0, 'a loss');
+    await stage.settled(a);
+    expect(await stage.runtime.until(commit)).toBe('well');
+    const endedMs = a.called('commitOffsets')[0]?.endedMs ?? 1e9;
+    expect(endedMs).toBeGreaterThan(a.lost[0]?.atMs ?? 1e9);
+    expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(endedMs);
+  });
+
+  it('are made a last time before the group is joined again, in the generation that ends', async () => {
+    const stage = new GroupStage();
+    let next = 0;
+    const a: StagedMember = stage.member('a', {
+      beforeRejoin: async () => {
+        next += 1;
+        await a.member.commit(new Map([[1, next]]));
+      },
+    });
+    await stage.settled(a.start());
+    const b = stage.member('b').start();
+    await stage.settled(a, b);
+    expect(stage.committed(1)).toBe(1);
+    expect(a.called('commitOffsets').map(generationOf)).toEqual([1]);
+    expect(await stage.runtime.until(a.commit({ [a.held[0] ?? 0]: 40 }))).toBe('well');
+    expect(a.called('commitOffsets').map(generationOf)).toEqual([1, 2]);
+  });
+
+  it('hold up a join for no longer than a second when the last one does not come to an end', async () => {
+    const stage = new GroupStage();
+    const a = stage.member('a', { beforeRejoin: () => new Promise(() => {}) });
+    await stage.settled(a.start());
+    const b = stage.member('b').start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    const beganMs = stage.nowMs;
+    await stage.settled(a, b);
+    expect(stage.nowMs - beganMs).toBeLessThan(1_600);
+  });
+
+  it('that waited for their turn are not made once a rebalance has begun', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    const delays: Readonly<Record<string, number>> = { heartbeat: 100, commitOffsets: 400 };
+    stage.network.script = (call, way) => (way === 'back' ? delays[call] : undefined);
+    const b = stage.member('b').start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    const beats = a.called('heartbeat').length;
+    await stage.until(() => a.called('heartbeat').length > beats, 'a heartbeat under way');
+    const both = Promise.all([a.commit({ 0: 1 }), a.commit({ 0: 2 })]);
+    await stage.settled(a, b);
+    expect(await both).toEqual(['well', 'REBALANCE_IN_PROGRESS']);
+    expect(stage.committed(0)).toBe(1);
+  });
+
+  it('are refused for a partition that somebody else has', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2);
+    const [foreign = 0] = b.held;
+    expect(await stage.runtime.until(a.commit({ [foreign]: 1 }))).toMatch('RangeError');
+    expect(a.called('commitOffsets')).toEqual([]);
+  });
+
+  it('join the group again at once when they are answered by a rebalance', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1, () => ({ heartbeatMs: 3_000 }));
+    const b = stage.member('b').start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    stage.kafka.refuses = (call) => (call === 'commitOffsets' ? 'REBALANCE_IN_PROGRESS' : undefined);
+    const beganMs = stage.nowMs;
+    expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('REBALANCE_IN_PROGRESS');
+    await stage.settled(a, b);
+    expect(stage.nowMs - beganMs).toBeLessThan(50);
+  });
+
+  it.each(['UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION'])(
+    'end the membership when they are answered by %s',
+    async (fault) => {
+      const stage = new GroupStage();
+      const [a] = await stage.members(1);
+      stage.kafka.refuses = (call) => (call === 'commitOffsets' ? fault : undefined);
+      expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe(fault);
+      expect(a.lost).toMatchObject([{ fault }]);
+      expect(a.member.joined).toBe(false);
+      expect(await stage.runtime.until(a.commit({ 0: 1 }))).not.toBe('well');
+      expect(a.called('commitOffsets')).toHaveLength(1);
+      stage.kafka.refuses = () => undefined;
+      await stage.settled(a);
+      expect(a.last.added).toHaveLength(PARTITIONS);
+    },
+  );
+
+  it('end a static member for good if they show that another process has its place', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1, () => ({ instanceId: 'worker', heartbeatMs: 3_000 }));
+    const thief = stage.member('thief', { instanceId: 'worker' }).start();
+    await stage.settled(thief);
+    expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('UNKNOWN_MEMBER_ID');
+    await stage.pass(20);
+    expect(a.fenced).toEqual(['FENCED_INSTANCE_ID']);
+    expect(a.lost).toHaveLength(1);
+    expect(thief.lost).toEqual([]);
+  });
+
+  it('that take long hold up no heartbeat', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1, () => ({ sessionTimeoutMs: 6_000 }));
+    delayCommits(stage, 1_900);
+    const beganMs = stage.nowMs;
+    while (stage.nowMs - beganMs < 2 * SESSION_MS) expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('well');
+    const waits = a.called('heartbeat').map(({ sentMs, endedMs }) => (endedMs ?? stage.nowMs) - sentMs);
+    expect(waits.length).toBeGreaterThan(30);
+    expect(Math.max(...waits)).toBeLessThan(10);
+  });
+
+  it('without an answer are given up in time, and cost neither the membership nor the next commit', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    delayCommits(stage, 60_000);
+    const beganMs = stage.nowMs;
+    expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('NO_ANSWER');
+    expect(stage.nowMs - beganMs).toBeLessThanOrEqual(2_000);
+    delayCommits(stage, 1);
+    expect(await stage.runtime.until(a.commit({ 0: 2 }))).toBe('well');
+    await stage.pass(2 * SESSION_MS);
+    expect([a.lost, a.assigned.length]).toEqual([[], 1]);
+  });
+});

@@ -1,0 +1,238 @@
+import { describe, expect, it } from 'vitest';
+import { GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
+import { OldMember } from './old-member.ts';
+
+const ALL = Array.from({ length: PARTITIONS }, (_, i) => i);
+/** A rebalance is noticed with the next heartbeat; then everybody joins. */
+const NOTICED_MS = 600;
+const SESSION_MS = 10_000;
+
+const named = (name: string) => ({ instanceId: `worker-${name}` });
+
+describe('a member of the group', () => {
+  it('gets all partitions when it is the first', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    expect(a.assigned).toMatchObject([{ partitions: ALL, added: ALL, removed: [], generation: 1 }]);
+    expect(a.last.atMs).toBeLessThan(50);
+    expect(a.member.joined).toBe(true);
+    expect(a.member.generation).toBe(1);
+  });
+
+  it('hands half of its partitions to one that joins, and has the others all the time', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    const beganMs = stage.nowMs;
+    const b = stage.member('b').start();
+    await stage.settled(a, b);
+    expect(stage.nowMs - beganMs).toBeLessThan(NOTICED_MS);
+    expect(b.held).toHaveLength(6);
+    expect(a.lost).toEqual([]);
+    expect(a.last.added).toEqual([]);
+    expect(a.last.removed).toEqual(b.held);
+    expect(a.last.atMs - b.last.atMs).toBeLessThan(5);
+  });
+
+  it('takes over from one that leaves within a heartbeat, and nothing else moves', async () => {
+    const stage = new GroupStage();
+    const [a, b, c] = await stage.members(3);
+    const [heldByA, heldByB] = [a.held, b.held];
+    const beganMs = stage.nowMs;
+    await c.leave();
+    await stage.settled(a, b);
+    expect(stage.nowMs - beganMs).toBeLessThan(NOTICED_MS);
+    expect([a.last.removed, b.last.removed]).toEqual([[], []]);
+    expect(a.held).toEqual(expect.arrayContaining([...heldByA]));
+    expect(b.held).toEqual(expect.arrayContaining([...heldByB]));
+  });
+
+  it('takes over from one that dies when its session is over', async () => {
+    const stage = new GroupStage();
+    const [a, b, c] = await stage.members(3);
+    const beganMs = stage.nowMs;
+    c.crash();
+    await stage.settled(a, b);
+    expect(stage.nowMs - beganMs).toBeLessThan(SESSION_MS + NOTICED_MS);
+    expect([...a.lost, ...b.lost]).toEqual([]);
+    expect([a.last.removed, b.last.removed]).toEqual([[], []]);
+  });
+
+  it('keeps what it has through a rebalance that waits for a member that died', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2);
+    const held = a.held;
+    b.crash();
+    const again = stage.member('b-again').start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    await stage.pass(5_000);
+    expect(stage.group.state).toBe('PreparingRebalance');
+    expect(a.member.joined).toBe(true);
+    expect(a.held).toEqual(held);
+    await stage.settled(a, again);
+    expect(a.lost).toEqual([]);
+    expect(a.last).toMatchObject({ partitions: held, added: [], removed: [] });
+  });
+
+  it('keeps sending heartbeats while the coordinator holds its JoinGroup', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2);
+    b.crash();
+    stage.member('b-again').start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    await stage.pass(1_000);
+    const before = a.called('heartbeat').length;
+    await stage.pass(4_000);
+    expect(a.called('joinGroup').at(-1)?.endedMs).toBeUndefined();
+    expect(a.called('heartbeat').length - before).toBe(8);
+  });
+
+  it('returns to what it had when it is thrown out and joins again', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2);
+    const [heldByA, heldByB] = [a.held, b.held];
+    b.isReachable = false;
+    await stage.until(() => a.held.length === PARTITIONS, 'a take-over');
+    b.isReachable = true;
+    await stage.settled(a, b);
+    expect([a.held, b.held]).toEqual([heldByA, heldByB]);
+    expect(b.lost).toHaveLength(1);
+  });
+
+  it('shares with members of an earlier release, and keeps what it has when the last of them leaves', async () => {
+    const stage = new GroupStage();
+    const old = new OldMember(stage).start();
+    await stage.until(() => old.held.length === PARTITIONS, 'an old member');
+    const [a, b] = [stage.member('a').start(), stage.member('b').start()];
+    const everybody = () => [old.held, a.held, b.held];
+    const roundRobin = (held: readonly number[]) => new Set(held.map((partition) => partition % 3)).size === 1;
+    await stage.until(() => everybody().every((held) => held.length === 4 && roundRobin(held)), 'three members');
+    const [heldByA, heldByB] = [a.held, b.held];
+    await stage.runtime.until(old.leave());
+    await stage.settled(a, b);
+    expect(a.held).toEqual(expect.arrayContaining([...heldByA]));
+    expect(b.held).toEqual(expect.arrayContaining([...heldByB]));
+  });
+
+  it('falls back to the assigner of an earlier release when one joins that it leads', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    const old = new OldMember(stage).start();
+    await stage.until(() => old.held.length === 6 && a.held.length === 6, 'two members');
+    expect([a.held, old.held]).toEqual([ALL.filter((p) => p % 2 === 0), ALL.filter((p) => p % 2 === 1)]);
+  });
+
+  it('takes an assignment that it can not read for one of nothing, and warns', async () => {
+    const stage = new GroupStage();
+    new OldMember(stage, Buffer.from('nonsense')).start();
+    await stage.pass(100);
+    const b = stage.member('b').start();
+    await stage.until(() => b.assigned.length > 0, 'an assignment');
+    expect(b.last.partitions).toEqual([]);
+    expect(b.warnings).toEqual(['the assignment by the leader of the group is malformed; no partition is served']);
+    expect(stage.group.state).toBe('Stable');
+  });
+});
+
+describe('a static member', () => {
+  it('takes its partitions back after a restart, and nobody else hears of it', async () => {
+    const stage = new GroupStage();
+    const [a, b, c] = await stage.members(3, named);
+    const [held, generation] = [c.held, stage.group.generation];
+    c.crash();
+    const again = stage.member('c', named('c')).start();
+    const beganMs = stage.nowMs;
+    await stage.until(() => again.held.length > 0, 'a return');
+    expect(stage.nowMs - beganMs).toBeLessThan(50);
+    expect(again.held).toEqual(held);
+    await stage.pass(2 * SESSION_MS);
+    expect(stage.group.generation).toBe(generation);
+    expect([...a.lost, ...b.lost, ...again.lost]).toEqual([]);
+    expect(again.assigned).toHaveLength(1);
+  });
+
+  it('does not assign anything after a restart, also when it was the leader', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2, named);
+    const leader = a.called('syncGroup').at(-1)?.request as { assignments: readonly unknown[] };
+    expect(leader.assignments).toHaveLength(2);
+    const [held, generation] = [a.held, stage.group.generation];
+    a.crash();
+    const again = stage.member('a', named('a')).start();
+    await stage.settled(again, b);
+    expect(again.called('syncGroup').map(({ request }) => request)).toMatchObject([{ assignments: [] }]);
+    expect(again.held).toEqual(held);
+    expect(stage.group.generation).toBe(generation);
+    const c = stage.member('c', named('c')).start();
+    await stage.settled(again, b, c);
+    expect([again.last.added, b.last.added]).toEqual([[], []]);
+  });
+
+  it('gets back what it had when it restarts during a rebalance', async () => {
+    const stage = new GroupStage();
+    const [a, b, c] = await stage.members(3, named);
+    const held = { a: a.held, b: b.held, c: c.held };
+    c.crash();
+    const d = stage.member('d', named('d')).start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    const again = stage.member('c', named('c')).start();
+    await stage.settled(a, b, again, d);
+    expect(held.c).toEqual(expect.arrayContaining([...again.held]));
+    expect([a, b].flatMap((one) => one.last.added)).toEqual([]);
+  });
+
+  it('hands its partitions over at once when it leaves', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2, named);
+    const beganMs = stage.nowMs;
+    await b.leave();
+    await stage.settled(a);
+    expect(stage.nowMs - beganMs).toBeLessThan(NOTICED_MS);
+  });
+
+  it('moves its own partitions and no others in each of ten rolling restarts', async () => {
+    const stage = new GroupStage();
+    const members: StagedMember[] = [...(await stage.members(3, named))];
+    for (let restart = 0; restart < 10; restart += 1) {
+      const at = restart % 3;
+      const others = members.filter((_, i) => i !== at);
+      await members[at]?.leave();
+      await stage.settled(...others);
+      expect(others.map(({ last }) => [last.added.length, last.removed.length])).toEqual([
+        [2, 0],
+        [2, 0],
+      ]);
+      const again = stage.member('abc'[at] ?? '', named('abc'[at] ?? '')).start();
+      members[at] = again;
+      await stage.settled(...members);
+      expect(others.map(({ last }) => [last.added.length, last.removed.length])).toEqual([
+        [0, 2],
+        [0, 2],
+      ]);
+    }
+  });
+
+  it('gets back what it had after a clean restart', async () => {
+    const stage = new GroupStage();
+    const [a, b, c] = await stage.members(3, named);
+    const held = [a.held, b.held, c.held];
+    await c.leave();
+    await stage.settled(a, b);
+    const again = stage.member('c', named('c')).start();
+    await stage.settled(a, b, again);
+    expect([a.held, b.held, again.held]).toEqual(held);
+  });
+
+  it('ends for good when another process takes its instance ID', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2, named);
+    const thief = stage.member('b-twice', named('b')).start();
+    await stage.until(() => b.fenced.length > 0, 'a fenced member');
+    expect(b.fenced).toEqual(['FENCED_INSTANCE_ID']);
+    expect(b.lost).toMatchObject([{ fault: 'FENCED_INSTANCE_ID' }]);
+    const before = b.calls.length;
+    await stage.pass(2 * SESSION_MS);
+    expect(b.calls).toHaveLength(before);
+    expect(await b.commit({ 0: 1 })).toBe('REBALANCE_IN_PROGRESS');
+    await stage.settled(a, thief);
+  });
+});

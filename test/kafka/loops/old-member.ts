@@ -1,0 +1,82 @@
+import { assignRoundRobin } from '../../../src/kafka/loops/assigner.ts';
+import { decodeAssignment, encodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
+import { ROUND_ROBIN } from '../../../src/kafka/loops/member-claims.ts';
+import type { BrokerLink, JoinAnswer } from '../../../src/kafka/wire/port.ts';
+import { dialerOf } from '../../support/fake-kafka/link.ts';
+import { addressOf } from '../../support/fake-kafka/view.ts';
+import { GROUP, type GroupStage, PARTITIONS, TOPIC } from './group-stage.ts';
+
+const HEARTBEAT_MS = 3_000;
+
+/** A member as a consumer of kafkajs is one in an earlier release: it knows one assigner, and no generation of claims. */
+export class OldMember {
+  readonly #stage: GroupStage;
+  readonly #assignment: Buffer | undefined;
+  #link: BrokerLink | undefined;
+  #memberId = '';
+  #left = false;
+  held: readonly number[] = [];
+
+  /** As the leader it gives the same bytes to everybody, where there are any. */
+  constructor(stage: GroupStage, assignment?: Buffer) {
+    this.#stage = stage;
+    this.#assignment = assignment;
+  }
+
+  start(): this {
+    void this.#run();
+    return this;
+  }
+
+  async leave(): Promise<void> {
+    this.#left = true;
+    await this.#link?.leaveGroup({ groupId: GROUP, memberId: this.#memberId });
+  }
+
+  async #run(): Promise<void> {
+    const { kafka, network, runtime, coordinator } = this.#stage;
+    const link = await dialerOf(kafka, network).dial(addressOf(coordinator), new AbortController().signal);
+    this.#link = link;
+    while (!this.#left) {
+      try {
+        const generation = await this.#join(link);
+        for (;;) {
+          await runtime.sleep(HEARTBEAT_MS);
+          await link.heartbeat({ groupId: GROUP, memberId: this.#memberId, generation });
+        }
+      } catch {
+        await runtime.sleep(1); // joins again
+      }
+    }
+  }
+
+  async #join(link: BrokerLink): Promise<number> {
+    const metadata = encodeSubscription({ topics: [TOPIC], userData: Buffer.alloc(0) });
+    const joined = await link.joinGroup({
+      groupId: GROUP,
+      memberId: this.#memberId,
+      sessionTimeoutMs: 10_000,
+      rebalanceTimeoutMs: 60_000,
+      protocolType: 'consumer',
+      protocols: [{ name: ROUND_ROBIN, metadata }],
+    });
+    this.#memberId = joined.memberId;
+    if (joined.fault !== undefined) return this.#join(link);
+    const { generation, memberId } = joined;
+    const assignments = this.#assignments(joined);
+    const { assignment } = await link.syncGroup({ groupId: GROUP, memberId, generation, assignments });
+    if (this.#assignment === undefined) {
+      this.held = decodeAssignment(assignment).assigned.flatMap(({ partitions }) => partitions);
+    }
+    return generation;
+  }
+
+  #assignments({ members }: JoinAnswer) {
+    const memberIds = members.map(({ memberId }) => memberId);
+    return [...assignRoundRobin(PARTITIONS, memberIds)].map(([memberId, partitions]) => ({
+      memberId,
+      assignment:
+        this.#assignment ?? encodeAssignment({ assigned: [{ topic: TOPIC, partitions }], userData: Buffer.alloc(0) }),
+    }));
+  }
+}

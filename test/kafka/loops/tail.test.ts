@@ -1,0 +1,609 @@
+import { gzipSync } from 'node:zlib';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Tail } from '../../../src/kafka/loops/tail.ts';
+import type { TailOptions } from '../../../src/kafka/loops/tail-port.ts';
+import { crc32c } from '../../../src/kafka/records/crc32c.ts';
+import { UNREADABLE } from '../../../src/kafka/records/decode.ts';
+import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
+import { batchOf } from '../../support/fake-kafka/batches.ts';
+import { Collected, LoopStage, range, T } from '../../support/loop-stage.ts';
+
+const MAX_WAIT_MS = 100;
+const GIVEN_UP_MS = MAX_WAIT_MS + 3_000;
+
+let stage: LoopStage;
+let tails: Tail[];
+let lines: { readonly level: string; readonly fields: object; readonly message: string }[];
+let faults: { readonly partition: number; readonly fault: string }[];
+
+function tailOf(options: Partial<TailOptions> = {}): Tail {
+  const tail = new Tail({
+    cluster: stage.cluster,
+    runtime: stage.runtime,
+    lane: 'ledger',
+    isolation: 'read_uncommitted',
+    maxWaitMs: MAX_WAIT_MS,
+    maxBytes: 8_000_000,
+    maxBytesPerPartition: 1_000_000,
+    log: (level, fields, message) => lines.push({ level, fields, message }),
+    onFault: (_, partition, { fault }) => faults.push({ partition, fault }),
+    ...options,
+  });
+  tails.push(tail);
+  return tail;
+}
+
+/** A stage with a topic of so many partitions, which brokers lead in turn. */
+function open(partitions: number, nodes = 1): void {
+  stage = new LoopStage({ nodes });
+  stage.kafka.cluster.createTopic(T, { partitions });
+}
+
+const at = (partition: number, offset = 0) => ({ topic: T, partition, offset });
+
+beforeEach(() => {
+  tails = [];
+  lines = [];
+  faults = [];
+});
+
+afterEach(async () => {
+  await stage.close(...tails);
+  await stage.pass(200_000); // the brokers' own have run out by then
+  expect(stage.runtime.pending, 'timers left behind').toBe(0);
+});
+
+describe('a partition', () => {
+  it('is read from the given offset on, in order, and on as records come', async () => {
+    open(1);
+    stage.send(0, 5);
+    const sink = new Collected();
+    const followed = tailOf().follow(at(0, 2), sink);
+    await stage.until(() => followed.position === 5);
+    expect(sink.chunks).toMatchObject([{ next: 5, highWatermark: 5, logStartOffset: 0 }]);
+    stage.send(0, 2);
+    const sentMs = stage.runtime.monotonicMs();
+    await stage.until(() => followed.position === 7);
+    expect(stage.runtime.monotonicMs() - sentMs, 'the broker answers when it has something').toBeLessThan(10);
+    expect(sink.offsets).toEqual(range(2, 7));
+    expect(sink.chunks[1]?.records.map(({ value }) => String(value))).toEqual(['5', '6']);
+  });
+
+  it('is fetched while its sink works: one chunk in delivery, one ahead, and no more', async () => {
+    open(1);
+    const sink = new Collected();
+    sink.hold();
+    const followed = tailOf().follow(at(0), sink);
+    for (const chunks of [1, 2, 3]) {
+      stage.send(0, 1);
+      await stage.until(() => stage.asked(0).includes(Math.min(chunks, 2) - 1));
+      await stage.pass(10);
+    }
+    await stage.pass(10 * MAX_WAIT_MS);
+    expect([new Set(stage.asked(0)), sink.offsets, followed.position]).toEqual([new Set([0, 1]), [0], 0]);
+    sink.release();
+    await stage.until(() => followed.position === 3);
+    expect(sink.offsets).toEqual([0, 1, 2]);
+  });
+
+  it('is followed once at a time', async () => {
+    open(1);
+    stage.send(0, 1);
+    const tail = tailOf();
+    const first = tail.follow(at(0), new Collected());
+    expect(() => tail.follow(at(0), new Collected())).toThrow(RangeError);
+    first.stop();
+    const sink = new Collected();
+    const second = tail.follow(at(0), sink);
+    await stage.until(() => second.position === 1);
+  });
+
+  it('gets a record batch that is larger than its limits', async () => {
+    open(2);
+    stage.send(0, 1, 50_000);
+    stage.send(1, 1, 50_000);
+    const sinks = [new Collected(), new Collected()];
+    const tail = tailOf({ maxBytes: 1_000, maxBytesPerPartition: 1_000 });
+    const followed = sinks.map((sink, partition) => tail.follow(at(partition), sink));
+    await stage.until(() => followed.every(({ position }) => position === 1));
+  });
+});
+
+it('partitions that are followed one after the other do not wait for the fetch of the first', async () => {
+  open(3);
+  stage.send(2, 1);
+  const tail = tailOf({ maxWaitMs: 10_000 });
+  const sinks = [new Collected(), new Collected(), new Collected()];
+  for (const [partition, sink] of sinks.entries()) {
+    tail.follow(at(partition), sink);
+    await stage.pass(10);
+  }
+  await stage.until(() => sinks[2]?.chunks.length === 1);
+  expect(stage.runtime.monotonicMs()).toBeLessThan(100);
+});
+
+it('a fetch is short for a while after a partition was added, and long again later', async () => {
+  open(2);
+  const tail = tailOf();
+  const first = tail.follow(at(0), new Collected());
+  await stage.pass(1_000);
+  tail.follow(at(1), new Collected());
+  await stage.until(() => stage.asked(1).length === 1);
+  expect(stage.fetches.at(-1)?.request.maxWaitMs).toBeLessThan(20);
+  await stage.pass(1_000);
+  stage.send(0, 1);
+  await stage.until(() => first.position === 1);
+  await stage.until(() => stage.asked(0).at(-1) === 1);
+  expect(stage.fetches.at(-1)?.request.maxWaitMs).toBe(MAX_WAIT_MS);
+});
+
+describe('a paused partition', () => {
+  it('keeps what was fetched, and gets nothing until it is resumed', async () => {
+    open(1);
+    const sink = new Collected();
+    const followed = tailOf().follow(at(0), sink);
+    await stage.until(() => stage.fetches.length === 1);
+    followed.pause();
+    stage.send(0, 3);
+    await stage.pass(5 * MAX_WAIT_MS);
+    const fetches = stage.fetches.length;
+    expect([sink.chunks, followed.position]).toEqual([[], 0]);
+    followed.resume();
+    await stage.until(() => followed.position === 3);
+    expect(stage.asked(0).slice(0, fetches), 'not fetched again').toEqual([0]);
+  });
+
+  it('is not fetched', async () => {
+    open(2);
+    const tail = tailOf();
+    const paused = tail.follow(at(0), new Collected());
+    paused.pause();
+    const other = tail.follow(at(1), new Collected());
+    for (const partition of [0, 1]) stage.send(partition, 1);
+    await stage.until(() => other.position === 1);
+    await stage.pass(500);
+    expect(stage.asked(0)).toEqual([]);
+    paused.resume();
+    await stage.until(() => paused.position === 1);
+  });
+
+  it('does not hold up others, and neither does one whose sink is slow', async () => {
+    open(3);
+    for (const partition of [0, 1, 2]) stage.send(partition, 1);
+    const sinks = [new Collected(), new Collected(), new Collected()];
+    sinks[1]?.hold();
+    const tail = tailOf();
+    const [paused, slow, free] = sinks.map((sink, partition) => tail.follow(at(partition), sink));
+    await stage.until(() => free?.position === 1 && sinks[1]?.chunks.length === 1);
+    paused?.pause();
+    for (let sent = 1; sent <= 10; sent += 1) {
+      for (const partition of [0, 1, 2]) stage.send(partition, 1);
+      const sentMs = stage.runtime.monotonicMs();
+      await stage.until(() => free?.position === sent + 1);
+      expect(stage.runtime.monotonicMs() - sentMs).toBeLessThan(10);
+    }
+    expect(slow?.position).toBe(0);
+    sinks[1]?.release();
+    paused?.resume();
+    await stage.until(() => slow?.position === 11 && paused?.position === 11);
+  });
+
+  it('is fetched at once when it is resumed, though the fetch of others waits for records', async () => {
+    open(2);
+    const tail = tailOf({ maxWaitMs: 100_000 });
+    tail.follow(at(0), new Collected());
+    const sink = new Collected();
+    const slow = tail.follow(at(1), sink);
+    sink.hold();
+    for (const count of [1, 2]) {
+      stage.send(1, 1);
+      await stage.until(() => stage.asked(1).includes(count - 1));
+      await stage.pass(3);
+    }
+    stage.send(1, 1);
+    await stage.pass(200);
+    const releasedMs = stage.runtime.monotonicMs();
+    sink.release();
+    await stage.until(() => slow.position === 3);
+    const lateMs = stage.runtime.monotonicMs() - releasedMs;
+    expect(lateMs, 'the others were waited for a short time only').toBeLessThan(300);
+  });
+
+  it('that has no room shortens the fetches of the others, less and less while they bring nothing', async () => {
+    open(2);
+    const tail = tailOf();
+    const sink = new Collected();
+    sink.hold();
+    tail.follow(at(0), sink);
+    const other = tail.follow(at(1), new Collected());
+    for (const fetched of [0, 1]) {
+      stage.send(0, 1);
+      await stage.until(() => stage.asked(0).includes(fetched));
+      await stage.pass(3);
+    }
+    const from = stage.fetches.length - 1;
+    await stage.pass(400);
+    const waits = () => stage.fetches.slice(from).map(({ request }) => request.maxWaitMs);
+    expect(waits().slice(0, 7)).toEqual([5, 10, 20, 40, 80, 100, 100]);
+    stage.send(1, 1);
+    const before = waits().length;
+    await stage.until(() => other.position === 1 && waits().length > before);
+    expect(waits()[before]).toBe(5);
+    sink.release();
+  });
+});
+
+describe('a seek', () => {
+  it('drops what was fetched and what is being fetched; the delivery under way ends by itself', async () => {
+    open(1);
+    stage.send(0, 10);
+    const sink = new Collected();
+    sink.hold();
+    const followed = tailOf().follow(at(0), sink);
+    await stage.until(() => sink.chunks.length === 1);
+    stage.send(0, 5);
+    await stage.until(() => stage.asked(0).includes(10));
+    await stage.pass(10);
+    followed.seek(3);
+    expect(followed.position).toBe(3);
+    await stage.pass(50);
+    expect(sink.chunks.length, 'one delivery at a time').toBe(1);
+    sink.release();
+    await stage.until(() => followed.position === 15);
+    expect(sink.offsets).toEqual([...range(0, 10), ...range(3, 15)]);
+  });
+
+  it('to where a fetch under way has begun is not answered by it', async () => {
+    open(1);
+    const sink = new Collected();
+    const followed = tailOf().follow(at(0), sink);
+    await stage.until(() => stage.fetches.length === 1);
+    stage.send(0, 4);
+    followed.seek(2);
+    await stage.until(() => followed.position === 4);
+    expect(sink.offsets).toEqual([2, 3]);
+    followed.seek(0);
+    stage.send(0, 1);
+    await stage.until(() => followed.position === 5);
+    expect(sink.offsets.slice(2)).toEqual(range(0, 5));
+  });
+
+  it('from within a delivery goes on from there', async () => {
+    open(1);
+    stage.send(0, 3);
+    const seen: number[] = [];
+    const followed = tailOf().follow(at(0), {
+      deliver: ({ records, next }) => {
+        seen.push(...records.map(({ offset }) => offset));
+        if (seen.length === 3) followed.seek(next - 1);
+      },
+    });
+    await stage.until(() => seen.length === 4);
+    await stage.pass(500);
+    expect([seen, followed.position]).toEqual([[0, 1, 2, 2], 3]);
+  });
+});
+
+describe('the order of a fetch', () => {
+  it('changes, so that a limit on its bytes starves nobody', async () => {
+    open(4);
+    for (let sent = 0; sent < 30; sent += 1) for (const partition of range(0, 4)) stage.send(partition, 1, 5_000);
+    const tail = tailOf({ maxBytes: 6_000 });
+    const sinks = range(0, 4).map(() => new Collected());
+    for (const [partition, sink] of sinks.entries()) tail.follow(at(partition), sink);
+    await stage.until(() => sinks.some(({ offsets }) => offsets.length === 10));
+    const counts = sinks.map(({ offsets }) => offsets.length);
+    expect(Math.max(...counts) - Math.min(...counts), `${counts}`).toBeLessThanOrEqual(2);
+  });
+
+  it('has all partitions of a leader, of any topic, in one fetch', async () => {
+    open(3, 3);
+    stage.kafka.cluster.createTopic('other', { partitions: 3 });
+    const tail = tailOf();
+    for (const topic of [T, 'other']) {
+      for (const partition of range(0, 3)) tail.follow({ topic, partition, offset: 0 }, new Collected());
+    }
+    await stage.pass(1_000);
+    const settled = stage.fetches.length;
+    await stage.pass(1_000);
+    const sizes = new Set(stage.fetches.map(({ request }) => request.partitions.length));
+    expect(sizes).toEqual(new Set([2]));
+    expect(stage.fetches.length - settled).toBeLessThanOrEqual(3 * 10);
+  });
+});
+
+describe('a fault', () => {
+  it('of a leader that moves is got over at once, without a record lost or doubled', async () => {
+    open(3, 3);
+    const sink = new Collected();
+    const tail = tailOf();
+    const followed = tail.follow(at(0), sink);
+    for (const partition of [1, 2]) tail.follow(at(partition), new Collected());
+    for (let round = 1; round <= 6; round += 1) {
+      stage.send(0, 3);
+      await stage.pass(round); // until the copies have them, and maybe until they were fetched
+      stage.kafka.cluster.moveLeader(T, 0, 1 + (round % 3));
+      stage.send(0, 3);
+      const sentMs = stage.runtime.monotonicMs();
+      await stage.until(() => followed.position === 6 * round);
+      expect(stage.runtime.monotonicMs() - sentMs).toBeLessThan(400);
+      await stage.pass(500);
+    }
+    expect([sink.offsets, lines]).toEqual([range(0, 36), []]);
+    const settled = stage.fetches.length;
+    await stage.pass(1_000);
+    const later = stage.fetches.slice(settled);
+    const asksFirst = later.filter(({ request }) => request.partitions.some(({ partition }) => partition === 0));
+    expect(new Set(asksFirst.map(({ node }) => node))).toEqual(new Set([1]));
+  });
+
+  it('of a frozen broker holds up its own partitions alone, until another leads them', async () => {
+    stage = new LoopStage({ nodes: 3 });
+    stage.kafka.cluster.createTopic(T, { partitions: 2, replicas: 2 });
+    const sinks = [new Collected(), new Collected()];
+    const tail = tailOf();
+    const [first, second] = sinks.map((sink, partition) => tail.follow(at(partition), sink));
+    for (const partition of [0, 1]) stage.send(partition, 1);
+    await stage.until(() => first?.position === 1 && second?.position === 1);
+    stage.kafka.cluster.freeze(1);
+    for (let sent = 2; sent <= 5; sent += 1) {
+      await stage.pass(1_000);
+      stage.send(1, 1);
+      const sentMs = stage.runtime.monotonicMs();
+      await stage.until(() => second?.position === sent);
+      expect(stage.runtime.monotonicMs() - sentMs).toBeLessThan(50);
+    }
+    await stage.until(() => stage.kafka.cluster.partition(T, 0).leadership.leader !== 1);
+    stage.send(0, 1);
+    const electedMs = stage.runtime.monotonicMs();
+    await stage.until(() => first?.position === 2);
+    expect(stage.runtime.monotonicMs() - electedMs).toBeLessThan(GIVEN_UP_MS + 1_500);
+    expect(sinks[0]?.offsets).toEqual([0, 1]);
+  });
+
+  it('that lasts is tried again at growing intervals, and reported seldom', async () => {
+    open(1, 1);
+    const tail = tailOf();
+    const followed = tail.follow({ topic: 'later', partition: 0, offset: 0 }, new Collected());
+    tail.follow({ topic: 'later', partition: 1, offset: 0 }, new Collected());
+    await stage.pass(25_000);
+    const tries = faults.filter(({ partition }) => partition === 0);
+    expect(tries.length).toBeGreaterThan(20);
+    expect(tries.length).toBeLessThan(40);
+    expect(new Set(tries.map(({ fault }) => fault))).toEqual(new Set(['UNKNOWN_TOPIC_OR_PARTITION']));
+    expect(lines.map(({ level, fields }) => [level, fields])).toEqual(
+      Array(3).fill(['warn', expect.objectContaining({ topic: 'later', partitions: expect.arrayContaining([0]) })]),
+    );
+    stage.kafka.cluster.createTopic('later', { partitions: 2 });
+    stage.send(0, 1, 1, 'later');
+    await stage.until(() => followed.position === 1);
+  });
+
+  it('of a line that is slow makes fetches smaller, until they get here in time', async () => {
+    open(1);
+    for (let sent = 0; sent < 40; sent += 1) stage.send(0, 1, 100_000);
+    const sink = new Collected();
+    // An answer takes a second for each 100 kB.
+    stage.kafka.network.script = (call, way) => {
+      const bytes = Math.min(stage.fetches.at(-1)?.request.maxBytes ?? 0, 4_000_000);
+      return call === 'fetch' && way === 'back' ? bytes / 100 : undefined;
+    };
+    const followed = tailOf({ maxBytesPerPartition: 8_000_000 }).follow(at(0), sink);
+    await stage.until(() => followed.position === 40, 50);
+    expect(sink.offsets).toEqual(range(0, 40));
+    stage.kafka.network.script = () => undefined;
+    await stage.pass(5_000);
+    expect(stage.fetches.at(-1)?.request.maxBytes).toBe(8_000_000);
+  });
+
+  it('in an answer that can not be right is tried again, not at once', async () => {
+    open(1);
+    stage.send(0, 2);
+    stage.distort = (answer) => ({ ...answer, partitions: [] });
+    const sink = new Collected();
+    const followed = tailOf().follow(at(0), sink);
+    await stage.pass(1_000);
+    stage.distort = ({ partitions, ...answer }) => {
+      return { ...answer, partitions: partitions.map((one) => ({ ...one, records: one.records.subarray(0, 50) })) };
+    };
+    await stage.pass(1_000);
+    stage.distort = ({ partitions, ...answer }) => {
+      return { ...answer, partitions: partitions.map((one) => ({ ...one, fault: 'OFFSET_OUT_OF_RANGE' })) };
+    };
+    await stage.pass(2_000);
+    expect(stage.fetches.length).toBeLessThan(12);
+    expect(new Set(faults.map(({ fault }) => fault))).toEqual(new Set(['MALFORMED_ANSWER', 'OFFSET_OUT_OF_RANGE']));
+    stage.distort = (answer) => answer;
+    await stage.until(() => followed.position === 2);
+    expect(sink.offsets).toEqual([0, 1]);
+  });
+
+  it('of a sink is reported, and the chunk delivered again a second later', async () => {
+    open(1);
+    stage.send(0, 2);
+    let deliveries = 0;
+    const deliveredMs: number[] = [];
+    const followed = tailOf().follow(at(0), {
+      deliver: () => {
+        deliveredMs.push(stage.runtime.monotonicMs());
+        deliveries += 1;
+        if (deliveries < 3) throw new Error('the disk is full');
+      },
+    });
+    await stage.until(() => followed.position === 2);
+    expect(faults).toEqual(Array(2).fill({ partition: 0, fault: 'SINK_FAILED' }));
+    const [first = 0, second = 0, third = 0] = deliveredMs;
+    expect([deliveries, second - first, third - second]).toEqual([3, 1_000, 1_000]);
+  });
+});
+
+describe('transactions, read committed', () => {
+  it('that were aborted are left out, and a marker at the end moves the position', async () => {
+    open(1);
+    const { cluster } = stage.kafka;
+    const key = (text: string) => [{ key: null, value: Buffer.from(text) }];
+    cluster.send(T, 0, key('aborted'), 7n);
+    cluster.send(T, 0, key('plain'));
+    cluster.send(T, 0, key('committed'), 8n);
+    cluster.endTransaction(T, 0, 'abort', 7n);
+    cluster.endTransaction(T, 0, 'commit', 8n);
+    const sink = new Collected();
+    const followed = tailOf({ isolation: 'read_committed' }).follow(at(0), sink);
+    await stage.until(() => followed.position === 5);
+    expect(sink.offsets).toEqual([1, 2]);
+    cluster.send(T, 0, key('aborted'), 7n);
+    cluster.endTransaction(T, 0, 'abort', 7n);
+    await stage.until(() => followed.position === 7);
+    expect(sink.chunks.at(-1)).toMatchObject({ records: [], next: 7 });
+  });
+});
+
+describe('an offset outside of the log', () => {
+  it('is where its sink says to go on from, which gets the bounds', async () => {
+    open(2);
+    for (const partition of [0, 1]) stage.send(partition, 3);
+    stage.send(0, 3);
+    stage.kafka.cluster.partition(T, 0).trim(3);
+    const asked: unknown[] = [];
+    const sinkTo = (to: number) => {
+      const sink = new Collected();
+      return Object.assign(sink, {
+        outOfRange: (bounds: object, position: number) => asked.push([bounds, position]) && to,
+      });
+    };
+    const [trimmed, cut] = [sinkTo(4), sinkTo(1)];
+    const tail = tailOf();
+    tail.follow(at(0, 1), trimmed);
+    tail.follow(at(1, 9), cut);
+    await stage.until(() => trimmed.offsets.length === 2 && cut.offsets.length === 2);
+    expect(asked).toEqual([
+      [{ logStart: 3, end: 6 }, 1],
+      [{ logStart: 0, end: 3 }, 9],
+    ]);
+    expect([trimmed.offsets, cut.offsets, faults]).toEqual([[4, 5], [1, 2], []]);
+  });
+
+  it('is followed by the start of the log, with a warning, where the sink does not say', async () => {
+    open(1);
+    stage.send(0, 3);
+    const sink = new Collected();
+    tailOf().follow(at(0, 99), sink);
+    await stage.until(() => sink.offsets.length === 3);
+    expect(lines).toMatchObject([{ level: 'warn', fields: { partition: 0, offset: 99, logStart: 0, end: 3 } }]);
+  });
+
+  it('is left by a seek, whatever the sink says later', async () => {
+    open(1);
+    stage.send(0, 3);
+    const sink = Object.assign(new Collected(), {
+      outOfRange: async () => {
+        followed.seek(2);
+        await stage.runtime.sleep(500);
+        return 0;
+      },
+    });
+    const followed = tailOf().follow(at(0, 99), sink);
+    await stage.until(() => sink.offsets.length > 0);
+    expect(sink.offsets).toEqual([2]);
+  });
+});
+
+describe('bytes that decoding sees otherwise', () => {
+  it('of a damaged batch give a record that says so, and reading goes on behind it', async () => {
+    open(1);
+    stage.send(0, 2);
+    const damaged = batchOf(
+      [1, 2, 3].map(() => ({ key: null, value: Buffer.from('x') })),
+      { timestampMs: 0 },
+    );
+    damaged.fill(0xff, AT.records);
+    damaged.writeUInt32BE(crc32c(damaged.subarray(CHECKED_FROM)), AT.crc);
+    stage.kafka.cluster.sendBatch(T, 0, damaged);
+    stage.send(0, 2);
+    const sink = new Collected();
+    const followed = tailOf().follow(at(0), sink);
+    await stage.until(() => followed.position === 7);
+    const records = sink.chunks.flatMap((chunk) => chunk.records);
+    expect(records.map(({ offset, headers }) => [offset, UNREADABLE in headers])).toEqual([
+      [0, false],
+      [1, false],
+      [2, true],
+      [4, true],
+      [5, false],
+      [6, false],
+    ]);
+  });
+
+  it('that are no batch at all do so too', async () => {
+    open(1);
+    const nonsense = Buffer.from(batchOf([{ key: null, value: Buffer.alloc(50) }], { timestampMs: 0 }));
+    nonsense.writeInt32BE(20, AT.length);
+    stage.kafka.cluster.sendBatch(T, 0, nonsense);
+    stage.send(0, 2);
+    const sink = new Collected();
+    const followed = tailOf().follow(at(0), sink);
+    await stage.until(() => followed.position === 3);
+    const records = sink.chunks.flatMap((chunk) => chunk.records);
+    expect([records[0]?.offset, UNREADABLE in (records[0]?.headers ?? {}), records.at(-1)?.offset]).toEqual([
+      0,
+      true,
+      2,
+    ]);
+  });
+
+  it('that inflate to more than is held at once come in several chunks, none lost and none doubled', async () => {
+    open(1);
+    const plain = batchOf([{ key: null, value: Buffer.alloc(4_000_000) }], { timestampMs: 0 });
+    const packed = Buffer.concat([plain.subarray(0, AT.records), gzipSync(plain.subarray(AT.records))]);
+    packed.writeInt32BE(packed.length - 12, AT.length);
+    packed.writeInt16BE(1, AT.attributes);
+    packed.writeUInt32BE(crc32c(packed.subarray(CHECKED_FROM)), AT.crc);
+    for (let sent = 0; sent < 12; sent += 1) stage.kafka.cluster.sendBatch(T, 0, packed);
+    const sink = new Collected();
+    const followed = tailOf().follow(at(0), sink);
+    while (followed.position < 12) {
+      await new Promise((resolve) => setImmediate(resolve)); // inflating takes real time
+      await stage.pass(1);
+    }
+    expect(sink.offsets).toEqual(range(0, 12));
+    expect(sink.chunks.length).toBeGreaterThan(1);
+  });
+});
+
+describe('the end', () => {
+  it('waits for the delivery under way; nothing is delivered after it', async () => {
+    open(1);
+    stage.send(0, 1);
+    const sink = new Collected();
+    sink.hold();
+    const tail = tailOf();
+    tail.follow(at(0), sink);
+    await stage.until(() => sink.chunks.length === 1);
+    stage.send(0, 1);
+    await stage.pass(10);
+    let isClosed = false;
+    const closing = tail.close().then(() => {
+      isClosed = true;
+    });
+    await stage.pass(1_000);
+    expect(isClosed).toBe(false);
+    sink.release();
+    await stage.runtime.until(closing);
+    await stage.pass(1_000);
+    expect(sink.offsets).toEqual([0]);
+  });
+
+  it('of one partition leaves the others, and its fetch is answered to nobody', async () => {
+    open(2);
+    const [gone, kept] = [new Collected(), new Collected()];
+    const tail = tailOf();
+    const stopped = tail.follow(at(0), gone);
+    const followed = tail.follow(at(1), kept);
+    await stage.until(() => stage.fetches.length === 1);
+    stopped.stop();
+    for (const partition of [0, 1]) stage.send(partition, 1);
+    await stage.until(() => followed.position === 1);
+    await stage.pass(500);
+    expect([gone.chunks, stage.fetches.at(-1)?.request.partitions.length]).toEqual([[], 1]);
+  });
+});

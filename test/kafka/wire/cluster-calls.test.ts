@@ -1,0 +1,202 @@
+import { describe, expect, test } from 'vitest';
+import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
+import { faultOf, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
+import { ScriptedBrokers } from './scripted-brokers.ts';
+
+const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
+const fault = (call: Promise<unknown>) => call.then(() => 'answered', faultOf);
+
+/** Brokers that are known already, with a connection to node 1. */
+async function stage(nodes = 1): Promise<{ brokers: ScriptedBrokers; cluster: Cluster }> {
+  const brokers = new ScriptedBrokers(nodes);
+  const cluster = brokers.cluster();
+  await brokers.runtime.until(cluster.metadata([]));
+  return { brokers, cluster };
+}
+
+describe('a call', () => {
+  test('past its deadline ends with NO_ANSWER, and its connection with it', async () => {
+    const { brokers, cluster } = await stage();
+    const { runtime } = brokers;
+    await runtime.until(cluster.call(1, 'append', 1_000, beat));
+    brokers.set(1, 'frozen');
+    const [openBefore, startMs] = [brokers.open, runtime.monotonicMs()];
+    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('NO_ANSWER');
+    expect(runtime.monotonicMs() - startMs).toBe(1_000);
+    expect(brokers.open).toBe(openBefore - 1);
+  });
+
+  test('that is late for want of a connection ends with UNREACHABLE, and is not made when there is one', async () => {
+    const { brokers, cluster } = await stage();
+    brokers.dialMs = 2_000;
+    const [late, patient] = [cluster.call(1, 'append', 1_000, beat), cluster.call(1, 'append', 4_000, beat)];
+    expect(await brokers.runtime.until(Promise.all([fault(late), fault(patient)]))).toEqual([
+      'UNREACHABLE',
+      'answered',
+    ]);
+    expect(brokers.callsOf('heartbeat')).toHaveLength(1);
+  });
+
+  test('shares its dial with those that come meanwhile, and its connection with those that come later', async () => {
+    const { brokers, cluster } = await stage();
+    const before = brokers.dials.length;
+    const calls = () => Promise.all([cluster.call(1, 'append', 1_000, beat), cluster.call(1, 'append', 1_000, beat)]);
+    await brokers.runtime.until(calls());
+    await brokers.runtime.until(calls());
+    expect(brokers.dials.length).toBe(before + 1);
+    expect(brokers.callsOf('heartbeat')).toHaveLength(4);
+    await brokers.runtime.until(cluster.call(1, 'publish', 1_000, beat));
+    expect(brokers.dials.length).toBe(before + 2);
+  });
+
+  test('is never made again, whatever it ends with', async () => {
+    const { brokers, cluster } = await stage(2);
+    for (const name of ['CONNECTION_LOST', 'NOT_LEADER_FOR_PARTITION', 'MALFORMED_ANSWER']) {
+      let made = 0;
+      const refuse = async () => {
+        made += 1;
+        throw new KafkaFault(name, 'as the test wants it');
+      };
+      expect(await brokers.runtime.until(fault(cluster.call(1, 'append', 1_000, refuse)))).toBe(name);
+      expect(made).toBe(1);
+    }
+    brokers.set(1, 'frozen');
+    const before = brokers.callsOf('heartbeat').length;
+    await brokers.runtime.until(fault(cluster.call(1, 'append', 1_000, beat)));
+    await brokers.runtime.until(brokers.runtime.sleep(5_000));
+    expect(brokers.callsOf('heartbeat').length).toBe(before + 1);
+  });
+
+  test('whose connection ends loses only itself: the next one opens another', async () => {
+    const { brokers, cluster } = await stage();
+    const { runtime } = brokers;
+    await runtime.until(cluster.call(1, 'append', 1_000, beat));
+    brokers.set(1, 'down');
+    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('UNREACHABLE');
+    brokers.set(1, 'well');
+    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('answered');
+  });
+
+  test('to a node that no broker has is refused, after asking', async () => {
+    const { brokers, cluster } = await stage();
+    expect(await brokers.runtime.until(fault(cluster.call(7, 'append', 1_000, beat)))).toBe('UNREACHABLE');
+    expect(brokers.callsOf('metadata').length).toBe(2);
+  });
+});
+
+describe('a broker that limits us', () => {
+  test('gets no call on that lane until its time is over, by the monotonic clock', async () => {
+    const { brokers, cluster } = await stage();
+    const { runtime } = brokers;
+    brokers.throttleMs = 3_000;
+    await runtime.until(cluster.call(1, 'append', 1_000, beat));
+    const answeredMs = runtime.monotonicMs();
+    brokers.throttleMs = 0;
+    await runtime.until(Promise.all([cluster.call(1, 'append', 9_000, beat), cluster.call(1, 'publish', 9_000, beat)]));
+    const sent = brokers.callsOf('heartbeat').map(({ atMs }) => atMs - answeredMs);
+    expect(sent[1]).toBeLessThan(10); // another connection, which it does not hold up
+    expect(sent[2]).toBe(3_000);
+  });
+
+  test('and whose time is longer than the deadline: the call is never sent, and the broker no suspect', async () => {
+    const { brokers, cluster } = await stage();
+    const { runtime } = brokers;
+    brokers.throttleMs = 3_000;
+    await runtime.until(cluster.call(1, 'append', 1_000, beat));
+    const startMs = runtime.monotonicMs();
+    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('NO_ANSWER');
+    expect(runtime.monotonicMs() - startMs).toBe(1_000);
+    expect(brokers.callsOf('heartbeat')).toHaveLength(1);
+    expect(brokers.log.filter(({ level }) => level === 'warn')).toEqual([]);
+  });
+});
+
+describe('connections', () => {
+  test('to a broker that nobody names any more are closed, and none is opened for a call that waited', async () => {
+    const { brokers, cluster } = await stage(2);
+    const { runtime } = brokers;
+    brokers.throttleMs = 2_000;
+    await runtime.until(cluster.call(1, 'requests', 1_000, beat));
+    brokers.throttleMs = 0;
+    const waiting = fault(cluster.call(1, 'requests', 9_000, beat));
+    brokers.set(1, 'gone');
+    await runtime.until(cluster.metadata([]));
+    await runtime.until(runtime.nextTurn());
+    expect(brokers.open).toBe(1); // to the other one
+    expect(await runtime.until(waiting)).toBe('UNREACHABLE');
+    expect(brokers.open).toBe(1);
+  });
+
+  test('are closed when their lane was idle for a minute, after joining for 5 s, and never where records are read', async () => {
+    const { brokers, cluster } = await stage();
+    const { runtime } = brokers;
+    const lanes = ['append', 'group', 'requests', 'ledger'];
+    await runtime.until(Promise.all(lanes.map((lane) => cluster.call(1, lane, 1_000, beat))));
+    expect(brokers.open).toBe(5); // and control
+    await runtime.until(runtime.sleep(5_500));
+    expect(brokers.open).toBe(4);
+    await runtime.until(cluster.call(1, 'append', 1_000, beat));
+    await runtime.until(runtime.sleep(56_000));
+    expect(brokers.open).toBe(3); // append was used later than control
+    await runtime.until(runtime.sleep(5_000));
+    expect(brokers.open).toBe(2);
+    await runtime.until(runtime.sleep(600_000));
+    expect(brokers.open).toBe(2);
+  });
+
+  test('that a silent broker never opens are given up after 5 s, or with the last call that waits', async () => {
+    const { brokers, cluster } = await stage();
+    const { runtime } = brokers;
+    brokers.set(1, 'frozen');
+    const before = brokers.open;
+    expect(await runtime.until(fault(cluster.call(1, 'append', 60_000, beat)))).toBe('UNREACHABLE');
+    expect(runtime.monotonicMs()).toBeLessThan(5_100);
+    expect(brokers.open).toBe(before);
+    const calls = [cluster.call(1, 'append', 100, beat), cluster.call(1, 'append', 300, beat)];
+    await runtime.until(Promise.all(calls.map(fault)));
+    await runtime.until(runtime.nextTurn());
+    expect(brokers.open).toBe(before);
+  });
+});
+
+describe('close', () => {
+  test('ends dials and calls under way with CLOSED, and leaves no socket and no timer', async () => {
+    const { brokers, cluster } = await stage(3);
+    const { runtime } = brokers;
+    brokers.topics.set('t', { leaders: [1] });
+    await runtime.until(cluster.leader('t', 0));
+    await runtime.until(cluster.call(1, 'append', 1_000, beat));
+    brokers.throttleMs = 60_000;
+    await runtime.until(cluster.call(3, 'append', 1_000, beat));
+    brokers.set(1, 'frozen');
+    brokers.set(2, 'frozen');
+    const under = [
+      cluster.call(1, 'append', 9_000, beat),
+      cluster.call(2, 'append', 9_000, beat),
+      cluster.call(3, 'append', 90_000, beat),
+      cluster.metadata(['t']),
+      cluster.leader('elsewhere', 0),
+      cluster.coordinator('g'),
+    ].map(fault);
+    await runtime.until(runtime.sleep(10));
+    cluster.doubt('t');
+    await runtime.until(cluster.close());
+    expect(new Set(await runtime.until(Promise.all(under)))).toEqual(new Set(['CLOSED']));
+    expect(brokers.open).toBe(0);
+    const calls = brokers.calls.length;
+    for (const late of [
+      () => cluster.call(1, 'append', 1_000, beat),
+      () => cluster.call(7, 'append', 1_000, beat),
+      () => cluster.metadata([]),
+      () => cluster.leader('t', 0),
+      () => cluster.partitions('t'),
+      () => cluster.coordinator('g'),
+    ]) {
+      expect(await runtime.until(fault(late()))).toBe('CLOSED');
+    }
+    cluster.doubt('t');
+    await runtime.until(runtime.sleep(10)); // the answers that the scripted brokers still owe are no timers of the cluster
+    expect([brokers.calls.length, runtime.pending]).toEqual([calls, 0]);
+  });
+});

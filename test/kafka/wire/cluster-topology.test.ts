@@ -1,0 +1,319 @@
+import { describe, expect, test } from 'vitest';
+import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
+import { ScriptedBrokers } from './scripted-brokers.ts';
+
+const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
+const fault = (call: Promise<unknown>) => call.then(() => 'answered', faultOf);
+
+function stage(nodes: number, topics: Readonly<Record<string, number>> = {}) {
+  const brokers = new ScriptedBrokers(nodes);
+  for (const [topic, leader] of Object.entries(topics)) brokers.topics.set(topic, { leaders: [leader] });
+  return { brokers, cluster: brokers.cluster(), runtime: brokers.runtime };
+}
+
+/** Calls the leader as a loop does, until it answers; resolves with who that was. */
+async function callLeader(cluster: Cluster, topic: string, timeoutMs: number): Promise<number> {
+  for (;;) {
+    try {
+      const node = await cluster.leader(topic, 0, timeoutMs);
+      await cluster.call(node, 'append', timeoutMs, beat);
+      return node;
+    } catch (error) {
+      if (faultOf(error) === undefined) throw error;
+    }
+  }
+}
+
+/** How often something happened within each second. */
+function perSecond(times: readonly number[], fromMs: number, seconds: number): number {
+  return times.filter((atMs) => atMs >= fromMs && atMs < fromMs + seconds * 1_000).length / seconds;
+}
+
+describe('a leader that is silent', () => {
+  test('is passed over as soon as another broker names the new one', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    await runtime.until(callLeader(cluster, 't', 2_000));
+    brokers.set(1, 'frozen');
+    brokers.topics.set('t', { leaders: [2] });
+    const [startMs, dials] = [runtime.monotonicMs(), brokers.dials.length];
+    expect(await runtime.until(callLeader(cluster, 't', 2_000))).toBe(2);
+    expect(runtime.monotonicMs() - startMs).toBeLessThan(2_100); // one deadline, and what comes after is at once
+    expect(brokers.dials.slice(dials).map(({ node }) => node)).not.toContain(1);
+  });
+
+  test('is passed over though it is the only one that was ever connected, and is asked first', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    brokers.set(2, 'down');
+    await runtime.until(callLeader(cluster, 't', 2_000));
+    brokers.set(1, 'frozen');
+    brokers.set(2, 'well');
+    brokers.topics.set('t', { leaders: [2] });
+    const startMs = runtime.monotonicMs();
+    cluster.doubt('t');
+    expect(await runtime.until(callLeader(cluster, 't', 10_000))).toBe(2);
+    expect(runtime.monotonicMs() - startMs).toBeLessThan(600);
+  });
+
+  test('holds up no call until its deadline once it is known to lead nothing any more', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    await runtime.until(callLeader(cluster, 't', 2_000));
+    brokers.set(1, 'frozen');
+    const startMs = runtime.monotonicMs();
+    const short = fault(cluster.call(1, 'publish', 1_000, beat));
+    const long = fault(cluster.call(1, 'append', 60_000, beat));
+    expect(await runtime.until(short)).toBe('UNREACHABLE');
+    brokers.topics.set('t', { leaders: [2] });
+    expect(await runtime.until(long)).toBe('CONNECTION_LOST');
+    expect(runtime.monotonicMs() - startMs).toBeLessThan(1_700);
+  });
+
+  test('is asked again when the others still name it', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    await runtime.until(callLeader(cluster, 't', 2_000));
+    brokers.set(1, 'frozen');
+    const asking = callLeader(cluster, 't', 2_000);
+    await runtime.until(runtime.sleep(7_000));
+    brokers.set(1, 'well');
+    expect(await runtime.until(asking)).toBe(1);
+  });
+
+  test('is logged once in 10 s, and again when it answers', async () => {
+    const { brokers, cluster, runtime } = stage(1, { t: 1 });
+    await runtime.until(callLeader(cluster, 't', 500));
+    brokers.set(1, 'frozen');
+    const asking = callLeader(cluster, 't', 500);
+    await runtime.until(runtime.sleep(19_000));
+    brokers.set(1, 'well');
+    await runtime.until(asking);
+    const warnings = brokers.log.filter(({ level }) => level === 'warn');
+    expect(warnings.map(({ message, broker }) => [message, broker])).toEqual([
+      ['a broker does not answer', 'broker:1'],
+      ['a broker does not answer', 'broker:1'],
+      ['a broker answers again', 'broker:1'],
+    ]);
+  });
+});
+
+describe('metadata', () => {
+  test('is answered by any broker that is well, within half a second for each that is not', async () => {
+    const { brokers, cluster, runtime } = stage(3);
+    brokers.set(1, 'frozen');
+    brokers.set(2, 'frozen');
+    expect((await runtime.until(cluster.metadata('all'))).clusterId).toBe('scripted');
+    expect(runtime.monotonicMs()).toBeLessThan(1_100);
+  });
+
+  test('is asked of suspects last', async () => {
+    const { brokers, cluster, runtime } = stage(3, { t: 1 });
+    await runtime.until(callLeader(cluster, 't', 1_000));
+    for (const node of [1, 2]) {
+      brokers.set(node, 'down');
+      await runtime.until(fault(cluster.call(node, 'append', 1_000, beat)));
+    }
+    const before = brokers.calls.length;
+    const dials = brokers.dials.length;
+    await runtime.until(cluster.metadata([]));
+    expect(brokers.calls.slice(before).map(({ node }) => node)).toContain(3);
+    expect(brokers.dials.slice(dials).map(({ node }) => node)).not.toContain(1);
+  });
+
+  test('fails once each broker has, well before its time is over', async () => {
+    const { brokers, cluster, runtime } = stage(3);
+    for (const node of [1, 2, 3]) brokers.set(node, 'down');
+    expect(await runtime.until(fault(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
+    expect(runtime.monotonicMs()).toBeLessThan(100);
+    expect(brokers.dials).toHaveLength(3);
+  });
+
+  test('fails with the refusal of a login if there was one, whoever was asked last', async () => {
+    for (const locked of [1, 2, 3]) {
+      const { brokers, cluster, runtime } = stage(3);
+      for (const node of [1, 2, 3]) brokers.set(node, node === locked ? 'locked' : 'down');
+      expect(await runtime.until(fault(cluster.metadata([])))).toBe('LOGIN_REFUSED');
+      brokers.set(locked === 1 ? 2 : 1, 'well');
+      expect(await runtime.until(fault(cluster.metadata([])))).toBe('answered');
+    }
+  });
+
+  test('of brokers that are all silent fails when their time is over', async () => {
+    const { brokers, cluster, runtime } = stage(2);
+    for (const node of [1, 2]) brokers.set(node, 'frozen');
+    expect(await runtime.until(fault(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
+    expect(runtime.monotonicMs()).toBeLessThan(3_600);
+  });
+});
+
+describe('topics', () => {
+  test('that are known are not asked for again', async () => {
+    const { brokers, cluster, runtime } = stage(1, { t: 1 });
+    for (let times = 0; times < 5; times += 1) {
+      expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
+      expect(await runtime.until(cluster.partitions('t'))).toBe(1);
+    }
+    expect(brokers.callsOf('metadata')).toHaveLength(1);
+  });
+
+  test('that are known wait for nobody who asks about another', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1, other: 1 });
+    await runtime.until(Promise.all([cluster.leader('t', 0), cluster.leader('other', 0)]));
+    for (const node of [1, 2]) brokers.set(node, 'frozen');
+    const startMs = runtime.monotonicMs();
+    cluster.doubt('other');
+    await runtime.until(runtime.sleep(200));
+    expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
+    expect(runtime.monotonicMs() - startMs).toBe(200);
+  });
+
+  test('that do not exist have no partitions, however often they are asked for', async () => {
+    const { cluster, runtime } = stage(1);
+    for (let times = 0; times < 3; times += 1) {
+      expect(await runtime.until(fault(cluster.partitions('none')))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+    }
+  });
+
+  test('that do not exist any more, or are forbidden, spoil no other', async () => {
+    const { brokers, cluster, runtime } = stage(1, { gone: 1, forbidden: 1, t: 1 });
+    const leaders = () => Promise.all(['gone', 'forbidden', 't'].map((topic) => cluster.leader(topic, 0)));
+    expect(await runtime.until(leaders())).toEqual([1, 1, 1]);
+    brokers.topics.delete('gone');
+    brokers.topics.set('forbidden', { fault: 'TOPIC_AUTHORIZATION_FAILED', leaders: [] });
+    cluster.doubt('gone');
+    const faults = ['gone', 'forbidden', 't'].map((topic) => fault(cluster.leader(topic, 0)));
+    expect(await runtime.until(Promise.all(faults))).toEqual([
+      'UNKNOWN_TOPIC_OR_PARTITION',
+      'answered', // from memory: nobody has doubted it
+      'answered',
+    ]);
+    cluster.doubt('forbidden');
+    expect(await runtime.until(fault(cluster.leader('forbidden', 0)))).toBe('TOPIC_AUTHORIZATION_FAILED');
+    expect(await runtime.until(fault(cluster.leader('t', 1)))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+  });
+
+  test('without a leader are asked for again by each who needs them', async () => {
+    const { brokers, cluster, runtime } = stage(1, { t: -1 });
+    expect(await runtime.until(fault(cluster.leader('t', 0)))).toBe('LEADER_NOT_AVAILABLE');
+    expect(await runtime.until(cluster.partitions('t'))).toBe(1);
+    brokers.topics.set('t', { leaders: [1] });
+    expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
+  });
+
+  test('in doubt wait for an answer that is not older than the doubt', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    await runtime.until(cluster.leader('t', 0));
+    const asked = cluster.metadata(['t']);
+    brokers.topics.set('t', { leaders: [2] });
+    brokers.views.set(1, new Map([['t', { leaders: [1] }]]));
+    brokers.views.set(2, new Map([['t', { leaders: [1] }]]));
+    cluster.doubt('t');
+    await runtime.until(asked);
+    brokers.views.clear();
+    expect(await runtime.until(cluster.leader('t', 0))).toBe(2);
+  });
+});
+
+describe('the topology is asked for', () => {
+  const metadataTimes = (brokers: ScriptedBrokers) => brokers.callsOf('metadata').map(({ atMs }) => atMs);
+
+  test('every 10 s while topics are used, and not any more a minute after the last use', async () => {
+    const { brokers, cluster, runtime } = stage(1, { t: 1 });
+    await runtime.until(cluster.leader('t', 0));
+    const startMs = runtime.monotonicMs();
+    await runtime.until(runtime.sleep(300_000));
+    const times = metadataTimes(brokers);
+    expect(perSecond(times, startMs, 59)).toBeCloseTo(5 / 59, 5);
+    expect(times).toHaveLength(1 + 5);
+    await runtime.until(cluster.leader('t', 0));
+    await runtime.until(runtime.sleep(10_500));
+    expect(metadataTimes(brokers).length).toBe(times.length + 2);
+  });
+
+  test('every 500 ms while a broker is suspect, until it answers or nothing confirms it for 10 s', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    await runtime.until(callLeader(cluster, 't', 1_000));
+    brokers.set(2, 'down');
+    await runtime.until(fault(cluster.call(2, 'append', 1_000, beat)));
+    const startMs = runtime.monotonicMs();
+    await runtime.until(runtime.sleep(30_000));
+    const times = metadataTimes(brokers);
+    expect(perSecond(times, startMs + 1_000, 8)).toBe(2);
+    expect(perSecond(times, startMs + 11_000, 18)).toBeLessThan(0.12);
+    await runtime.until(fault(cluster.call(2, 'append', 1_000, beat)));
+    brokers.set(2, 'well');
+    await runtime.until(cluster.call(2, 'append', 1_000, beat));
+    const answeredMs = runtime.monotonicMs();
+    await runtime.until(runtime.sleep(8_000));
+    expect(metadataTimes(brokers).filter((atMs) => atMs > answeredMs + 600).length).toBeLessThanOrEqual(1);
+  });
+
+  test('at most every 100 ms, however many doubt, and however quickly it fails', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    await runtime.until(cluster.leader('t', 0));
+    const startMs = runtime.monotonicMs();
+    const doubts = async () => {
+      for (let at = 0; at < 1_000; at += 1) {
+        cluster.doubt('t');
+        void fault(cluster.leader('t', 0));
+        await runtime.sleep(5);
+      }
+    };
+    await runtime.until(doubts());
+    expect(perSecond(metadataTimes(brokers), startMs, 5)).toBeLessThanOrEqual(10.2);
+    expect(perSecond(metadataTimes(brokers), startMs, 5)).toBeGreaterThan(9);
+    for (const node of [1, 2]) brokers.set(node, 'down');
+    const [downMs, dials] = [runtime.monotonicMs(), brokers.dials.length];
+    await runtime.until(doubts());
+    expect((brokers.dials.length - dials) / 2).toBeLessThanOrEqual(51);
+    await runtime.until(runtime.sleep(10_000)); // nobody needs it, but it is due
+    const alone = brokers.dials.filter(({ atMs }) => atMs >= downMs + 5_200).length / 2;
+    expect(alone / 9.8).toBeLessThanOrEqual(2.2);
+    expect(alone / 9.8).toBeGreaterThan(1.5);
+  });
+
+  test('by each who comes while an answer is under way once, together', async () => {
+    const { brokers, cluster, runtime } = stage(1, { a: 1, b: 1, c: 1 });
+    const first = cluster.leader('a', 0);
+    await runtime.until(runtime.sleep(0.5));
+    await runtime.until(Promise.all([first, cluster.leader('b', 0), cluster.leader('c', 0)]));
+    expect(brokers.callsOf('metadata')).toHaveLength(2);
+  });
+});
+
+describe('coordinators', () => {
+  test('are remembered until they are doubted', async () => {
+    const { brokers, cluster, runtime } = stage(2);
+    expect(await runtime.until(Promise.all([cluster.coordinator('g'), cluster.coordinator('g')]))).toEqual([1, 1]);
+    brokers.coordinator = 2;
+    expect(await runtime.until(cluster.coordinator('g'))).toBe(1);
+    cluster.doubtCoordinator('g');
+    expect(await runtime.until(cluster.coordinator('g'))).toBe(2);
+    expect(brokers.callsOf('findCoordinator')).toHaveLength(2);
+  });
+
+  test('that are not there are asked of one broker, which speaks for all', async () => {
+    const { brokers, cluster, runtime } = stage(3);
+    brokers.coordinatorFault = 'GROUP_COORDINATOR_NOT_AVAILABLE';
+    expect(await runtime.until(fault(cluster.coordinator('g')))).toBe('GROUP_COORDINATOR_NOT_AVAILABLE');
+    expect(brokers.callsOf('findCoordinator')).toHaveLength(1);
+  });
+
+  test('are asked for again after a question that failed', async () => {
+    const { brokers, cluster, runtime } = stage(1);
+    brokers.set(1, 'down');
+    expect(await runtime.until(fault(cluster.coordinator('g')))).toBe('UNREACHABLE');
+    brokers.set(1, 'well');
+    expect(await runtime.until(cluster.coordinator('g'))).toBe(1);
+  });
+});
+
+test('the last answer is that of any broker, errors of Kafka included, and no silence', async () => {
+  const { brokers, cluster, runtime } = stage(2);
+  expect(cluster.lastAnswerMs).toBeUndefined();
+  await runtime.until(cluster.metadata([]));
+  const answeredMs = cluster.lastAnswerMs;
+  expect(answeredMs).toBe(runtime.monotonicMs());
+  for (const node of [1, 2]) brokers.set(node, 'frozen');
+  await runtime.until(fault(cluster.metadata([])));
+  expect(cluster.lastAnswerMs).toBe(answeredMs);
+});

@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import { Deadlines } from '../../../src/kafka/wire/deadlines.ts';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { VirtualRuntime } from '../../support/virtual-runtime.ts';
+
+const never = new Promise<never>(() => {});
+const late = () => new Error('late');
+
+test('work in time is as if nothing had watched it, and leaves no timer', async () => {
+  const runtime = new VirtualRuntime();
+  const deadlines = new Deadlines(runtime);
+  expect(await runtime.until(deadlines.within(10, Promise.resolve('done'), late))).toBe('done');
+  await expect(runtime.until(deadlines.within(10, Promise.reject(new Error('failed')), late))).rejects.toThrow(
+    'failed',
+  );
+  expect(runtime.pending).toBe(0);
+});
+
+test('work that is late ends at the deadline, which may be over already', async () => {
+  const runtime = new VirtualRuntime();
+  const deadlines = new Deadlines(runtime);
+  await expect(runtime.until(deadlines.within(10, never, late))).rejects.toThrow('late');
+  expect(runtime.monotonicMs()).toBe(10);
+  await expect(runtime.until(deadlines.within(3, never, late))).rejects.toThrow('late');
+  expect(runtime.monotonicMs()).toBe(10);
+});
+
+test('closing ends every wait, and those that come later at once', async () => {
+  const runtime = new VirtualRuntime();
+  const deadlines = new Deadlines(runtime);
+  const waits = [deadlines.within(1e9, never, late), deadlines.until(1e9)];
+  deadlines.close();
+  const failing = Promise.reject(new Error('which nobody waits for'));
+  waits.push(deadlines.within(1e9, never, late), deadlines.within(1e9, failing, late), deadlines.until(1e9));
+  const faults = await runtime.until(Promise.all(waits.map((wait) => wait.catch(faultOf))));
+  expect(faults).toEqual(['CLOSED', 'CLOSED', 'CLOSED', 'CLOSED', 'CLOSED']);
+  expect(runtime.pending).toBe(0);
+});

@@ -1,0 +1,202 @@
+import { once } from 'node:events';
+import { createServer as createHttp } from 'node:http';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import type { ConnectionConfig } from '../../../src/kafka/wire/kafkajs-connection.ts';
+import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
+import type { BrokerAddress } from '../../../src/kafka/wire/port.ts';
+import { int16, int32, int64, SASL_AUTHENTICATE, SASL_HANDSHAKE, TcpBroker, text } from './tcp-broker.ts';
+
+const PLAIN = { mechanism: 'plain', username: 'me', password: 'secret' } as const;
+const stack = new AsyncDisposableStack();
+afterEach(() => vi.restoreAllMocks());
+afterAll(() => stack.disposeAsync());
+
+function dial(address: BrokerAddress, config: ConnectionConfig = {}, signal = new AbortController().signal) {
+  return dialerOf(config).dial(address, signal);
+}
+
+/** What a dial fails with: its fault and its words. */
+async function refusal(address: BrokerAddress, config: ConnectionConfig = {}, signal?: AbortSignal): Promise<string> {
+  try {
+    (await dial(address, config, signal)).close();
+  } catch (error) {
+    expect(error).toBeInstanceOf(KafkaFault);
+    return `${(error as KafkaFault).fault}: ${(error as Error).message}`;
+  }
+  return 'it was dialled';
+}
+
+async function listening(server: Server): Promise<BrokerAddress> {
+  stack.defer(() => void server.close());
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
+}
+
+const talking = (talk: (socket: Socket) => void) =>
+  listening(createServer((socket) => talk(socket.on('error', () => {}))));
+const http = () => listening(createHttp((_, response) => response.end()));
+const saying = (bytes: Buffer) => talking((socket) => socket.once('data', () => socket.write(bytes)));
+const hangingUp = () => talking((socket) => socket.once('data', () => socket.end()));
+
+describe('a failed dial reports the cause and the remedy', () => {
+  test('where nobody listens', async () => {
+    expect(await refusal({ host: '127.0.0.1', port: 1 })).toMatch(/^UNREACHABLE: 127\.0\.0\.1:1: .*ECONNREFUSED/);
+    expect(await refusal({ host: 'localhost', port: 1 })).toMatch(/^UNREACHABLE: localhost:1: .*ECONNREFUSED/);
+  });
+
+  test.for([
+    ['a web server', http, 'UNREACHABLE: ADDRESS: what answers is no Kafka broker: does that port want TLS?'],
+    [
+      'a port that wants TLS',
+      () => saying(Buffer.of(0x15, 3, 3, 0, 2, 2, 10)),
+      'UNREACHABLE: ADDRESS: it answers with TLS: does that port want TLS?',
+    ],
+    [
+      'a server that hangs up',
+      hangingUp,
+      'UNREACHABLE: ADDRESS: the connection was closed without an answer: does that port want TLS?',
+    ],
+    [
+      'negative nonsense',
+      () => saying(int32(-1)),
+      'UNREACHABLE: ADDRESS: what answers is no Kafka broker: does that port want TLS?',
+    ],
+  ] as const)('where %s is met', async ([, start, said]) => {
+    const address = await start();
+    expect(await refusal(address)).toBe(said.replace('ADDRESS', `127.0.0.1:${address.port}`));
+  });
+
+  test('where a port without TLS is dialled with it', async () => {
+    expect(await refusal(await http(), { ssl: true })).toMatch(/^LOGIN_REFUSED: .*speaks no TLS/);
+    expect(await refusal(await hangingUp(), { ssl: true })).toMatch(/^UNREACHABLE: .*does that port speak TLS\?/);
+  });
+
+  test('where a broker is too old', async () => {
+    await using broker = await TcpBroker.start();
+    broker.versions = { 1: [0, 10] };
+    expect(await refusal(broker.address)).toMatch(/^UNREACHABLE: .*of Fetch it speaks 0 to 10.*Kafka 2\.3/);
+    broker.versions = { 3: [7, 13] };
+    expect(await refusal(broker.address)).toMatch(/^UNREACHABLE: .*of Metadata it speaks 7 to 13/);
+  });
+
+  test.for([
+    [
+      'a password that is refused',
+      int16(0),
+      Buffer.concat([int16(58), text('Invalid password'), int32(-1), int64(0)]),
+      /^LOGIN_REFUSED: .*Invalid password/,
+    ],
+    ['a mechanism that is refused', int16(33), 'say nothing', /^LOGIN_REFUSED: .*mechanism/],
+    ['a listener that knows no login', int16(34), 'say nothing', /^LOGIN_REFUSED: /],
+    ['a connection that is cut meanwhile', int16(0), 'hang up', /^UNREACHABLE: /],
+  ] as const)('where a login meets %s', async ([, error, reply, said]) => {
+    await using broker = await TcpBroker.start(({ apiKey }) =>
+      apiKey === SASL_HANDSHAKE ? Buffer.concat([error, int32(1), text('PLAIN')]) : reply,
+    );
+    expect(await refusal(broker.address, { sasl: PLAIN })).toMatch(said);
+  });
+
+  test('where the provider of a token has none, which is no refusal', async () => {
+    await using broker = await TcpBroker.start(() => Buffer.concat([int16(0), int32(1), text('OAUTHBEARER')]));
+    const sasl = {
+      mechanism: 'oauthbearer',
+      oauthBearerProvider: () => Promise.reject(new Error('no token today')),
+    } as const;
+    expect(await refusal(broker.address, { sasl })).toMatch(/^UNREACHABLE: .*no token today/);
+  });
+});
+
+describe('a dial that is given up', () => {
+  const timers = new Set<unknown>();
+  const watchTimers = () => {
+    const [set, clear] = [globalThis.setTimeout, globalThis.clearTimeout];
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation(((run: () => void, delayMs?: number) => {
+      const timer = set(run, delayMs);
+      timers.add(timer);
+      return timer;
+    }) as typeof setTimeout);
+    vi.spyOn(globalThis, 'clearTimeout').mockImplementation((timer) => {
+      timers.delete(timer);
+      clear(timer as NodeJS.Timeout);
+    });
+  };
+
+  test.for([
+    ['before it connects', async (giveUp: () => void) => giveUp()],
+    ['while the broker is silent', (giveUp: () => void, broker: TcpBroker) => asked(broker).then(giveUp)],
+  ] as const)('%s ends with CLOSED, without a socket or a timer', async ([, when]) => {
+    await using broker = await TcpBroker.start();
+    broker.send = () => {};
+    watchTimers();
+    const controller = new AbortController();
+    const refused = refusal(broker.address, {}, controller.signal);
+    await when(() => controller.abort(), broker);
+    expect(await refused).toMatch(/^CLOSED: /);
+    expect(timers.size).toBe(0);
+    await expect.poll(() => broker.sockets.size).toBe(0);
+  });
+
+  test('to an address that swallows everything ends with CLOSED', async () => {
+    const controller = new AbortController();
+    const refused = refusal({ host: '192.0.2.1', port: 9092 }, {}, controller.signal);
+    controller.abort();
+    expect(await refused).toMatch(/^CLOSED: /);
+  });
+});
+
+async function asked(broker: TcpBroker): Promise<void> {
+  await expect.poll(() => broker.calls.length).toBeGreaterThan(0);
+}
+
+test.for([
+  ['a long session, as long before its end as is configured', 60_000, 49, 50],
+  ['a short session, after half of it', 4_000, 1, 2],
+] as const)('%s, is renewed before the next call', async ([, lifetimeMs, earlyS, dueS]) => {
+  await using broker = await TcpBroker.start(({ apiKey }) => {
+    if (apiKey === SASL_HANDSHAKE) return Buffer.concat([int16(0), int32(1), text('PLAIN')]);
+    if (apiKey === SASL_AUTHENTICATE) return Buffer.concat([int16(0), int16(-1), int32(0), int64(lifetimeMs)]);
+    return Buffer.concat([int32(0), int16(0)]);
+  });
+  let elapsedS = 0;
+  vi.spyOn(process, 'hrtime').mockImplementation((since) => (since === undefined ? [0, 0] : [elapsedS, 0]));
+  const link = await dial(broker.address, { sasl: PLAIN, reauthenticationThreshold: 10_000 });
+  const beat = () => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
+  const logins = () => broker.calls.filter(({ apiKey }) => apiKey === SASL_AUTHENTICATE).length;
+  elapsedS = earlyS;
+  await beat();
+  expect(logins()).toBe(1);
+  elapsedS = dueS;
+  await Promise.all([beat(), beat()]);
+  expect(logins()).toBe(2);
+  link.close();
+  await link.ended;
+});
+
+test.for([
+  ['at its password', int16(0), Buffer.concat([int16(58), text('Gone'), int32(-1), int64(0)])],
+  ['at its mechanism', int16(33), 'say nothing'],
+  ['for coming too soon', int16(34), 'say nothing'],
+] as const)('a login that is refused later, %s, ends the connection', async ([, error, reply]) => {
+  let isWelcome = true;
+  await using broker = await TcpBroker.start(({ apiKey }) => {
+    const isHandshake = apiKey === SASL_HANDSHAKE;
+    if (isHandshake) return Buffer.concat([isWelcome ? int16(0) : error, int32(1), text('PLAIN')]);
+    return isWelcome ? Buffer.concat([int16(0), int16(-1), int32(0), int64(60_000)]) : reply;
+  });
+  let elapsedS = 0;
+  vi.spyOn(process, 'hrtime').mockImplementation((since) => (since === undefined ? [0, 0] : [elapsedS, 0]));
+  const link = await dial(broker.address, { sasl: PLAIN });
+  [isWelcome, elapsedS] = [false, 55];
+  await expect(link.metadata({ topics: [] })).rejects.toMatchObject({ fault: 'LOGIN_REFUSED' });
+  await link.ended;
+});
+
+test('the configuration is not written into, so that it may be frozen', async () => {
+  await using broker = await TcpBroker.start(() => Buffer.concat([int16(33), int32(0)]));
+  const config = Object.freeze({ sasl: Object.freeze({ ...PLAIN }), ssl: false, clientId: 'me' });
+  expect(await refusal(broker.address, config)).toMatch(/^LOGIN_REFUSED/);
+  expect(Object.keys(config.sasl)).toEqual(['mechanism', 'username', 'password']);
+});

@@ -1,0 +1,54 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { Frames, MAX_ANSWER_BYTES } from '../../../src/kafka/wire/frames.ts';
+import { int32 } from './tcp-broker.ts';
+
+test('answers are cut the same way, however the bytes arrive', () => {
+  const answers = fc.array(fc.uint8Array({ minLength: 4, maxLength: 60 }), { maxLength: 8 });
+  const cuts = fc.array(fc.nat({ max: 500 }));
+  fc.assert(
+    fc.property(answers, cuts, (bodies, places) => {
+      const bytes = Buffer.concat(bodies.flatMap((body) => [int32(body.length), body]));
+      const bounds = [...new Set([0, ...places.map((at) => at % (bytes.length + 1)), bytes.length])].sort(
+        (a, b) => a - b,
+      );
+      const frames = new Frames();
+      const found = bounds.slice(1).flatMap((end, i) => frames.push(bytes.subarray(bounds[i], end)));
+      expect(found.map((frame) => frame.toString('hex'))).toEqual(
+        bodies.map((body) => Buffer.from(body).toString('hex')),
+      );
+    }),
+  );
+});
+
+test('an answer in many pieces is put together once', () => {
+  const frames = new Frames();
+  const body = Buffer.alloc(1_000_000, 7);
+  const pieces = [
+    int32(body.length),
+    ...Array.from({ length: 1_000 }, (_, i) => body.subarray(i * 1_000, (i + 1) * 1_000)),
+  ];
+  const found = pieces.flatMap((piece) => frames.push(piece));
+  expect(found.map((frame) => frame.equals(body))).toEqual([true]);
+});
+
+test.for([
+  ['a negative length', int32(-1), /no Kafka broker/],
+  ['a length that has no room for a number', int32(3), /no Kafka broker/],
+  ['a length beyond all answers', int32(MAX_ANSWER_BYTES + 1), /no Kafka broker/],
+  ['the beginning of an answer of HTTP', Buffer.from('HTTP/1.1 400 Bad Request'), /no Kafka broker/],
+  ['a refusal by TLS', Buffer.of(0x15, 3, 1, 0, 2, 2, 40), /answers with TLS/],
+] as const)('%s is refused before anything is kept for it', ([, bytes, why]) => {
+  const push = () => new Frames().push(bytes);
+  expect(push).toThrow(why);
+  try {
+    push();
+  } catch (error) {
+    expect(faultOf(error)).toBe('MALFORMED_ANSWER');
+  }
+});
+
+test('the largest answer is taken', () => {
+  expect(new Frames().push(int32(MAX_ANSWER_BYTES))).toEqual([]);
+});

@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { greetBroker } from '../../../src/kafka/wire/greeting.ts';
+import { API_VERSIONS, TcpBroker } from './tcp-broker.ts';
+
+const at = ({ address }: TcpBroker) => `${address.host}:${address.port}`;
+
+test('a broker is known by the newest fetch that it speaks, before anybody logs in', async () => {
+  await using broker = await TcpBroker.start();
+  broker.versions = { 1: [4, 17] };
+  const { fetchVersion, latencyMs } = await greetBroker(at(broker), undefined, 10_000);
+  expect(fetchVersion).toBe(17);
+  expect(latencyMs).toBeGreaterThan(0);
+  expect(broker.calls.map(({ apiKey, apiVersion }) => [apiKey, apiVersion])).toEqual([[API_VERSIONS, 0]]);
+  await expect.poll(() => broker.sockets.size).toBe(0);
+});
+
+test.for([
+  ['hangs up', (broker: TcpBroker) => (broker.send = (socket) => void socket.destroy()), /closed without an answer/],
+  ['says nothing', (broker: TcpBroker) => (broker.send = () => {}), /no answer in 200 ms/],
+  [
+    'says something else',
+    (broker: TcpBroker) => (broker.send = (socket) => void socket.write('HTTP/1.1 400')),
+    /no Kafka broker/,
+  ],
+] as const)('what %s is no broker', async ([, script, said]) => {
+  await using broker = await TcpBroker.start();
+  script(broker);
+  await expect(greetBroker(at(broker), undefined, 200)).rejects.toThrow(said);
+  await expect.poll(() => broker.sockets.size).toBe(0);
+});
+
+test('a port without TLS is no broker with it', async () => {
+  await using broker = await TcpBroker.start();
+  await expect(greetBroker(at(broker), { ca: undefined }, 10_000)).rejects.toThrow();
+});

@@ -1,0 +1,232 @@
+import { connect, type Socket } from 'node:net';
+import type { ISocketFactory } from 'kafkajs';
+import { afterEach, describe, expect, test } from 'vitest';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
+import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
+import { only } from '../../support/wire-contract/stage.ts';
+import { FETCH, HEARTBEAT, int16, int32, int64, METADATA, PRODUCE, type Reply, TcpBroker, text } from './tcp-broker.ts';
+
+const NONE = int32(0);
+const stack: AsyncDisposable[] = [];
+afterEach(async () => {
+  for (const one of stack.splice(0)) await one[Symbol.asyncDispose]();
+});
+
+/** A connection to a broker that answers each kind of call so. */
+async function linked(replies: Readonly<Record<number, Reply>>): Promise<{ broker: TcpBroker; link: BrokerLink }> {
+  const broker = await TcpBroker.start(({ apiKey }) => replies[apiKey] ?? 'say nothing');
+  stack.push(broker);
+  const link = await dialerOf({ clientId: 'me' }).dial(broker.address, new AbortController().signal);
+  return { broker, link };
+}
+
+const fault = (call: Promise<unknown>) => call.then((answer) => answer, faultOf);
+const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
+const fetch = (link: BrokerLink) =>
+  link.fetch({
+    maxWaitMs: 10,
+    maxBytes: 10,
+    isolation: 'read_committed',
+    partitions: [{ topic: 't', partition: 2, offset: 7, maxBytes: 10 }],
+  });
+const produce = (link: BrokerLink, batch = Buffer.from('batch')) =>
+  link.produce({ topic: 't', partition: 2, batch, acks: -1, timeoutMs: 10 });
+
+const ofOne = (partition: Buffer, { topic = 't', number = 2, times = 1 } = {}) =>
+  Buffer.concat([int32(1), text(topic), int32(times), ...Array(times).fill(Buffer.concat([int32(number), partition]))]);
+const fetched = (records: Buffer, { length = records.length, highWatermark = 9n, aborted = NONE } = {}) =>
+  Buffer.concat([
+    int32(0),
+    int16(0),
+    int32(0),
+    ofOne(
+      Buffer.concat([int16(0), int64(highWatermark), int64(8), int64(3), aborted, int32(-1), int32(length), records]),
+    ),
+  ]);
+const produced = (offset: bigint, { code = 0, topic = 't', partition = 2, times = 1 } = {}) => {
+  const answer = Buffer.concat([int16(code), int64(offset), int64(55), int64(1)]);
+  return Buffer.concat([ofOne(answer, { topic, number: partition, times }), int32(250)]);
+};
+
+describe('calls', () => {
+  test('produce sends the batch as it is, and returns the offset, the time and the throttle of the answer', async () => {
+    const { broker, link } = await linked({ [PRODUCE]: produced(12n) });
+    const batch = Buffer.alloc(100_000, 'b');
+    expect(await produce(link, batch)).toEqual({
+      throttleMs: 250,
+      baseOffset: 12,
+      appendedAtMs: 55,
+      logStartOffset: 1,
+    });
+    const body = Buffer.concat([int16(-1), int16(-1), int32(10), ofOne(int32(batch.length)), batch]);
+    const sent = broker.calls.find(({ apiKey }) => apiKey === PRODUCE);
+    expect([sent?.apiVersion, sent?.body.equals(body)]).toEqual([7, true]);
+  });
+
+  test('fetch leaves the records as they are, and returns the bounds and the aborted transactions', async () => {
+    const aborted = Buffer.concat([int32(1), int64(2n ** 62n), int64(4)]);
+    const { link } = await linked({ [FETCH]: fetched(Buffer.from('raw'), { aborted }) });
+    const { partitions, throttleMs } = await fetch(link);
+    expect(throttleMs).toBe(0);
+    expect(partitions).toEqual([
+      {
+        topic: 't',
+        partition: 2,
+        highWatermark: 9,
+        lastStableOffset: 8,
+        logStartOffset: 3,
+        aborted: [{ producerId: 2n ** 62n, firstOffset: 4 }],
+        records: Buffer.from('raw'),
+      },
+    ]);
+  });
+
+  test("an error of a whole answer rejects with its name, kafkajs' or a number", async () => {
+    const named = await linked({ [HEARTBEAT]: Buffer.concat([int32(0), int16(27)]) });
+    expect(await fault(beat(named.link))).toBe('REBALANCE_IN_PROGRESS');
+    const unnamed = await linked({ [HEARTBEAT]: Buffer.concat([int32(0), int16(113)]) });
+    expect(await fault(beat(unnamed.link))).toBe('ERROR_113');
+  });
+
+  test('no topics are asked for as none, and all of them as all', async () => {
+    const { broker, link } = await linked({});
+    const asked = ([[], 'all', ['t']] as const).map((topics) => fault(link.metadata({ topics })));
+    await expect.poll(() => broker.calls.length).toBe(4);
+    expect(broker.calls.slice(1).map(({ body }) => body.subarray(0, -1))).toEqual([
+      int32(0),
+      int32(-1),
+      Buffer.concat([int32(1), text('t')]),
+    ]);
+    link.close();
+    await Promise.all(asked);
+  });
+
+  test('an error of a partition stands in the answer', async () => {
+    const { link } = await linked({ [PRODUCE]: produced(-1n, { code: 6 }) });
+    expect(await produce(link)).toMatchObject({ fault: 'NOT_LEADER_FOR_PARTITION', baseOffset: -1 });
+  });
+});
+
+describe("an answer that can't be read", () => {
+  const tooFar = 2n ** 53n;
+  test.for([
+    ['an offset that is no exact number', PRODUCE, produced(tooFar), produce],
+    ['an answer about nothing', PRODUCE, Buffer.concat([int32(1), text('t'), NONE, int32(0)]), produce],
+    ['an answer about another partition', PRODUCE, produced(1n, { partition: 3 }), produce],
+    ['an answer about another topic', PRODUCE, produced(1n, { topic: 'u' }), produce],
+    ['an answer about two partitions', PRODUCE, produced(1n, { times: 2 }), produce],
+    ['a high watermark that is no exact number', FETCH, fetched(Buffer.alloc(0), { highWatermark: tooFar }), fetch],
+    ['records that are cut off', FETCH, fetched(Buffer.from('raw'), { length: 4 }), fetch],
+    ['an answer that is cut off', FETCH, fetched(Buffer.alloc(0)).subarray(0, 30), fetch],
+    [
+      'more elements than there are bytes',
+      METADATA,
+      Buffer.concat([int32(0), int32(2 ** 31 - 1)]),
+      (link: BrokerLink) => link.metadata({ topics: [] }),
+    ],
+    ['a negative number of elements', FETCH, Buffer.concat([int32(0), int16(0), int32(0), int32(-5)]), fetch],
+  ] as const)('%s rejects its call alone', async ([, apiKey, reply, call]) => {
+    const { link } = await linked({ [apiKey]: reply, [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]) });
+    expect(await fault(call(link))).toBe('MALFORMED_ANSWER');
+    expect(await fault(beat(link))).toEqual({ throttleMs: 0 });
+  });
+});
+
+describe('the connection', () => {
+  test('that the broker ends rejects all calls under way, and all later ones', async () => {
+    const { broker, link } = await linked({ [METADATA]: 'hang up' });
+    const calls = [beat(link), fetch(link), link.metadata({ topics: [] })].map(fault);
+    expect(await Promise.all(calls)).toEqual(['CONNECTION_LOST', 'CONNECTION_LOST', 'CONNECTION_LOST']);
+    await link.ended;
+    expect(await fault(beat(link))).toBe('CONNECTION_LOST');
+    await expect.poll(() => broker.sockets.size).toBe(0);
+  });
+
+  test('that is reset does the same', async () => {
+    const { broker, link } = await linked({});
+    const call = fault(beat(link));
+    await expect.poll(() => broker.calls.length).toBe(2);
+    for (const socket of broker.sockets) socket.resetAndDestroy();
+    expect(await call).toBe('CONNECTION_LOST');
+    await link.ended;
+  });
+
+  test('that is closed here is gone there, with its calls rejected before it has ended', async () => {
+    const { broker, link } = await linked({});
+    let isRejected = false;
+    const call = beat(link).catch((error) => {
+      isRejected = true;
+      return faultOf(error);
+    });
+    await expect.poll(() => broker.calls.length).toBe(2);
+    link.close();
+    await link.ended;
+    expect(isRejected).toBe(true);
+    expect(await call).toBe('CONNECTION_LOST');
+    await expect.poll(() => broker.sockets.size).toBe(0);
+  });
+
+  test('ends with an answer to nothing that was asked: who knows whose the next one is', async () => {
+    const { broker, link } = await linked({ [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]) });
+    broker.send = (socket, bytes) => {
+      bytes.writeInt32BE(999, 4);
+      socket.write(bytes);
+    };
+    expect(await fault(beat(link))).toBe('CONNECTION_LOST');
+    await link.ended;
+  });
+
+  test('whose socket is destroyed elsewhere rejects what is under way, and what comes later', async () => {
+    const broker = await TcpBroker.start();
+    stack.push(broker);
+    const sockets: Socket[] = [];
+    const socketFactory: ISocketFactory = ({ host, port, onConnect }) => {
+      const socket = connect({ host, port }, onConnect);
+      sockets.push(socket);
+      return socket;
+    };
+    const link = await dialerOf({ socketFactory }).dial(broker.address, new AbortController().signal);
+    const call = fault(beat(link));
+    await expect.poll(() => broker.calls.length).toBe(2);
+    only(sockets).destroy();
+    expect(await call).toBe('CONNECTION_LOST');
+    await link.ended;
+    expect(await fault(beat(link))).toBe('CONNECTION_LOST');
+  });
+
+  test('takes answers in any pieces, and in any order', async () => {
+    const { broker, link } = await linked({ [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]) });
+    const held: Buffer[] = [];
+    broker.send = (socket, bytes) => {
+      held.unshift(bytes);
+      if (held.length < 3) return;
+      const all = Buffer.concat(held);
+      socket.write(all.subarray(0, 5));
+      setImmediate(() => socket.write(all.subarray(5)));
+    };
+    expect(await Promise.all([beat(link), beat(link), beat(link)])).toHaveLength(3);
+    link.close();
+  });
+
+  test('that a broker ends at the first call, without a login, may be one that wants a login', async () => {
+    const { link } = await linked({ [METADATA]: 'hang up' });
+    await expect(link.metadata({ topics: [] })).rejects.toThrow(/wants a login/);
+  });
+
+  test('writes calls in the order in which they are made', async () => {
+    const { broker, link } = await linked({
+      [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]),
+      [PRODUCE]: produced(1n),
+      [FETCH]: fetched(Buffer.alloc(0)),
+    });
+    const made: number[] = [];
+    const calls = Array.from({ length: 60 }, (_, i) => {
+      made.push([PRODUCE, HEARTBEAT, FETCH][i % 3] ?? 0);
+      return [produce, beat, fetch][i % 3]?.(link);
+    });
+    await Promise.all(calls);
+    expect(broker.calls.slice(1).map(({ apiKey }) => apiKey)).toEqual(made);
+    link.close();
+  });
+});

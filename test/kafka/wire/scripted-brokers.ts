@@ -1,0 +1,199 @@
+import { Cluster, type ClusterOptions } from '../../../src/kafka/wire/cluster.ts';
+import { type FaultName, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import type { Answer, BrokerAddress, BrokerLink, Dialer, MetadataAnswer } from '../../../src/kafka/wire/port.ts';
+import { VirtualRuntime } from '../../support/virtual-runtime.ts';
+
+/**
+ * `frozen`: it accepts connections and says nothing; `down`: connections are refused and the open ones are gone;
+ * `locked`: it refuses every login; `gone`: it answers, but nobody names it any more.
+ */
+type State = 'well' | 'frozen' | 'down' | 'locked' | 'gone';
+
+interface Topic {
+  readonly fault?: FaultName;
+  /** By partition. */
+  readonly leaders: readonly number[];
+}
+
+/** One call that reached a broker, answered or not. */
+interface Seen {
+  readonly node: number;
+  readonly call: string;
+  readonly atMs: number;
+}
+
+const ANSWER_MS = 1;
+
+/** Brokers that do what the test says, on a virtual clock, and what they saw. */
+export class ScriptedBrokers {
+  readonly runtime = new VirtualRuntime();
+  readonly log: {
+    readonly level: string;
+    readonly message: string;
+    readonly broker: unknown;
+    readonly atMs: number;
+  }[] = [];
+  readonly dials: Seen[] = [];
+  readonly calls: Seen[] = [];
+  readonly topics = new Map<string, Topic>();
+  /** What a broker knows, where that is not the present state: it may be behind. */
+  readonly views = new Map<number, ReadonlyMap<string, Topic>>();
+  coordinator = 1;
+  /** Instead of a coordinator. */
+  coordinatorFault: FaultName | undefined;
+  throttleMs = 0;
+  dialMs = ANSWER_MS;
+  readonly #states = new Map<number, State>();
+  readonly #links = new Set<ScriptedLink>();
+
+  constructor(nodes: number) {
+    for (let node = 1; node <= nodes; node += 1) this.#states.set(node, 'well');
+  }
+
+  get seeds(): BrokerAddress[] {
+    return [...this.#states.keys()].map(addressOf);
+  }
+
+  /** Sockets that are open, or being opened. */
+  open = 0;
+
+  set(node: number, state: State): void {
+    this.#states.set(node, state);
+    if (state === 'down') for (const link of [...this.#links]) if (link.node === node) link.end('it went down');
+  }
+
+  stateOf(node: number): State {
+    return this.#states.get(node) ?? 'down';
+  }
+
+  cluster(options: Partial<ClusterOptions> = {}): Cluster {
+    const { runtime, seeds } = this;
+    const log: ClusterOptions['log'] = (level, fields, message) => {
+      const { broker } = fields as { broker?: unknown };
+      this.log.push({ level, message, broker, atMs: runtime.monotonicMs() });
+    };
+    return new Cluster({ dialer: this.dialer, seeds, runtime, log, ...options });
+  }
+
+  readonly dialer: Dialer = {
+    dial: async ({ host, port }, signal) => {
+      const node = port;
+      this.dials.push({ node, call: 'dial', atMs: this.runtime.monotonicMs() });
+      this.open += 1;
+      try {
+        await this.runtime.sleep(this.dialMs, signal);
+        if (!signal.aborted && this.stateOf(node) === 'frozen') await aborted(signal);
+        if (signal.aborted) throw new KafkaFault('CLOSED', 'given up');
+        if (this.stateOf(node) === 'locked') throw new KafkaFault('LOGIN_REFUSED', `${host}:${port} is locked`);
+        if (this.stateOf(node) === 'down') throw new KafkaFault('UNREACHABLE', `${host}:${port} refused`);
+      } catch (error) {
+        this.open -= 1;
+        throw error;
+      }
+      const link = new ScriptedLink(node, this, () => {
+        this.open -= 1;
+        this.#links.delete(link);
+      });
+      this.#links.add(link);
+      return link as unknown as BrokerLink;
+    },
+  };
+
+  metadataOf(node: number, asked: readonly string[] | 'all'): MetadataAnswer {
+    const known = this.views.get(node) ?? this.topics;
+    const names = asked === 'all' ? [...known.keys()] : asked;
+    return {
+      throttleMs: this.throttleMs,
+      clusterId: 'scripted',
+      controllerId: 1,
+      brokers: this.#named.map((nodeId) => ({ nodeId, ...addressOf(nodeId) })),
+      topics: names.map((name) => {
+        const { fault, leaders } = known.get(name) ?? { fault: 'UNKNOWN_TOPIC_OR_PARTITION', leaders: [] };
+        return {
+          name,
+          ...(fault === undefined ? {} : { fault }),
+          partitions: leaders.map((leader, partition) => ({ partition, leader, replicas: [leader], inSync: [leader] })),
+        };
+      }),
+    };
+  }
+
+  get #named(): number[] {
+    return [...this.#states.keys()].filter((node) => this.stateOf(node) !== 'gone');
+  }
+
+  callsOf(call: string): Seen[] {
+    return this.calls.filter((seen) => seen.call === call);
+  }
+}
+
+function addressOf(node: number): BrokerAddress {
+  return { host: 'broker', port: node };
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve()));
+}
+
+/** The calls that the tests make: metadata, heartbeat for any other, and findCoordinator. */
+class ScriptedLink {
+  readonly node: number;
+  readonly ended: Promise<void>;
+  readonly #brokers: ScriptedBrokers;
+  readonly #waiting = new Set<(fault: KafkaFault) => void>();
+  #resolveEnded: () => void = () => {};
+  #onEnd: (() => void) | undefined;
+
+  constructor(node: number, brokers: ScriptedBrokers, onEnd: () => void) {
+    this.node = node;
+    this.#brokers = brokers;
+    this.#onEnd = onEnd;
+    this.ended = new Promise((resolve) => {
+      this.#resolveEnded = resolve;
+    });
+  }
+
+  close(): void {
+    this.end('closed');
+  }
+
+  end(why: string): void {
+    this.#onEnd?.();
+    this.#onEnd = undefined;
+    for (const reject of [...this.#waiting]) reject(new KafkaFault('CONNECTION_LOST', why));
+    this.#resolveEnded();
+  }
+
+  metadata({ topics }: { readonly topics: readonly string[] | 'all' }): Promise<MetadataAnswer> {
+    return this.#serve('metadata', () => this.#brokers.metadataOf(this.node, topics));
+  }
+
+  heartbeat(): Promise<Answer> {
+    return this.#serve('heartbeat', () => ({ throttleMs: this.#brokers.throttleMs }));
+  }
+
+  findCoordinator(): Promise<Answer> {
+    return this.#serve('findCoordinator', () => {
+      const { coordinator: nodeId, coordinatorFault } = this.#brokers;
+      if (coordinatorFault !== undefined) throw new KafkaFault(coordinatorFault, 'as the test wants it');
+      return { throttleMs: 0, nodeId, ...addressOf(nodeId) };
+    });
+  }
+
+  async #serve<R>(call: string, answer: () => R): Promise<R> {
+    const { runtime, calls } = this.#brokers;
+    if (this.#onEnd === undefined) throw new KafkaFault('CONNECTION_LOST', 'it has ended');
+    calls.push({ node: this.node, call, atMs: runtime.monotonicMs() });
+    return new Promise<R>((resolve, reject) => {
+      this.#waiting.add(reject);
+      runtime.schedule(ANSWER_MS, () => {
+        if (this.#brokers.stateOf(this.node) === 'frozen' || !this.#waiting.delete(reject)) return;
+        try {
+          resolve(answer());
+        } catch (error) {
+          reject(error as KafkaFault);
+        }
+      });
+    });
+  }
+}

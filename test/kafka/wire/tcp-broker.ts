@@ -1,0 +1,106 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { Frames } from '../../../src/kafka/wire/frames.ts';
+import type { BrokerAddress } from '../../../src/kafka/wire/port.ts';
+
+export const PRODUCE = 0;
+export const FETCH = 1;
+export const METADATA = 3;
+export const HEARTBEAT = 12;
+export const SASL_HANDSHAKE = 17;
+export const API_VERSIONS = 18;
+export const SASL_AUTHENTICATE = 36;
+
+/** A call as it came: everything behind the client's ID is its body. */
+export interface Called {
+  readonly apiKey: number;
+  readonly apiVersion: number;
+  readonly body: Buffer;
+}
+
+/** The payload of the answer, or what to do instead. */
+export type Reply = Buffer | 'hang up' | 'say nothing';
+
+/** A socket that speaks as much of Kafka as the test says: it answers ApiVersions by itself. */
+export class TcpBroker implements AsyncDisposable {
+  readonly calls: Called[] = [];
+  readonly sockets = new Set<Socket>();
+  readonly #server: Server;
+  readonly #reply: (call: Called) => Reply;
+  /** Of all calls, unless `versions` has another for one. */
+  versions: Readonly<Record<number, readonly [number, number]>> = {};
+  /** How the bytes of an answer are sent: in one piece by default. */
+  send = (socket: Socket, bytes: Buffer): void => void socket.write(bytes);
+
+  private constructor(reply: (call: Called) => Reply) {
+    this.#reply = reply;
+    this.#server = createServer((socket) => this.#serve(socket));
+  }
+
+  static async start(reply: (call: Called) => Reply = () => 'say nothing'): Promise<TcpBroker> {
+    const broker = new TcpBroker(reply);
+    broker.#server.listen(0, '127.0.0.1');
+    await once(broker.#server, 'listening');
+    return broker;
+  }
+
+  get address(): BrokerAddress {
+    return { host: '127.0.0.1', port: (this.#server.address() as AddressInfo).port };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.sockets) socket.destroy();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  #serve(socket: Socket): void {
+    const frames = new Frames();
+    this.sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => this.sockets.delete(socket));
+    socket.on('data', (chunk) => {
+      try {
+        for (const frame of frames.push(chunk as Buffer)) this.#answer(socket, frame);
+      } catch {
+        socket.destroy(); // as a broker does with what is no request
+      }
+    });
+  }
+
+  #answer(socket: Socket, frame: Buffer): void {
+    const [apiKey, apiVersion, correlation] = [frame.readInt16BE(0), frame.readInt16BE(2), frame.subarray(4, 8)];
+    const call = { apiKey, apiVersion, body: frame.subarray(10 + Math.max(0, frame.readInt16BE(8))) };
+    this.calls.push(call);
+    const reply = apiKey === API_VERSIONS ? this.#versions() : this.#reply(call);
+    if (reply === 'hang up') socket.end();
+    else if (reply !== 'say nothing') this.send(socket, Buffer.concat([int32(reply.length + 4), correlation, reply]));
+  }
+
+  #versions(): Buffer {
+    const all = Array.from({ length: 48 }, (_, apiKey) => [apiKey, ...(this.versions[apiKey] ?? [0, 20])]);
+    return Buffer.concat([int16(0), int32(all.length), ...all.flat().map((value) => int16(value)), int32(0)]);
+  }
+}
+
+export function int16(value: number): Buffer {
+  const bytes = Buffer.alloc(2);
+  bytes.writeInt16BE(value);
+  return bytes;
+}
+
+export function int32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(value);
+  return bytes;
+}
+
+export function int64(value: bigint | number): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigInt64BE(BigInt(value));
+  return bytes;
+}
+
+export function text(value: string): Buffer {
+  return Buffer.concat([int16(Buffer.byteLength(value)), Buffer.from(value)]);
+}

@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import type { MetadataAnswer } from '../../../src/kafka/wire/port.ts';
+import { Topology } from '../../../src/kafka/wire/topology.ts';
+
+/** An answer that names these brokers, and who leads the one partition of each topic. */
+function answer(nodes: readonly number[], leaders: Readonly<Record<string, number>>): MetadataAnswer {
+  return {
+    throttleMs: 0,
+    clusterId: 'c',
+    controllerId: 1,
+    brokers: nodes.map((nodeId) => ({ nodeId, host: 'broker', port: nodeId })),
+    topics: Object.entries(leaders).map(([name, leader]) => ({
+      name,
+      partitions: [{ partition: 0, leader, replicas: [leader], inSync: [leader] }],
+    })),
+  };
+}
+
+function inUse(...topics: readonly string[]): Topology {
+  const topology = new Topology();
+  for (const topic of topics) topology.use(topic, 0);
+  return topology;
+}
+
+const leaderOf = (topology: Topology, topic: string) => topology.leaderOf(topology.found(topic), 0);
+
+test('the answer to an older question replaces nothing that a newer one said', () => {
+  const topology = inUse('t');
+  const [older, newer] = [topology.ask(), topology.ask()];
+  topology.apply(newer, answer([1, 2], { t: 2 }));
+  topology.apply(older, answer([1], { t: 1 }));
+  expect([leaderOf(topology, 't'), [...topology.brokers.keys()]]).toEqual([2, [1, 2]]);
+});
+
+test('a doubt ends with the answer to a question after it, not with one before', () => {
+  const topology = inUse('t');
+  topology.apply(topology.ask(), answer([1], { t: 1 }));
+  const before = topology.ask();
+  topology.doubt('t');
+  topology.apply(before, answer([1], { t: 1 }));
+  expect(topology.known('t')).toBeUndefined();
+  topology.apply(topology.ask(), answer([1], { t: 1 }));
+  expect(topology.known('t')?.name).toBe('t');
+});
+
+test('nothing is known of a topic that no answer was about', () => {
+  const topology = inUse('t', 'u');
+  topology.apply(topology.ask(), answer([1], { t: 1 }));
+  expect(leaderOf(topology, 't')).toBe(1);
+  expect(faultFrom(() => topology.found('u'))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+  expect(topology.known('u')).toBeUndefined();
+});
+
+test('topics that nobody uses are not kept', () => {
+  const topology = inUse('t');
+  topology.apply(topology.ask(), answer([1], { t: 1, other: 1 }));
+  expect(topology.known('other')).toBeUndefined();
+  expect(topology.inUse(59_999)).toEqual(['t']);
+  expect(topology.inUse(60_000)).toEqual([]);
+  expect(topology.known('t')).toBeUndefined();
+});
+
+test('a leader that no broker is has not come yet', () => {
+  const topology = inUse('t');
+  topology.apply(topology.ask(), answer([1], { t: 9 }));
+  expect(faultFrom(() => leaderOf(topology, 't'))).toBe('LEADER_NOT_AVAILABLE');
+  expect(faultFrom(() => topology.leaderOf(topology.found('t'), 1))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+});
+
+test('a coordinator is met without a metadata, and replaced by one', () => {
+  const topology = new Topology();
+  topology.meet(3, { host: 'met', port: 3 });
+  expect(topology.address(3)?.host).toBe('met');
+  topology.apply(topology.ask(), answer([3], {}));
+  topology.meet(3, { host: 'met', port: 3 });
+  expect(topology.address(3)?.host).toBe('broker');
+});
+
+function faultFrom(run: () => unknown): unknown {
+  try {
+    return run();
+  } catch (error) {
+    return faultOf(error);
+  }
+}

@@ -1,0 +1,196 @@
+import { describe, expect, it } from 'vitest';
+import { IdallocError } from '../../src/errors.ts';
+import type { RequestRecord } from '../../src/pipeline/ports.ts';
+import { type RequestHandler, RequestSession } from '../../src/pipeline/request-session.ts';
+
+const PARTITION = 3;
+
+function recordsAt(...offsets: number[]): RequestRecord[] {
+  return offsets.map((offset) => ({ offset, key: null, value: null, headers: {}, timestampMs: 0 }));
+}
+
+/** One call of the handler, which ends when the test says so. */
+interface Call {
+  readonly offsets: readonly number[];
+  readonly control: Parameters<RequestHandler>[2];
+  end(error?: unknown): Promise<void>;
+}
+
+/** Lets everything run that can. */
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+function scene({ isOpen = true } = {}) {
+  const calls: Call[] = [];
+  const progress: number[] = [];
+  const faults: boolean[] = [];
+  const timers: Array<{ readonly delayMs: number; readonly run: () => void; cancelled: boolean }> = [];
+  const session = new RequestSession({
+    partition: PARTITION,
+    isOpen,
+    handler: (_partition, records, control) => {
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      calls.push({
+        offsets: records.map(({ offset }) => offset),
+        control,
+        end: (error) => {
+          if (error === undefined) resolve();
+          else reject(error);
+          return turn();
+        },
+      });
+      return promise;
+    },
+    runtime: {
+      schedule: (delayMs, run) => {
+        const timer = { delayMs, run, cancelled: false };
+        timers.push(timer);
+        return { cancel: () => (timer.cancelled = true) };
+      },
+    },
+    onProgress: (next) => progress.push(next),
+    onFault: (_error, lasting) => faults.push(lasting),
+  });
+  const due = () => timers.filter(({ cancelled }) => !cancelled);
+  return { session, calls, progress, faults, due };
+}
+
+const passing = new IdallocError('APPEND_UNANSWERED', 'no answer');
+const lasting = new IdallocError('LEDGER_UNREADABLE', 'not ours');
+
+describe('a request session', () => {
+  it('takes the next chunk when all records of this one were answered, and moves behind markers that follow them', async () => {
+    const { session, calls, progress } = scene();
+    let taken = false;
+    const delivered = session.deliver({ records: recordsAt(5, 6), next: 9 }).then(() => (taken = true));
+    calls[0]?.control.resolved(5);
+    await turn();
+    expect([taken, session.next]).toEqual([false, 6]);
+    calls[0]?.control.resolved(6);
+    await calls[0]?.end();
+    await delivered;
+    expect([session.next, progress]).toEqual([9, [6, 7, 9]]);
+  });
+
+  it('moves behind a chunk of markers alone without asking the handler', async () => {
+    const { session, calls } = scene();
+    await session.deliver({ records: [], next: 4 });
+    expect([session.next, calls.length]).toEqual([4, 0]);
+  });
+
+  it('tries again from the first record that was not answered, after a rest', async () => {
+    const { session, calls, faults, due } = scene();
+    void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
+    calls[0]?.control.resolved(1);
+    await calls[0]?.end(passing);
+    expect([calls.length, faults, due().map(({ delayMs }) => delayMs)]).toEqual([1, [false], [200]]);
+    due()[0]?.run();
+    await turn();
+    expect(calls[1]?.offsets).toEqual([2, 3]);
+  });
+
+  it('rests longer after a fault that no waiting fixes', async () => {
+    const { session, calls, faults, due } = scene();
+    void session.deliver({ records: recordsAt(1), next: 2 });
+    await calls[0]?.end(lasting);
+    expect([faults, due().map(({ delayMs }) => delayMs)]).toEqual([[true], [5_000]]);
+  });
+
+  it('asks the handler once at a time', async () => {
+    const { session, calls } = scene();
+    void session.deliver({ records: recordsAt(1), next: 2 });
+    session.pause();
+    session.resume();
+    await turn();
+    expect(calls.length).toBe(1);
+  });
+
+  it('begins nothing while its gate is closed, and goes on when it opens', async () => {
+    const { session, calls } = scene({ isOpen: false });
+    void session.deliver({ records: recordsAt(1), next: 2 });
+    await turn();
+    expect(calls.length).toBe(0);
+    session.resume();
+    await turn();
+    expect(calls.length).toBe(1);
+  });
+
+  it('lets the part under way end when its gate closes, and leaves the rest for later', async () => {
+    const { session, calls } = scene();
+    void session.deliver({ records: recordsAt(1, 2), next: 3 });
+    expect(calls[0]?.control.isCurrent()).toBe(true);
+    session.pause();
+    expect(calls[0]?.control.isCurrent()).toBe(false);
+    calls[0]?.control.resolved(1);
+    await calls[0]?.end();
+    expect([session.next, calls.length]).toEqual([2, 1]);
+    session.resume();
+    await turn();
+    expect(calls[1]?.offsets).toEqual([2]);
+  });
+
+  it('rests no longer when its gate opens, and does not go on twice', async () => {
+    const { session, calls, due } = scene();
+    void session.deliver({ records: recordsAt(1), next: 2 });
+    session.pause();
+    await calls[0]?.end(passing);
+    const rest = due()[0];
+    session.resume();
+    await turn();
+    expect([calls.length, due().length]).toEqual([2, 0]);
+    rest?.run();
+    await turn();
+    expect(calls.length).toBe(2);
+  });
+
+  it('keeps resting when it is resumed though its gate was open all the time', async () => {
+    const { session, calls, due } = scene();
+    void session.deliver({ records: recordsAt(1), next: 2 });
+    await calls[0]?.end(passing);
+    session.resume();
+    await turn();
+    expect([calls.length, due().length]).toEqual([1, 1]);
+  });
+
+  it('that has ended resolves nothing, begins nothing, and holds nobody up', async () => {
+    const { session, calls, progress } = scene();
+    let left = false;
+    void session.deliver({ records: recordsAt(1, 2), next: 3 }).then(() => (left = true));
+    session.end();
+    expect(calls[0]?.control.isCurrent()).toBe(false);
+    calls[0]?.control.resolved(1);
+    await calls[0]?.end();
+    expect([session.next, progress, calls.length, left]).toEqual([undefined, [], 1, true]);
+    await session.deliver({ records: recordsAt(2), next: 3 });
+    expect(calls.length).toBe(1);
+  });
+
+  it('that ends while it rests leaves no timer behind', async () => {
+    const { session, calls, due } = scene();
+    const delivered = session.deliver({ records: recordsAt(1), next: 2 });
+    await calls[0]?.end(passing);
+    session.end();
+    await delivered;
+    expect(due()).toEqual([]);
+  });
+
+  it('is settled when the part under way has ended, answered or not', async () => {
+    const { session, calls } = scene();
+    await session.settled;
+    void session.deliver({ records: recordsAt(1), next: 2 });
+    let settled = false;
+    void session.settled.then(() => (settled = true));
+    await turn();
+    expect(settled).toBe(false);
+    session.pause();
+    await calls[0]?.end(passing);
+    expect(settled).toBe(true);
+  });
+
+  it('never goes back, whatever is reported late', async () => {
+    const { session, calls, progress } = scene();
+    void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
+    calls[0]?.control.resolved(3);
+    calls[0]?.control.resolved(1);
+    expect([session.next, progress]).toEqual([4, [4]]);
+  });
+});

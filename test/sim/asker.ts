@@ -1,0 +1,72 @@
+import type { Brokers } from './brokers.ts';
+import type { Asked, History } from './history.ts';
+import type { Draft } from './recorder.ts';
+import { FOREIGN_TOPIC, LATE_REPLY_TOPIC, PARTITIONS, REPLY_TOPICS } from './setting.ts';
+import type { World } from './world.ts';
+
+/** Most batches are small; some take many ticks of the small layout. */
+const COUNTS = [1, 3, 16, 40, 170] as const;
+const REPEAT_MS = 8_000;
+/** How soon a request expires that does. */
+const EXPIRES_MS = { from: -2_000, to: 12_000 } as const;
+
+/** The clients: new requests, old ones that come again, and some that should not be. */
+export class Asker {
+  readonly #world: World;
+  readonly #brokers: Brokers;
+  readonly #history: History;
+  #names = 0;
+
+  constructor(world: World, brokers: Brokers, history: History) {
+    this.#world = world;
+    this.#brokers = brokers;
+    this.#history = history;
+  }
+
+  /** Asks again, a few times in the next seconds, for what was asked under a correlation ID. */
+  repeatSoon(partition: number, correlationId: string): void {
+    const { rng } = this.#world;
+    const before = this.#history.requests.find(
+      (one) => one.partition === partition && one.correlationId === correlationId,
+    );
+    if (before === undefined) return;
+    for (let times = rng.below(4); times > 0; times -= 1) {
+      this.#world.after(rng.between(0, REPEAT_MS), () => this.#brokers.ask(partition, [this.#again(before, true)]));
+    }
+  }
+
+  /** One request, or a few at once, now and then in a transaction. */
+  ask(): void {
+    const { rng } = this.#world;
+    const dice = rng.next();
+    if (dice < 0.03) {
+      this.#brokers.resend(rng.below(PARTITIONS));
+      return;
+    }
+    const before = dice < 0.4 && this.#history.requests.length > 0 ? rng.pick(this.#history.requests) : undefined;
+    const partition = before?.partition ?? rng.below(PARTITIONS);
+    const first = before === undefined ? this.#fresh() : this.#again(before, dice < 0.33);
+    const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
+    this.#brokers.ask(partition, [first, ...more], { inTransaction: rng.chance(0.08) });
+  }
+
+  #fresh(): Draft {
+    this.#names += 1;
+    return { correlationId: `c${this.#names}`, ...this.#demand() };
+  }
+
+  /** The same request, or one that abuses the correlation ID of another. */
+  #again({ correlationId, count, replyTopic, expiresAtMs }: Asked, isSame: boolean): Draft {
+    return isSame ? { correlationId, count, replyTopic, expiresAtMs } : { correlationId, ...this.#demand() };
+  }
+
+  #demand(): Omit<Draft, 'correlationId'> {
+    const { rng } = this.#world;
+    const dice = rng.next();
+    const replyTopic = dice < 0.02 ? FOREIGN_TOPIC : dice < 0.04 ? LATE_REPLY_TOPIC : rng.pick(REPLY_TOPICS);
+    const expires = rng.chance(0.08)
+      ? { expiresAtMs: this.#brokers.nowMs() + Math.round(rng.between(EXPIRES_MS.from, EXPIRES_MS.to)) }
+      : {};
+    return { count: rng.pick(COUNTS), replyTopic, ...expires };
+  }
+}

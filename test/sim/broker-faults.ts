@@ -1,0 +1,191 @@
+import { FAIR } from '../support/fake-kafka/network.ts';
+import type { Place } from './host.ts';
+import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REPLY_TOPICS, REQUESTS, WITNESS } from './setting.ts';
+
+/** What a join is refused with that is none of a member's business. */
+const REFUSALS = ['UNKNOWN', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'REBALANCE_IN_PROGRESS'] as const;
+const TOPICS = [LEDGER, REQUESTS, WITNESS, DEAD_LETTERS, ...REPLY_TOPICS] as const;
+
+/** What goes wrong with brokers and with what they keep. One broker of several is ill at a time, so that the others can serve. */
+export class BrokerFaults {
+  readonly #place: Place;
+  #refusedJoins = 0;
+  #ill: number | undefined;
+
+  constructor(place: Place) {
+    this.#place = place;
+    const { world, brokers } = place;
+    brokers.cluster.refuses = (call) => {
+      if (call !== 'joinGroup' || this.#refusedJoins === 0 || !world.rng.chance(this.#refusedJoins)) return undefined;
+      return world.rng.pick(REFUSALS);
+    };
+  }
+
+  get actions(): readonly (() => void)[] {
+    return [
+      () => this.#crash(),
+      () => this.#freeze(),
+      () => this.#blackHole(),
+      () => this.#moveLeaders(),
+      () => this.#moveCoordinator(),
+      () => this.#lag(),
+      () => this.#stepClock(),
+      () => this.#resetOffsets(),
+      () => this.#trimRequests(),
+      () => this.#makeLateTopic(),
+    ];
+  }
+
+  changeWeather(): void {
+    const { rng } = this.#place.world;
+    const share = (most: number): number => (rng.chance(0.5) ? 0 : rng.between(0, most));
+    this.#refusedJoins = share(0.5);
+    this.#place.brokers.network.weather = {
+      lost: share(0.03),
+      // What a reservation waits for is most dangerous when it comes after etcd was set back.
+      late: share(this.#place.scenario === 'etcd-loss' ? 0.15 : 0.05),
+      reset: share(0.03),
+      doubled: share(0.3),
+      refused: share(0.2),
+      lateCommits: share(0.5),
+    };
+  }
+
+  /** Nothing is wrong any more, and what was down comes back. */
+  heal(): void {
+    const { cluster, network, nodes } = this.#place.brokers;
+    this.#refusedJoins = 0;
+    network.weather = FAIR;
+    network.blackHoled.clear();
+    for (const node of nodes) {
+      cluster.broker(node).clockErrorMs = 0;
+      cluster.thaw(node);
+      cluster.restart(node);
+    }
+    for (const topic of cluster.topics.values()) {
+      for (const partition of topic.partitions) {
+        partition.lagging = false;
+        partition.replicate();
+      }
+    }
+  }
+
+  #crash(): void {
+    const { cluster } = this.#place.brokers;
+    this.#fall('crashes', (node) => {
+      cluster.crash(node);
+      return () => cluster.restart(node);
+    });
+  }
+
+  #freeze(): void {
+    const { cluster } = this.#place.brokers;
+    const { rng } = this.#place.world;
+    this.#fall('freezes', (node) => {
+      cluster.freeze(node);
+      return () => {
+        if (rng.chance(0.5)) cluster.deafen(node, rng.between(0, 3_000));
+        cluster.thaw(node);
+      };
+    });
+  }
+
+  /** As good as frozen for everybody outside; the other brokers may hear it, or give it up. */
+  #blackHole(): void {
+    const { cluster, network } = this.#place.brokers;
+    const { rng } = this.#place.world;
+    this.#fall('is black-holed', (node) => {
+      network.blackHoled.add(node);
+      if (rng.chance(0.5)) cluster.fence(node);
+      return () => {
+        network.blackHoled.delete(node);
+        cluster.unfence(node);
+      };
+    });
+  }
+
+  /** One broker falls ill and gets well again after a while. */
+  #fall(how: string, begin: (node: number) => () => void): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    if (this.#ill !== undefined) return;
+    const node = rng.pick(brokers.nodes);
+    this.#ill = node;
+    const forMs = rng.chance(0.5) ? rng.between(50, 2_000) : rng.between(2_000, 25_000);
+    world.note(() => `broker ${node} ${how} for ${forMs.toFixed(0)} ms`);
+    const end = begin(node);
+    world.after(forMs, () => {
+      this.#ill = undefined;
+      world.note(() => `broker ${node} is well again`);
+      end();
+    });
+  }
+
+  #moveLeaders(): void {
+    const { world, brokers } = this.#place;
+    const { cluster, nodes } = brokers;
+    const { rng } = world;
+    const to = rng.pick(nodes);
+    if (rng.chance(0.5)) cluster.deafen(rng.pick(nodes), rng.between(0, 5_000));
+    for (const topic of TOPICS) {
+      for (const { number } of cluster.topics.get(topic)?.partitions ?? []) {
+        if (rng.chance(0.5)) cluster.moveLeader(topic, number, to);
+      }
+    }
+    world.note(() => `broker ${to} leads more`);
+  }
+
+  #moveCoordinator(): void {
+    const { world, brokers } = this.#place;
+    brokers.cluster.moveCoordinator(GROUP);
+    world.note(() => `the coordinator moves to ${brokers.cluster.groups.coordinators.get(GROUP)}`);
+  }
+
+  /** Copies fall behind, and an append waits for them. */
+  #lag(): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    const topic = rng.pick(TOPICS);
+    const partition = rng.pick(brokers.cluster.topics.get(topic)?.partitions ?? []);
+    partition.lagging = true;
+    world.note(() => `copies of ${topic}/${partition.number} lag`);
+    world.after(rng.between(100, 7_000), () => {
+      partition.lagging = false;
+      partition.replicate();
+    });
+  }
+
+  #stepClock(): void {
+    const { world, brokers, history } = this.#place;
+    const { rng } = world;
+    const node = rng.pick(brokers.nodes);
+    const broker = brokers.cluster.broker(node);
+    broker.clockErrorMs = rng.chance(0.3) ? 0 : Math.round(rng.between(-1, 1) * rng.pick([50, 400, 3_000]));
+    history.brokersOffMs = Math.max(history.brokersOffMs, Math.abs(broker.clockErrorMs));
+    world.note(() => `the clock of broker ${node} is off by ${broker.clockErrorMs} ms`);
+  }
+
+  /** Back, so that requests are read again: nobody who resets offsets may hope for more than that. */
+  #resetOffsets(): void {
+    const { world, brokers } = this.#place;
+    const partition = world.rng.below(PARTITIONS);
+    const committed = brokers.cluster.groups.committed(GROUP, REQUESTS, partition) ?? 0;
+    brokers.resetOffsets(partition, world.rng.chance(0.3) ? undefined : world.rng.below(committed + 1));
+  }
+
+  /** Of what was answered as a rule; now and then of what nobody has read. */
+  #trimRequests(): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    const partition = rng.below(PARTITIONS);
+    const { low, high } = brokers.bounds(REQUESTS, partition);
+    const committed = brokers.cluster.groups.committed(GROUP, REQUESTS, partition) ?? low;
+    const upTo = rng.chance(0.2) ? high : Math.max(low, Math.min(high, committed));
+    brokers.trimRequests(partition, low + rng.below(upTo - low + 1));
+  }
+
+  #makeLateTopic(): void {
+    this.#place.brokers.makeLateTopic();
+    this.#place.world.note(() => 'the late reply topic is made');
+  }
+}

@@ -1,0 +1,204 @@
+import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import type { Config } from '../../src/config/config.ts';
+import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
+import type { Dialer } from '../../src/kafka/wire/port.ts';
+import { batchOf, recordsOf } from '../support/fake-kafka/batches.ts';
+import type { Cluster } from '../support/fake-kafka/cluster.ts';
+import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
+import type { Network } from '../support/fake-kafka/network.ts';
+import type { History } from './history.ts';
+import type { Process } from './machine.ts';
+import { type Draft, Recorder, TAG } from './recorder.ts';
+import { serverClock } from './runtime.ts';
+import {
+  configFor,
+  DEAD_LETTERS,
+  GROUP,
+  LATE_REPLY_TOPIC,
+  LEDGER,
+  PARTITIONS,
+  REPLY_TOPICS,
+  REQUESTS,
+} from './setting.ts';
+import type { World } from './world.ts';
+
+/** Fetches that find nothing are held longer than workers ask for, so that waiting costs few events. */
+const HOLD_MS = 1_000;
+/** So little that a fetch often ends within a batch. */
+const FETCH_BYTES = [200, 4_000] as const;
+
+/** The brokers as the simulation has them: the topics, what is sent to them from outside, and what is done to them. */
+export class Brokers {
+  readonly kafka: FakeKafka;
+  readonly recorder: Recorder;
+  readonly config: Config;
+  readonly #world: World;
+  readonly #history: History;
+  #tags = 0;
+  #producers = 0n;
+
+  constructor(world: World, history: History) {
+    this.#world = world;
+    this.#history = history;
+    const { rng } = world;
+    const nodes = rng.pick([1, 2, 3, 3]);
+    const cutsFetches = rng.chance(0.5);
+    this.config = configFor(nodes);
+    this.recorder = new Recorder(world, history);
+    this.kafka = fakeKafka({
+      clock: serverClock(world),
+      nodes,
+      delayMs: () => rng.between(0.1, 2),
+      replicationMs: () => rng.between(0.1, 2),
+      propagationMs: () => rng.between(0, 20),
+      fenceAfterMs: rng.between(1_000, 9_000),
+      holdMs: HOLD_MS,
+      fetchBytes: () => (cutsFetches ? rng.between(...FETCH_BYTES) : Number.POSITIVE_INFINITY),
+      groups: { initialDelayMs: 200, loadMs: () => (rng.chance(0.5) ? 0 : rng.between(0, 2_000)) },
+    });
+    const { cluster } = this;
+    cluster.onTopic = ({ partitions }) => {
+      for (const partition of partitions) partition.observer = this.recorder;
+    };
+    this.recorder.assignedTo = (memberId) => this.#assignedTo(memberId);
+    cluster.groups.onCommit = (request) => this.recorder.committed(request);
+    for (const { name, partitions, configs } of planTopics(this.config.topics)) {
+      cluster.createTopic(name, { partitions, replicas: nodes, configs });
+    }
+    for (const [i, name] of REPLY_TOPICS.entries()) this.#makeReplyTopic(name, i + 1);
+  }
+
+  get cluster(): Cluster {
+    return this.kafka.cluster;
+  }
+
+  get network(): Network {
+    return this.kafka.network;
+  }
+
+  get nodes(): readonly number[] {
+    return [...this.cluster.brokers.keys()];
+  }
+
+  /** The right time. */
+  nowMs(): number {
+    return Math.floor(this.cluster.clock.wallMs());
+  }
+
+  /** Connections of one process; `onAnswer` is called for each answer that it gets. */
+  dialer(process: Process, onAnswer: () => void): Dialer {
+    return this.kafka.dialer({
+      name: process.name,
+      deliver: (run) => process.deliver(run),
+      reaches: (node) => !process.cut.has('kafka') && !process.cut.has(`kafka:${node}`),
+      observer: this.recorder.observer(process.name, onAnswer),
+    });
+  }
+
+  bounds(topic: string, partition: number): { readonly low: number; readonly high: number } {
+    const { log, highWatermark } = this.cluster.partition(topic, partition);
+    return { low: log.start, high: highWatermark };
+  }
+
+  /** Sends requests as a client does; nothing happens while nobody leads the partition. */
+  ask(partition: number, drafts: readonly Draft[], options: { readonly inTransaction?: boolean } = {}): void {
+    const at = this.cluster.partition(REQUESTS, partition);
+    if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
+    const records = drafts.map((draft) => {
+      this.#tags += 1;
+      const tag = `r${this.#tags}`;
+      this.recorder.announce(tag, draft);
+      return { ...requestOf(draft), headers: { [TAG]: tag } };
+    });
+    const timestampMs = this.nowMs();
+    if (options.inTransaction !== true) this.cluster.sendBatch(REQUESTS, partition, batchOf(records, { timestampMs }));
+    else this.#askInTransaction(partition, batchOf(records, { timestampMs, producerId: ++this.#producers }));
+  }
+
+  /** The transaction ends a while later, one way or the other. */
+  #askInTransaction(partition: number, batch: Buffer): void {
+    const { rng } = this.#world;
+    const producerId = this.#producers;
+    const kind = rng.chance(0.5) ? 'commit' : 'abort';
+    this.cluster.sendBatch(REQUESTS, partition, batch);
+    this.#world.note(() => `transaction ${producerId} begins`);
+    const end = (): void => {
+      this.#world.note(() => `transaction ${producerId}: ${kind}`);
+      this.cluster.endTransaction(REQUESTS, partition, kind, producerId);
+    };
+    this.#world.after(rng.between(0, 3_000), end);
+  }
+
+  /** Sends a dead letter's request again, as an operator does: the same key, value and demand. */
+  resend(partition: number): void {
+    const letters = this.cluster.partition(DEAD_LETTERS, 0).log.batches();
+    if (letters.length === 0) return;
+    const { rng } = this.#world;
+    const [letter] = recordsOf(rng.pick(letters));
+    const draft = this.recorder.draftOf(String(letter?.headers?.[TAG]));
+    if (draft !== undefined) this.ask(partition, [draft]);
+  }
+
+  makeLateTopic(): void {
+    if (!this.cluster.topics.has(LATE_REPLY_TOPIC)) this.#makeReplyTopic(LATE_REPLY_TOPIC, 1);
+  }
+
+  /** Drops the head of a ledger partition, as retention does. */
+  trim(partition: number, low: number): void {
+    const at = this.cluster.partition(LEDGER, partition);
+    at.trim(Math.min(low, at.highWatermark));
+    this.#history.trims.push({ order: this.#world.tick(), partition, low: at.log.start });
+    this.#world.note(() => `ledger ${partition}: trimmed to ${at.log.start}`);
+  }
+
+  /** Loses the tail of a ledger partition, as an election among brokers that lag does. */
+  truncate(partition: number, from: number): void {
+    this.cluster.truncate(LEDGER, partition, from);
+    const { end } = this.cluster.partition(LEDGER, partition).log;
+    this.#history.losses.push({ order: this.#world.tick(), partition, from: end });
+    this.#world.note(() => `ledger ${partition}: truncated to ${end}`);
+  }
+
+  /** Drops the head of a request partition, read or not. */
+  trimRequests(partition: number, low: number): void {
+    const at = this.cluster.partition(REQUESTS, partition);
+    at.trim(Math.min(low, at.highWatermark));
+    this.#history.requestTrims.push({ order: this.#world.tick(), partition, low: at.log.start });
+    this.#world.note(() => `requests ${partition}: trimmed to ${at.log.start}`);
+  }
+
+  /** Sets committed offsets back, or forgets them. */
+  resetOffsets(partition: number, offset: number | undefined): void {
+    this.cluster.groups.reset(GROUP, REQUESTS, partition, offset);
+    this.#world.note(() => `requests ${partition}: committed offset set to ${offset}`);
+  }
+
+  #assignedTo(memberId: string): readonly number[] {
+    const member = this.cluster.groups.get(GROUP)?.members.find((one) => one.memberId === memberId);
+    const { assigned } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
+    return assigned.flatMap(({ topic, partitions }) => (topic === REQUESTS ? partitions : []));
+  }
+
+  /** Writes down how often leaders and members changed. */
+  count(): void {
+    const partitions = this.cluster.topics.get(LEDGER)?.partitions ?? [];
+    this.#history.elections = partitions.reduce((sum, { leadership }) => sum + leadership.epoch, 0);
+    this.#history.rebalances = this.cluster.groups.get(GROUP)?.generation ?? 0;
+  }
+
+  #makeReplyTopic(name: string, partitions: number): void {
+    const configs = { 'min.insync.replicas': this.nodes.length < 3 ? '1' : '2' };
+    this.cluster.createTopic(name, { partitions, replicas: this.nodes.length, configs });
+  }
+}
+
+function requestOf({ count, correlationId, replyTopic, expiresAtMs }: Draft) {
+  const key = Buffer.from(correlationId);
+  const expires = expiresAtMs === undefined ? {} : { expiresAtMs };
+  return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }) };
+}
+
+export function partitionNumbers(): readonly number[] {
+  return Array.from({ length: PARTITIONS }, (_, partition) => partition);
+}

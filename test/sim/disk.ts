@@ -1,0 +1,85 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
+import type { LedgerIndex } from '../../src/pipeline/ports.ts';
+import { FragileIndex } from './fragile-index.ts';
+
+export type OpenIndex = LedgerIndex & Disposable;
+
+/** What outlives the processes of a machine: the index, and the name under which they join the request group. */
+export interface Disk extends Disposable {
+  /** `name` gives the name when there is none. */
+  instanceId(name: () => string): string;
+  /** Opens the index for one process; whoever had it open before is dead. */
+  open(binding: IndexBinding, events: IndexEvents): OpenIndex;
+  /** What is on it can't be read any more, as whoever has it open will find. */
+  damage(): void;
+}
+
+/** So few that runs are sealed, and forgotten, all the time. */
+const RUN_ENTRIES = 16;
+const FILE = 'ledger-index.sqlite';
+
+/** The index as it ships, in a directory of its own. */
+export class FileDisk implements Disk {
+  readonly #directory = mkdtempSync(join(tmpdir(), 'idalloc-sim-'));
+  readonly #name = new Name();
+  #opened: OpenIndex | undefined;
+
+  instanceId(name: () => string): string {
+    return this.#name.of(name);
+  }
+
+  open(binding: IndexBinding, events: IndexEvents): OpenIndex {
+    this.#opened?.[Symbol.dispose]();
+    const opened = new SqliteIndex(this.#directory, binding, events, RUN_ENTRIES);
+    const close = opened[Symbol.dispose].bind(opened);
+    // By its process, or here for one that was killed.
+    const closeOnce = (): void => {
+      if (this.#opened !== opened) return;
+      this.#opened = undefined;
+      close();
+    };
+    this.#opened = Object.defineProperty(opened, Symbol.dispose, { value: closeOnce });
+    return opened;
+  }
+
+  damage(): void {
+    rmSync(join(this.#directory, FILE), { force: true });
+  }
+
+  [Symbol.dispose](): void {
+    this.#opened?.[Symbol.dispose]();
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+}
+
+/** A disk that costs nothing, with an index that is held to the same claims. */
+export class MemoryDisk implements Disk {
+  readonly #index = new FragileIndex();
+  readonly #name = new Name();
+
+  instanceId(name: () => string): string {
+    return this.#name.of(name);
+  }
+
+  open(_binding: IndexBinding, events: IndexEvents): OpenIndex {
+    return this.#index.open(events);
+  }
+
+  damage(): void {
+    this.#index.damage();
+  }
+
+  [Symbol.dispose](): void {}
+}
+
+class Name {
+  #known: string | undefined;
+
+  of(name: () => string): string {
+    this.#known ??= name();
+    return this.#known;
+  }
+}

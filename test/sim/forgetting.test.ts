@@ -1,0 +1,84 @@
+import { describe, expect, it } from 'vitest';
+import { falseClaim, mayBeForgotten } from './forgetting.ts';
+import { type Entry, emptyHistory, type History, type Mark } from './history.ts';
+
+const batch = {} as Entry['batch'];
+const end = (order: number): Pick<Entry, 'order' | 'partition'> => ({ order, partition: 0 });
+
+/** A ledger partition; each record is numbered by its offset, and landed in the order of offsets. */
+function ledger(
+  records: readonly (Partial<Entry> & { readonly end: number })[],
+  trims: History['trims'] = [],
+): History {
+  const marks = records.map((record, offset): Mark => ({ ...end(offset + 10), offset, through: -1, ...record }));
+  const entries = marks.flatMap((mark): Entry[] => {
+    const { correlationId, requestOffset } = mark as Partial<Entry>;
+    if (correlationId === undefined) return [];
+    return [{ ...mark, correlationId, requestOffset: requestOffset ?? 0, count: 1, replyTopic: 'r', batch }];
+  });
+  return { ...emptyHistory(), marks, entries, trims };
+}
+
+const trimmed = (low: number, order = 50) => [{ ...end(order), low }];
+const asked = (offset: number, correlationId = 'new') => ({
+  order: 1,
+  partition: 0,
+  offset,
+  correlationId,
+  count: 1,
+  replyTopic: 'r',
+});
+const forgets = (history: History, offset: number, correlationId?: string, order = 100): boolean =>
+  mayBeForgotten(history, asked(offset, correlationId), order);
+
+describe('what may be forgotten', () => {
+  const two = [
+    { correlationId: 'a', requestOffset: 4, end: 0 },
+    { correlationId: 'b', requestOffset: 7, end: 1, through: 4 },
+    { correlationId: 'c', requestOffset: 9, end: 1, through: 4 },
+  ];
+
+  it('is nothing while the ledger is whole', () => {
+    expect([0, 4, 9].map((offset) => forgets(ledger(two), offset))).toEqual([false, false, false]);
+  });
+
+  it('is what is not above the requests of lost entries, nor above what the first anchor covers', () => {
+    const lost = ledger(two, trimmed(1));
+    expect([4, 5, 7].map((offset) => forgets(lost, offset))).toEqual([true, false, false]);
+    const covered = ledger([...two, { end: 3, through: 9 }], trimmed(3));
+    expect([9, 10].map((offset) => forgets(covered, offset))).toEqual([true, false]);
+  });
+
+  it('is not what a later anchor covers', () => {
+    const later = ledger([{ end: 0 }, { end: 1, through: 2 }, { end: 2, through: 8 }], trimmed(1));
+    expect([2, 3].map((offset) => forgets(later, offset))).toEqual([true, false]);
+  });
+
+  it('is a key whose entry was written by somebody who had not read up to the start', () => {
+    expect(forgets(ledger(two, trimmed(2)), 20, 'c')).toBe(true);
+    expect(forgets(ledger(two, trimmed(1)), 20, 'c')).toBe(false);
+    expect(forgets(ledger(two, trimmed(1)), 20, 'b')).toBe(false);
+  });
+
+  it('is what was so by the time of the reply', () => {
+    expect(forgets(ledger(two, trimmed(1)), 4, 'new', 50)).toBe(false);
+  });
+});
+
+describe('what a record of the ledger claims', () => {
+  it('may be all requests where its writer began behind the lost head, and found no anchor', () => {
+    const lonely = ledger([{ end: 0 }, { end: 0 }, { end: 2, through: 30 }], trimmed(1, 11));
+    expect(falseClaim(lonely)).toBeUndefined();
+    const early = ledger([{ end: 0 }, { end: 0 }, { end: 2, through: 30 }], trimmed(1, 50));
+    expect(falseClaim(early)).toMatchObject({ offset: 2 });
+    const anchored = ledger([{ end: 0 }, { end: 1 }, { end: 2, through: 30 }], trimmed(1, 11));
+    expect(falseClaim(anchored)).toMatchObject({ offset: 2 });
+  });
+
+  it('may be what was read, and no more', () => {
+    const read = { correlationId: 'a', requestOffset: 4, end: 0 };
+    expect(falseClaim(ledger([read, { end: 1, through: 4 }]))).toBeUndefined();
+    expect(falseClaim(ledger([read, { end: 0, through: 4 }]))).toMatchObject({ offset: 1 });
+    expect(falseClaim(ledger([read, { end: 1, through: 5 }]))).toMatchObject({ offset: 1 });
+  });
+});

@@ -1,0 +1,61 @@
+import type { Asked, History, Mark } from './history.ts';
+
+/**
+ * Whether a request may be taken for forgotten by then: what decided it, if anything did, may be in what the ledger has
+ * lost, and nothing that is left tells.
+ *
+ * A worker's index reaches back to an origin: where the log started when the index was restored, or a place up to which
+ * it has let go of entries that were trimmed. What lies below the origin is unknown, so a request is forgotten
+ *
+ * - when it is not above the requests of entries that were let go of;
+ * - when it is not above the `through` of the first anchor behind the start that a restore began at: an anchor is an
+ *   entry or a marker at its own `end`, whose writer had read all that is gone;
+ * - when the first entry of its key behind the origin was written by somebody who had read less than up to the origin:
+ *   there may have been an earlier one.
+ */
+export function mayBeForgotten(history: History, { partition, offset, correlationId }: Asked, order: number): boolean {
+  const lows = history.trims.filter((trim) => trim.partition === partition && trim.order < order).map(({ low }) => low);
+  const reach = Math.max(0, ...lows);
+  const by = <T extends Mark>(marks: readonly T[]) =>
+    marks.filter((mark) => mark.partition === partition && mark.order < order);
+  const entries = by(history.entries);
+  if (entries.some((entry) => entry.offset < reach && entry.requestOffset >= offset)) return true;
+  const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
+  const isCovered = (low: number): boolean => {
+    const first = anchors.reduce(
+      (found, mark) => (mark.offset >= low && mark.offset < found.offset ? mark : found),
+      NONE,
+    );
+    return first.through >= offset;
+  };
+  if (lows.some((low) => low > 0 && isCovered(low))) return true;
+  let below = 0;
+  for (const entry of entries.filter((one) => one.correlationId === correlationId)) {
+    const from = Math.max(below, entry.end) + 1;
+    if (from <= Math.min(entry.offset, reach)) return true;
+    below = entry.offset;
+  }
+  return false;
+}
+
+const NONE: Pick<Mark, 'offset' | 'through'> = { offset: Number.POSITIVE_INFINITY, through: -1 };
+
+/**
+ * A record of the ledger that claims to know of more requests than its writer can have known. A marker may claim all
+ * there are, where the writer's index began behind the log's lost head and found no anchor in it.
+ */
+export function falseClaim({ marks, entries, trims, losses }: History): Mark | undefined {
+  // Offsets come a second time behind a lost tail; orders do not.
+  const requestOf = new Map(entries.map(({ order, requestOffset }) => [order, requestOffset]));
+  return marks.find((mark) => {
+    const { partition, end, through, order } = mark;
+    if (losses.some((loss) => loss.partition === partition && loss.order < order)) return false;
+    const read = marks.filter((other) => other.partition === partition && other.offset < end && other.order < order);
+    const known = read.map((other) => Math.max(other.through, requestOf.get(other.order) ?? -1));
+    if (through <= Math.max(-1, ...known)) return false;
+    const isBatch = requestOf.has(order);
+    const lows = trims.filter((trim) => trim.partition === partition && trim.order < order && trim.low > 0);
+    const hasAnchor = (low: number) => read.some((other) => other.offset >= low && other.offset === other.end);
+    return isBatch || !lows.some(({ low }) => !hasAnchor(low));
+  });
+}

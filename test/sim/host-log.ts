@@ -1,0 +1,32 @@
+import { describeError } from '../../src/errors.ts';
+import type { Log } from '../../src/log.ts';
+import type { History } from './history.ts';
+import type { World } from './world.ts';
+
+/** Lines at the level of an error that the faults of a simulation bring about. */
+const EXPECTED_ERRORS: readonly RegExp[] = [];
+const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
+
+/** Writes into the trace. An error means that somebody has to act, for which there is no cause here. */
+export function logOf(name: string, { world, history }: { readonly world: World; readonly history: History }): Log {
+  return logTo((level, fields, message) => {
+    const text = () => `${message} ${typeof fields === 'string' ? fields : shown(fields)}`;
+    world.note(() => `${name} ${level}: ${text()}`);
+    if (level !== 'error' && level !== 'fatal') return;
+    if (!EXPECTED_ERRORS.some((one) => one.test(text()))) history.defects.push(`${name}: ${text()}`);
+  });
+}
+
+function logTo(write: (level: (typeof LEVELS)[number], fields: object | string, message: string) => void): Log {
+  const line = (level: (typeof LEVELS)[number]) => (fields: object | string, message?: string) =>
+    write(level, fields, message ?? '');
+  const log = Object.fromEntries(LEVELS.map((level) => [level, line(level)]));
+  return Object.assign(log, { child: () => log }) as unknown as Log;
+}
+
+function shown(fields: object): string {
+  return JSON.stringify(fields, (_, value) => {
+    if (value instanceof Error) return describeError(value);
+    return typeof value === 'bigint' ? String(value) : value;
+  });
+}

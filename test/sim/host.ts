@@ -1,0 +1,115 @@
+import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
+import { describeError, IdallocError } from '../../src/errors.ts';
+
+import { ReignAllocator } from '../../src/worker/allocator.ts';
+import type { Surroundings } from '../../src/worker/surroundings.ts';
+import { Worker } from '../../src/worker/worker.ts';
+import type { Brokers } from './brokers.ts';
+import type { OpenIndex } from './disk.ts';
+import type { Store } from './etcd.ts';
+import type { History } from './history.ts';
+import { logOf } from './host-log.ts';
+import type { Machine, Process } from './machine.ts';
+import type { Network } from './network.ts';
+import { NO_METRICS } from './no-metrics.ts';
+import { Probe } from './probe.ts';
+import { ReadinessProbe } from './readiness.ts';
+import { runtimeOf } from './runtime.ts';
+import { LEDGER } from './setting.ts';
+import type { Scenario } from './simulation.ts';
+import type { World } from './world.ts';
+
+/** Where workers live. */
+export interface Place {
+  readonly world: World;
+  readonly network: Network;
+  readonly store: Store;
+  readonly brokers: Brokers;
+  readonly history: History;
+  readonly scenario: Scenario | undefined;
+}
+
+/** Faults after which a worker ends, and somebody starts it again: no promise says that they don't come. */
+const ENDS = new Set(['INSTANCE_FENCED', 'INDEX_UNUSABLE']);
+
+/** One process of the worker, as it ships, over simulated servers. */
+export class Host {
+  readonly process: Process;
+  readonly worker: Worker;
+  readonly #place: Place;
+  readonly #machine: Machine;
+  readonly #probe: Probe;
+  #index: OpenIndex | undefined;
+  stopping = false;
+
+  /** `onEnd` is called when the worker ends by itself. */
+  constructor(place: Place, machine: Machine, onEnd: () => void) {
+    const { world, store, brokers, history } = place;
+    this.#place = place;
+    this.#machine = machine;
+    this.process = machine.start();
+    const runtime = runtimeOf(world, machine, this.process);
+    const config = { ...brokers.config, workerIp: `10.0.0.${machine.number}`, pool: machine.pool };
+    this.#probe = new Probe(world, history, store, this.process, JSON.stringify(machine.pool));
+    const readiness = new ReadinessProbe(place, machine, this.process);
+    const surroundings: Surroundings = {
+      runtime: this.#probe.watched(runtime),
+      dialer: brokers.dialer(this.process, () => readiness.answered()),
+      etcd: this.#etcd(),
+      openIndex: (binding, events) => {
+        const index = machine.disk.open(binding, events);
+        this.#index = index;
+        return index;
+      },
+      instanceId: () => machine.disk.instanceId(runtime.uuid),
+      createAllocator: (options) => this.#probe.around(options, (watched) => new ReignAllocator(watched)),
+    };
+    this.worker = new Worker(config, {
+      log: logOf(this.process.name, place),
+      metrics: NO_METRICS,
+      surroundings,
+    });
+    this.worker.done.catch((error) => this.process.deliver(() => this.#failed(error, onEnd)));
+    readiness.watch(this.worker);
+  }
+
+  get isReady(): boolean {
+    return this.process.running && this.worker.unready === undefined;
+  }
+
+  /** Whether its index has a way to go to the end of a ledger partition. */
+  restores(partition: number): boolean {
+    if (this.#index === undefined || this.process.dead) return false;
+    return this.#index.end(partition) < this.#place.brokers.bounds(LEDGER, partition).high;
+  }
+
+  /** Finishes what is in hand, leaves the group and gives the identity back. False when it ended otherwise meanwhile. */
+  async stop(): Promise<boolean> {
+    this.stopping = true;
+    await this.worker[Symbol.asyncDispose]();
+    if (this.process.dead) return false;
+    this.process.crash();
+    return true;
+  }
+
+  #etcd(): ClosableEtcd {
+    const { store } = this.#place;
+    const port = store.port(this.process, () => this.#probe.renewing(this.#machine.read().mono));
+    return { ...port, close: () => {} };
+  }
+
+  #failed(error: unknown, onEnd: () => void): void {
+    if (this.stopping) return;
+    const { world, history } = this.#place;
+    world.note(() => `${this.process.name} ends: ${describeError(error)}`);
+    const code = error instanceof IdallocError ? error.code : undefined;
+    if (code === 'NAMESPACE_MISMATCH') this.#machine.isMisfit = true;
+    // Whoever meets an etcd that was set back in the middle of a namespace's beginnings may find it damaged.
+    const isExpected =
+      code === 'NAMESPACE_DAMAGED'
+        ? history.setBacks.length > 0
+        : ENDS.has(code ?? '') || (code === 'NAMESPACE_MISMATCH' && this.#place.scenario === 'mixed');
+    if (!isExpected) history.defects.push(`${this.process.name} ended: ${describeError(error)}`);
+    onEnd();
+  }
+}

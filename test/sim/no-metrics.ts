@@ -1,0 +1,20 @@
+import type { Metrics } from '../../src/metrics.ts';
+
+const nothing = (): void => {};
+
+/** Counts nothing. */
+export const NO_METRICS: Metrics = {
+  addIds: nothing,
+  addRequests: nothing,
+  addReplies: nothing,
+  addDeadLetters: nothing,
+  addError: nothing,
+  setGate: nothing,
+  setLeaseMargin: nothing,
+  setCeilingMargin: nothing,
+  setClockDrift: nothing,
+  observeBatch: nothing,
+  setLag: nothing,
+  addHttpRequest: nothing,
+  render: async () => ({ contentType: '', body: '' }),
+};

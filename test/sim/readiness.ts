@@ -1,0 +1,51 @@
+import { KAFKA_SILENCE_MS, type Worker } from '../../src/worker/worker.ts';
+import type { Place } from './host.ts';
+import type { Machine, Process } from './machine.ts';
+import { GROUP, SESSION_MS } from './setting.ts';
+
+const LOOK_MS = 250;
+/** A member that was given up learns of it by its next heartbeat, or when none was answered for a session. */
+const GRACE_MS = SESSION_MS + 2_000;
+
+/**
+ * Compares what a worker says of its own readiness with what is so: brokers have answered it lately, and the
+ * coordinator has it among the members.
+ */
+export class ReadinessProbe {
+  readonly #place: Place;
+  readonly #machine: Machine;
+  readonly #process: Process;
+  #answeredMs = Number.NEGATIVE_INFINITY;
+  /** For how long the process has run since the coordinator had it among the members. */
+  #outMs = 0;
+
+  constructor(place: Place, machine: Machine, process: Process) {
+    this.#place = place;
+    this.#machine = machine;
+    this.#process = process;
+  }
+
+  answered(): void {
+    this.#answeredMs = this.#machine.read().mono;
+  }
+
+  watch(worker: Worker): void {
+    this.#process.after(LOOK_MS, () => {
+      this.#look(worker);
+      this.watch(worker);
+    });
+  }
+
+  #look(worker: Worker): void {
+    const { brokers, history, world } = this.#place;
+    const members = brokers.cluster.groups.get(GROUP)?.members ?? [];
+    const isMember = members.some(({ clientId }) => clientId === this.#process.name);
+    this.#outMs = isMember ? 0 : this.#outMs + LOOK_MS;
+    if (worker.unready !== undefined) return;
+    const silentMs = this.#machine.read().mono - this.#answeredMs;
+    const when = `${this.#process.name} at ${world.nowMs.toFixed(0)} ms was ready`;
+    if (silentMs > KAFKA_SILENCE_MS)
+      history.falselyReady.push(`${when} after ${silentMs.toFixed(0)} ms without an answer of a broker`);
+    if (this.#outMs > GRACE_MS) history.falselyReady.push(`${when} and no member for ${this.#outMs} ms`);
+  }
+}

@@ -1,0 +1,197 @@
+import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
+import { decodeIdReply } from '../../src/codec/id-reply.ts';
+import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import type { CommitRequest } from '../../src/kafka/wire/port.ts';
+import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
+import type { CallObserver } from '../support/fake-kafka/network.ts';
+import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
+import type { Append, Asked, History } from './history.ts';
+import { DEAD_LETTERS, GROUP, LEDGER, REQUESTS, START_MS, WITNESS } from './setting.ts';
+import type { World } from './world.ts';
+
+/** The header in which a request says which one it is; replies and dead letters carry a copy. */
+export const TAG = 'traceparent';
+
+export type Draft = Omit<Asked, 'order' | 'partition' | 'offset'>;
+
+/** Sees what goes through the brokers, and writes it into the history once readers may see it. */
+export class Recorder implements PartitionObserver {
+  readonly #world: World;
+  readonly #history: History;
+  /** When a batch, or a commit, was sent. */
+  readonly #sentAt = new WeakMap<object, number>();
+  /** By topic, partition and offset: when the batch at its place was sent. */
+  readonly #stored = new Map<string, number>();
+  readonly #drafts = new Map<string, Draft>();
+  readonly #places = new Map<string, Asked>();
+  /** Requests of transactions that are under way, by their producers. */
+  readonly #undecided = new Map<bigint, Asked[]>();
+  /** Requests that were answered, by reply or dead letter. */
+  readonly #answered = new Set<string>();
+  /** The highest offset that was ever committed, by partition. */
+  readonly #furthest = new Map<number, number>();
+
+  /** Called when a process sends a batch. */
+  onProduce: (process: string, topic: string, batch: Buffer) => void = () => {};
+  /** What the coordinator has given to a member. */
+  assignedTo: (memberId: string) => readonly number[] = () => [];
+
+  constructor(world: World, history: History) {
+    this.#world = world;
+    this.#history = history;
+  }
+
+  /** What a request says that will come with this tag. */
+  announce(tag: string, draft: Draft): void {
+    this.#drafts.set(tag, draft);
+  }
+
+  /** What the request says that came with this tag. */
+  draftOf(tag: string): Draft | undefined {
+    return this.#drafts.get(tag);
+  }
+
+  /** What is left to be answered or committed. */
+  missing(): string[] {
+    const { requests, requestTrims } = this.#history;
+    const low = (at: number): number =>
+      Math.max(0, ...requestTrims.filter(({ partition }) => partition === at).map((trim) => trim.low));
+    return requests.flatMap(({ partition, offset }) => {
+      if (offset < low(partition)) return [];
+      const name = `${partition}/${offset}`;
+      if (!this.#answered.has(name)) return [`${name} has no answer`];
+      return offset < (this.#furthest.get(partition) ?? 0) ? [] : [`${name} is not committed`];
+    });
+  }
+
+  /** What one process asks of the brokers. */
+  observer(process: string, onAnswer: () => void): CallObserver {
+    const appends = new Map<object, Append>();
+    const started = this.#world.tick();
+    return {
+      sent: (_call, request) => {
+        const sent = this.#world.tick();
+        if ('batch' in request) {
+          this.onProduce(process, request.topic, request.batch);
+          this.#sentAt.set(request.batch, sent);
+          const kind = request.topic === LEDGER ? kindOf(request.batch) : 'clock marker';
+          if (kind === 'clock marker') return;
+          const begun = { sent, ended: Number.POSITIVE_INFINITY, answered: false, marks: kind === 'marker' };
+          const own = { process, started, partition: request.partition, ...begun };
+          this.#history.appends.push(own);
+          appends.set(request, own);
+        } else this.#sentAt.set(request, sent);
+      },
+      ended: (_call, request, isAnswered) => {
+        if (isAnswered) onAnswer();
+        const own = appends.get(request);
+        if (own === undefined) return;
+        own.ended = this.#world.tick();
+        own.answered = isAnswered;
+      },
+    };
+  }
+
+  stored({ topic, number }: Partition, baseOffset: number, sent: Buffer): void {
+    this.#stored.set(`${topic}/${number}/${baseOffset}`, this.#sentAt.get(sent) ?? this.#world.tick());
+  }
+
+  durable({ topic, number, log }: Partition, from: number, below: number): void {
+    if (topic === WITNESS) return;
+    for (const batch of log.batches(from, below)) {
+      const { baseOffset } = headOf(batch);
+      const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? 0;
+      if (topic === REQUESTS) this.#asked(number, batch);
+      else if (topic === LEDGER) for (const record of recordsOf(batch)) this.#decided(number, record);
+      else if (topic === DEAD_LETTERS) for (const record of recordsOf(batch)) this.#dropped(record, sent);
+      else for (const record of recordsOf(batch)) this.#told(topic, record, sent);
+    }
+  }
+
+  committed(request: CommitRequest): void {
+    if (request.groupId !== GROUP) return;
+    const accepted = this.#world.tick();
+    const sent = this.#sentAt.get(request) ?? accepted;
+    const own = this.assignedTo(request.memberId);
+    for (const { partition, offset } of request.partitions) {
+      if (!own.includes(partition)) {
+        this.#history.foreignCommits.push(`${request.memberId} committed ${offset} of ${partition}, having ${own}`);
+      }
+      this.#history.commits.push({ sent, accepted, partition, offset });
+      this.#furthest.set(partition, Math.max(offset, this.#furthest.get(partition) ?? 0));
+      this.#world.note(() => `requests ${partition}: ${offset} committed`);
+    }
+  }
+
+  /** Of a transaction, once it is committed. */
+  #asked(partition: number, batch: Buffer): void {
+    const { isTransactional, isControl, producerId } = headOf(batch);
+    if (isControl) {
+      const asked = this.#undecided.get(producerId) ?? [];
+      this.#undecided.delete(producerId);
+      if (isCommitMarker(batch)) for (const one of asked) this.#ask(one);
+      return;
+    }
+    const asked = recordsOf(batch).flatMap(({ offset, headers }): Asked[] => {
+      const draft = this.#drafts.get(String(headers?.[TAG]));
+      return draft === undefined ? [] : [{ order: this.#world.tick(), partition, offset, ...draft }];
+    });
+    for (const [i, { headers }] of recordsOf(batch).entries()) {
+      const place = asked[i];
+      if (place !== undefined) this.#places.set(String(headers?.[TAG]), place);
+    }
+    if (isTransactional) this.#undecided.set(producerId, [...(this.#undecided.get(producerId) ?? []), ...asked]);
+    else for (const one of asked) this.#ask(one);
+  }
+
+  #ask(asked: Asked): void {
+    this.#history.requests.push(asked);
+    const { partition, offset, count, correlationId, replyTopic } = asked;
+    this.#world.note(() => `request ${partition}/${offset}: ${count} for ${correlationId} to ${replyTopic}`);
+  }
+
+  #decided(partition: number, { offset, key, value }: PlainRecord & { readonly offset: number }): void {
+    const entry = decodeLedgerEntry(value as Buffer);
+    const { end, through } = entry;
+    const mark = { order: this.#world.tick(), partition, offset, end, through };
+    this.#history.marks.push(mark);
+    this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
+    if (entry.kind === 'marker') return;
+    const { count, replyTopic, batch, requestOffset } = entry;
+    const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
+    this.#history.entries.push({ ...mark, requestOffset, correlationId, count, replyTopic, batch });
+  }
+
+  #told(topic: string, { key, value, headers }: PlainRecord, sent: number): void {
+    const { partition, offset } = this.#placeOf(headers?.[TAG]);
+    const what = { topic, key: String(key), value: value as Buffer, reply: decodeIdReply(value as Buffer) };
+    const atMs = START_MS + this.#world.nowMs;
+    this.#history.told.push({ sent, landed: this.#world.tick(), atMs, partition, offset, ...what });
+    this.#answered.add(`${partition}/${offset}`);
+    const { reply } = what;
+    this.#world.note(
+      () => `${topic}: reply to ${partition}/${offset}, ${'error' in reply ? reply.error.code : 'a batch'}`,
+    );
+  }
+
+  #dropped({ headers }: PlainRecord, sent: number): void {
+    const { partition, offset } = this.#placeOf(headers?.[TAG]);
+    const code = String(headers?.[LETTER_HEADERS.code]);
+    this.#history.letters.push({ sent, landed: this.#world.tick(), partition, offset, code });
+    this.#answered.add(`${partition}/${offset}`);
+    this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);
+  }
+
+  /** -1 for a request that nobody may have seen. */
+  #placeOf(tag: unknown): { readonly partition: number; readonly offset: number } {
+    return this.#places.get(String(tag)) ?? { partition: -1, offset: -1 };
+  }
+}
+
+/** A clock marker is what a broker is asked for the time by: it says nothing of the log. */
+function kindOf(batch: Buffer): 'decisions' | 'marker' | 'clock marker' {
+  const [first] = recordsOf(batch);
+  if (first?.key !== null || first.value === null) return 'decisions';
+  const { end, through } = decodeLedgerEntry(first.value);
+  return end === 0 && through === -1 ? 'clock marker' : 'marker';
+}

@@ -1,0 +1,121 @@
+import type { Timer } from '../../../src/core/runtime.ts';
+import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { AnswerOf, CallName, Handlers, RequestOf } from './calls.ts';
+import type { Clockwork } from './clockwork.ts';
+import type { Cluster } from './cluster.ts';
+import type { Reply } from './group-member.ts';
+import { groupHandlers } from './serve-groups.ts';
+import { recordHandlers } from './serve-records.ts';
+import { topicHandlers } from './serve-topics.ts';
+import type { View } from './view.ts';
+
+/**
+ * One broker. It acts by what it believes of the cluster, which it learns a moment late. Frozen, it takes connections and
+ * messages and does nothing until it goes on; down, it refuses connections and has forgotten all that was under way.
+ */
+export class Broker {
+  readonly node: number;
+  readonly cluster: Cluster;
+  /** Its own clock may be wrong by `clockErrorMs`; what it would do in time is done when it runs. */
+  readonly clock: Clockwork;
+  clockErrorMs = 0;
+  view: View;
+  #state: 'up' | 'frozen' | 'down' = 'up';
+  #inbox: Array<() => void> = [];
+  #life = 0;
+  readonly #handlers: Handlers;
+  readonly #viewers = new Set<() => void>();
+  /** Ends connections; each is called when the broker goes down. */
+  readonly connections = new Set<() => void>();
+
+  constructor(node: number, cluster: Cluster, view: View) {
+    this.node = node;
+    this.cluster = cluster;
+    this.view = view;
+    const { clock } = cluster;
+    this.clock = {
+      monotonicMs: () => clock.monotonicMs(),
+      wallMs: () => Math.floor(clock.wallMs() + this.clockErrorMs),
+      random: () => clock.random(),
+      schedule: (delayMs, run) => this.#schedule(delayMs, run),
+    };
+    this.#handlers = { ...topicHandlers(this), ...recordHandlers(this), ...groupHandlers(this) };
+  }
+
+  get state(): 'up' | 'frozen' | 'down' {
+    return this.#state;
+  }
+
+  /** Runs something on this broker: now, when it goes on, or never. */
+  deliver(run: () => void): void {
+    if (this.#state === 'up') run();
+    else if (this.#state === 'frozen') this.#inbox.push(run);
+  }
+
+  serve<C extends CallName>(call: C, request: RequestOf<C>, reply: Reply<AnswerOf<C>>, client: string): void {
+    const fault = this.cluster.refuses(call, this.node);
+    if (fault !== undefined) reply.refuse(fault);
+    else (this.#handlers[call] as HandlerOf<C>)(request, reply, client);
+  }
+
+  /** Takes note of what the cluster is now; what is older than what it knows changes nothing. */
+  learn(view: View): void {
+    if (view.version < this.view.version) return;
+    this.view = view;
+    for (const look of [...this.#viewers]) look();
+  }
+
+  /** Calls back when this broker believes something else of the cluster, until the answer is called. */
+  watchView(look: () => void): () => void {
+    this.#viewers.add(look);
+    return () => this.#viewers.delete(look);
+  }
+
+  freeze(): void {
+    if (this.#state === 'up') this.#state = 'frozen';
+  }
+
+  /** Goes on with what came meanwhile, in the order in which it came. */
+  thaw(): void {
+    if (this.#state !== 'frozen') return;
+    this.#state = 'up';
+    for (const run of this.#inbox.splice(0)) this.deliver(run);
+  }
+
+  /** Ends at once: connections break, and nothing that was under way is ever answered. */
+  stop(): void {
+    this.#state = 'down';
+    this.#life += 1;
+    this.#inbox = [];
+    this.#viewers.clear();
+    for (const end of [...this.connections]) end();
+    this.connections.clear();
+  }
+
+  start(): void {
+    if (this.#state === 'down') this.#state = 'up';
+  }
+
+  #schedule(delayMs: number, run: () => void): Timer {
+    const life = this.#life;
+    let isDue = true;
+    const timer = this.cluster.clock.schedule(delayMs, () => {
+      this.deliver(() => {
+        if (isDue && life === this.#life) run();
+      });
+    });
+    return {
+      cancel: () => {
+        isDue = false;
+        timer.cancel();
+      },
+    };
+  }
+}
+
+type HandlerOf<C extends CallName> = (request: RequestOf<C>, reply: Reply<AnswerOf<C>>, client: string) => void;
+
+/** An answer that nobody waits for. */
+export function nobody<R>(): Reply<R> {
+  return { give: () => {}, refuse: (_fault: FaultName) => {} };
+}

@@ -1,0 +1,86 @@
+import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { JoinAnswer, JoinRequest, SyncAnswer } from '../../../src/kafka/wire/port.ts';
+
+/** Takes the one answer to a call: what was asked for, or the name of the error. */
+export interface Reply<R> {
+  give(answer: R): void;
+  refuse(fault: FaultName): void;
+}
+
+type Settings = Pick<JoinRequest, 'protocols' | 'sessionTimeoutMs' | 'rebalanceTimeoutMs' | 'instanceId'>;
+
+/** A member as its coordinator knows it. */
+export class GroupMember {
+  readonly memberId: string;
+  readonly clientId: string;
+  settings: Settings;
+  assignment: Buffer = Buffer.alloc(0);
+  /** Joins for the first time: it may have gone away without a word, so waiting does not keep it a member for ever. */
+  isNew = true;
+  joining: Reply<JoinAnswer> | undefined;
+  syncing: Reply<SyncAnswer> | undefined;
+
+  constructor(memberId: string, clientId: string, settings: Settings) {
+    this.memberId = memberId;
+    this.clientId = clientId;
+    this.settings = settings;
+  }
+
+  get name(): { readonly memberId: string; readonly instanceId?: string } {
+    const { instanceId } = this.settings;
+    return { memberId: this.memberId, ...(instanceId === undefined ? {} : { instanceId }) };
+  }
+
+  get isStatic(): boolean {
+    return this.settings.instanceId !== undefined;
+  }
+
+  /** Whether the coordinator waits for nothing from this member, but it for the coordinator. */
+  get waits(): boolean {
+    return this.joining !== undefined || this.syncing !== undefined;
+  }
+
+  /** Whether a join brings nothing new. */
+  matches(protocols: JoinRequest['protocols']): boolean {
+    const known = this.settings.protocols;
+    const isKnown = ({ name, metadata }: JoinRequest['protocols'][number], i: number): boolean =>
+      name === known[i]?.name && metadata.equals(known[i].metadata);
+    return protocols.length === known.length && protocols.every(isKnown);
+  }
+
+  metadataFor(protocol: string): Buffer {
+    return this.settings.protocols.find(({ name }) => name === protocol)?.metadata ?? Buffer.alloc(0);
+  }
+
+  /** As it is written down: without what is under way. */
+  copy(): GroupMember {
+    const copy = new GroupMember(this.memberId, this.clientId, this.settings);
+    copy.assignment = this.assignment;
+    copy.isNew = false;
+    return copy;
+  }
+
+  answerJoin(answer: JoinAnswer): void {
+    const reply = this.joining;
+    this.joining = undefined;
+    reply?.give(answer);
+  }
+
+  refuseJoin(fault: FaultName): void {
+    const reply = this.joining;
+    this.joining = undefined;
+    reply?.refuse(fault);
+  }
+
+  answerSync(): void {
+    const reply = this.syncing;
+    this.syncing = undefined;
+    reply?.give({ throttleMs: 0, assignment: this.assignment });
+  }
+
+  refuseSync(fault: FaultName): void {
+    const reply = this.syncing;
+    this.syncing = undefined;
+    reply?.refuse(fault);
+  }
+}

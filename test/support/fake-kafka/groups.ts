@@ -1,0 +1,109 @@
+import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { CommitRequest, OffsetsRequest } from '../../../src/kafka/wire/port.ts';
+import type { Clockwork } from './clockwork.ts';
+import { Group, type GroupSettings } from './group.ts';
+
+export interface GroupsOptions extends GroupSettings {
+  /** How long a broker takes to read what is known of a group that it becomes the coordinator of. */
+  readonly loadMs: () => number;
+}
+
+interface Kept {
+  readonly group: Group;
+  readonly offsets: Map<string, number>;
+  node: number;
+  /** Of the monotonic clock; until then the coordinator answers GROUP_LOAD_IN_PROGRESS. */
+  loadingUntilMs: number;
+}
+
+/** All groups, each with its coordinator and the offsets that were committed in it. Those are as durable as can be. */
+export class Groups {
+  readonly #options: GroupsOptions;
+  readonly #clock: Clockwork;
+  readonly #clockOf: (node: number) => Clockwork;
+  readonly #groups = new Map<string, Kept>();
+  /** Called for each commit that was accepted. */
+  onCommit: (request: CommitRequest) => void = () => {};
+  #ids = 0;
+
+  constructor(options: GroupsOptions, clock: Clockwork, clockOf: (node: number) => Clockwork) {
+    this.#options = options;
+    this.#clock = clock;
+    this.#clockOf = clockOf;
+  }
+
+  get coordinators(): ReadonlyMap<string, number> {
+    return new Map([...this.#groups].map(([groupId, { node }]) => [groupId, node]));
+  }
+
+  get(groupId: string): Group | undefined {
+    return this.#groups.get(groupId)?.group;
+  }
+
+  /** The coordinator of a group, which is made when it is asked for. */
+  coordinatorOf(groupId: string, first: number): number {
+    return this.#kept(groupId, first).node;
+  }
+
+  isLoading(groupId: string): boolean {
+    return this.#clock.monotonicMs() < (this.#groups.get(groupId)?.loadingUntilMs ?? 0);
+  }
+
+  /** Another broker, or the same one after a restart, becomes the coordinator of a group. */
+  move(groupId: string, node: number): void {
+    const kept = this.#groups.get(groupId);
+    if (kept === undefined) return;
+    kept.node = node;
+    kept.loadingUntilMs = this.#clock.monotonicMs() + this.#options.loadMs();
+    kept.group.moved();
+  }
+
+  commit(request: CommitRequest): readonly { topic: string; partition: number; fault?: FaultName }[] {
+    const { groupId, memberId, generation, partitions } = request;
+    const kept = this.#groups.get(groupId);
+    const fault = kept === undefined ? 'UNKNOWN_MEMBER_ID' : kept.group.refusesCommit(memberId, generation);
+    if (fault !== undefined) return partitions.map(({ topic, partition }) => ({ topic, partition, fault }));
+    for (const { topic, partition, offset } of partitions) kept?.offsets.set(`${topic}/${partition}`, offset);
+    this.onCommit(request);
+    return partitions.map(({ topic, partition }) => ({ topic, partition }));
+  }
+
+  fetch({ groupId, partitions }: OffsetsRequest): readonly { topic: string; partition: number; offset: number }[] {
+    return partitions.map(({ topic, partition }) => {
+      const offset = this.committed(groupId, topic, partition) ?? -1;
+      return { topic, partition, offset };
+    });
+  }
+
+  committed(groupId: string, topic: string, partition: number): number | undefined {
+    return this.#groups.get(groupId)?.offsets.get(`${topic}/${partition}`);
+  }
+
+  /** Sets what is committed, whoever has the partition: an operator does so, or the offsets have expired (undefined). */
+  reset(groupId: string, topic: string, partition: number, offset: number | undefined): void {
+    const offsets = this.#groups.get(groupId)?.offsets;
+    if (offset === undefined) offsets?.delete(`${topic}/${partition}`);
+    else offsets?.set(`${topic}/${partition}`, offset);
+  }
+
+  #kept(groupId: string, first: number): Kept {
+    const known = this.#groups.get(groupId);
+    if (known !== undefined) return known;
+    const clock: Clockwork = {
+      monotonicMs: () => this.#clock.monotonicMs(),
+      wallMs: () => this.#clock.wallMs(),
+      random: () => this.#clock.random(),
+      // What a frozen coordinator would do comes when it goes on, or never.
+      schedule: (delayMs, run) => this.#clockOf(kept.node).schedule(delayMs, run),
+    };
+    const group = new Group(this.#options, clock, () => this.#newId());
+    const kept: Kept = { group, offsets: new Map(), node: first, loadingUntilMs: 0 };
+    this.#groups.set(groupId, kept);
+    return kept;
+  }
+
+  #newId(): string {
+    this.#ids += 1;
+    return `member-${this.#ids}`;
+  }
+}

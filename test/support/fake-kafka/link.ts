@@ -1,0 +1,208 @@
+import { type FaultName, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
+import { type Broker, nobody } from './broker.ts';
+import type { AnswerOf, CallName, RequestOf } from './calls.ts';
+import type { Cluster } from './cluster.ts';
+import type { Reply } from './group-member.ts';
+import { HERE, type Host, type Network } from './network.ts';
+import { addressOf } from './view.ts';
+
+/** Connects a host to the brokers of a cluster, over a network. */
+export function dialerOf(cluster: Cluster, network: Network, host: Host = HERE, clientId = host.name): Dialer {
+  return {
+    dial: (address, signal) => dial({ cluster, network, host, clientId }, address, signal),
+  };
+}
+
+interface Ends {
+  readonly cluster: Cluster;
+  readonly network: Network;
+  readonly host: Host;
+  readonly clientId: string;
+}
+
+/** A broker that is frozen, or that nothing reaches, says nothing; one that is down refuses. */
+function dial(ends: Ends, address: BrokerAddress, signal: AbortSignal): Promise<BrokerLink> {
+  const { cluster, network, host, clientId } = ends;
+  const { promise, resolve, reject } = Promise.withResolvers<BrokerLink>();
+  const where = `${address.host}:${address.port}`;
+  let isOpen = true;
+  const end = (how: () => void): void => {
+    if (!isOpen) return;
+    isOpen = false;
+    signal.removeEventListener('abort', stop);
+    how();
+  };
+  const stop = (): void => end(() => reject(new KafkaFault('CLOSED', `no connection to ${where} is wanted any more`)));
+  const refuse = (): void =>
+    host.deliver(() => end(() => reject(new KafkaFault('UNREACHABLE', `${where} refuses connections`))));
+  if (signal.aborted) {
+    stop();
+    return promise;
+  }
+  signal.addEventListener('abort', stop);
+  const broker = [...cluster.brokers.values()].find(({ node }) => {
+    const known = addressOf(node);
+    return known.host === address.host && known.port === address.port;
+  });
+  const fate = broker === undefined ? 0 : network.dialFate(broker.node);
+  if (fate === 'lost') return promise;
+  cluster.clock.schedule(fate === 'reset' ? 0 : fate, () => {
+    if (broker === undefined || fate === 'reset') return refuse();
+    if (!network.passes(host, broker.node)) return;
+    if (broker.state === 'down') return refuse();
+    broker.deliver(() => host.deliver(() => end(() => resolve(new FakeLink(ends, broker, clientId)))));
+  });
+  return promise;
+}
+
+/** One way of one connection: what is sent first arrives first. */
+interface Way {
+  /** A message was lost: what is sent after it is lost as well. */
+  isLost: boolean;
+  /** A message did not get through: neither does what is behind it. */
+  isCut: boolean;
+  lastMs: number;
+}
+
+interface Waiting {
+  readonly serve: (done: () => void) => void;
+}
+
+/**
+ * A connection. The broker serves its calls one after the other. What was sent before the connection ended still arrives;
+ * what comes back then finds nobody.
+ */
+class FakeLink implements BrokerLink {
+  readonly ended: Promise<void>;
+  readonly #ends: Ends;
+  readonly #broker: Broker;
+  readonly #clientId: string;
+  readonly #there: Way = { isLost: false, isCut: false, lastMs: 0 };
+  readonly #back: Way = { isLost: false, isCut: false, lastMs: 0 };
+  readonly #open = new Set<(error: KafkaFault) => void>();
+  /** At the broker: calls that have arrived, the first of which is being served. */
+  readonly #queue: Waiting[] = [];
+  /** At the host: answers that it has not taken yet. */
+  readonly #arrived: Array<() => void> = [];
+  readonly #isOver: () => void;
+  #isClosed = false;
+  readonly #break = (): void => this.#ends.host.deliver(() => this.#end('the broker ended the connection'));
+
+  constructor(ends: Ends, broker: Broker, clientId: string) {
+    this.#ends = ends;
+    this.#broker = broker;
+    this.#clientId = clientId;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.ended = promise;
+    this.#isOver = resolve;
+    broker.connections.add(this.#break);
+  }
+
+  close(): void {
+    this.#end('the connection was closed');
+  }
+
+  readonly metadata = (request: RequestOf<'metadata'>) => this.#ask('metadata', request);
+  readonly produce = (request: RequestOf<'produce'>) => this.#ask('produce', request);
+  readonly fetch = (request: RequestOf<'fetch'>) => this.#ask('fetch', request);
+  readonly listOffsets = (request: RequestOf<'listOffsets'>) => this.#ask('listOffsets', request);
+  readonly findCoordinator = (request: RequestOf<'findCoordinator'>) => this.#ask('findCoordinator', request);
+  readonly joinGroup = (request: RequestOf<'joinGroup'>) => this.#ask('joinGroup', request);
+  readonly syncGroup = (request: RequestOf<'syncGroup'>) => this.#ask('syncGroup', request);
+  readonly heartbeat = (request: RequestOf<'heartbeat'>) => this.#ask('heartbeat', request);
+  readonly leaveGroup = (request: RequestOf<'leaveGroup'>) => this.#ask('leaveGroup', request);
+  readonly commitOffsets = (request: RequestOf<'commitOffsets'>) => this.#ask('commitOffsets', request);
+  readonly fetchOffsets = (request: RequestOf<'fetchOffsets'>) => this.#ask('fetchOffsets', request);
+  readonly createTopics = (request: RequestOf<'createTopics'>) => this.#ask('createTopics', request);
+  readonly describeConfigs = (request: RequestOf<'describeConfigs'>) => this.#ask('describeConfigs', request);
+  readonly describeGroups = (request: RequestOf<'describeGroups'>) => this.#ask('describeGroups', request);
+
+  #ask<C extends CallName>(call: C, request: RequestOf<C>): Promise<AnswerOf<C>> {
+    const { promise, resolve, reject } = Promise.withResolvers<AnswerOf<C>>();
+    if (this.#isClosed) {
+      reject(new KafkaFault('CONNECTION_LOST', `${call}: the connection has ended`));
+      return promise;
+    }
+    const { observer } = this.#ends.host;
+    const lose = (error: KafkaFault): void => {
+      observer?.ended(call, request, false);
+      reject(error);
+    };
+    this.#open.add(lose);
+    const answered = (how: () => void): void => {
+      if (!this.#open.delete(lose)) return;
+      observer?.ended(call, request, true);
+      how();
+    };
+    const reply: Reply<AnswerOf<C>> = {
+      give: (answer) => this.#carry(this.#back, call, 'back', () => answered(() => resolve(answer))),
+      refuse: (fault: FaultName) =>
+        this.#carry(this.#back, call, 'back', () => answered(() => reject(new KafkaFault(fault, `${call}: ${fault}`)))),
+    };
+    observer?.sent(call, request);
+    this.#carry(this.#there, call, 'there', () => this.#serve(call, request, reply));
+    return promise;
+  }
+
+  #serve<C extends CallName>(call: C, request: RequestOf<C>, reply: Reply<AnswerOf<C>>): void {
+    const serve = (done: () => void): void => {
+      const once = (answer: () => void): void => {
+        answer();
+        done();
+      };
+      const served = {
+        give: (given: AnswerOf<C>) => once(() => reply.give(given)),
+        refuse: (fault: FaultName) => once(() => reply.refuse(fault)),
+      };
+      this.#broker.serve(call, request, served, this.#clientId);
+    };
+    this.#queue.push({ serve });
+    if (this.#queue.length === 1) this.#serveNext();
+    const againMs = this.#ends.network.doubledAfterMs(call);
+    if (againMs === undefined) return;
+    const { broker, clientId } = { broker: this.#broker, clientId: this.#clientId };
+    this.#ends.cluster.clock.schedule(againMs, () =>
+      broker.deliver(() => broker.serve(call, request, nobody<AnswerOf<C>>(), clientId)),
+    );
+  }
+
+  #serveNext(): void {
+    this.#queue[0]?.serve(() => {
+      this.#queue.shift();
+      this.#serveNext();
+    });
+  }
+
+  /** One message, one way. */
+  #carry(way: Way, call: CallName, direction: 'there' | 'back', arrive: () => void): void {
+    const { cluster, network, host } = this.#ends;
+    const { node } = this.#broker;
+    if (way.isLost) return;
+    const fate = network.fateOf(call, direction, node);
+    if (fate === 'reset') cluster.clock.schedule(0, this.#break);
+    way.isLost = typeof fate === 'string';
+    if (typeof fate === 'string') return;
+    const { clock } = cluster;
+    way.lastMs = Math.max(way.lastMs, clock.monotonicMs() + fate);
+    clock.schedule(way.lastMs - clock.monotonicMs(), () => {
+      way.isCut ||= !network.passes(host, node);
+      if (way.isCut) return;
+      if (direction === 'there') this.#broker.deliver(arrive);
+      else {
+        // A host that goes on takes what came meanwhile in any order, but of one connection in the order of its answers.
+        this.#arrived.push(arrive);
+        host.deliver(() => this.#arrived.shift()?.());
+      }
+    });
+  }
+
+  #end(why: string): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#broker.connections.delete(this.#break);
+    for (const lose of [...this.#open]) lose(new KafkaFault('CONNECTION_LOST', why));
+    this.#open.clear();
+    this.#isOver();
+  }
+}

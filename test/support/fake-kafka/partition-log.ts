@@ -1,0 +1,124 @@
+import { headOf, isCommitMarker, offsetAtTime, stamped } from './batches.ts';
+
+interface StoredBatch {
+  readonly base: number;
+  readonly last: number;
+  readonly bytes: Buffer;
+}
+
+/** A transaction that was aborted: its producer, the first offset that it wrote, and where its marker lies. */
+export interface Aborted {
+  readonly producerId: bigint;
+  readonly firstOffset: number;
+  readonly markerOffset: number;
+}
+
+/** The record batches of one partition, as bytes. Offsets are dense; the head goes by retention, the tail by truncation. */
+export class PartitionLog {
+  #start = 0;
+  #batches: StoredBatch[] = [];
+  #end = 0;
+  #aborted: Aborted[] = [];
+  /** Transactions under way, by producer: the first offset that each wrote. */
+  readonly #open = new Map<bigint, number>();
+
+  get start(): number {
+    return this.#start;
+  }
+
+  get end(): number {
+    return this.#end;
+  }
+
+  /** Below it no transaction is under way. */
+  get stableEnd(): number {
+    return Math.min(this.#end, ...this.#open.values());
+  }
+
+  /** Batches with offsets in [from, below), for tests to look at; all of them by default. */
+  batches(from = 0, below = Number.POSITIVE_INFINITY): readonly Buffer[] {
+    return this.#batches.filter(({ base, last }) => base < below && last >= from).map(({ bytes }) => bytes);
+  }
+
+  /** Stores a batch at the end; with the broker's time where the topic says so. Answers with its first offset. */
+  append(batch: Buffer, leaderEpoch: number, appendedAtMs?: number): number {
+    const bytes = stamped(batch, this.#end, leaderEpoch, appendedAtMs);
+    this.#keep(bytes);
+    return headOf(bytes).baseOffset;
+  }
+
+  /**
+   * Bytes of the batches from the one that has `from` on, up to the one that ends below `below`: at most `maxBytes`, where
+   * the last may be cut off; a first one that must be whole is, whatever its size.
+   */
+  read(from: number, below: number, maxBytes: number, isFirstWhole: boolean): Buffer {
+    const found: Buffer[] = [];
+    let left = maxBytes;
+    for (let at = this.#indexOf(from); at < this.#batches.length; at += 1) {
+      const { last, bytes } = this.#batches[at] as StoredBatch;
+      const isWhole = bytes.length <= left || (isFirstWhole && found.length === 0);
+      if (last >= below || (left <= 0 && !isWhole)) break;
+      found.push(isWhole ? bytes : bytes.subarray(0, left));
+      left -= bytes.length;
+    }
+    return found.length === 1 ? (found[0] as Buffer) : Buffer.concat(found);
+  }
+
+  /** Transactions with records in [from, below) that were aborted. */
+  aborted(from: number, below: number): readonly Aborted[] {
+    return this.#aborted.filter(({ firstOffset, markerOffset }) => firstOffset < below && markerOffset >= from);
+  }
+
+  /** The first record that is not older than the time; undefined when all are. */
+  offsetAt(timestampMs: number): number | undefined {
+    for (const { bytes } of this.#batches) {
+      const offset = offsetAtTime(bytes, timestampMs);
+      if (offset !== undefined) return Math.max(offset, this.#start);
+    }
+    return undefined;
+  }
+
+  /** Drops everything below an offset; the batch that has it stays, as it does on a disk. */
+  trim(start: number): void {
+    this.#start = Math.max(this.#start, Math.min(start, this.#end));
+    this.#batches = this.#batches.filter(({ last }) => last >= this.#start);
+    this.#aborted = this.#aborted.filter(({ markerOffset }) => markerOffset >= this.#start);
+  }
+
+  /** Loses everything from an offset on, and all of the batch that has it. */
+  truncate(from: number): void {
+    const lost = this.#batches.find(({ last }) => last >= from);
+    if (lost === undefined) return;
+    const kept = this.#batches.filter(({ last }) => last < from);
+    this.#batches = [];
+    this.#aborted = [];
+    this.#open.clear();
+    this.#end = Math.max(this.#start, lost.base);
+    for (const { bytes } of kept) this.#keep(bytes);
+  }
+
+  #keep(bytes: Buffer): void {
+    const { baseOffset, lastOffset, producerId, isTransactional, isControl } = headOf(bytes);
+    this.#batches.push({ base: baseOffset, last: lastOffset, bytes });
+    this.#end = lastOffset + 1;
+    if (!isTransactional) return;
+    const first = this.#open.get(producerId);
+    if (!isControl) this.#open.set(producerId, first ?? baseOffset);
+    else {
+      this.#open.delete(producerId);
+      if (first === undefined || isCommitMarker(bytes)) return;
+      this.#aborted.push({ producerId, firstOffset: first, markerOffset: baseOffset });
+    }
+  }
+
+  /** Of the first batch that reaches to an offset or beyond. */
+  #indexOf(offset: number): number {
+    let [low, high] = [0, this.#batches.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#batches[middle] as StoredBatch).last < offset) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}

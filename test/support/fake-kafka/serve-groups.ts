@@ -1,0 +1,69 @@
+import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { Broker } from './broker.ts';
+import type { Handlers } from './calls.ts';
+import type { Group } from './group.ts';
+import { addressOf } from './view.ts';
+
+type GroupCalls =
+  | 'findCoordinator'
+  | 'joinGroup'
+  | 'syncGroup'
+  | 'heartbeat'
+  | 'leaveGroup'
+  | 'commitOffsets'
+  | 'fetchOffsets'
+  | 'describeGroups';
+
+/** What a broker does as the coordinator of groups. */
+export function groupHandlers(broker: Broker): Pick<Handlers, GroupCalls> {
+  const { cluster, node } = broker;
+  const { groups } = cluster;
+  const throttled = () => ({ throttleMs: cluster.throttleMs });
+  /** Why this broker can't answer for a group. */
+  const refusal = (groupId: string): FaultName | undefined => {
+    if (groups.get(groupId) === undefined || groups.coordinatorOf(groupId, node) !== node)
+      return 'NOT_COORDINATOR_FOR_GROUP';
+    return groups.isLoading(groupId) ? 'GROUP_LOAD_IN_PROGRESS' : undefined;
+  };
+  const withGroup = (groupId: string, reply: { refuse(fault: FaultName): void }, use: (group: Group) => void): void => {
+    const group = groups.get(groupId);
+    const fault = refusal(groupId);
+    if (group === undefined || fault !== undefined) reply.refuse(fault ?? 'NOT_COORDINATOR_FOR_GROUP');
+    else use(group);
+  };
+  const settle = (reply: { give(answer: { throttleMs: number }): void; refuse(fault: FaultName): void }) => {
+    return (fault: FaultName | undefined): void =>
+      fault === undefined ? reply.give(throttled()) : reply.refuse(fault);
+  };
+  return {
+    findCoordinator: ({ groupId }, reply) => {
+      const known = broker.view.coordinators.get(groupId) ?? cluster.coordinatorOf(groupId);
+      if (known === undefined || !broker.view.nodes.includes(known))
+        return reply.refuse('GROUP_COORDINATOR_NOT_AVAILABLE');
+      reply.give({ ...throttled(), ...addressOf(known) });
+    },
+    joinGroup: (request, reply, client) =>
+      withGroup(request.groupId, reply, (group) => group.join(client, request, reply)),
+    syncGroup: (request, reply) => withGroup(request.groupId, reply, (group) => group.sync(request, reply)),
+    heartbeat: (request, reply) =>
+      withGroup(request.groupId, reply, (group) => settle(reply)(group.heartbeat(request))),
+    leaveGroup: (request, reply) => withGroup(request.groupId, reply, (group) => settle(reply)(group.leave(request))),
+    commitOffsets: (request, reply) => {
+      const fault = refusal(request.groupId);
+      const refused = () =>
+        request.partitions.map(({ topic, partition }) => ({ topic, partition, fault: fault ?? '' }));
+      reply.give({ ...throttled(), partitions: fault === undefined ? groups.commit(request) : refused() });
+    },
+    fetchOffsets: (request, reply) =>
+      withGroup(request.groupId, reply, () => reply.give({ ...throttled(), partitions: groups.fetch(request) })),
+    describeGroups: ({ groupIds }, reply) => {
+      const described = groupIds.map((groupId) => {
+        const group = groups.get(groupId);
+        const fault = refusal(groupId);
+        if (group === undefined) return { groupId, state: 'Dead', members: [] };
+        return fault === undefined ? { groupId, ...group.describe() } : { groupId, fault, state: '', members: [] };
+      });
+      reply.give({ ...throttled(), groups: described });
+    },
+  };
+}

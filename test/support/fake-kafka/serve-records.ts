@@ -1,0 +1,193 @@
+import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type {
+  FetchAnswer,
+  FetchedPartition,
+  FetchRequest,
+  ListOffsetsRequest,
+  ProduceAnswer,
+  ProduceRequest,
+} from '../../../src/kafka/wire/port.ts';
+import { hasKeylessRecord, isSound } from './batches.ts';
+import type { Broker } from './broker.ts';
+import type { Handlers } from './calls.ts';
+import type { Reply } from './group-member.ts';
+import type { Partition } from './partition.ts';
+import { partitionIn } from './view.ts';
+
+const NONE = { baseOffset: -1, appendedAtMs: -1, logStartOffset: -1 } as const;
+const NO_BATCHES = Buffer.alloc(0);
+
+/** What a broker does with records: it takes, keeps and shows them. */
+export function recordHandlers(broker: Broker): Pick<Handlers, 'produce' | 'fetch' | 'listOffsets'> {
+  return {
+    produce: (request, reply) => produce(broker, request, reply),
+    fetch: (request, reply) => new Fetch(broker, request, reply).look(),
+    listOffsets: (request, reply) => {
+      const throttleMs = broker.cluster.throttleMs;
+      reply.give({ throttleMs, partitions: request.partitions.map((one) => listOffset(broker, request, one)) });
+    },
+  };
+}
+
+type AnswerProduce = (fields: Partial<ProduceAnswer>) => void;
+
+/** The port allows -1 only; the fake knows what a weaker demand would get. */
+function produce(broker: Broker, request: ProduceRequest, reply: Reply<ProduceAnswer>): void {
+  const answer: AnswerProduce = (fields) => reply.give({ ...NONE, throttleMs: broker.cluster.throttleMs, ...fields });
+  const partition = partitionIn(broker.view, request.topic, request.partition)?.partition;
+  const fault = refusalOf(broker, request);
+  if (fault !== undefined || partition === undefined) answer({ fault: fault ?? 'UNKNOWN_TOPIC_OR_PARTITION' });
+  else if (partition.leadership.leader === broker.node) append(broker, partition, request, answer);
+  else appendInVain(broker, partition, request, answer);
+}
+
+function refusalOf(broker: Broker, { topic, partition: number, batch, acks }: ProduceRequest): FaultName | undefined {
+  const found = partitionIn(broker.view, topic, number);
+  if (found === undefined) return 'UNKNOWN_TOPIC_OR_PARTITION';
+  if (broker.cluster.isDenied(topic)) return 'TOPIC_AUTHORIZATION_FAILED';
+  if (found.believed.leader !== broker.node) return 'NOT_LEADER_FOR_PARTITION';
+  if (!isSound(batch)) return 'CORRUPT_MESSAGE';
+  const { isCompacted, maxBatchBytes, minInSync } = found.partition.settings;
+  if (batch.length > maxBatchBytes) return 'MESSAGE_TOO_LARGE';
+  if (isCompacted && hasKeylessRecord(batch)) return 'INVALID_RECORD';
+  const { leader, inSync } = found.partition.leadership;
+  return acks === -1 && leader === broker.node && inSync.length < minInSync ? 'NOT_ENOUGH_REPLICAS' : undefined;
+}
+
+function append(broker: Broker, partition: Partition, request: ProduceRequest, answer: AnswerProduce): void {
+  const waits = isForAll(request);
+  const { start, end: baseOffset } = partition.log;
+  const nowMs = broker.clock.wallMs();
+  const done = { baseOffset, appendedAtMs: partition.settings.stampsTime ? nowMs : -1, logStartOffset: start };
+  let isOpen = true;
+  const end = (fields: Partial<ProduceAnswer>): void => {
+    if (isOpen) answer(fields);
+    isOpen = false;
+    timer?.cancel();
+  };
+  const late = (): void => end({ fault: 'REQUEST_TIMED_OUT' });
+  const timer = waits ? broker.clock.schedule(request.timeoutMs, late) : undefined;
+  partition.append(request.batch, nowMs, (fault) => broker.deliver(() => end(fault === undefined ? done : { fault })));
+  if (!waits) end(done);
+}
+
+/** A leader of before that does not know: what it stores is cut off later, and no copy ever has it. */
+function appendInVain(broker: Broker, partition: Partition, request: ProduceRequest, answer: AnswerProduce): void {
+  if (!isForAll(request)) {
+    const appendedAtMs = partition.settings.stampsTime ? broker.clock.wallMs() : -1;
+    answer({
+      baseOffset: partition.highWatermarkOf(broker.node),
+      appendedAtMs,
+      logStartOffset: partition.log.start,
+    });
+    return;
+  }
+  const end = (fault: FaultName): void => {
+    timer.cancel();
+    unwatch();
+    answer({ fault });
+  };
+  const timer = broker.clock.schedule(request.timeoutMs, () => end('REQUEST_TIMED_OUT'));
+  const unwatch = broker.watchView(() => end('NOT_LEADER_FOR_PARTITION'));
+}
+
+function isForAll(request: ProduceRequest): boolean {
+  const acks: number = request.acks;
+  return acks === -1;
+}
+
+/** A fetch that waits, if it must, for the first of its partitions to have something. */
+class Fetch {
+  readonly #broker: Broker;
+  readonly #request: FetchRequest;
+  readonly #reply: Reply<FetchAnswer>;
+  #unwatch: (() => void) | undefined;
+  #isOver = false;
+
+  constructor(broker: Broker, request: FetchRequest, reply: Reply<FetchAnswer>) {
+    this.#broker = broker;
+    this.#request = request;
+    this.#reply = reply;
+  }
+
+  look(): void {
+    if (this.#isOver) return;
+    const partitions = this.#read();
+    const isDue = partitions.some(({ fault, records }) => fault !== undefined || records.length > 0);
+    if (isDue || this.#request.maxWaitMs <= 0) this.#end(partitions);
+    else if (this.#unwatch === undefined) this.#wait();
+  }
+
+  #wait(): void {
+    const look = (): void => this.#broker.deliver(() => this.look());
+    const ends = [this.#broker.watchView(look)];
+    for (const { topic, partition } of this.#request.partitions) {
+      const found = partitionIn(this.#broker.view, topic, partition);
+      if (found !== undefined) ends.push(found.partition.watch(look));
+    }
+    const holdMs = Math.max(this.#request.maxWaitMs, this.#broker.cluster.holdMs);
+    const timer = this.#broker.clock.schedule(holdMs, () => {
+      if (!this.#isOver) this.#end(this.#read());
+    });
+    this.#unwatch = () => {
+      timer.cancel();
+      for (const end of ends) end();
+    };
+  }
+
+  #end(partitions: readonly FetchedPartition[]): void {
+    this.#isOver = true;
+    this.#unwatch?.();
+    this.#reply.give({ throttleMs: this.#broker.cluster.throttleMs, partitions });
+  }
+
+  /** The first partition that has anything gives at least one batch, whatever the limits. */
+  #read(): FetchedPartition[] {
+    let left = this.#request.maxBytes;
+    return this.#request.partitions.map(({ topic, partition: number, offset, maxBytes }) => {
+      const place = { topic, partition: number };
+      const refuse = (fault: string): FetchedPartition => {
+        const none = { highWatermark: -1, lastStableOffset: -1, logStartOffset: -1 };
+        return { ...place, fault, ...none, aborted: [], records: NO_BATCHES };
+      };
+      const found = partitionIn(this.#broker.view, topic, number);
+      if (found === undefined) return refuse('UNKNOWN_TOPIC_OR_PARTITION');
+      if (this.#broker.cluster.isDenied(topic)) return refuse('TOPIC_AUTHORIZATION_FAILED');
+      if (found.believed.leader !== this.#broker.node) return refuse('NOT_LEADER_FOR_PARTITION');
+      const { log } = found.partition;
+      const highWatermark = found.partition.highWatermarkOf(this.#broker.node);
+      const end = found.partition.leadership.leader === this.#broker.node ? log.end : highWatermark;
+      if (offset < log.start || offset > end) return refuse('OFFSET_OUT_OF_RANGE');
+      const lastStableOffset = Math.min(highWatermark, log.stableEnd);
+      const isCommitted = this.#request.isolation === 'read_committed';
+      const below = isCommitted ? lastStableOffset : highWatermark;
+      const isFirst = left === this.#request.maxBytes;
+      const limit = Math.min(maxBytes, left, this.#broker.cluster.fetchBytes());
+      const records = limit > 0 || isFirst ? log.read(offset, below, limit, isFirst) : NO_BATCHES;
+      left -= records.length;
+      const aborted = isCommitted
+        ? log.aborted(offset, below).map(({ producerId, firstOffset }) => ({ producerId, firstOffset }))
+        : [];
+      return { ...place, highWatermark, lastStableOffset, logStartOffset: log.start, aborted, records };
+    });
+  }
+}
+
+function listOffset(
+  broker: Broker,
+  { isolation }: ListOffsetsRequest,
+  { topic, partition: number, timestampMs }: ListOffsetsRequest['partitions'][number],
+) {
+  const place = { topic, partition: number };
+  const found = partitionIn(broker.view, topic, number);
+  if (found === undefined) return { ...place, fault: 'UNKNOWN_TOPIC_OR_PARTITION', offset: -1 };
+  if (broker.cluster.isDenied(topic)) return { ...place, fault: 'TOPIC_AUTHORIZATION_FAILED', offset: -1 };
+  if (found.believed.leader !== broker.node) return { ...place, fault: 'NOT_LEADER_FOR_PARTITION', offset: -1 };
+  const { log } = found.partition;
+  const highWatermark = found.partition.highWatermarkOf(broker.node);
+  const end = isolation === 'read_committed' ? Math.min(highWatermark, log.stableEnd) : highWatermark;
+  if (timestampMs === -1) return { ...place, offset: end };
+  if (timestampMs === -2) return { ...place, offset: log.start };
+  const offset = log.offsetAt(timestampMs);
+  return { ...place, offset: offset === undefined || offset >= end ? -1 : offset };
+}

@@ -1,0 +1,52 @@
+import type { CreateTopicsRequest } from '../../../src/kafka/wire/port.ts';
+import type { Broker } from './broker.ts';
+import type { Handlers } from './calls.ts';
+import { addressOf, describeTopic } from './view.ts';
+
+const NAME = /^[a-zA-Z0-9._-]{1,249}$/;
+
+/** What a broker tells of topics, and how it makes them. */
+export function topicHandlers(broker: Broker): Pick<Handlers, 'metadata' | 'createTopics' | 'describeConfigs'> {
+  const { cluster } = broker;
+  const throttled = () => ({ throttleMs: cluster.throttleMs });
+  return {
+    metadata: ({ topics }, reply) => {
+      const { view } = broker;
+      const names = topics === 'all' ? [...view.topics.keys()] : topics;
+      reply.give({
+        ...throttled(),
+        clusterId: cluster.clusterId,
+        controllerId: view.nodes[0] ?? -1,
+        brokers: view.nodes.map(addressOf),
+        topics: names.map((name) => {
+          if (!NAME.test(name)) return { name, fault: 'INVALID_TOPIC_EXCEPTION', partitions: [] };
+          if (cluster.isDenied(name)) return { name, fault: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] };
+          return describeTopic(view, name);
+        }),
+      });
+    },
+    createTopics: ({ topics }, reply) => {
+      reply.give({ ...throttled(), topics: topics.map((topic) => create(broker, topic)) });
+    },
+    describeConfigs: ({ topics }, reply) => {
+      const found = topics.map((name) => {
+        const known = broker.view.topics.get(name);
+        if (known === undefined) return { name, fault: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
+        return { name, configs: known.topic.configs };
+      });
+      reply.give({ ...throttled(), topics: found });
+    },
+  };
+}
+
+function create({ cluster }: Broker, topic: CreateTopicsRequest['topics'][number]) {
+  const { name, partitions, replicas, configs } = topic;
+  const refuse = (fault: string, message: string) => ({ name, fault, message });
+  if (!NAME.test(name)) return refuse('INVALID_TOPIC_EXCEPTION', `${name} is no name of a topic`);
+  if (cluster.topics.has(name)) return refuse('TOPIC_ALREADY_EXISTS', `topic ${name} exists`);
+  if (partitions < 1) return refuse('INVALID_PARTITIONS', 'there must be a partition');
+  if (replicas < 1 || replicas > cluster.liveNodes.length)
+    return refuse('INVALID_REPLICATION_FACTOR', `${replicas} copies on ${cluster.liveNodes.length} brokers`);
+  cluster.createTopic(name, { partitions, replicas, configs });
+  return { name };
+}

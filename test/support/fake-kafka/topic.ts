@@ -1,0 +1,56 @@
+import type { Clockwork } from './clockwork.ts';
+import { Partition } from './partition.ts';
+
+/** What brokers do with a topic whose configs say nothing. */
+const DEFAULTS = {
+  'cleanup.policy': 'delete',
+  'compression.type': 'producer',
+  'max.message.bytes': '1048588',
+  'message.timestamp.type': 'CreateTime',
+  'min.cleanable.dirty.ratio': '0.5',
+  'min.insync.replicas': '1',
+  'retention.bytes': '-1',
+  'retention.ms': '604800000',
+  'segment.ms': '604800000',
+  'unclean.leader.election.enable': 'false',
+};
+
+export interface TopicOptions {
+  readonly partitions?: number;
+  /** As many as there are brokers, up to three, by default. */
+  readonly replicas?: number;
+  readonly configs?: Readonly<Record<string, string>>;
+}
+
+export interface TopicPlace {
+  readonly nodes: readonly number[];
+  readonly clock: Clockwork;
+  readonly live: (node: number) => boolean;
+  readonly replicationMs: () => number;
+}
+
+/** A topic; its partitions are led by the brokers in turn. */
+export class Topic {
+  readonly name: string;
+  readonly configs: ReadonlyMap<string, string>;
+  readonly partitions: readonly Partition[];
+
+  constructor(name: string, options: TopicOptions, { nodes, clock, live, replicationMs }: TopicPlace) {
+    this.name = name;
+    const configs: typeof DEFAULTS = { ...DEFAULTS, ...options.configs };
+    this.configs = new Map(Object.entries(configs));
+    const copies = options.replicas ?? Math.min(nodes.length, 3);
+    this.partitions = Array.from({ length: options.partitions ?? 1 }, (_, number) => {
+      const replicas = Array.from({ length: copies }, (_, i) => nodes[(number + i) % nodes.length] as number);
+      const settings = {
+        replicas,
+        minInSync: Number(configs['min.insync.replicas']),
+        stampsTime: configs['message.timestamp.type'] === 'LogAppendTime',
+        isCompacted: configs['cleanup.policy'].split(',').includes('compact'),
+        maxBatchBytes: Number(configs['max.message.bytes']),
+        replicationMs,
+      };
+      return new Partition({ topic: name, number }, settings, clock, live);
+    });
+  }
+}

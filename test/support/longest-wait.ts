@@ -1,0 +1,31 @@
+import type { Followed } from './followed.ts';
+import { partitionOf, type Sent } from './load.ts';
+
+/**
+ * How long a request waited for its first reply, at the most, by partition: what users of a partition see of a worker
+ * that comes or goes. Milliseconds from sending, for requests that were sent since `fromMs`.
+ */
+export function longestWaits(
+  asks: readonly Sent[],
+  replies: Followed,
+  fromMs = Number.NEGATIVE_INFINITY,
+): ReadonlyMap<number, number> {
+  const firstMs = new Map<string, number>();
+  for (const { message, atMs } of replies.seen) {
+    const name = String(message.key);
+    if (!firstMs.has(name)) firstMs.set(name, atMs);
+  }
+  const waits = new Map<number, number>();
+  for (const { correlationId, sentMs } of asks) {
+    if (sentMs < fromMs) continue;
+    const partition = partitionOf(correlationId);
+    const waitMs = Math.round((firstMs.get(correlationId) ?? Number.POSITIVE_INFINITY) - sentMs);
+    waits.set(partition, Math.max(waitMs, waits.get(partition) ?? 0));
+  }
+  return waits;
+}
+
+/** The longest of them among these partitions. */
+export function longestOf(waits: ReadonlyMap<number, number>, partitions: Iterable<number> = waits.keys()): number {
+  return Math.max(...[...partitions].map((partition) => waits.get(partition) ?? 0));
+}

@@ -1,0 +1,122 @@
+import type { Tail } from '../../src/kafka/loops/tail.ts';
+import type { TailChunk, TailSink } from '../../src/kafka/loops/tail-port.ts';
+import { Cluster, type Lane } from '../../src/kafka/wire/cluster.ts';
+import type { Answer, BrokerLink, FetchAnswer, FetchRequest, ProduceRequest } from '../../src/kafka/wire/port.ts';
+import { type FakeKafkaOptions, fakeKafka } from './fake-kafka/fake-kafka.ts';
+import { VirtualRuntime } from './virtual-runtime.ts';
+
+export const T = 'topic';
+
+/** What a loop asked of a broker, and when. */
+export interface Asked<R> {
+  readonly node: number;
+  readonly lane: Lane;
+  readonly atMs: number;
+  readonly request: R;
+}
+
+/** Simulated brokers, the production cluster over them, and a virtual clock; notes what is asked of whom. */
+export class LoopStage {
+  readonly runtime = new VirtualRuntime();
+  readonly kafka: ReturnType<typeof fakeKafka>;
+  readonly cluster: Cluster;
+  readonly fetches: Asked<FetchRequest>[] = [];
+  readonly produces: Asked<ProduceRequest>[] = [];
+  /** What becomes of the answer to a fetch on its way. */
+  distort: (answer: FetchAnswer) => FetchAnswer = (answer) => answer;
+
+  constructor(options: Omit<FakeKafkaOptions, 'clock'> = {}) {
+    this.kafka = fakeKafka({ clock: this.runtime, delayMs: () => 1, ...options });
+    const { runtime } = this;
+    const cluster = new Cluster({ dialer: this.kafka.dialer(), seeds: this.kafka.seeds, runtime });
+    const call = cluster.call.bind(cluster);
+    cluster.call = <R extends Answer>(
+      node: number,
+      lane: Lane,
+      timeoutMs: number,
+      use: (link: BrokerLink) => Promise<R>,
+    ) => call(node, lane, timeoutMs, (link) => use(this.#noting(node, lane, link)));
+    this.cluster = cluster;
+  }
+
+  #noting(node: number, lane: Lane, link: BrokerLink): BrokerLink {
+    const note = <R>(to: Asked<R>[], request: R) => {
+      to.push({ node, lane, atMs: this.runtime.monotonicMs(), request });
+    };
+    return {
+      ...link,
+      ended: link.ended,
+      close: () => link.close(),
+      fetch: async (request) => {
+        note(this.fetches, request);
+        return this.distort(await link.fetch(request));
+      },
+      produce: (request) => {
+        note(this.produces, request);
+        return link.produce(request);
+      },
+    };
+  }
+
+  /** Offsets asked for in fetches of one partition. */
+  asked(partition: number, topic = T): number[] {
+    return this.fetches.flatMap(({ request }) =>
+      request.partitions.flatMap((one) => (one.topic === topic && one.partition === partition ? [one.offset] : [])),
+    );
+  }
+
+  /** Writes so many records in one batch; values are their offsets, padded to `bytes`. */
+  send(partition: number, count: number, bytes = 1, topic = T): void {
+    const from = this.kafka.cluster.partition(topic, partition).log.end;
+    const records = Array.from({ length: count }, (_, i) => {
+      return { key: null, value: Buffer.from(String(from + i).padEnd(bytes, ' ')) };
+    });
+    this.kafka.cluster.send(topic, partition, records);
+  }
+
+  /** Lets time pass until it holds, and looks so often. */
+  async until(what: () => boolean, everyMs = 1): Promise<void> {
+    const { runtime } = this;
+    const look = async () => {
+      while (!what()) await runtime.sleep(everyMs);
+    };
+    await runtime.until(look());
+  }
+
+  async pass(ms: number): Promise<void> {
+    await this.runtime.until(this.runtime.sleep(ms));
+  }
+
+  async close(...tails: readonly Tail[]): Promise<void> {
+    await this.runtime.until(Promise.all(tails.map((tail) => tail.close())));
+    await this.runtime.until(this.cluster.close());
+  }
+}
+
+/** Takes chunks; while it is held, a delivery does not end. */
+export class Collected implements TailSink {
+  readonly chunks: TailChunk[] = [];
+  #hold: PromiseWithResolvers<void> | undefined;
+
+  get offsets(): number[] {
+    return this.chunks.flatMap(({ records }) => records.map(({ offset }) => offset));
+  }
+
+  hold(): void {
+    this.#hold = Promise.withResolvers();
+  }
+
+  release(): void {
+    this.#hold?.resolve();
+    this.#hold = undefined;
+  }
+
+  async deliver(chunk: TailChunk): Promise<void> {
+    this.chunks.push(chunk);
+    await this.#hold?.promise;
+  }
+}
+
+export function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from }, (_, i) => from + i);
+}

@@ -1,0 +1,24 @@
+import { afterAll, beforeAll, describe } from 'vitest';
+import { groupsContract } from './wire-contract/groups.ts';
+import { linksContract } from './wire-contract/links.ts';
+import { recordsContract } from './wire-contract/records.ts';
+import { WireStage, type WireSubject } from './wire-contract/stage.ts';
+import { topicsContract } from './wire-contract/topics.ts';
+
+/** What the loops rely on; the same suite runs against the simulated brokers and against real ones. */
+export function wireContract(name: string, open: () => WireSubject | Promise<WireSubject>): void {
+  describe(`the wire contract, by ${name}`, () => {
+    let stage: WireStage;
+    const at = () => stage;
+
+    beforeAll(async () => {
+      stage = new WireStage(await open());
+    });
+    afterAll(() => stage.close());
+
+    linksContract(at);
+    topicsContract(at);
+    recordsContract(at);
+    groupsContract(at);
+  });
+}

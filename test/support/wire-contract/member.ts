@@ -1,0 +1,105 @@
+import { encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
+import type {
+  Answer,
+  BrokerLink,
+  CommitAnswer,
+  JoinAnswer,
+  MemberRequest,
+  SyncAnswer,
+} from '../../../src/kafka/wire/port.ts';
+import { eventually, faultFrom, type WireStage } from './stage.ts';
+
+export interface MemberOptions {
+  readonly instanceId?: string;
+  readonly protocols?: readonly string[];
+  readonly sessionTimeoutMs?: number;
+}
+
+/** A member of a group, as far as the calls go; on a connection of its own, because a join waits. */
+export class TestMember {
+  readonly groupId: string;
+  readonly #stage: WireStage;
+  readonly #options: MemberOptions;
+  readonly #lane: string;
+  memberId = '';
+  generation = -1;
+
+  constructor(stage: WireStage, groupId: string, options: MemberOptions = {}) {
+    this.#stage = stage;
+    this.groupId = groupId;
+    this.#options = options;
+    this.#lane = stage.name('member');
+  }
+
+  get id(): MemberRequest {
+    const { groupId, generation, memberId } = this;
+    const { instanceId } = this.#options;
+    return { groupId, generation, memberId, ...(instanceId === undefined ? {} : { instanceId }) };
+  }
+
+  /** One call, which a new member gets its ID by. */
+  async joinOnce(): Promise<JoinAnswer> {
+    const { protocols = ['one'], sessionTimeoutMs = 10_000 } = this.#options;
+    // a real broker reads it, and never answers where it can't
+    const metadata = encodeSubscription({ topics: ['subscribed'], userData: Buffer.from(`of ${this.#lane}`) });
+    const answer = await this.call((link) =>
+      link.joinGroup({
+        ...this.id,
+        sessionTimeoutMs,
+        rebalanceTimeoutMs: 10_000,
+        protocolType: 'consumer',
+        protocols: protocols.map((name) => ({ name, metadata })),
+      }),
+    );
+    this.memberId = answer.memberId;
+    if (answer.fault === undefined) this.generation = answer.generation;
+    return answer;
+  }
+
+  async join(): Promise<JoinAnswer> {
+    const answer = await this.joinOnce();
+    return answer.fault === 'MEMBER_ID_REQUIRED' ? this.joinOnce() : answer;
+  }
+
+  /** As the leader, gives each member its share. */
+  sync(shares: Readonly<Record<string, string>> = {}): Promise<SyncAnswer> {
+    const assignments = Object.entries(shares).map(([memberId, share]) => ({
+      memberId,
+      assignment: Buffer.from(share),
+    }));
+    return this.call((link) => link.syncGroup({ ...this.id, assignments }));
+  }
+
+  /** Alone in its group, with a share of its own. */
+  async settle(share = 'all'): Promise<void> {
+    await this.join();
+    await this.sync({ [this.memberId]: share });
+  }
+
+  heartbeat(): Promise<Answer> {
+    return this.call((link) => link.heartbeat(this.id));
+  }
+
+  leave(): Promise<Answer> {
+    return this.call((link) => link.leaveGroup(this.id));
+  }
+
+  commit(topic: string, offsets: Readonly<Record<number, number>>): Promise<CommitAnswer> {
+    const { groupId, generation, memberId } = this;
+    const partitions = Object.entries(offsets).map(([partition, offset]) => ({
+      topic,
+      partition: Number(partition),
+      offset,
+    }));
+    return this.call((link) => link.commitOffsets({ groupId, generation, memberId, partitions }));
+  }
+
+  /** Resolves when a heartbeat fails with that. */
+  untilFault(fault: string): Promise<void> {
+    return eventually(async () => (await faultFrom(this.heartbeat())) === fault);
+  }
+
+  call<R extends Answer>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
+    return this.#stage.onCoordinator(this.groupId, use, this.#lane);
+  }
+}

@@ -1,0 +1,184 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { encodeBatch } from '../../../src/kafka/records/encode.ts';
+import { Cluster } from '../../../src/kafka/wire/cluster.ts';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import type {
+  Answer,
+  BrokerAddress,
+  BrokerLink,
+  Dialer,
+  FetchAnswer,
+  FetchedPartition,
+} from '../../../src/kafka/wire/port.ts';
+import { RUNTIME } from '../../../src/runtime.ts';
+
+/** Brokers under test. */
+export interface WireSubject {
+  readonly dialer: Dialer;
+  readonly seeds: readonly BrokerAddress[];
+  /** Of each topic that is made; 1 by default. */
+  readonly replicas?: number;
+  close(): Promise<void> | void;
+}
+
+export const CALL_MS = 30_000;
+const POLL_MS = 20;
+const POLLS = 1_500;
+let names = 0;
+
+/** What the cases share: topics and groups of their own names, and calls on whoever has to answer them. */
+export class WireStage {
+  readonly subject: WireSubject;
+  readonly cluster: Cluster;
+  readonly #mark = RUNTIME.uuid().slice(0, 8);
+
+  constructor(subject: WireSubject) {
+    this.subject = subject;
+    this.cluster = new Cluster({ dialer: subject.dialer, seeds: subject.seeds, runtime: RUNTIME });
+  }
+
+  async close(): Promise<void> {
+    await this.cluster.close();
+    await this.subject.close();
+  }
+
+  name(of: string): string {
+    names += 1;
+    return `${of}-${this.#mark}-${names}`;
+  }
+
+  /** A new topic, once all of its partitions have leaders that know of it. */
+  async topic(partitions = 1, configs: Readonly<Record<string, string>> = {}): Promise<string> {
+    const name = this.name('topic');
+    const topics = [{ name, partitions, replicas: this.subject.replicas ?? 1, configs }];
+    const { controllerId } = await this.cluster.metadata([], CALL_MS);
+    const answer = await this.cluster.call(controllerId, 'control', CALL_MS, (link) =>
+      link.createTopics({ topics, timeoutMs: CALL_MS }),
+    );
+    if (answer.topics[0]?.fault !== undefined) throw new Error(`${name}: ${answer.topics[0].fault}`);
+    for (let at = 0; at < partitions; at += 1) {
+      await eventually(async () => (await this.end(name, at)) === 0);
+    }
+    return name;
+  }
+
+  /** On a connection of its own for each name. */
+  async onLeader<R extends Answer>(
+    topic: string,
+    partition: number,
+    use: (link: BrokerLink) => Promise<R>,
+    lane = 'control',
+  ): Promise<R> {
+    return this.cluster.call(await this.cluster.leader(topic, partition, CALL_MS), lane, CALL_MS, use);
+  }
+
+  async onCoordinator<R extends Answer>(
+    groupId: string,
+    use: (link: BrokerLink) => Promise<R>,
+    lane = 'control',
+  ): Promise<R> {
+    return this.cluster.call(await this.cluster.coordinator(groupId, CALL_MS), lane, CALL_MS, use);
+  }
+
+  /** A group whose coordinator has loaded what it knows of groups. */
+  async group(): Promise<string> {
+    const groupId = this.name('group');
+    await eventually(async () => {
+      try {
+        const { groups } = await this.onCoordinator(groupId, (link) => link.describeGroups({ groupIds: [groupId] }));
+        return groups.every(({ fault }) => fault === undefined || fault === 'GROUP_ID_NOT_FOUND');
+      } catch (error) {
+        if (!COORDINATOR_FAULTS.has(String(faultOf(error)))) throw error;
+        this.cluster.doubtCoordinator(groupId);
+        return false;
+      }
+    });
+    return groupId;
+  }
+
+  async end(topic: string, partition: number): Promise<number | undefined> {
+    const partitions = [{ topic, partition, timestampMs: -1 }];
+    try {
+      const answer = await this.onLeader(topic, partition, (link) =>
+        link.listOffsets({ isolation: 'read_uncommitted', partitions }),
+      );
+      const { fault, offset } = only(answer.partitions);
+      if (fault === undefined) return offset;
+    } catch (error) {
+      if (!LEADER_FAULTS.has(String(faultOf(error)))) throw error;
+    }
+    this.cluster.doubt(topic);
+    return undefined;
+  }
+
+  produce(topic: string, partition: number, batch: Buffer, lane = 'append') {
+    const request = { topic, partition, batch, acks: -1, timeoutMs: CALL_MS } as const;
+    return this.onLeader(topic, partition, (link) => link.produce(request), lane);
+  }
+
+  async fetch(topic: string, partition: number, offset: number, more: Partial<FetchLimits> = {}): Promise<Fetched> {
+    const { maxWaitMs, maxBytes, isolation, lane } = { ...FETCH_LIMITS, ...more };
+    const partitions = [{ topic, partition, offset, maxBytes }];
+    const answer = await this.onLeader(
+      topic,
+      partition,
+      (link) => link.fetch({ maxWaitMs, maxBytes, isolation, partitions }),
+      lane,
+    );
+    return { ...only(answer.partitions), throttleMs: answer.throttleMs };
+  }
+}
+
+const COORDINATOR_FAULTS: ReadonlySet<string> = new Set([
+  'GROUP_COORDINATOR_NOT_AVAILABLE',
+  'GROUP_LOAD_IN_PROGRESS',
+  'NOT_COORDINATOR_FOR_GROUP',
+]);
+const LEADER_FAULTS: ReadonlySet<string> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE']);
+
+export type Fetched = FetchedPartition & Pick<FetchAnswer, 'throttleMs'>;
+
+interface FetchLimits {
+  readonly maxWaitMs: number;
+  readonly maxBytes: number;
+  readonly isolation: 'read_committed' | 'read_uncommitted';
+  readonly lane: string;
+}
+
+const FETCH_LIMITS: FetchLimits = {
+  maxWaitMs: 500,
+  maxBytes: 1024 * 1024,
+  isolation: 'read_uncommitted',
+  lane: 'requests',
+};
+
+/** The one that there has to be. */
+export function only<T>(items: readonly T[]): T {
+  const [item] = items;
+  if (item === undefined || items.length !== 1) throw new Error(`${items.length} instead of one`);
+  return item;
+}
+
+/** A batch of records with these values, at that time. */
+export function batchOf(values: readonly string[], timestampMs = 1_700_000_000_000): Buffer {
+  return encodeBatch(
+    values.map((value) => ({ key: null, value: Buffer.from(value) })),
+    timestampMs,
+  );
+}
+
+/** The name of the fault that a call fails with; its answer otherwise, so that a test shows it. */
+export function faultFrom(call: Promise<unknown>): Promise<unknown> {
+  return call.then(
+    (answer) => answer,
+    (error: unknown) => faultOf(error) ?? error,
+  );
+}
+
+export async function eventually(holds: () => Promise<boolean>): Promise<void> {
+  for (let polls = 0; polls < POLLS; polls += 1) {
+    if (await holds()) return;
+    await pause(POLL_MS);
+  }
+  throw new Error('it never came true');
+}

@@ -1,0 +1,72 @@
+import { describe, expect, it } from 'vitest';
+import { CALL_MS, only, type WireStage } from './stage.ts';
+
+export function topicsContract(at: () => WireStage): void {
+  describe('topics', () => {
+    it('the brokers are named, the controller among them, and who leads each partition', async () => {
+      const topic = await at().topic(3);
+      const { clusterId, controllerId, brokers, topics } = await at().cluster.metadata([topic], CALL_MS);
+      const nodes = brokers.map(({ nodeId }) => nodeId);
+      expect(clusterId).not.toBe('');
+      expect(nodes).toContain(controllerId);
+      const { fault, name, partitions } = only(topics);
+      expect([fault, name]).toEqual([undefined, topic]);
+      expect(partitions.map(({ partition }) => partition)).toEqual([0, 1, 2]);
+      for (const { leader, replicas, inSync } of partitions) {
+        expect(nodes).toContain(leader);
+        expect(replicas).toContain(leader);
+        expect(inSync).toContain(leader);
+      }
+    });
+
+    it('a topic that does not exist, or never could, spoils no other', async () => {
+      const topic = await at().topic();
+      const missing = at().name('missing');
+      const { topics } = await at().cluster.metadata([missing, topic, 'not a name'], CALL_MS);
+      const found = new Map(topics.map(({ name, fault }) => [name, fault]));
+      expect(found.get(missing)).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      expect(found.get('not a name')).toBe('INVALID_TOPIC_EXCEPTION');
+      expect(found.get(topic)).toBeUndefined();
+      expect((await at().cluster.metadata('all', CALL_MS)).topics.map(({ name }) => name)).not.toContain(missing);
+    });
+
+    it('metadata of all topics names them all, and metadata of none names none', async () => {
+      const topic = await at().topic();
+      expect((await at().cluster.metadata('all', CALL_MS)).topics.map(({ name }) => name)).toContain(topic);
+      expect((await at().cluster.metadata([], CALL_MS)).topics).toEqual([]);
+    });
+
+    it('a topic is made with its settings, and only once', async () => {
+      const topic = await at().topic(2, { 'cleanup.policy': 'compact', 'max.message.bytes': '12345' });
+      const { controllerId } = await at().cluster.metadata([], CALL_MS);
+      const missing = at().name('missing');
+      const { topics } = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
+        link.describeConfigs({ topics: [topic, missing] }),
+      );
+      const found = new Map(topics.map((of) => [of.name, of]));
+      const { configs, fault } = found.get(topic) ?? {};
+      expect(fault).toBeUndefined();
+      expect([configs?.get('cleanup.policy'), configs?.get('max.message.bytes')]).toEqual(['compact', '12345']);
+      expect(configs?.has('retention.ms')).toBe(true);
+      expect(found.get(missing)?.fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      const again = { name: topic, partitions: 2, replicas: 1, configs: {} };
+      const another = { ...again, name: at().name('another') };
+      const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
+        link.createTopics({ topics: [again, another], timeoutMs: CALL_MS }),
+      );
+      const faults = new Map(answer.topics.map(({ name, fault: of }) => [name, of]));
+      expect([faults.get(topic), faults.get(another.name)]).toEqual(['TOPIC_ALREADY_EXISTS', undefined]);
+    });
+
+    it('a topic with more copies than there are brokers is refused, with a reason', async () => {
+      const { controllerId, brokers } = await at().cluster.metadata([], CALL_MS);
+      const topic = { name: at().name('many'), partitions: 1, replicas: brokers.length + 1, configs: {} };
+      const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
+        link.createTopics({ topics: [topic], timeoutMs: CALL_MS }),
+      );
+      const { fault, message } = only(answer.topics);
+      expect(fault).toBe('INVALID_REPLICATION_FACTOR');
+      expect(message).toBeTruthy();
+    });
+  });
+}

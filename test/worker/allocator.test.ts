@@ -1,0 +1,270 @@
+import { describe, expect, it } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { decompose, tickStartMs } from '../../src/core/layout.ts';
+import { presetLayout } from '../../src/core/presets.ts';
+import { monoMs, type Reading, type Ticks, ticks, wallMs } from '../../src/core/units.ts';
+import type { Allocation } from '../../src/pipeline/ports.ts';
+import { ReignAllocator } from '../../src/worker/allocator.ts';
+import { GuardedClock } from '../../src/worker/guarded-clock.ts';
+
+const layout = presetLayout('default');
+/** Tick at which these tests begin. */
+const T0 = 1_000_000;
+const at = (tick: number) => tickStartMs(layout, ticks(tick));
+
+type Authority = ReturnType<ConstructorParameters<typeof ReignAllocator>[0]['authority']>;
+
+interface Reign {
+  readonly workerId: number;
+  readonly fence: bigint;
+  readonly from: number;
+  readonly to: number;
+}
+
+const REIGN: Reign = { workerId: 7, fence: 70n, from: T0 - 100, to: T0 + 25_000 };
+
+/**
+ * An allocator on a clock that moves only while it sleeps (by what it asked for), under an authority that tests change.
+ * `onSleep` runs as the sleep begins.
+ */
+function world(options: { readonly onSleep?: (world: World) => void; readonly reign?: Reign } = {}) {
+  let reading: Reading = { wall: at(T0), mono: monoMs(5_000) };
+  const clock = new GuardedClock(() => reading);
+  const sleeps: number[] = [];
+  let readings = 0;
+  const its: World = {
+    granted: options.reign ?? REIGN,
+    move: (wallBy, monoBy = wallBy) => {
+      reading = { wall: wallMs(reading.wall + wallBy), mono: monoMs(reading.mono + monoBy) };
+    },
+    trustAnew: () => clock.trustAnew(),
+    sleeps,
+    readings: () => readings,
+    allocator: new ReignAllocator({
+      layout,
+      datacenterId: 3,
+      readClock: () => {
+        readings += 1;
+        return clock.read();
+      },
+      authority: () => authorityOf(its.granted),
+      random: () => 0,
+      sleep: async (delayMs) => {
+        sleeps.push(delayMs);
+        if (sleeps.length > 20_000) throw new Error('the allocator spins');
+        if (options.onSleep) options.onSleep(its);
+        else its.move(delayMs);
+      },
+    }),
+  };
+  return its;
+}
+
+interface World {
+  granted: Reign | { readonly code: 'NO_IDENTITY' | 'LEASE_SUSPENDED' };
+  readonly move: (wallBy: number, monoBy?: number) => void;
+  readonly trustAnew: () => void;
+  readonly sleeps: readonly number[];
+  readonly readings: () => number;
+  readonly allocator: ReignAllocator;
+}
+
+function authorityOf(granted: World['granted']): Authority {
+  if ('code' in granted) return { ok: false, code: granted.code, message: 'for a test' };
+  const { workerId, fence, from, to } = granted;
+  return { ok: true, workerId, fence, reservation: { from: ticks(from), to: ticks(to) } };
+}
+
+const idsOf = ({ ranges }: Allocation) => expandIds({ ranges, step: layout.step });
+const ticksOf = (allocation: Allocation): Ticks[] => [
+  ...new Set(idsOf(allocation).map((id) => decompose(layout, id).ticks)),
+];
+
+describe('an allocation', () => {
+  it('has the worker, the fence and the moment it was made by, and IDs that say the same', async () => {
+    const { allocator } = world();
+    const [one] = await allocator.allocate([3]);
+    expect(one).toMatchObject({ workerId: 7, fence: 70n, generatedAt: at(T0) });
+    const parts = idsOf(one as Allocation).map((id) => decompose(layout, id));
+    expect(parts.every(({ worker, datacenter }) => worker === 7 && datacenter === 3)).toBe(true);
+  });
+
+  it('is one for each count, in order, all IDs rising', async () => {
+    const { allocator } = world();
+    const all = [...(await allocator.allocate([5, 1, 4_096])), ...(await allocator.allocate([2]))];
+    expect(all.map((one) => idsOf(one).length)).toEqual([5, 1, 4_096, 2]);
+    const ids = all.flatMap(idsOf);
+    expect(ids).toEqual([...new Set(ids)].sort((a, b) => (a < b ? -1 : 1)));
+  });
+
+  it('shares no ID with others that wait at the same time', async () => {
+    const { allocator } = world();
+    const all = await Promise.all([60_000, 50_000, 70_000].map((count) => allocator.allocate([count])));
+    const ids = all.flat().flatMap(idsOf);
+    expect(ids).toHaveLength(180_000);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+});
+
+describe('a large batch', () => {
+  it('of 100,000 is 25 ranges or a little more, and waits for its ticks without spinning', async () => {
+    const { allocator, sleeps, readings } = world();
+    const [batch] = await allocator.allocate([100_000]);
+    const ids = idsOf(batch as Allocation);
+    expect(new Set(ids).size).toBe(100_000);
+    expect(batch?.ranges).toHaveLength(25);
+    expect(ids).toEqual(ids.toSorted((a, b) => (a < b ? -1 : 1)));
+    expect(sleeps).toHaveLength(15); // the window of 10 ms gave 10 ticks at once; each other had to come
+    expect(readings()).toBe(sleeps.length + 1);
+  });
+
+  it('uses no tick of the future, and asks for a sleep of a millisecond at least', async () => {
+    const its = world();
+    const [batch] = await its.allocator.allocate([100_000]);
+    const used = ticksOf(batch as Allocation);
+    expect(Math.max(...used)).toBe(T0 + 15);
+    expect(Math.min(...its.sleeps)).toBeGreaterThanOrEqual(1);
+  });
+
+  it('takes as many ticks at a time as have come when a timer wakes late', async () => {
+    const its = world({ onSleep: ({ move }) => move(8) });
+    await its.allocator.allocate([100_000]);
+    expect(its.sleeps).toHaveLength(2);
+  });
+});
+
+describe('a refusal', () => {
+  it('comes from the authority, with its code', async () => {
+    for (const code of ['NO_IDENTITY', 'LEASE_SUSPENDED'] as const) {
+      const its = world();
+      its.granted = { code };
+      await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code });
+    }
+  });
+
+  it('meets a batch that waits when the authority ends meanwhile', async () => {
+    const its = world({
+      onSleep: (world) => {
+        world.move(1);
+        world.granted = { code: 'LEASE_SUSPENDED' };
+      },
+    });
+    await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'LEASE_SUSPENDED' });
+    expect(its.sleeps).toHaveLength(1);
+  });
+
+  it('comes from the clock, before anything is taken', async () => {
+    const its = world();
+    its.move(1);
+    await its.allocator.allocate([1]);
+    its.move(-10, 1);
+    await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'CLOCK_BACKWARD' });
+    its.move(1_000);
+    await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'CLOCK_BACKWARD' });
+  });
+
+  it('meets a batch that waits when the clock goes back meanwhile', async () => {
+    const its = world({ onSleep: ({ move }) => move(-10, 1) });
+    await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'CLOCK_BACKWARD' });
+  });
+
+  it('is RESERVATION_EXHAUSTED when the reservation ends before the batch, however long it waits', async () => {
+    const its = world({ reign: { ...REIGN, to: T0 + 3 } });
+    await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'RESERVATION_EXHAUSTED' });
+    expect(its.sleeps.length).toBeLessThan(5);
+  });
+
+  it('is LAYOUT_EXHAUSTED at the end of the layout', async () => {
+    const its = world({ reign: { ...REIGN, to: layout.endTicks + 25_000 } });
+    its.move(layout.endTicks - 1 - T0);
+    its.trustAnew();
+    const [last] = await its.allocator.allocate([40_960]);
+    expect(Math.max(...ticksOf(last as Allocation))).toBe(layout.endTicks - 1);
+    its.move(5);
+    await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'LAYOUT_EXHAUSTED' });
+  });
+
+  it('comes after a bounded wait when the reservation lies in the future', async () => {
+    const its = world({ reign: { ...REIGN, from: T0 + 60_000, to: T0 + 90_000 }, onSleep: ({ move }) => move(1) });
+    await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'RESERVATION_EXHAUSTED' });
+    expect(its.sleeps.length).toBeLessThan(10);
+  });
+});
+
+describe('a small step back', () => {
+  it('is waited out, and nothing is given before the clock is where it was', async () => {
+    const its = world();
+    await its.allocator.allocate([1]);
+    its.move(-9, 0);
+    const [batch] = await its.allocator.allocate([1]);
+    expect(its.sleeps).toEqual([9]);
+    expect(ticksOf(batch as Allocation)).toEqual([T0 - 9]);
+    expect(batch?.generatedAt).toBe(at(T0));
+  });
+});
+
+describe('reigns', () => {
+  it('a new one starts at its reservation, above all of the one before', async () => {
+    const its = world();
+    const [before] = await its.allocator.allocate([10]);
+    its.granted = { ...REIGN, fence: 80n, from: T0 + 2, to: T0 + 25_000 };
+    its.move(5);
+    const [after] = await its.allocator.allocate([10]);
+    expect(after).toMatchObject({ workerId: 7, fence: 80n });
+    expect(ticksOf(after as Allocation)).toEqual([T0 + 2]);
+    expect((idsOf(before as Allocation).at(-1) as bigint) < (idsOf(after as Allocation)[0] as bigint)).toBe(true);
+  });
+
+  it('a new one with another worker ID may use ticks that the old one used', async () => {
+    const its = world();
+    await its.allocator.allocate([10]);
+    its.granted = { ...REIGN, workerId: 8, fence: 80n, from: T0 - 50 };
+    const [after] = await its.allocator.allocate([1]);
+    expect(after).toMatchObject({ workerId: 8, fence: 80n });
+    expect(decompose(layout, idsOf(after as Allocation)[0] as bigint)).toMatchObject({ worker: 8, ticks: T0 - 9 });
+  });
+
+  it('a new one under the same fence, as after etcd was wiped, gives IDs of its own worker ID', async () => {
+    const its = world();
+    await its.allocator.allocate([1]);
+    its.granted = { ...REIGN, workerId: 8 };
+    const [batch] = await its.allocator.allocate([1]);
+    expect(decompose(layout, batch?.ranges[0]?.first ?? 0n).worker).toBe(8);
+  });
+
+  it.each([
+    ['the same worker ID', { fence: 80n }],
+    ['another worker ID', { workerId: 8, fence: 80n }],
+    ['another worker ID under the same fence, as after etcd was wiped', { workerId: 8 }],
+  ])('two of them never share a batch (%s)', async (_, next) => {
+    const its = world({
+      onSleep: (world) => {
+        world.move(1);
+        world.granted = { ...REIGN, ...next, from: T0 };
+      },
+    });
+    await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'LEASE_LOST' });
+  });
+
+  it('one that is suspended and resumed goes on where it was', async () => {
+    const its = world();
+    const [before] = await its.allocator.allocate([10]);
+    its.granted = { code: 'LEASE_SUSPENDED' };
+    await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'LEASE_SUSPENDED' });
+    its.granted = REIGN;
+    const [after] = await its.allocator.allocate([1]);
+    expect(idsOf(after as Allocation)[0]).toBe((idsOf(before as Allocation).at(-1) as bigint) + 1n);
+  });
+
+  it('an extended reservation is used at once', async () => {
+    const its = world({
+      reign: { ...REIGN, to: T0 + 3 },
+      onSleep: (world) => {
+        world.move(1);
+        world.granted = REIGN;
+      },
+    });
+    const [batch] = await its.allocator.allocate([100_000]);
+    expect(idsOf(batch as Allocation)).toHaveLength(100_000);
+  });
+});

@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest';
+import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
+import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
+import { GuardedClock } from '../../src/worker/guarded-clock.ts';
+
+/** A guarded clock of a process that reads it when the test says so, and what it told of pauses. */
+function world() {
+  let reading: Reading = { wall: wallMs(1_780_416_300_000), mono: monoMs(5_000) };
+  const clock = new GuardedClock(() => reading);
+  const pauses: number[] = [];
+  const start = reading;
+  clock.onPause(({ mono }) => pauses.push(mono - start.mono));
+  const pass = (wallBy: number, monoBy = wallBy) => {
+    reading = { wall: wallMs(reading.wall + wallBy), mono: monoMs(reading.mono + monoBy) };
+    return clock.read().verdict;
+  };
+  return { clock, pauses, pass };
+}
+
+describe('the one clock of a worker', () => {
+  it('tells of a process that stood still, before anybody has the reading', () => {
+    const { pass, pauses } = world();
+    pass(50);
+    pass(MAX_PAUSE_MS + 1);
+    expect(pauses).toEqual([50 + MAX_PAUSE_MS + 1]);
+    pass(50);
+    expect(pauses).toHaveLength(1);
+  });
+
+  it('takes a collection of garbage, or a busy machine, for no stop of the process', () => {
+    const { pass, pauses } = world();
+    for (const ms of [50, 300, 50, 1_000, MAX_PAUSE_MS]) pass(ms);
+    expect(pauses).toEqual([]);
+  });
+
+  it('tells of a pause by whichever clock saw more of it', () => {
+    const { pass, pauses } = world();
+    expect(pass(1_060, 200)).toEqual({ kind: 'steady' });
+    expect(pauses).toHaveLength(1);
+  });
+
+  it('calls a wall clock that jumped wrong, not the process paused', () => {
+    const { pass, pauses } = world();
+    expect(pass(3_600_000, 50)).toMatchObject({ kind: 'eject', reason: 'CLOCK_FORWARD' });
+    expect(pass(50)).toMatchObject({ kind: 'eject', reason: 'CLOCK_FORWARD' });
+    expect(pauses).toEqual([]);
+  });
+
+  it('forgets what the brokers said of it when it is trusted anew', () => {
+    const { clock, pass } = world();
+    const sent = wallMs(0);
+    clock.recordDrift({ broker: '0', sent, received: sent, appended: wallMs(5_000) });
+    expect(pass(50)).toMatchObject({ kind: 'eject', reason: 'CLOCK_DRIFT' });
+    clock.trustAnew();
+    expect(pass(50)).toEqual({ kind: 'steady' });
+    expect(clock.drift()).toBeUndefined();
+  });
+});
