@@ -1,4 +1,5 @@
 import type { IdRange } from '../core/generator.ts';
+import { memo } from '../core/memo.ts';
 import { fingerprintBytes, fingerprintHex } from './avro.ts';
 import { toSafeNumber } from './long.ts';
 
@@ -40,6 +41,8 @@ export interface WireBatch {
 }
 
 const NO_IDS: readonly bigint[] = Object.freeze([]);
+/** Of the layouts that batches were made with. */
+const layoutFingerprints = memo(fingerprintBytes, 100);
 
 /** The batch as the schemas have it, listed as ranges. RangeError when it is not one that wireToBatch reads. */
 export function batchToWire(batch: IdBatch): WireBatch {
@@ -52,7 +55,7 @@ export function batchToWire(batch: IdBatch): WireBatch {
     worker_id: batch.workerId,
     fence: batch.fence,
     epoch: BigInt(batch.epochMs),
-    layout_fingerprint: fingerprintBytes(batch.layoutFingerprint),
+    layout_fingerprint: layoutFingerprints(batch.layoutFingerprint),
     generated_at: BigInt(batch.generatedAtMs),
   };
 }

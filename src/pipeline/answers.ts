@@ -38,7 +38,9 @@ export function batchReply(
     trace: request.trace,
     nest: request.replyTopic === nestReplyTopic(context.requestTopic),
   });
-  return { ...addressed(request), key: request.correlationId, value, headers, timestampMs: settled.appendedAtMs };
+  const { replyTopic: topic, correlationId: key, replyPartition } = request;
+  const record = { topic, key, value, headers, timestampMs: settled.appendedAtMs };
+  return replyPartition === undefined ? record : { ...record, partition: replyPartition };
 }
 
 /** The reply that tells of an error; undefined when the sender can't be reached. */

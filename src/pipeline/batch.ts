@@ -5,7 +5,7 @@ import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply } from './answers.ts';
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
-import { type Accepted, type Intake, receive } from './intake.ts';
+import { type Intake, receive } from './intake.ts';
 import type { OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
 
 /** Bounds of a part: what is decided by one append and answered together. */
@@ -30,9 +30,19 @@ export interface PipelineDeps extends DecisionDeps, AnswerContext {
 
 /** What the pipeline tells to whoever counts. */
 interface PipelineObserver {
-  served(batch: { readonly ids: number; readonly replayed: boolean }): void;
+  /** The batches of a part were settled; their replies are still to be sent. */
+  served(part: Served): void;
+  /** So many replies, those with errors among them, were acknowledged. */
+  replied(replies: number): void;
   failed(code: ErrorCode): void;
   deadLettered(code: ErrorCode): void;
+}
+
+/** How many requests got a batch, or their batch once more, and how many IDs the new ones hold. */
+export interface Served {
+  readonly issued: number;
+  readonly replayed: number;
+  readonly ids: number;
 }
 
 /** How a session follows and bounds the work on its batch. */
@@ -96,12 +106,29 @@ function* cutIntoParts(records: readonly RequestRecord[], deps: PipelineDeps): G
 }
 
 async function processPart(deps: PipelineDeps, partition: number, part: readonly Intake[]): Promise<void> {
-  const accepted = part.filter((intake): intake is Accepted => intake.kind === 'accepted');
+  const accepted = part.filter((intake) => intake.kind === 'accepted');
   const decisions = await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted));
-  const byIntake = new Map<Intake, Decision>(accepted.map((intake, i) => [intake, decisions[i] as Decision]));
-  const answers = part.map((intake) => answer(deps, partition, intake, byIntake.get(intake)));
-  const undeliverable = await publishReplies(deps, partition, answers);
-  await publishDeadLetters(deps, [...answers.flatMap(({ letter }) => letter ?? []), ...undeliverable]);
+  deps.observe.served(countServed(decisions));
+  let next = 0; // of the decisions, which are in the order of what was accepted
+  const answers = part.map((intake) => {
+    return answer(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
+  });
+  const letters = answers.flatMap(({ letter }) => letter ?? []);
+  letters.push(...(await publishReplies(deps, partition, answers)));
+  await publishDeadLetters(deps, letters);
+}
+
+function countServed(decisions: readonly Decision[]): Served {
+  const served = { issued: 0, replayed: 0, ids: 0 };
+  for (const decision of decisions) {
+    if (decision.kind !== 'batch') continue;
+    if (decision.replayed) served.replayed += 1;
+    else {
+      served.issued += 1;
+      served.ids += decision.entry.count;
+    }
+  }
+  return served;
 }
 
 /** What goes out for one record: a reply where its sender can be reached, a dead letter where the record is bad. */
@@ -113,7 +140,6 @@ interface Answer {
 
 function answer(deps: PipelineDeps, partition: number, intake: Intake, decision: Decision | undefined): Answer {
   if (intake.kind === 'accepted' && decision?.kind === 'batch') {
-    deps.observe.served({ ids: decision.entry.count, replayed: decision.replayed });
     return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
   }
   const refusal = decision?.kind === 'refused' ? decision : intake.kind === 'rejected' ? intake : undefined;
@@ -131,15 +157,18 @@ async function publishReplies(
   partition: number,
   answers: readonly Answer[],
 ): Promise<OutgoingRecord[]> {
-  const sent = answers.flatMap(({ intake, reply, letter }) => (reply === undefined ? [] : [{ intake, reply, letter }]));
-  const deliveries = await deps.publisher.publish(sent.map(({ reply }) => reply));
-  return sent.flatMap(({ intake, letter }, i) => {
-    const delivery = deliveries[i];
-    if (delivery === undefined || delivery.ok || letter !== undefined) return [];
+  const sent = answers.filter(({ reply }) => reply !== undefined);
+  const deliveries = await deps.publisher.publish(sent.map(({ reply }) => reply as OutgoingRecord));
+  deps.observe.replied(deliveries.filter(({ ok }) => ok).length);
+  const undeliverable: OutgoingRecord[] = [];
+  for (const [i, delivery] of deliveries.entries()) {
+    const answered = sent[i];
+    if (delivery.ok || answered === undefined || answered.letter !== undefined) continue;
     deps.observe.deadLettered('REPLY_UNDELIVERABLE');
     const error = { code: 'REPLY_UNDELIVERABLE', message: delivery.reason } as const;
-    return [deadLetter(intake.record, partition, error, deps)];
-  });
+    undeliverable.push(deadLetter(answered.intake.record, partition, error, deps));
+  }
+  return undeliverable;
 }
 
 /** A letter that its topic refuses, as one that has become too large by what it tells, goes without the record. */

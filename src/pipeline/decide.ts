@@ -43,20 +43,25 @@ interface View {
  */
 export async function decide(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
-  const refusals = new Map<Accepted, Decision>();
-  const drafts = new Map<string, Accepted>();
-  for (const accepted of part) {
+  const decisions = new Array<Decision | undefined>(part.length);
+  const drafted = new Set<string>();
+  const drafts: Draft[] = [];
+  for (const [at, accepted] of part.entries()) {
     const name = accepted.key.toString('latin1');
-    if (drafts.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) continue;
-    const refusal = admit(deps, partition, accepted);
-    if (refusal === undefined) drafts.set(name, accepted);
-    else refusals.set(accepted, refusal);
+    if (drafted.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) continue;
+    decisions[at] = admit(deps, partition, accepted);
+    if (decisions[at] !== undefined) continue;
+    drafted.add(name);
+    drafts.push({ at, accepted });
   }
-  const own = await write(deps, partition, view, [...drafts.values()]);
-  return part.map((accepted) => {
-    const written = own.get(accepted);
-    return refusals.get(accepted) ?? written?.decision ?? settled(deps, partition, accepted, written?.offset);
-  });
+  const offsets = await write(deps, partition, view, drafts, decisions);
+  return part.map((accepted, at) => decisions[at] ?? settled(deps, partition, accepted, offsets[at]));
+}
+
+/** A request that gets an entry, and its place in the part. */
+interface Draft {
+  readonly at: number;
+  readonly accepted: Accepted;
 }
 
 /** Checks that only a request without an entry has to pass. */
@@ -79,35 +84,34 @@ function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefine
   return { kind: 'refused', code: 'INVALID_COUNT', message };
 }
 
-/** A draft's own entry: where it lies, and the decision if it is known to be the first of its key. */
-interface Written {
-  readonly offset: number;
-  readonly decision?: Decision;
-}
-
-/** Allocates for the drafts and commits their entries. */
+/**
+ * Allocates for the drafts and commits their entries. Fills in the decisions of those whose own entry is known to be the
+ * first of its key. Resolves to the offsets of the others' entries, by their places in the part.
+ */
 async function write(
   deps: DecisionDeps,
   partition: number,
   view: View,
-  drafts: readonly Accepted[],
-): Promise<ReadonlyMap<Accepted, Written>> {
-  if (drafts.length === 0) return new Map();
-  const allocations = await deps.allocator.allocate(drafts.map(({ request }) => request.count));
-  const entries = drafts.map((accepted, i) => {
+  drafts: readonly Draft[],
+  decisions: (Decision | undefined)[],
+): Promise<readonly (number | undefined)[]> {
+  const offsets: (number | undefined)[] = [];
+  if (drafts.length === 0) return offsets;
+  const allocations = await deps.allocator.allocate(drafts.map(({ accepted }) => accepted.request.count));
+  const entries = drafts.map(({ accepted }, i) => {
     const allocation = allocations[i];
     if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
     const entry = entryOf(deps, accepted, allocation, view);
-    return { accepted, key: accepted.key, value: encodeLedgerEntry(entry), entry };
+    return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });
   const { baseOffset, appendedAtMs, firsts } = await deps.ledger.commit(partition, { end: view.end, entries });
-  return new Map(
-    entries.map(({ accepted, entry }, i) => {
-      const offset = baseOffset + i;
-      if (!firsts.has(offset)) return [accepted, { offset }];
-      return [accepted, { offset, decision: { kind: 'batch', entry, appendedAtMs, replayed: false } }];
-    }),
-  );
+  for (const [i, { at }] of drafts.entries()) {
+    const [offset, entry] = [baseOffset + i, entries[i]?.entry];
+    if (entry !== undefined && firsts.has(offset))
+      decisions[at] = { kind: 'batch', entry, appendedAtMs, replayed: false };
+    else offsets[at] = offset;
+  }
+  return offsets;
 }
 
 function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation, view: View): LedgerBatchEntry {

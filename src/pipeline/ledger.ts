@@ -80,8 +80,10 @@ export class Ledger {
     }
     if (this.#index.end(partition) < baseOffset) await this.#follower.reached(partition, baseOffset);
     this.#requireTrusted(partition); // the log may have turned out to be another one while the append was under way
-    const records = draft.entries.map((drafted, i) => ({ ...drafted, offset: baseOffset + i, appendedAtMs }));
-    const unread = records.filter(({ offset }) => offset >= this.#index.end(partition)); // the reader may have come first
+    const end = this.#index.end(partition); // the reader may have come first
+    const unread = draft.entries
+      .map(({ key, value, entry }, i) => ({ key, value, entry, offset: baseOffset + i, appendedAtMs }))
+      .filter(({ offset }) => offset >= end);
     this.#index.apply(partition, unread);
     return { ...appended, firsts: this.#index.firsts(partition, unread) };
   }

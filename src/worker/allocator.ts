@@ -33,9 +33,14 @@ export class ReignAllocator implements Allocator {
 
   async allocate(counts: readonly number[]): Promise<readonly Allocation[]> {
     const allocations: Allocation[] = [];
+    let turn: Turn | undefined;
     for (const count of counts) {
-      const allocation = this.#tryTake(count);
-      allocations.push('waitMs' in allocation ? await this.#takeWaiting(count, allocation) : allocation);
+      turn ??= this.#check();
+      const allocation = this.#tryTake(turn, count);
+      if ('waitMs' in allocation) {
+        turn = undefined;
+        allocations.push(await this.#takeWaiting(count, allocation));
+      } else allocations.push(allocation);
     }
     return allocations;
   }
@@ -45,7 +50,11 @@ export class ReignAllocator implements Allocator {
     let part = begun;
     for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
       await this.#options.sleep(part.waitMs);
-      const next = this.#tryTake(count - part.taken, part);
+      const turn = this.#check();
+      if (!sameReign(part, turn.granted)) {
+        throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
+      }
+      const next = this.#tryTake(turn, count - part.taken);
       if (!('waitMs' in next)) return { ...next, ranges: [...part.ranges, ...next.ranges] };
       part = { ...next, ranges: [...part.ranges, ...next.ranges], taken: part.taken + next.taken };
     }
@@ -53,16 +62,19 @@ export class ReignAllocator implements Allocator {
     throw new IdallocError('RESERVATION_EXHAUSTED', message);
   }
 
-  /** Takes what there is now. `begun` is the reign that the batch began in, if it has. */
-  #tryTake(count: number, begun?: ReignName): Allocation | Begun {
-    const { layout, random, authority, readClock } = this.#options;
+  /** What may be taken in this turn of the event loop, and by which time; throws what refuses it. */
+  #check(): Turn {
+    const { authority, readClock } = this.#options;
     const { reading, verdict } = readClock();
     if (verdict.kind === 'eject') throw new IdallocError(verdict.reason, verdict.detail);
     const granted = authority(reading);
     if (!granted.ok) throw new IdallocError(granted.code, granted.message);
-    if (begun !== undefined && !sameReign(begun, granted)) {
-      throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
-    }
+    return { reading, verdict, granted };
+  }
+
+  /** Takes what there is now. Only in the turn that was checked: no promise may be awaited in between. */
+  #tryTake({ reading, verdict, granted }: Turn, count: number): Allocation | Begun {
+    const { layout, random } = this.#options;
     if (verdict.kind === 'wait') {
       const { workerId, fence } = granted;
       return { ranges: [], taken: 0, waitMs: Math.max(1, verdict.untilWall - reading.wall), workerId, fence };
@@ -84,7 +96,7 @@ export class ReignAllocator implements Allocator {
     };
   }
 
-  #reignOf(granted: Authority & { ok: true }): { generator: Generator } {
+  #reignOf(granted: Granted): { generator: Generator } {
     if (this.#reign === undefined || !sameReign(this.#reign, granted)) {
       const { layout, datacenterId } = this.#options;
       const generator = startGenerator(layout, datacenterId, granted.workerId, granted.reservation.from);
@@ -92,6 +104,15 @@ export class ReignAllocator implements Allocator {
     }
     return this.#reign;
   }
+}
+
+type Granted = Authority & { readonly ok: true };
+
+/** Clock, deadline and reservation as one turn of the event loop found them. */
+interface Turn {
+  readonly reading: Reading;
+  readonly verdict: Exclude<GuardedReading['verdict'], { readonly kind: 'eject' }>;
+  readonly granted: Granted;
 }
 
 /** etcd counts anew when it is wiped, so two reigns of one process may have one fence, for different worker IDs. */

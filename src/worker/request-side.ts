@@ -82,7 +82,7 @@ export class RequestSide implements Disposable {
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
     log.info({ partitions, added }, 'joined the request group');
-    if (this.#announced) return;
+    if (this.#announced || this.#parts.ledger.stopped.length > 0) return;
     this.#announced = true;
     log.info({ ...this.#parts.identity.describe() }, 'idalloc ready');
   }
@@ -144,11 +144,12 @@ function pipelineDeps({ config, metrics, cluster, runtime }: Tools, parts: Reque
     schemas: openRegistry(config.registry),
     publisher: new KafkaPublisher({ cluster, runtime, topics: new ReplyTopics(cluster, runtime) }),
     observe: {
-      served: ({ ids, replayed }) => {
-        metrics.addRequests(replayed ? 'replayed' : 'issued');
-        metrics.addReplies(1);
-        if (!replayed) metrics.addIds(ids);
+      served: ({ issued, replayed, ids }) => {
+        metrics.addRequests('issued', issued);
+        metrics.addRequests('replayed', replayed);
+        metrics.addIds(ids);
       },
+      replied: (replies) => metrics.addReplies(replies),
       failed: (code) => {
         metrics.addRequests('refused');
         metrics.addError(code);

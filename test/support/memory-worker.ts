@@ -84,6 +84,7 @@ export class MemoryWorker {
         this.reader.restart(partition);
       },
       onChange: () => {},
+      onStop: () => {},
     });
     this.reader = new MemoryReader(topic, this.follower);
     this.ledger = new Ledger(this.#recorded(topic.producer(options.link)), this.index, this.follower);
@@ -104,7 +105,7 @@ export class MemoryWorker {
       replyPolicy: POLICY,
       publisher: this.publisher,
       schemas: options.schemas,
-      observe: { served: () => {}, failed: (code) => this.errors.push(code), deadLettered: () => {} },
+      observe: { served: () => {}, replied: () => {}, failed: (code) => this.errors.push(code), deadLettered: () => {} },
     };
     this.#partitions = partitions;
     this.catchUp();

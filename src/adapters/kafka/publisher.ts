@@ -25,18 +25,20 @@ const APPEND_TIMEOUT_MS = 10_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;
 
-/** A record with its place in the answer. */
-interface Outgoing {
-  readonly index: number;
-  readonly record: OutgoingRecord;
-}
-
-/** Where records go, and what becomes of them. */
-interface Place {
-  readonly topic: string;
-  readonly partition: number;
+/** What is published together. Its parts are named by the places of their records in it. */
+interface Publication {
+  readonly records: readonly OutgoingRecord[];
+  /** What became of each record; nothing at its place until that is known. */
   readonly deliveries: Delivery[];
 }
+
+/** Where some of the records go. */
+interface Target {
+  readonly topic: string;
+  readonly partition: number;
+}
+
+const DELIVERED: Delivery = Object.freeze({ ok: true });
 
 /**
  * Publishes a topic at a time, and all its partitions at once, a record batch for each: no topic or partition holds up
@@ -54,27 +56,26 @@ export class KafkaPublisher implements Publisher {
   }
 
   async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {
-    const byTopic = Map.groupBy(
-      records.map((record, index) => ({ index, record })),
-      ({ record }) => record.topic,
-    );
-    const deliveries = new Array<Delivery>(records.length);
+    const publication = { records, deliveries: new Array<Delivery>(records.length) };
+    const byTopic = new Map<string, number[]>();
+    for (const [at, { topic }] of records.entries()) addTo(byTopic, topic, at);
     const outcomes = await Promise.allSettled(
-      [...byTopic].map(([topic, group]) => this.#publishTopic(topic, group, deliveries)),
+      [...byTopic].map(([topic, places]) => this.#publishTopic(topic, places, publication)),
     );
     const failed = outcomes.find((outcome) => outcome.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
-    return deliveries;
+    return publication.deliveries;
   }
 
   /** Tries until each record has an answer, or the topic's time is up. */
-  async #publishTopic(topic: string, group: readonly Outgoing[], deliveries: Delivery[]): Promise<void> {
+  async #publishTopic(topic: string, places: readonly number[], publication: Publication): Promise<void> {
     const { topics, runtime } = this.#options;
+    const { deliveries } = publication;
     const begunMs = runtime.monotonicMs();
     for (let doubted = false; ; ) {
-      const left = group.filter(({ index }) => deliveries[index] === undefined);
+      const left = places.filter((place) => deliveries[place] === undefined);
       const refuse = (reason: string) => {
-        for (const { index } of left) deliveries[index] = { ok: false, reason };
+        for (const place of left) deliveries[place] = { ok: false, reason };
       };
       const standing = await topics.standing(topic);
       if (standing.kind === 'bad') return refuse(standing.reason);
@@ -83,8 +84,8 @@ export class KafkaPublisher implements Publisher {
         await runtime.sleep(RETRY_MS);
         continue;
       }
-      const addressed = this.#address(left, standing.partitions, deliveries);
-      const errors = await this.#sendAll(topic, addressed, deliveries);
+      const addressed = this.#address(left, standing.partitions, publication);
+      const errors = await this.#sendAll(topic, addressed, publication);
       if (errors.length === 0) {
         if (standing.onProbation && addressed.size > 0) topics.clear(topic);
         return;
@@ -110,40 +111,33 @@ export class KafkaPublisher implements Publisher {
     }
   }
 
-  /** The records by their partitions. */
-  #address(
-    left: readonly Outgoing[],
-    partitions: number,
-    deliveries: Delivery[],
-  ): ReadonlyMap<number, readonly Outgoing[]> {
-    const addressed = new Map<number, Outgoing[]>();
-    for (const one of left) {
-      const { topic, key, partition = partitionFor(key, partitions, () => this.#nextKeyless()) } = one.record;
-      if (partition >= partitions) {
+  /** The places of the records by their partitions. */
+  #address(left: readonly number[], partitions: number, { records, deliveries }: Publication): Map<number, number[]> {
+    const addressed = new Map<number, number[]>();
+    for (const place of left) {
+      const { topic, key, partition = partitionFor(key, partitions, this.#nextKeyless) } = recordAt(records, place);
+      if (partition < partitions) addTo(addressed, partition, place);
+      else {
         const reason = `topic ${topic} has no partition ${partition}: it has ${partitions}`;
-        deliveries[one.index] = { ok: false, reason };
-        continue;
+        deliveries[place] = { ok: false, reason };
       }
-      const of = addressed.get(partition);
-      if (of === undefined) addressed.set(partition, [one]);
-      else of.push(one);
     }
     return addressed;
   }
 
-  #nextKeyless(): number {
+  readonly #nextKeyless = (): number => {
     this.#keyless = (this.#keyless + 1) % 0x4000_0000;
     return this.#keyless;
-  }
+  };
 
   /** The faults that are no record's own, one for each partition that has met one. */
   async #sendAll(
     topic: string,
-    addressed: ReadonlyMap<number, readonly Outgoing[]>,
-    deliveries: Delivery[],
+    addressed: ReadonlyMap<number, readonly number[]>,
+    publication: Publication,
   ): Promise<readonly unknown[]> {
     const errors = await Promise.all(
-      [...addressed].map(([partition, records]) => this.#send({ topic, partition, deliveries }, records)),
+      [...addressed].map(([partition, places]) => this.#send({ topic, partition }, places, publication)),
     );
     return errors.filter((error) => error !== undefined);
   }
@@ -152,32 +146,43 @@ export class KafkaPublisher implements Publisher {
    * Sends the records to one partition, in order, halved where they are too large together, or where the topic refuses
    * one of them, so that a bad record fails alone. Resolves to the first fault that is no record's own, which ends it.
    */
-  async #send(to: Place, records: readonly Outgoing[]): Promise<unknown> {
+  async #send(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
     const { cluster, runtime } = this.#options;
-    const { topic, partition, deliveries } = to;
+    const { records, deliveries } = publication;
     const batch = encodeBatch(
-      records.map(({ record }) => record),
+      places.map((place) => recordAt(records, place)),
       runtime.wallMs(),
     );
-    if (batch.length > BATCH_MAX_BYTES && records.length > 1) return await this.#sendHalves(to, records);
+    if (batch.length > BATCH_MAX_BYTES && places.length > 1) return await this.#sendHalves(to, places, publication);
     const limits = { timeoutMs: APPEND_TIMEOUT_MS, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
+    let delivery = DELIVERED;
     try {
-      await append(cluster, runtime, { topic, partition, lane: 'publish', ...limits, batch });
+      await append(cluster, runtime, { ...to, lane: 'publish', ...limits, batch });
     } catch (error) {
       const fault = faultOf(error);
       if (!isRecordFault(fault)) return error;
-      if (records.length > 1) return await this.#sendHalves(to, records);
-      for (const { index } of records) {
-        deliveries[index] = { ok: false, reason: `topic ${topic} refused the record: ${fault}` };
-      }
-      return undefined;
+      if (places.length > 1) return await this.#sendHalves(to, places, publication);
+      delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${fault}` };
     }
-    for (const { index } of records) deliveries[index] = { ok: true };
+    for (const place of places) deliveries[place] = delivery;
     return undefined;
   }
 
-  async #sendHalves(to: Place, records: readonly Outgoing[]): Promise<unknown> {
-    const half = Math.ceil(records.length / 2);
-    return (await this.#send(to, records.slice(0, half))) ?? (await this.#send(to, records.slice(half)));
+  async #sendHalves(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
+    const half = Math.ceil(places.length / 2);
+    const fault = await this.#send(to, places.slice(0, half), publication);
+    return fault ?? (await this.#send(to, places.slice(half), publication));
   }
+}
+
+function addTo<K>(groups: Map<K, number[]>, group: K, place: number): void {
+  const known = groups.get(group);
+  if (known === undefined) groups.set(group, [place]);
+  else known.push(place);
+}
+
+function recordAt(records: readonly OutgoingRecord[], place: number): OutgoingRecord {
+  const record = records[place];
+  if (record === undefined) throw new RangeError(`there is no record at place ${place}`);
+  return record;
 }
