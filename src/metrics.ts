@@ -34,10 +34,15 @@ export interface Metrics {
   render(): Promise<{ readonly contentType: string; readonly body: string }>;
 }
 
+/** What is looked up in the worker whenever the metrics are read. */
+export interface Vitals {
+  readonly stoppedPartitions: number;
+}
+
 const BATCH_BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /** Metrics in a registry of their own: two workers in one process do not mix. */
-export function createMetrics(): Metrics {
+export function createMetrics(vitals: () => Vitals | undefined = () => undefined): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -45,6 +50,16 @@ export function createMetrics(): Metrics {
     new Counter({ name: `idalloc_${name}_total`, help, labelNames, registers });
   const gauge = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
     new Gauge({ name: `idalloc_${name}`, help, labelNames, registers });
+  const vital = (name: string, help: string, of: (worker: Vitals) => number) =>
+    new Gauge({
+      name: `idalloc_${name}`,
+      help,
+      registers,
+      collect() {
+        const worker = vitals();
+        if (worker !== undefined) this.set(of(worker));
+      },
+    });
 
   const ids = counter('ids', 'IDs handed out for the first time');
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
@@ -62,6 +77,11 @@ export function createMetrics(): Metrics {
   const ceiling = gauge('ceiling_margin_seconds', 'From the wall clock to the ceiling of the reservation');
   const drift = gauge('clock_drift_seconds', "Lead of this clock over the brokers', lowest and highest", 'bound');
   const lag = gauge('consumer_lag_records', 'Records of a request partition not yet resolved', 'partition');
+  vital(
+    'ledger_stopped_partitions',
+    "Ledger partitions that can't be read, so that their requests wait",
+    ({ stoppedPartitions }) => stoppedPartitions,
+  );
   const batch = new Histogram({
     name: 'idalloc_batch_seconds',
     help: 'From the delivery of a batch until its offsets could be resolved',

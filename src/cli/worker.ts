@@ -36,10 +36,12 @@ async function runWorker(context: CliContext): Promise<void> {
   const log = createLogger({ level: config.logLevel, destination: 'stdout' });
   for (const warning of config.warnings) log.warn(warning);
   let worker: Worker | undefined;
-  const metrics = createMetrics();
+  const metrics = createMetrics(() => worker?.vitals());
   const ready = () => {
     const reason = worker === undefined ? 'STARTING' : worker.unready;
-    return reason === undefined ? { ready: true } : { ready: false, reason };
+    if (reason === undefined) return { ready: true };
+    const stopped = reason === 'LEDGER_UNREADABLE' ? worker?.stoppedPartitions : undefined;
+    return { ready: false, reason, detail: stopped?.map(({ message }) => message).join('; ') };
   };
   await using ops = await startOps({ ...config.ops, ready, metrics });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');

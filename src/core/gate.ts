@@ -21,8 +21,11 @@ export type GateReason =
   | 'KAFKA_UNAVAILABLE'
   | 'STOPPING';
 
-/** Why no requests are served: with an open gate, the request group may still be to be joined. */
-export type UnreadyReason = GateReason | 'GROUP_JOINING';
+/**
+ * Why no requests are served, or not those of every partition: with an open gate a ledger partition may stand still, and
+ * the request group may still be to be joined.
+ */
+export type UnreadyReason = GateReason | 'LEDGER_UNREADABLE' | 'GROUP_JOINING';
 
 /**
  * Whether the worker serves. Immutable; every change goes through `withReasons`.
@@ -62,7 +65,7 @@ const GATE_REASONS: readonly GateReason[] = [
   'STARTING',
 ];
 
-export const UNREADY_REASONS: readonly UnreadyReason[] = [...GATE_REASONS, 'GROUP_JOINING'];
+export const UNREADY_REASONS: readonly UnreadyReason[] = [...GATE_REASONS, 'LEDGER_UNREADABLE', 'GROUP_JOINING'];
 
 /** The clock can't be trusted, so nothing that is timed by it can be either. */
 const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault>([

@@ -6,8 +6,8 @@ export interface OpsOptions {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;
-  /** Whether requests are served now, and if not, why. */
-  readonly ready: () => { readonly ready: boolean; readonly reason?: string };
+  /** Whether requests are served now, and if not, why: the reason is one of few, the detail is for people. */
+  readonly ready: () => { readonly ready: boolean; readonly reason?: string; readonly detail?: string | undefined };
   readonly metrics: { render(): Promise<{ readonly contentType: string; readonly body: string }> };
 }
 
@@ -44,8 +44,8 @@ export async function startOps({ host, port, ready, metrics }: OpsOptions): Prom
   });
   server.get('/healthz', async () => ({ status: 'alive' }));
   server.get('/readyz', async (_request, reply) => {
-    const { ready: open, reason = 'STARTING' } = ready();
-    return open ? { status: 'ready' } : reply.code(503).send({ status: 'not ready', reason });
+    const { ready: open, reason = 'STARTING', detail } = ready();
+    return open ? { status: 'ready' } : reply.code(503).send({ status: 'not ready', reason, detail });
   });
   server.get('/metrics', async (_request, reply) => {
     const { contentType, body } = await metrics.render();

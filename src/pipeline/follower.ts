@@ -11,6 +11,8 @@ export interface FollowerOptions {
   readonly onRestart: (partition: number, cause: string) => void;
   /** A partition was caught up, fell behind for a restore, or can't be read any more. */
   readonly onChange: () => void;
+  /** A partition can't be read any more, for as long as the process lives. Called before `onChange`. */
+  readonly onStop: (partition: number, fault: IdallocError) => void;
 }
 
 /** How long somebody waits for the reader before giving up. */
@@ -88,7 +90,7 @@ export class Follower implements LedgerFollower {
   unreadable(partition: number, cause: string): void {
     const state = this.#state(partition);
     if (state.distrusted || state.fault !== undefined) return;
-    this.#stop(state, new IdallocError('LEDGER_UNREADABLE', `ledger partition ${partition} stops: ${cause}`));
+    this.#stop(partition, cause);
   }
 
   /** The index lost what it knew: every partition is restored from the log. */
@@ -161,8 +163,7 @@ export class Follower implements LedgerFollower {
     const cause = `reading went on at offset ${records[at]?.offset} where ${state.expected + at} was due`;
     // Between deliveries retention may have overtaken the reader; inside of one the log itself has the hole.
     if (at > 0 && state.expected + at < state.acceptedBelow) {
-      const message = `ledger partition ${partition} stops: ${cause}: the ledger topic was compacted, or somebody wrote to it with transactions`;
-      this.#stop(state, new IdallocError('LEDGER_UNREADABLE', message));
+      this.#stop(partition, `${cause}: the ledger topic was compacted, or somebody wrote to it with transactions`);
     } else this.distrust(partition, cause);
     return false;
   }
@@ -191,14 +192,16 @@ export class Follower implements LedgerFollower {
       this.distrust(partition, `whoever wrote the entry at offset ${lossAt} had read a longer log`);
     } catch (error) {
       if (error instanceof IdallocError && STORE_FAULTS.has(error.code)) return;
-      const message = `ledger partition ${partition} stops: ${describeError(error)}`;
-      this.#stop(state, new IdallocError('LEDGER_UNREADABLE', message, { cause: error }));
+      this.#stop(partition, describeError(error), error);
     }
   }
 
-  #stop(state: PartitionState, fault: IdallocError): void {
+  #stop(partition: number, why: string, cause?: unknown): void {
+    const state = this.#state(partition);
+    const fault = new IdallocError('LEDGER_UNREADABLE', `ledger partition ${partition} stops: ${why}`, { cause });
     state.fault = fault;
     state.fail(fault);
+    this.#options.onStop(partition, fault);
     this.#options.onChange();
   }
 

@@ -2,6 +2,7 @@ import type { IndexBinding } from '../adapters/index/sqlite-index.ts';
 import { KafkaLedgerLog } from '../adapters/kafka/ledger-log.ts';
 import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
+import { describeError, type IdallocError } from '../errors.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import { Follower } from '../pipeline/follower.ts';
 import { Ledger } from '../pipeline/ledger.ts';
@@ -14,6 +15,8 @@ export class LedgerSide implements Disposable {
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
+  /** Why partitions stand still, for as long as the process lives: their log holds what can't be read. */
+  readonly stopped: IdallocError[] = [];
   readonly #tools: Tools;
   readonly #opened: Disposable;
   readonly #follower: Follower | undefined;
@@ -45,6 +48,10 @@ export class LedgerSide implements Disposable {
         this.#reader.restart(partition);
       },
       onChange: () => this.#showRestore(),
+      onStop: (partition, fault) => {
+        log.error({ partition, code: fault.code, error: describeError(fault) }, 'ledger partition stopped');
+        this.stopped.push(fault);
+      },
     });
     this.#reader = new LedgerReader({ cluster, runtime, tail, topic, partitions, sink: this.#follower, log: wireLog });
     this.log = new KafkaLedgerLog({

@@ -1,10 +1,11 @@
 import { clockReader } from '../adapters/clock.ts';
 import type { Config } from '../config/config.ts';
 import type { UnreadyReason } from '../core/gate.ts';
+import type { IdallocError } from '../errors.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 import { wireLog as createWireLog, type Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics, Vitals } from '../metrics.ts';
 import { openApi } from './api-side.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
@@ -40,6 +41,7 @@ export class Worker implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
   readonly #stop = new AbortController();
   readonly #starting: Promise<void>;
+  #ledger: LedgerSide | undefined;
   #membership: Membership | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -65,14 +67,25 @@ export class Worker implements AsyncDisposable {
     this.#starting = this.#start().catch(failed.reject);
   }
 
-  /** Why no requests are served; undefined while they are. */
+  /** Why ledger partitions stand still, with their requests. */
+  get stoppedPartitions(): readonly IdallocError[] {
+    return this.#ledger?.stopped ?? [];
+  }
+
+  /** Why no requests are served, or not those of every partition; undefined while they are. */
   get unready(): UnreadyReason | undefined {
     const { gate, cluster, runtime } = this.#tools;
     const reason = gate.reason();
     if (reason !== undefined) return reason;
+    if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
     const silentMs = runtime.monotonicMs() - (cluster.lastAnswerMs ?? Number.NEGATIVE_INFINITY);
     if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';
     return this.#membership?.joined === true ? undefined : 'GROUP_JOINING';
+  }
+
+  /** For the metrics. */
+  vitals(): Vitals {
+    return { stoppedPartitions: this.stoppedPartitions.length };
   }
 
   /** Finishes what is in hand, leaves the group and gives the identity back. */
@@ -111,6 +124,7 @@ export class Worker implements AsyncDisposable {
 
     const tail = stack.adopt(ledgerTail(cluster, runtime, this.#tools.wireLog), (one) => one.close());
     const ledger = stack.use(new LedgerSide(this.#tools, report, tail));
+    this.#ledger = ledger;
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // what is under way is answered before the identity is given back

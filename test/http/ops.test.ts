@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Ops, startOps } from '../../src/http/ops.ts';
-import { createMetrics, type Metrics } from '../../src/metrics.ts';
+import { createMetrics, type Metrics, type Vitals } from '../../src/metrics.ts';
 
 const HOST = '127.0.0.1';
 const open: Ops[] = [];
@@ -12,7 +12,7 @@ afterEach(async () => {
 });
 
 async function start(
-  ready: () => { ready: boolean; reason?: string } = () => ({ ready: true }),
+  ready: () => { ready: boolean; reason?: string; detail?: string } = () => ({ ready: true }),
   metrics: Metrics = createMetrics(),
 ): Promise<string> {
   const ops = await startOps({ host: HOST, port: 0, ready, metrics });
@@ -32,9 +32,12 @@ describe('health', () => {
   });
 
   test('/readyz follows the gate at each call', async () => {
-    let state: { ready: boolean; reason?: string } = { ready: false, reason: 'NO_IDENTITY' };
+    let state: { ready: boolean; reason?: string; detail?: string } = { ready: false, reason: 'NO_IDENTITY' };
     const url = await start(() => state);
     expect(await get(`${url}/readyz`)).toEqual({ status: 503, body: { status: 'not ready', reason: 'NO_IDENTITY' } });
+    const unreadable = { reason: 'LEDGER_UNREADABLE', detail: 'ledger partition 3 stops: …' };
+    state = { ready: false, ...unreadable };
+    expect(await get(`${url}/readyz`)).toEqual({ status: 503, body: { status: 'not ready', ...unreadable } });
     state = { ready: true };
     expect(await get(`${url}/readyz`)).toEqual({ status: 200, body: { status: 'ready' } });
   });
@@ -104,6 +107,14 @@ describe('metrics', () => {
     metrics.setClockDrift({ lowMs: 0, highMs: 1 });
     metrics.setClockDrift(undefined);
     expect((await metrics.render()).body).not.toContain('bound=');
+  });
+
+  test('show what the worker says of itself when they are read', async () => {
+    let vitals: Vitals | undefined;
+    const metrics = createMetrics(() => vitals);
+    expect((await metrics.render()).body).toContain('\nidalloc_ledger_stopped_partitions 0\n');
+    vitals = { stoppedPartitions: 2 };
+    expect((await metrics.render()).body).toContain('\nidalloc_ledger_stopped_partitions 2\n');
   });
 
   test('of two workers do not mix', async () => {

@@ -41,15 +41,19 @@ const FOREIGN = [
 const PARTITIONS = 1 + FOREIGN.length;
 const WELL = 0;
 
+/** The requests of a partition met its fault. */
 const unreadable = (partition: number) => (line: LogLine) =>
-  line.code === 'LEDGER_UNREADABLE' && line.partition === partition && (line.level ?? 0) >= ERROR_LEVEL;
+  line.msg?.startsWith('requests could not be served') === true &&
+  line.code === 'LEDGER_UNREADABLE' &&
+  line.partition === partition &&
+  (line.level ?? 0) >= ERROR_LEVEL;
 
 async function ask(realm: Realm, name: string): Promise<void> {
   const partitions = Array.from({ length: PARTITIONS }, (_, partition) => partition);
   await realm.send(partitions.map((partition) => ({ correlationId: `${name}-${partition}`, count: 3, partition })));
 }
 
-/** Each partition with a foreign entry says why it stands still; the well one goes on. */
+/** Each partition with a foreign entry says why it stands still; the well one goes on, and the worker is not ready. */
 async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Followed, name: string): Promise<void> {
   await ask(realm, name);
   expect('batch' in (await replies.reply(`${name}-${WELL}`)).reply).toBe(true);
@@ -58,6 +62,14 @@ async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Follo
     expect(error, what).toMatch(/^LEDGER_UNREADABLE: ledger partition \d+ stops: /);
   }
   expect(await worker.metric('idalloc_errors_total{code="LEDGER_UNREADABLE"}')).toBeGreaterThanOrEqual(FOREIGN.length);
+  expect(await worker.metric('idalloc_ledger_stopped_partitions')).toBe(FOREIGN.length);
+  expect(await worker.metric('idalloc_gate{reason="open"}')).toBe(1);
+  const readyz = await worker.ops('/readyz');
+  const detail = expect.stringContaining(`ledger partition ${FOREIGN.length} stops: `);
+  expect([readyz.status, await readyz.json()]).toEqual([
+    503,
+    { status: 'not ready', reason: 'LEDGER_UNREADABLE', detail },
+  ]);
 }
 
 test('a ledger partition with a foreign entry stops and says why; nothing is allocated there, the others go on', async () => {
@@ -77,7 +89,7 @@ test('a ledger partition with a foreign entry stops and says why; nothing is all
   // An append may have been under way when the foreign entry came before it: it was not told of, and is the last one.
   const decisions = await realm.decisions(ledger);
   const started = realm.worker();
-  await started.ready();
+  await started.hasPartitions(PARTITIONS);
   await expectStopped(realm, started, replies, 'started');
 
   const told = await replies.replies(PARTITIONS + 2);

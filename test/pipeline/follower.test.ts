@@ -192,12 +192,13 @@ describe('an entry that can not be read', () => {
   ];
 
   it.each(foreign)('stops the partition for good: %s', (_, bad) => {
-    const { topic, follower, reader, index } = followedWorld({ entries: [...three, bad, entry('d')] });
+    const { topic, follower, reader, index, stopped } = followedWorld({ entries: [...three, bad, entry('d')] });
     reader.catchUp(0);
     expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
     topic.land(0, [entry('e')]);
     reader.catchUp(0);
     expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    expect(stopped).toEqual([[0, 'LEDGER_UNREADABLE']]);
     expect(heldAt(index, 'd')).toBeUndefined();
   });
 

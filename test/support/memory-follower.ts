@@ -16,6 +16,7 @@ export function followedWorld(
 export function follow(topic: MemoryLedger, index = new MemoryIndex(), partitions = 1) {
   const timers = new ManualTimers();
   const causes: string[] = [];
+  const stopped: [number, string][] = [];
   let changes = 0;
   const follower = new Follower({
     index,
@@ -28,9 +29,12 @@ export function follow(topic: MemoryLedger, index = new MemoryIndex(), partition
     onChange: () => {
       changes += 1;
     },
+    onStop: (partition, { code }) => {
+      stopped.push([partition, code]);
+    },
   });
   const reader = new MemoryReader(topic, follower);
-  return { index, timers, causes, follower, reader, changes: () => changes };
+  return { index, timers, causes, stopped, follower, reader, changes: () => changes };
 }
 
 /** An index that has applied what the topic holds now, as a worker before this one left it. */
