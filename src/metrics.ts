@@ -36,6 +36,10 @@ export interface Metrics {
 
 /** What is looked up in the worker whenever the metrics are read. */
 export interface Vitals {
+  /** It has joined the request group, and was not thrown out since. */
+  readonly isMember: boolean;
+  /** For how long no broker has answered anything. */
+  readonly kafkaSilenceMs: number;
   readonly stoppedPartitions: number;
 }
 
@@ -77,6 +81,8 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   const ceiling = gauge('ceiling_margin_seconds', 'From the wall clock to the ceiling of the reservation');
   const drift = gauge('clock_drift_seconds', "Lead of this clock over the brokers', lowest and highest", 'bound');
   const lag = gauge('consumer_lag_records', 'Records of a request partition not yet resolved', 'partition');
+  vital('group_joined', '1 while the worker is a member of the request group', ({ isMember }) => Number(isMember));
+  vital('kafka_silence_seconds', 'Since a broker answered anything', ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000);
   vital(
     'ledger_stopped_partitions',
     "Ledger partitions that can't be read, so that their requests wait",

@@ -40,6 +40,7 @@ export class Worker implements AsyncDisposable {
   readonly #identity: IdentityHolder;
   readonly #stack = new AsyncDisposableStack();
   readonly #stop = new AbortController();
+  readonly #beganMs: number;
   readonly #starting: Promise<void>;
   #ledger: LedgerSide | undefined;
   #membership: Membership | undefined;
@@ -59,6 +60,7 @@ export class Worker implements AsyncDisposable {
     const wireLog = createWireLog(log, runtime.monotonicMs);
     const cluster = new Cluster({ dialer, seeds: seedsOf(config.kafka.brokers), runtime, log: wireLog });
     const fail = failed.reject;
+    this.#beganMs = runtime.monotonicMs();
     this.done = failed.promise;
     this.#tools = { config, log, wireLog, metrics, runtime, cluster, clock, gate, surroundings, fail };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });
@@ -74,18 +76,22 @@ export class Worker implements AsyncDisposable {
 
   /** Why no requests are served, or not those of every partition; undefined while they are. */
   get unready(): UnreadyReason | undefined {
-    const { gate, cluster, runtime } = this.#tools;
-    const reason = gate.reason();
+    const reason = this.#tools.gate.reason();
     if (reason !== undefined) return reason;
     if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
-    const silentMs = runtime.monotonicMs() - (cluster.lastAnswerMs ?? Number.NEGATIVE_INFINITY);
+    const { kafkaSilenceMs: silentMs, isMember } = this.vitals();
     if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';
-    return this.#membership?.joined === true ? undefined : 'GROUP_JOINING';
+    return isMember ? undefined : 'GROUP_JOINING';
   }
 
-  /** For the metrics. */
+  /** How it stands with Kafka, whatever the gate says. */
   vitals(): Vitals {
-    return { stoppedPartitions: this.stoppedPartitions.length };
+    const { cluster, runtime } = this.#tools;
+    return {
+      isMember: this.#membership?.joined === true,
+      kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
+      stoppedPartitions: this.stoppedPartitions.length,
+    };
   }
 
   /** Finishes what is in hand, leaves the group and gives the identity back. */

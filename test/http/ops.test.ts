@@ -112,9 +112,16 @@ describe('metrics', () => {
   test('show what the worker says of itself when they are read', async () => {
     let vitals: Vitals | undefined;
     const metrics = createMetrics(() => vitals);
-    expect((await metrics.render()).body).toContain('\nidalloc_ledger_stopped_partitions 0\n');
-    vitals = { stoppedPartitions: 2 };
-    expect((await metrics.render()).body).toContain('\nidalloc_ledger_stopped_partitions 2\n');
+    const lines = async () => (await metrics.render()).body.split('\n');
+    expect(await lines()).toContain('idalloc_group_joined 0');
+    vitals = { isMember: true, kafkaSilenceMs: 1_500, stoppedPartitions: 2 };
+    expect(await lines()).toEqual(
+      expect.arrayContaining([
+        'idalloc_group_joined 1',
+        'idalloc_kafka_silence_seconds 1.5',
+        'idalloc_ledger_stopped_partitions 2',
+      ]),
+    );
   });
 
   test('of two workers do not mix', async () => {

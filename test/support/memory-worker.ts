@@ -105,7 +105,12 @@ export class MemoryWorker {
       replyPolicy: POLICY,
       publisher: this.publisher,
       schemas: options.schemas,
-      observe: { served: () => {}, replied: () => {}, failed: (code) => this.errors.push(code), deadLettered: () => {} },
+      observe: {
+        served: () => {},
+        replied: () => {},
+        failed: (code) => this.errors.push(code),
+        deadLettered: () => {},
+      },
     };
     this.#partitions = partitions;
     this.catchUp();

@@ -14,6 +14,10 @@ import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 const NODES = 3;
 const PARTITIONS = 3;
+/** Time to acquire a worker ID and to join the group. */
+const START_MS = 10_000;
+/** Too short for the controller to give a broker up. */
+const SILENT_MS = 8_000;
 const FOREIGN = { key: null, value: Buffer.from('hello') };
 
 const config = loadWorkerConfig({
@@ -75,6 +79,10 @@ class Stage {
     this.kafka.cluster.send(config.topics.ledger, partition, [FOREIGN]);
   }
 
+  onBrokers(what: 'freeze' | 'thaw'): void {
+    for (const node of this.kafka.cluster.brokers.keys()) this.kafka.cluster[what](node);
+  }
+
   pass(ms: number): Promise<void> {
     return this.runtime.until(this.runtime.sleep(ms));
   }
@@ -88,19 +96,19 @@ let stage: Stage;
 
 afterEach(() => stage.stop());
 
-/** A worker that has had time to join its group. */
-async function started(prepare: (stage: Stage) => void = () => {}): Promise<Worker> {
+/** A worker, a while after its start. */
+async function started(prepare: (stage: Stage) => void = () => {}, forMs = START_MS): Promise<Worker> {
   stage = new Stage();
   prepare(stage);
   const worker = stage.start();
-  await stage.pass(10_000);
+  await stage.pass(forMs);
   return worker;
 }
 
 test('a worker that serves every partition is ready', async () => {
   const worker = await started();
   expect(worker.unready).toBeUndefined();
-  expect(worker.vitals()).toEqual({ stoppedPartitions: 0 });
+  expect(worker.vitals()).toMatchObject({ isMember: true, stoppedPartitions: 0 });
   expect(stage.logged).toContain('idalloc ready');
 });
 
@@ -110,7 +118,7 @@ test('a worker that starts on a ledger that it can not read serves the other par
   expect(worker.stoppedPartitions.map(({ message }) => message)).toEqual([
     expect.stringMatching(/^ledger partition 1 stops: ./),
   ]);
-  expect(worker.vitals()).toEqual({ stoppedPartitions: 1 });
+  expect(worker.vitals()).toMatchObject({ isMember: true, stoppedPartitions: 1 });
   expect(stage.logged).toEqual(
     expect.arrayContaining(['gate open', 'joined the request group', 'ledger partition stopped']),
   );
@@ -123,4 +131,16 @@ test('a worker that was ready is so no more when a ledger partition stops', asyn
   await stage.pass(2_000);
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
   expect(stage.logged).not.toContain('gate closed');
+});
+
+test('a worker tells for how long no broker has answered, from its own start on', async () => {
+  const worker = await started((at) => at.onBrokers('freeze'), SILENT_MS);
+  expect(worker.vitals()).toMatchObject({ isMember: false, kafkaSilenceMs: SILENT_MS });
+  stage.onBrokers('thaw');
+  await stage.pass(START_MS);
+  expect(worker.vitals().isMember).toBe(true);
+  stage.onBrokers('freeze');
+  await stage.pass(SILENT_MS);
+  expect(worker.unready).toBe('KAFKA_UNAVAILABLE');
+  expect(SILENT_MS - worker.vitals().kafkaSilenceMs).toBeLessThan(1_000);
 });
