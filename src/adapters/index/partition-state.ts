@@ -9,7 +9,7 @@ export interface State {
   /** Where the part of the log begins that this knows. */
   readonly origin: number;
   readonly horizon: number | undefined;
-  /** The row of an entry is its offset and this. */
+  /** The place of an entry is its offset and this. */
   readonly shift: number;
   /** Highest request offset that entries since the last sealed run tell of. */
   readonly recent: number;
@@ -35,22 +35,21 @@ export class SavedState {
   constructor(db: DatabaseSync, partition: number) {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
-    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
-  /** `hashes` is the sum of RecentKeys. */
-  save({ end, through, digest, origin, horizon, shift, recent }: State, hashes: number): void {
-    const fields = [this.#partition, end, through, digest ?? null, origin, horizon ?? null, shift, recent, hashes];
+  save({ end, through, digest, origin, horizon, shift, recent }: State): void {
+    const fields = [this.#partition, end, through, digest ?? null, origin, horizon ?? null, shift, recent];
     this.#put.run(...fields, sumOf(...fields));
   }
 
   /** Throws StoreFault when the row is not as it was written. */
-  load(): { readonly state: State; readonly hashes: number } {
+  load(): State {
     const stored = this.#find.get(this.#partition);
-    if (stored === undefined) return { state: NOTHING, hashes: 0 };
+    if (stored === undefined) return NOTHING;
     const { sum, ...fields } = stored;
     requireIntact(sum === sumOf(...Object.values(fields)), 'what is said of a partition');
-    const state = {
+    return {
       end: Number(stored.end),
       through: Number(stored.through),
       digest: stored.digest === null ? undefined : asBuffer(stored.digest),
@@ -59,6 +58,5 @@ export class SavedState {
       shift: Number(stored.shift),
       recent: Number(stored.recent),
     };
-    return { state, hashes: Number(stored.hashes) };
   }
 }

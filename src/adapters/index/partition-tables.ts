@@ -1,23 +1,21 @@
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
 import { type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Applied, FORGOTTEN, type IndexedEntry, type LedgerRecord } from '../../pipeline/ports.ts';
+import { Blocks, type StoredEntry } from './blocks.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
 import { NOTHING, SavedState, type State } from './partition-state.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { SealedRuns } from './sealed-runs.ts';
-import { asBuffer, requireIntact, StoreFault, sqliteResult } from './store.ts';
-
-/** Rows deleted in one step, a few milliseconds of work. */
-const SWEEP_ROWS = 1_024;
+import { StoreFault, sqliteResult } from './store.ts';
 
 /**
- * One partition: entries in log order, a row each, and two ways from a key's hash to rows: RecentKeys for the rows of
- * the run that is being filled, SealedRuns for those before.
+ * One partition: entries in log order, in blocks, and two ways from a key's hash to their places: RecentKeys for the run
+ * that is being filled, SealedRuns for those before.
  *
- * Rows only ever rise. What is forgotten lies below the floor: the first row that counts, where a run begins. A wipe
- * puts the floor above all rows and shifts what comes; so it costs as little as forgetting the head of the log does,
+ * Places only ever rise. What is forgotten lies below the floor: the first place that counts, where a run begins. A wipe
+ * puts the floor above all places and shifts what comes; so it costs as little as forgetting the head of the log does,
  * and both are swept up in small steps later.
  */
 export class PartitionTables {
@@ -27,11 +25,7 @@ export class PartitionTables {
   readonly #seed: HashSeed;
   readonly #recent = new RecentKeys();
   readonly #runs: SealedRuns;
-  readonly #insert: StatementSync;
-  readonly #find: StatementSync;
-  readonly #key: StatementSync;
-  readonly #oldest: StatementSync;
-  readonly #delete: StatementSync;
+  readonly #blocks: Blocks;
   readonly #saved: SavedState;
   #state: State;
 
@@ -40,20 +34,14 @@ export class PartitionTables {
     this.#partition = partition;
     this.#runEntries = options.runEntries;
     this.#seed = options.seed;
-    db.exec(`CREATE TABLE IF NOT EXISTS entry_${partition}
-      ("row" INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, appended INTEGER NOT NULL,
-       behind INTEGER NOT NULL)`);
-    this.#insert = db.prepare(`INSERT INTO entry_${partition} VALUES (?, ?, ?, ?, ?)`);
-    this.#find = db.prepare(`SELECT value, appended, behind FROM entry_${partition} WHERE "row" = ? AND key = ?`);
-    this.#key = db.prepare(`SELECT key FROM entry_${partition} WHERE "row" = ?`);
-    this.#oldest = db.prepare(`SELECT min("row") AS "row" FROM entry_${partition}`);
-    this.#delete = db.prepare(`DELETE FROM entry_${partition} WHERE "row" < ?`);
+    this.#blocks = new Blocks(db, partition);
     this.#saved = new SavedState(db, partition);
-    const { state, hashes } = this.#saved.load();
-    this.#state = state;
+    this.#state = this.#saved.load();
     this.#runs = new SealedRuns(db, partition, this.#runEntries, this.#floorRun, this.#openRun);
-    this.#loadRecent();
-    requireIntact(this.#recent.sum === hashes, 'one of the newest keys');
+    const start = this.#openRun * this.#runEntries;
+    for (const { place, key } of this.#blocks.keys(start, this.#state.end + this.#state.shift)) {
+      this.#recent.add(hashKey(key, this.#seed), place - start);
+    }
   }
 
   get end(): number {
@@ -74,33 +62,13 @@ export class PartitionTables {
   }
 
   lookUp(key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
-    const hash = hashKey(key, this.#seed);
-    for (const row of this.#rowsOf(hash)) {
-      const found = this.#at(row, key, hash);
-      if (found === undefined) continue;
-      const offset = row - this.#state.shift;
-      if (offset - found.behind < this.#state.origin) return FORGOTTEN;
-      return { offset, value: found.value, appendedAtMs: found.appendedAtMs };
+    for (const place of this.#placesOf(hashKey(key, this.#seed))) {
+      const { key: other, value, appendedAtMs } = this.#blocks.entryAt(place);
+      if (!other.equals(key)) continue;
+      if (readLedgerPosition(value).end < this.#state.origin) return FORGOTTEN;
+      return { offset: place - this.#state.shift, value, appendedAtMs };
     }
     return undefined;
-  }
-
-  /** What a row says of a key; undefined when it is another key with the same hash. */
-  #at(
-    row: number,
-    key: Buffer,
-    hash: number,
-  ): (Omit<IndexedEntry, 'offset'> & { readonly behind: number }) | undefined {
-    const found = this.#find.get(row, key);
-    if (found === undefined) {
-      const other = this.#key.get(row)?.key;
-      const intact = other instanceof Uint8Array && hashKey(other, this.#seed) === hash;
-      requireIntact(intact, `the key of row ${row}`);
-      return undefined;
-    }
-    const [value, behind, appendedAtMs] = [asBuffer(found.value), Number(found.behind), Number(found.appended)];
-    requireIntact(storedEnd(value) === row - this.#state.shift - behind, `row ${row}`);
-    return { value, appendedAtMs, behind };
   }
 
   firsts(records: readonly LedgerRecord[]): ReadonlySet<number> {
@@ -113,19 +81,19 @@ export class PartitionTables {
 
   #isFirst(key: Buffer, record: LedgerRecord): boolean {
     const own = record.offset + this.#state.shift;
-    const hash = hashKey(key, this.#seed);
-    for (const row of this.#rowsOf(hash)) {
-      if (row === own) return positionOf(this.#partition, record).end >= this.#state.origin;
-      if (this.#at(row, key, hash) !== undefined) return false;
+    for (const place of this.#placesOf(hashKey(key, this.#seed))) {
+      if (place === own) return positionOf(this.#partition, record).end >= this.#state.origin;
+      if (this.#blocks.entryAt(place).key.equals(key)) return false;
     }
     return false;
   }
 
-  /** The rows of what has this hash, the oldest first. */
-  *#rowsOf(hash: number): Generator<number> {
-    yield* this.#runs.rowsOf(hash);
+  /** The places of what has this hash, the oldest first. */
+  #placesOf(hash: number): readonly number[] {
+    const places = this.#runs.placesOf(hash);
     const start = this.#openRun * this.#runEntries;
-    for (let at = this.#recent.find(hash); at >= 0; at = this.#recent.find(hash, at)) yield start + at;
+    for (let at = this.#recent.find(hash); at >= 0; at = this.#recent.find(hash, at)) places.push(start + at);
+    return places;
   }
 
   /** Nothing is written before all of it was read: an entry that can't be read leaves everything as it was. */
@@ -135,16 +103,17 @@ export class PartitionTables {
     if (last === undefined) return {};
     const positions = fresh.map((record) => positionOf(this.#partition, record));
     this.#requireWhole(fresh);
-    let lossAt: number | undefined;
     this.#inTransaction(() => {
-      for (const [i, record] of fresh.entries()) {
-        const position = positions[i] as LedgerPosition;
-        if (position.end > record.offset) lossAt = record.offset;
-        this.#applyOne(record, position);
+      const places = this.#runEntries;
+      for (let at = 0; at < fresh.length; ) {
+        const left = places - ((this.end + this.#state.shift) % places);
+        this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
+        at += left;
       }
       this.#state = { ...this.#state, digest: digestEntry(last) };
     });
-    return lossAt === undefined ? {} : { lossAt };
+    const lost = fresh.findLast(({ offset }, i) => (positions[i] as LedgerPosition).end > offset);
+    return lost === undefined ? {} : { lossAt: lost.offset };
   }
 
   #requireWhole(fresh: readonly LedgerRecord[]): void {
@@ -154,22 +123,25 @@ export class PartitionTables {
     throw new IdallocError('LEDGER_TRUNCATED', message);
   }
 
-  #applyOne({ offset, key, value, appendedAtMs }: LedgerRecord, position: LedgerPosition): void {
-    const { end, through, requestOffset = -1 } = position;
-    const state = this.#state;
-    const row = offset + state.shift;
-    if (key !== null && value !== null && position.requestOffset !== undefined) {
-      this.#insert.run(row, key, value, appendedAtMs, offset - end);
-      this.#recent.add(hashKey(key, this.#seed), row % this.#runEntries);
-    }
-    this.#state = {
-      ...state,
-      end: offset + 1,
-      through: Math.max(state.through, through, requestOffset),
-      horizon: raised(state.horizon, position, offset),
-      recent: Math.max(state.recent, requestOffset),
-    };
-    if ((row + 1) % this.#runEntries === 0) this.#seal(Math.floor(row / this.#runEntries));
+  /** Goes on with the open run, which has room for these; seals it when it is full. */
+  #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
+    let { end, through, horizon, recent } = this.#state;
+    const first = end + this.#state.shift;
+    const entries = records.map((record, i) => {
+      const position = positions[i] as LedgerPosition;
+      const requestOffset = position.requestOffset ?? -1;
+      horizon = raised(horizon, position, record.offset);
+      through = Math.max(through, position.through, requestOffset);
+      recent = Math.max(recent, requestOffset);
+      end += 1;
+      if (position.requestOffset === undefined || !isStored(record)) return undefined;
+      this.#recent.add(hashKey(record.key, this.#seed), (first + i) % this.#runEntries);
+      return record;
+    });
+    this.#blocks.write(first, entries);
+    this.#state = { ...this.#state, end, through, horizon, recent };
+    const next = first + records.length;
+    if (next % this.#runEntries === 0) this.#seal(next / this.#runEntries - 1);
   }
 
   #seal(run: number): void {
@@ -199,17 +171,7 @@ export class PartitionTables {
       });
       this.#runs.forgetBelow(run);
     }
-    return this.#sweep();
-  }
-
-  #sweep(): boolean {
-    const floor = this.#floorRun * this.#runEntries;
-    const oldest = this.#oldest.get()?.row;
-    if (typeof oldest === 'number' && oldest < floor) {
-      this.#delete.run(Math.min(floor, oldest + SWEEP_ROWS));
-      return true;
-    }
-    return this.#runs.sweep(this.#floorRun);
+    return this.#blocks.sweep(this.#floorRun * this.#runEntries) || this.#runs.sweep(this.#floorRun);
   }
 
   get #floorRun(): number {
@@ -228,18 +190,10 @@ export class PartitionTables {
     try {
       this.#db.exec('BEGIN');
       change();
-      this.#saved.save(this.#state, this.#recent.sum);
+      this.#saved.save(this.#state);
       this.#db.exec('COMMIT');
     } catch (error) {
       throw sqliteResult(error) === undefined ? new StoreFault(describeError(error), { cause: error }) : error;
-    }
-  }
-
-  #loadRecent(): void {
-    const start = this.#openRun * this.#runEntries;
-    const rows = this.#db.prepare(`SELECT "row", key FROM entry_${this.#partition} WHERE "row" >= ? ORDER BY "row"`);
-    for (const { row, key } of rows.iterate(start)) {
-      this.#recent.add(hashKey(asBuffer(key), this.#seed), Number(row) - start);
     }
   }
 }
@@ -267,10 +221,6 @@ function foreign(partition: number, record: LedgerRecord, what: string): Idalloc
   );
 }
 
-function storedEnd(value: Buffer): number {
-  try {
-    return readLedgerPosition(value).end;
-  } catch (error) {
-    throw new StoreFault(describeError(error), { cause: error });
-  }
+function isStored(record: LedgerRecord): record is LedgerRecord & StoredEntry {
+  return record.key !== null && record.value !== null;
 }

@@ -15,7 +15,6 @@ export class RecentKeys {
   readonly #slots = new Uint16Array(SLOTS);
   readonly #hashes = new Float64Array(MAX_RUN_ENTRIES).fill(NO_KEY);
   #count = 0;
-  #sum = 0;
 
   add(hash: number, place: number): void {
     let slot = hash % SLOTS;
@@ -23,7 +22,6 @@ export class RecentKeys {
     this.#slots[slot] = place + 1;
     this.#hashes[place] = hash;
     this.#count += 1;
-    this.#sum += hash + place;
   }
 
   /** The lowest place above `after` that has this hash; -1 for none. */
@@ -32,11 +30,6 @@ export class RecentKeys {
       const place = (this.#slots[slot] as number) - 1;
       if (place === -1 || (place > after && this.#hashes[place] === hash)) return place;
     }
-  }
-
-  /** The sum of all hashes and places: tells whether keys that are read again, in order, are all there and the same. */
-  get sum(): number {
-    return this.#sum;
   }
 
   /** All of them as `hash * MAX_RUN_ENTRIES + place`, in rising order. */
@@ -54,6 +47,5 @@ export class RecentKeys {
     this.#slots.fill(0);
     this.#hashes.fill(NO_KEY);
     this.#count = 0;
-    this.#sum = 0;
   }
 }

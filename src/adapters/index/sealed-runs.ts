@@ -12,9 +12,9 @@ const HASHES_PER_CHUNK = 2 ** HASH_BITS / CHUNKS;
 const SWEEP_CHUNKS = 512;
 
 /**
- * The way from a key's hash to rows, for entries that are not among the recent ones any more.
+ * The way from a key's hash to places, for entries that are not among the recent ones any more.
  *
- * A run is as many rows as one place within it can tell apart. It is written at once, in the order of hashes, and never
+ * A run is as many places as its items can tell apart. It is written at once, in the order of hashes, and never
  * changed: random keys cost no random writes. Whole runs go when the ledger's head goes.
  */
 export class SealedRuns {
@@ -28,7 +28,7 @@ export class SealedRuns {
   readonly #delete: StatementSync;
   readonly #deleteRuns: StatementSync;
 
-  /** `entries` rows make a run; those below run `from` are forgotten, those from `to` on are not sealed yet. */
+  /** `entries` places make a run; those below run `from` are forgotten, those from `to` on are not sealed yet. */
   constructor(db: DatabaseSync, partition: number, entries: number, from: number, to: number) {
     this.#entries = entries;
     db.exec(`
@@ -67,16 +67,16 @@ export class SealedRuns {
     this.#insertRun.run(run, requests, sumOf(run, requests));
   }
 
-  /** The rows that have this hash, in rising order. */
-  rowsOf(hash: number): number[] {
-    const rows: number[] = [];
+  /** The places that have this hash, in rising order. */
+  placesOf(hash: number): number[] {
+    const places: number[] = [];
     for (const run of this.#filter.runsOf(hash)) {
       const id = run * CHUNKS + Math.floor(hash / HASHES_PER_CHUNK);
       for (const item of unpack(id, this.#chunk.get(id))) {
-        if (hashOf(item) === hash) rows.push(run * this.#entries + (item % MAX_RUN_ENTRIES));
+        if (hashOf(item) === hash) places.push(run * this.#entries + (item % MAX_RUN_ENTRIES));
       }
     }
-    return rows;
+    return places;
   }
 
   /** The highest request offset that entries of the runs [from, to) tell of; -1 for none. */

@@ -5,7 +5,7 @@ import { MAX_RUN_ENTRIES } from './recent-keys.ts';
 import { isStoreFault, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Bumped when the tables change: an index of another format is wiped, since the ledger can restore it. */
-const FORMAT = 4;
+const FORMAT = 5;
 
 /** Which ledger an index belongs to; any difference makes what is stored worthless. */
 export interface IndexBinding {
@@ -33,10 +33,8 @@ export interface IndexEvents {
  *
  * SQLite notices damage to the shape of its pages, not to what is in them. Nothing else would notice it either: a key
  * that is not found any more is decided anew, and the entry of that is the first one of its key that this index knows.
- * So all that leads to a key has checksums, which are compared when it is read, and rows that have to be there must be:
- * sealed runs, what is said of them and of a partition, the hash seed, and the newest keys together. A key has to have
- * the hash that led to its row, and the place where its writer's index ended is compared with the value's. What is not
- * checked is the rest of a value: a checksum for each entry would slow a restore by a fifth.
+ * So everything has checksums, which are compared when it is read, and rows that have to be there must be: blocks of
+ * entries, sealed runs, what is said of them and of a partition, and the hash seed.
  */
 export class SqliteIndex implements LedgerIndex {
   readonly #directory: string;

@@ -23,7 +23,7 @@ export function sumOf(...fields: readonly unknown[]): number {
 }
 
 /** Throws StoreFault when something was not read as it was written. */
-export function requireIntact(intact: boolean, what: string): void {
+export function requireIntact(intact: boolean, what: string): asserts intact {
   if (!intact) throw new StoreFault(`${what} is not as it was written: the disk, or what is between, damaged it`);
 }
 
@@ -123,7 +123,7 @@ function create(db: DatabaseSync, identity: string): HashSeed {
   const seed = randomBytes(8);
   db.exec(`BEGIN;
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
-      horizon INTEGER, shift INTEGER, recent INTEGER, hashes INTEGER, sum INTEGER)`);
+      horizon INTEGER, shift INTEGER, recent INTEGER, sum INTEGER)`);
   db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, sumOf(identity, seed));
   db.exec('COMMIT');
   return toSeed(seed);

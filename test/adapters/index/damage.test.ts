@@ -20,6 +20,7 @@ const world = perTest();
 const RESTORING = expect.objectContaining({ code: 'INDEX_RESTORING' });
 const UNUSABLE = expect.objectContaining({ code: 'INDEX_UNUSABLE' });
 const KEYS = 4_000;
+const NEWEST = 'SELECT max(first) FROM block_0';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -68,11 +69,11 @@ describe('a file that is found at start', () => {
     ['was cut within its first page', (file) => truncateSync(file, 1_000)],
     [
       'is of an older format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":4', '"format":3')`),
+      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":5', '"format":4')`),
     ],
     [
       'is of a newer format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":4', '"format":5')`),
+      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":5', '"format":6')`),
     ],
     [
       'is of a format with other tables',
@@ -81,10 +82,14 @@ describe('a file that is found at start', () => {
     ],
     ['knows of fewer requests than it did', (file) => edit(file, 'UPDATE state SET through = through - 1')],
     [
-      'has one of its newest keys at another place',
-      (file) => edit(file, 'UPDATE entry_0 SET "row" = 4000 WHERE "row" = 3999'),
+      'has its newest entries at another place',
+      (file) => edit(file, `UPDATE block_0 SET first = first + 1 WHERE first = (${NEWEST})`),
     ],
-    ['lacks one of its newest keys', (file) => edit(file, 'DELETE FROM entry_0 WHERE "row" = 3999')],
+    ['lacks its newest entries', (file) => edit(file, `DELETE FROM block_0 WHERE first = (${NEWEST})`)],
+    [
+      'has a newest entry of rubbish',
+      (file) => edit(file, `UPDATE block_0 SET bytes = zeroblob(99) WHERE first = (${NEWEST})`),
+    ],
     ['lacks a part of a sealed run', (file) => edit(file, 'DELETE FROM chunk_0 WHERE id = 300')],
     ['lacks the last sealed run', (file) => edit(file, 'DELETE FROM chunk_0 WHERE id >= 512')],
   ])('and %s is thrown away, with a word of why, to be restored from the log', (_, change) => {
@@ -94,11 +99,11 @@ describe('a file that is found at start', () => {
   });
 
   it.each<[string, string]>([
-    ['an entry of another place', 'UPDATE entry_0 SET behind = behind + 1 WHERE "row" = 7'],
-    ['an entry that is gone', 'DELETE FROM entry_0 WHERE "row" = 7'],
-    ['an entry whose value is rubbish', `UPDATE entry_0 SET value = x'00' WHERE "row" = 7`],
-    ['a value that is no blob', `UPDATE entry_0 SET value = 'text' WHERE "row" = 7`],
-    ['a number that is none', 'UPDATE entry_0 SET appended = 9223372036854775807 WHERE "row" = 7'],
+    ['entries of another place', 'UPDATE block_0 SET first = 1 WHERE first = 0'],
+    ['entries that are gone', 'DELETE FROM block_0 WHERE first = 0'],
+    ['entries that are rubbish', 'UPDATE block_0 SET bytes = zeroblob(9000) WHERE first = 0'],
+    ['entries that are no blob', `UPDATE block_0 SET bytes = 'text' WHERE first = 0`],
+    ['entries with another checksum', 'UPDATE block_0 SET sum = sum + 1 WHERE first = 0'],
   ])('and has %s is thrown away when that is looked up', (_, sql) => {
     const index = reopened((file) => edit(file, sql));
     expect(() => index.lookUp(0, keyOf('k7'))).toThrow(RESTORING);
@@ -186,7 +191,7 @@ describe('while it is in use', () => {
       },
       (index) => index.expire(0, 0),
     ],
-    ['a table that is gone', (db) => db.exec('DROP TABLE entry_0'), (index) => index.lookUp(0, keyOf('k7'))],
+    ['a table that is gone', (db) => db.exec('DROP TABLE block_0'), (index) => index.lookUp(0, keyOf('k7'))],
     ['a store that can not commit', failCommits, (index) => index.apply(0, some(KEYS, 5))],
     ['a wipe that can not be committed', failCommits, (index) => index.wipe(0, 0)],
   ])('%s makes the index anew: refused once with INDEX_RESTORING, then empty', (_, damage, use) => {

@@ -11,7 +11,7 @@ function rows(): Record<string, unknown> {
   const db = new DatabaseSync(world.directory.file, { readOnly: true });
   try {
     const count = (table: string) => Number(db.prepare(`SELECT count(*) AS n FROM ${table}_0`).get()?.n);
-    return { entry: count('entry'), chunk: count('chunk'), run: count('run') };
+    return { block: count('block'), chunk: count('chunk'), run: count('run') };
   } finally {
     db.close();
   }
@@ -98,7 +98,7 @@ describe('an index on disk', () => {
     expect(steps).toBeGreaterThan(3);
     expect(steps).toBeLessThan(200);
     world.directory.close(index);
-    expect(rows()).toEqual({ entry: 0, chunk: 0, run: 0 });
+    expect(rows()).toEqual({ block: 0, chunk: 0, run: 0 });
   });
 
   it('writes to a run the keys of its own entries alone, also after a wipe in the middle of one', () => {
