@@ -110,6 +110,10 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
     'a clock that went back was used': { grants: [grantOf({ behindMs: 1 })] },
     'a process that stood still went on': { grants: [grantOf({ stoodStill: true })] },
   },
+  'no false alarm': {
+    'a worker took a sound etcd for one that was set back': { alarms: [5] },
+    'a worker did so before it was': { alarms: [5], setBacks: [6] },
+  },
   replay: {
     'a later entry was told': {
       entries: [entryOf(), entryOf({ order: 11, offset: 6, batch: batchOf(200n) })],

@@ -28,6 +28,7 @@ export const CHECKS = {
   'one configuration': oneConfiguration,
   increasing,
   stopped,
+  'no false alarm': noFalseAlarm,
   replay,
   'honest entries': honestEntries,
   expired,
@@ -174,6 +175,14 @@ function stopped({ grants }: History): string | undefined {
   if (back) return `worker ${back.workerId} allocated by a clock ${back.behindMs} ms behind what it had shown`;
   const still = grants.find(({ stoodStill }) => stoodStill);
   return still && `worker ${still.workerId} allocated though it had stood still since its last renewal was sent`;
+}
+
+/** Nobody says that etcd was set back, for which all workers have to be stopped, unless it was. */
+function noFalseAlarm({ alarms, setBacks }: History): string | undefined {
+  const [since = Number.POSITIVE_INFINITY] = setBacks;
+  return alarms.some((order) => order < since)
+    ? 'a worker refused as RESTORED though etcd was never set back'
+    : undefined;
 }
 
 const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>

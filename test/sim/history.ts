@@ -19,6 +19,8 @@ export interface History {
   readonly losses: Loss[];
   /** When etcd was set back; fences come a second time then. */
   readonly setBacks: number[];
+  /** When a worker began to refuse because etcd was set back, by its own account. */
+  readonly alarms: number[];
   readonly rebuilds: Rebuild[];
   readonly told: Told[];
   readonly letters: Letter[];
@@ -194,6 +196,7 @@ export function emptyHistory(): History {
     trims: [],
     losses: [],
     setBacks: [],
+    alarms: [],
     rebuilds: [],
     told: [],
     letters: [],

@@ -66,7 +66,10 @@ export class Host {
     };
     this.worker = new Worker(config, {
       log: logOf(this.process.name, place),
-      metrics: NO_METRICS,
+      metrics: {
+        ...NO_METRICS,
+        setGate: (reason) => void (reason === 'RESTORED' && history.alarms.push(world.tick())),
+      },
       surroundings,
     });
     this.worker.done.catch((error) => this.process.deliver(() => this.#failed(error, onEnd)));

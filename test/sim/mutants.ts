@@ -67,7 +67,6 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'start at the own clock rather than the ceiling',
-    rare: true,
     patches: [
       patch('src/identity/choose.ts', 'waitMs: ceilingWaitMs(layout, ceiling.ticks, now)', 'waitMs: 0'),
       patch('src/identity/choose.ts', 'import { ceilingWaitMs, MAX', 'import { MAX'),
@@ -178,8 +177,6 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'etcd read before the witness',
-    rare: true,
-    scenario: 'etcd-loss',
     patches: [
       patch(
         'src/identity/protocol.ts',
@@ -252,7 +249,6 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no marker at a take-over',
-    rare: true,
     patches: [patch('src/worker/request-side.ts', 'for (const partition of added) this.#mark(partition);', '')],
   },
   {
