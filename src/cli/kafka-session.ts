@@ -1,8 +1,7 @@
-import { asUnavailable, CALL_TIMEOUT_MS, patiently } from '../adapters/kafka/brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, patiently, unlessStopped } from '../adapters/kafka/brokers.ts';
 import type { Source } from '../adapters/kafka/topics/offsets.ts';
 import type { KafkaConfig } from '../config/config.ts';
 import type { Runtime } from '../core/runtime.ts';
-import { IdallocError } from '../errors.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';
@@ -39,8 +38,8 @@ export async function withCluster<T>(
   const cluster = new Cluster({ ...wire, log: wireLog(createLogger({ level, destination: 'stderr' })) });
   const source = { cluster, runtime: wire.runtime };
   try {
-    await unlessStopped(stop, answered(source, context, config));
-    return await unlessStopped(stop, use(source));
+    await unlessStopped(stop, () => answered(source, context, config));
+    return await unlessStopped(stop, () => use(source));
   } catch (error) {
     throw asUnavailable(error);
   } finally {
@@ -62,17 +61,5 @@ async function answered(
     throw unreachable(error, kafka);
   } finally {
     patience.cancel();
-  }
-}
-
-async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T> {
-  const stopped = Promise.withResolvers<never>();
-  const end = () => stopped.reject(new IdallocError('STOPPING', 'stopped by a signal before it was done'));
-  if (stop.aborted) end();
-  stop.addEventListener('abort', end);
-  try {
-    return await Promise.race([work, stopped.promise]);
-  } finally {
-    stop.removeEventListener('abort', end);
   }
 }

@@ -1,3 +1,4 @@
+import { unlessStopped } from '../adapters/kafka/brokers.ts';
 import { workerTopics } from '../adapters/kafka/topics/plan.ts';
 import { checkTopics, type TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import type { Config } from '../config/config.ts';
@@ -28,10 +29,10 @@ const LOG_EVERY_MS = 60_000;
 export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
   const { cluster, config, gate, runtime, log, stop } = waiting;
   let loggedMs = Number.NEGATIVE_INFINITY;
-  while (!stop.aborted) {
+  for (;;) {
     try {
-      const checked = checkTopics({ cluster, runtime }, config.topics, workerTopics(config.topics));
-      return accepted(await unlessStopped(stop, checked), log);
+      const check = () => checkTopics({ cluster, runtime }, config.topics, workerTopics(config.topics));
+      return accepted(await unlessStopped(stop, check), log);
     } catch (error) {
       if (!(error instanceof IdallocError && error.code === 'KAFKA_UNAVAILABLE')) throw withRemedy(error, config);
       const nowMs = runtime.monotonicMs();
@@ -43,7 +44,6 @@ export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
       await runtime.sleep(RETRY_MS, stop);
     }
   }
-  throw stopped();
 }
 
 /** A broker that can't be reached, or refuses the login: with the variables to look at. */
@@ -51,18 +51,6 @@ function withRemedy(error: unknown, { kafka }: Config): unknown {
   const fault = faultOf(error);
   const { cause } = error as Error;
   return fault === 'UNREACHABLE' || fault === 'LOGIN_REFUSED' ? unreachable(cause ?? error, kafka) : error;
-}
-
-function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const end = () => reject(stopped());
-    stop.addEventListener('abort', end, { once: true });
-    work.then(resolve, reject).finally(() => stop.removeEventListener('abort', end));
-  });
-}
-
-function stopped(): IdallocError {
-  return new IdallocError('STOPPING', 'stopped while waiting for Kafka');
 }
 
 function accepted(report: TopicsReport, log: Log): TopicsReport {

@@ -144,3 +144,9 @@ test('a worker tells for how long no broker has answered, from its own start on'
   expect(worker.unready).toBe('KAFKA_UNAVAILABLE');
   expect(SILENT_MS - worker.vitals().kafkaSilenceMs).toBeLessThan(1_000);
 });
+
+test('a worker that waits for Kafka stops at once', async () => {
+  await started((at) => at.onBrokers('freeze'), SILENT_MS);
+  await stage.stop();
+  expect(stage.runtime.monotonicMs()).toBe(SILENT_MS);
+});

@@ -70,6 +70,18 @@ export async function patiently<T>(
   }
 }
 
+/** Settles as the work does; rejects with STOPPING as soon as the signal aborts, and does not begin after that. */
+export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const end = () => reject(new IdallocError('STOPPING', 'stopped by a signal before it was done'));
+    if (stop.aborted) return end();
+    stop.addEventListener('abort', end);
+    void work()
+      .then(resolve, reject)
+      .finally(() => stop.removeEventListener('abort', end));
+  });
+}
+
 /** A call that every broker can answer: each is asked in turn until one does. */
 export async function askAny<R extends Answer>(
   { cluster }: Brokers,

@@ -1,5 +1,5 @@
-import { describe, expect, test } from 'vitest';
-import { askAny, asUnavailable, isUnsent, patiently } from '../../../src/adapters/kafka/brokers.ts';
+import { describe, expect, test, vi } from 'vitest';
+import { askAny, asUnavailable, isUnsent, patiently, unlessStopped } from '../../../src/adapters/kafka/brokers.ts';
 import { IdallocError } from '../../../src/errors.ts';
 import { faultOf, KafkaFault } from '../../../src/kafka/wire/fault.ts';
 import { failing, scriptedBrokers } from './scripted-brokers.ts';
@@ -94,4 +94,25 @@ test.each([
 test('what has a code already, and a bug, reach the user as they are', () => {
   const errors = [new IdallocError('NOT_FOUND', 'gone', { cause: fault('NO_ANSWER') }), new TypeError('a bug')];
   for (const error of errors) expect(asUnavailable(error)).toBe(error);
+});
+
+describe('work that a signal can end', () => {
+  test('settles as it does without one, and leaves nothing behind at the signal', async () => {
+    const { signal } = new AbortController();
+    const [added, removed] = [vi.spyOn(signal, 'addEventListener'), vi.spyOn(signal, 'removeEventListener')];
+    expect(await unlessStopped(signal, async () => 'done')).toBe('done');
+    const error = new Error('it failed');
+    await expect(unlessStopped(signal, () => Promise.reject(error))).rejects.toBe(error);
+    expect(removed.mock.calls).toEqual(added.mock.calls.map(([name, listener]) => [name, listener]));
+  });
+
+  test('is STOPPING at once when the signal comes, and is not begun after that', async () => {
+    const stop = new AbortController();
+    const work = vi.fn(() => new Promise<never>(() => undefined));
+    const first = unlessStopped(stop.signal, work);
+    stop.abort();
+    await expect(first).rejects.toMatchObject({ code: 'STOPPING' });
+    await expect(unlessStopped(stop.signal, work)).rejects.toMatchObject({ code: 'STOPPING' });
+    expect(work).toHaveBeenCalledTimes(1);
+  });
 });
