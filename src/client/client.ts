@@ -68,7 +68,7 @@ export class IdClient implements AsyncDisposable {
 
   /**
    * Connects to the brokers, looks for the end of the reply topic, and begins to fill the buffer; workers need not run yet.
-   * Brokers that are away are waited for, for 10 s.
+   * Brokers that are away are waited for, for 10 s; a login that they refuse is CONFIG_INVALID at once.
    *
    * @throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE, TOPIC_INVALID.
    */
@@ -177,8 +177,8 @@ export class IdClient implements AsyncDisposable {
    * Asks for one batch, past the buffer. Without a reply the same request is sent again, which never costs a second batch;
    * neither does asking again for a correlation ID after an error.
    *
-   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, QUEUE_FULL, CLIENT_CLOSED,
-   * CONFLICT, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID, MALFORMED_REPLY; the signal's reason.
+   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID, QUEUE_FULL,
+   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID, MALFORMED_REPLY; the signal's reason.
    */
   async request(options: RequestOptions): Promise<RequestedBatch> {
     const correlationId = options.correlationId ?? this.#runtime.uuid();

@@ -4,9 +4,10 @@ import { describeError, IdallocError } from '../errors.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
+import { faultOf } from '../kafka/wire/fault.ts';
 import { dialerOf } from '../kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
-import { seedsOf } from '../kafka/wire/settings.ts';
+import { loginRefused, seedsOf } from '../kafka/wire/settings.ts';
 import { accessOf, type IdClientOptions } from './options.ts';
 import { findPlace, type Place } from './reply-place.ts';
 import { RequestSender } from './request-sender.ts';
@@ -39,8 +40,8 @@ export async function connectKafka(
 }
 
 /**
- * Connects and reads the reply topic from its end. Throws IdallocError KAFKA_UNAVAILABLE or TOPIC_INVALID, and leaves no
- * connection behind then.
+ * Connects and reads the reply topic from its end. Throws IdallocError CONFIG_INVALID when the login is refused,
+ * KAFKA_UNAVAILABLE or TOPIC_INVALID, and leaves no connection behind then.
  */
 export async function openLink(wire: Wire, options: LinkOptions, events: TransportEvents): Promise<Transport> {
   const link = new KafkaLink(wire, options, events);
@@ -167,5 +168,6 @@ function closed(): IdallocError {
 }
 
 function unavailable(what: string, cause: unknown): IdallocError {
+  if (faultOf(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
   return new IdallocError('KAFKA_UNAVAILABLE', `${what}: ${describeError(cause)}`, { cause });
 }

@@ -80,7 +80,7 @@ export class Requester {
    * Sends a request until it is answered.
    *
    * @throws RequestRefused with the workers' code; IdallocError NO_REPLY when the time is up, or why nothing could be sent
-   * (KAFKA_UNAVAILABLE, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT when this correlation ID is under way for something
+   * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT when this correlation ID is under way for something
    * else, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
    */
   async request(question: Question): Promise<Answer> {

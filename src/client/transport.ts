@@ -19,7 +19,7 @@ export interface Incoming {
 export interface Transport {
   /**
    * Resolves when the brokers have the request, or nobody wants it any more. Its reply is listened for from before that.
-   * Rejects with IdallocError KAFKA_UNAVAILABLE, TOPIC_INVALID or QUEUE_FULL.
+   * Rejects with IdallocError KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID or QUEUE_FULL.
    */
   send(request: Outgoing): Promise<void>;
   /** Ends all connections within a second; never rejects. */

@@ -146,15 +146,33 @@ test('brokers that come back within 10 s are waited for; else it is KAFKA_UNAVAI
   expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
 });
 
-test('a login that is refused ends the search at once', async () => {
+const REFUSED_LOGIN = { code: 'CONFIG_INVALID', message: expect.stringMatching(/no such user.*check .*ssl and sasl/) };
+
+test('a login that is refused ends the search at once, and says what to look at', async () => {
   const stage = new LinkStage();
   stage.dialer = { dial: async () => Promise.reject(new KafkaFault('LOGIN_REFUSED', 'no such user')) };
   const beganMs = stage.clock.nowMs;
-  await expect(stage.during(stage.open())).rejects.toMatchObject({
-    code: 'KAFKA_UNAVAILABLE',
-    message: expect.stringMatching(/no such user/),
-  });
+  await expect(stage.during(stage.open())).rejects.toMatchObject(REFUSED_LOGIN);
   expect(stage.clock.nowMs - beganMs).toBeLessThan(1_000);
+});
+
+test('a login that is refused later, after a restart of the brokers, is told of what was to be sent and read', async () => {
+  const stage = new LinkStage();
+  const { dialer } = stage;
+  let isRefused = false;
+  stage.dialer = {
+    dial: (address, signal) =>
+      isRefused ? Promise.reject(new KafkaFault('LOGIN_REFUSED', 'no such user')) : dialer.dial(address, signal),
+  };
+  const { link } = await linked({}, stage);
+  isRefused = true;
+  for (let node = 1; node <= NODES; node += 1) {
+    stage.kafka.crash(node);
+    stage.kafka.restart(node);
+  }
+  await expect(stage.during(link.send(request()))).rejects.toMatchObject(REFUSED_LOGIN);
+  await stage.clock.pass(SOON_MS);
+  expect(stage.faults.at(-1)).toMatchObject(REFUSED_LOGIN);
 });
 
 test('a frozen broker among those to ask first is passed over', async () => {

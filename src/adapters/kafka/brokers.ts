@@ -3,6 +3,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../../kafka/wire/fault.ts';
 import type { Answer, BrokerLink } from '../../kafka/wire/port.ts';
+import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
 /** What it takes to ask the brokers for something: calls, and a clock for trying again. */
 export interface Brokers {
@@ -123,16 +124,11 @@ export function requireNoFault(fault: FaultName | undefined, what: string): void
   if (fault !== undefined) throw new KafkaFault(fault, `${what}: ${fault}`);
 }
 
-const LOGIN_REMEDY = 'check KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD, KAFKA_SASL_MECHANISM and KAFKA_TLS';
-
 /** A fault of the brokers as one of ours; anything else as it is. */
 export function asUnavailable(error: unknown): unknown {
   const fault = faultOf(error);
   if (error instanceof IdallocError || fault === undefined) return error;
-  if (fault === 'LOGIN_REFUSED') {
-    const message = `the brokers refuse the login (${describeError(error)}): ${LOGIN_REMEDY}`;
-    return new IdallocError('CONFIG_INVALID', message, { cause: error });
-  }
+  if (fault === 'LOGIN_REFUSED') return loginRefused(error, LOGIN_SETTINGS);
   const message = `the brokers refused or did not answer: ${describeError(error)}`;
   return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
 }

@@ -40,16 +40,22 @@ export function seedsOf(brokers: readonly string[]): BrokerAddress[] {
   });
 }
 
-/** Why no broker can be talked to, with what to do about it. A login that is refused is a fault of the configuration. */
+/** What to look at when a login with a user is refused. */
+export const LOGIN_SETTINGS = 'KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD, KAFKA_SASL_MECHANISM and KAFKA_TLS';
+
+/** A login that is refused is a fault of the configuration: no waiting mends it. `settings` are those to look at. */
+export function loginRefused(error: unknown, settings: string, user?: string): IdallocError {
+  const whose = user === undefined ? 'do not let us in' : `refuse the login of '${user}'`;
+  const message = `the brokers ${whose} (${describeError(error)}): check ${settings}`;
+  return new IdallocError('CONFIG_INVALID', message, { cause: error });
+}
+
+/** Why no broker can be talked to, with what to do about it. */
 export function unreachable(error: unknown, { brokers, sasl }: KafkaSettings): IdallocError {
-  const said = describeError(error);
   if (faultOf(error) === 'LOGIN_REFUSED') {
-    const message =
-      sasl === undefined
-        ? `the brokers do not let us in (${said}): check KAFKA_TLS, KAFKA_CA and KAFKA_SASL_MECHANISM`
-        : `the brokers refuse the login of '${sasl.username}' (${said}): check KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD, KAFKA_SASL_MECHANISM and KAFKA_TLS`;
-    return new IdallocError('CONFIG_INVALID', message, { cause: error });
+    const settings = sasl === undefined ? 'KAFKA_TLS, KAFKA_CA and KAFKA_SASL_MECHANISM' : LOGIN_SETTINGS;
+    return loginRefused(error, settings, sasl?.username);
   }
-  const message = `no broker of ${brokers.join(', ')} can be talked to (${said}): check KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA`;
+  const message = `no broker of ${brokers.join(', ')} can be talked to (${describeError(error)}): check KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA`;
   return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
 }
