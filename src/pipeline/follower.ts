@@ -49,7 +49,7 @@ export class Follower implements LedgerFollower {
     const { index } = this.#options;
     const state = this.#state(partition);
     const end = index.end(partition);
-    const lastOffset = index.last(partition)?.offset ?? end;
+    const lastOffset = this.neededFrom(partition);
     if (state.distrusted || end > bounds.high || end < bounds.low || lastOffset < bounds.low) {
       index.wipe(partition, bounds.low);
     }
@@ -63,17 +63,23 @@ export class Follower implements LedgerFollower {
 
   /** Where reading goes on after the reader lost its place, e.g. by a rebalance. */
   resume(partition: number): number {
-    const { index } = this.#options;
     const state = this.#state(partition);
-    state.expected = index.last(partition)?.offset ?? index.end(partition);
+    state.expected = this.neededFrom(partition);
     this.#advanced(partition);
     return state.expected;
   }
 
-  /** Takes records in log order as they were read. */
-  deliver(partition: number, records: readonly LedgerRecord[]): void {
+  /** Where reading has to show something: the last entry applied, by which the log is recognised, and what follows. */
+  neededFrom(partition: number): number {
+    const { index } = this.#options;
+    return index.last(partition)?.offset ?? index.end(partition);
+  }
+
+  /** Takes records in log order as they were read; those below `from` were left out, since they were not needed. */
+  deliver(partition: number, records: readonly LedgerRecord[], from = 0): void {
     const state = this.#state(partition);
     if (records.length === 0 || state.distrusted || state.fault !== undefined) return;
+    state.expected = Math.max(state.expected, from);
     if (!this.#isWhole(partition, state, records) || !this.#isKnown(partition, state, records)) return;
     this.#apply(partition, state, records);
     if (state.distrusted || state.fault !== undefined) return;

@@ -138,6 +138,23 @@ describe('following', () => {
     expect([heldAt(index, 'd'), heldAt(index, 'e'), causes]).toEqual([3, 4, []]);
   });
 
+  it('needs nothing below the entry that was settled last, and recognises the log by that one', () => {
+    const { topic, follower, reader, index, causes } = followedWorld({ entries: three });
+    reader.catchUp(0);
+    topic.land(0, [entry('d'), entry('e')]);
+    index.apply(0, topic.read(0, 3));
+    expect(follower.neededFrom(0)).toBe(4);
+    topic.land(0, [entry('f')]);
+    follower.deliver(0, topic.read(0, 4), 4);
+    expect([heldAt(index, 'f'), causes]).toEqual([5, []]);
+    topic.land(0, [entry('g'), entry('h')]);
+    index.apply(0, topic.read(0, 6));
+    topic.truncate(0, 7);
+    topic.land(0, [entry('z')]);
+    follower.deliver(0, topic.read(0, 7), 7);
+    expect(causes).toEqual([expect.stringContaining('offset 7 is not the one that was applied')]);
+  });
+
   it('distrusts a log in which reading skips an entry', () => {
     const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);

@@ -13,7 +13,10 @@ import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
 /** What the reader feeds; the follower decides where to read and what to make of it. */
 interface LedgerSink {
   begin(partition: number, bounds: LogBounds): number;
-  deliver(partition: number, records: readonly LedgerRecord[]): void;
+  /** Entries below this offset are known: reading them again would show nothing. */
+  neededFrom(partition: number): number;
+  /** `from`: entries below this offset were left out, since they were not needed. */
+  deliver(partition: number, records: readonly LedgerRecord[], from: number): void;
   expire(partition: number, low: number, high: number): boolean;
   distrust(partition: number, cause: string): void;
   unreadable(partition: number, cause: string): void;
@@ -137,6 +140,7 @@ export class LedgerReader {
         { topic, partition, offset },
         {
           deliver: (chunk) => this.#deliver(place, chunk),
+          neededFrom: () => sink.neededFrom(partition),
           outOfRange: ({ logStart, end }, position) => {
             sink.distrust(partition, `offset ${position} was due, but the log reaches from ${logStart} to ${end} now`);
             return logStart;
@@ -149,21 +153,21 @@ export class LedgerReader {
     }
   }
 
-  async #deliver(place: Place, { records }: TailChunk): Promise<void> {
+  async #deliver(place: Place, { records, from }: TailChunk): Promise<void> {
     const { epoch } = place;
-    for (let from = 0; from < records.length; from += APPLY_MAX_ENTRIES) {
-      if (from > 0) await this.#options.runtime.nextTurn();
+    for (let at = 0; at < records.length; at += APPLY_MAX_ENTRIES) {
+      if (at > 0) await this.#options.runtime.nextTurn();
       if (this.#isStopped || place.epoch !== epoch) return;
-      this.#apply(place, records.slice(from, from + APPLY_MAX_ENTRIES));
+      this.#apply(place, records.slice(at, at + APPLY_MAX_ENTRIES), from);
     }
   }
 
-  #apply(place: Place, records: readonly FetchedRecord[]): void {
+  #apply(place: Place, records: readonly FetchedRecord[], from: number): void {
     const { sink, topic } = this.#options;
     const { partition, epoch } = place;
     const unreadable = records.findIndex(({ headers }) => headers[UNREADABLE] !== undefined);
     const readable = unreadable === -1 ? records : records.slice(0, unreadable);
-    if (readable.length > 0) sink.deliver(partition, readable.map(toLedgerRecord));
+    if (readable.length > 0) sink.deliver(partition, readable.map(toLedgerRecord), from);
     const first = records[unreadable];
     if (first === undefined || place.epoch !== epoch) return;
     place.followed?.pause();

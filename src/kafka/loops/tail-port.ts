@@ -23,6 +23,8 @@ export interface TailOptions {
 export interface TailChunk {
   /** May be empty, where there were only markers and aborted records. */
   readonly records: readonly FetchedRecord[];
+  /** Records below this offset are not among them: they were delivered before, or the sink does not need them. */
+  readonly from: number;
   /** The offset to go on from. */
   readonly next: number;
   readonly highWatermark: number;
@@ -35,6 +37,8 @@ export interface TailSink {
    * reported as SINK_FAILED, and the chunk is delivered again after a second.
    */
   deliver(chunk: TailChunk): void | Promise<void>;
+  /** Asked before a chunk is decoded: records below this offset need not be delivered. Without it all are. */
+  neededFrom?(): number;
   /** The position lies outside of the log: where to go on. Without it that is the log's start, with a warning. */
   outOfRange?(bounds: PartitionBounds, position: number): number | Promise<number>;
 }

@@ -49,7 +49,7 @@ export class Tail {
     if (before !== undefined && before.state !== 'stopped') throw new RangeError(`${before.key} is followed already`);
     const place = new FollowedPartition(at, sink, {
       onRoom: ({ leader }) => this.#wake(leader),
-      decode: (fetched) => this.#decode(fetched),
+      decode: (fetched) => this.#decode(fetched, sink),
       onFailure: (failed, error) => this.#sinkFailed(failed, error),
     });
     this.#places.set(place.key, place);
@@ -201,20 +201,21 @@ export class Tail {
     this.#options.onFault?.(place.topic, place.partition, fault);
   }
 
-  #decode({ from, answer }: Fetched): Promise<TailChunk> {
-    const decoding = this.#decoding.then(() => this.#decodeNext(answer, from));
+  #decode(fetched: Fetched, sink: TailSink): Promise<TailChunk> {
+    const decoding = this.#decoding.then(() => this.#decodeNext(fetched, sink));
     this.#decoding = decoding.catch(() => undefined);
     return decoding;
   }
 
-  async #decodeNext(answer: FetchedPartition, from: number): Promise<TailChunk> {
+  async #decodeNext({ from: fetchedFrom, next: fetchedTo, answer }: Fetched, sink: TailSink): Promise<TailChunk> {
     const { isolation, runtime } = this.#options;
+    const from = Math.max(fetchedFrom, Math.min(sink.neededFrom?.() ?? 0, fetchedTo));
     const { records, next } = await decodeBatches(answer, from, isolation, () => runtime.nextTurn());
     this.#decoded += records.length;
     if (this.#decoded >= RECORDS_PER_TURN) {
       this.#decoded = 0;
       await runtime.nextTurn();
     }
-    return { records, next, highWatermark: answer.highWatermark, logStartOffset: answer.logStartOffset };
+    return { records, from, next, highWatermark: answer.highWatermark, logStartOffset: answer.logStartOffset };
   }
 }

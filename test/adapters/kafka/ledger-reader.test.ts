@@ -17,7 +17,8 @@ let lines: string[];
 /** Notes what it is given; begins where the log does, unless a test says otherwise. */
 const sink = {
   begin: vi.fn((_partition: number, { low }: LogBounds) => low),
-  deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[]) => {}),
+  neededFrom: vi.fn((_partition: number) => 0),
+  deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[], _from: number) => {}),
   expire: vi.fn((_partition: number, _low: number, _high: number) => false),
   distrust: vi.fn((partition: number, _cause: string) => reader.restart(partition)),
   unreadable: vi.fn((_partition: number, _cause: string) => {}),
@@ -51,6 +52,7 @@ afterEach(async () => {
   vi.resetAllMocks();
   sink.begin.mockImplementation((_, { low }) => low);
   sink.expire.mockReturnValue(false);
+  sink.neededFrom.mockReturnValue(0);
   sink.distrust.mockImplementation((partition) => reader.restart(partition));
 });
 
@@ -67,6 +69,26 @@ describe('the reader of the ledger', () => {
     expect(range(0, 3).map(offsets)).toEqual([[10], [19], [28, 29]]);
   });
 
+  it('leaves out the entries that the sink does not need', async () => {
+    sink.neededFrom.mockReturnValue(13);
+    for (const _ of range(0, 4)) send(0, 5);
+    reader.start();
+    await stage.until(() => offsets(0).at(-1) === 19);
+    expect(sink.deliver.mock.calls[0]?.[2]).toBe(13);
+    expect(offsets(0)).toEqual(range(13, 20));
+  });
+
+  it('reads on behind what is not needed, however much that is', async () => {
+    sink.neededFrom.mockReturnValue(1_000);
+    send(0, 5);
+    reader.start();
+    await stage.until(() => sink.neededFrom.mock.calls.length > 0);
+    sink.neededFrom.mockReturnValue(0);
+    send(0, 5);
+    await stage.until(() => offsets(0).length === 5);
+    expect(offsets(0)).toEqual(range(5, 10));
+  });
+
   it('gives the sink what an entry is made of', async () => {
     const key = Buffer.from('key');
     stage.kafka.cluster.send(LEDGER, 0, [{ key, value: Buffer.from('value') }]);
@@ -74,7 +96,7 @@ describe('the reader of the ledger', () => {
     reader.start();
     await stage.until(() => offsets(0).length === 1);
     expect(sink.deliver.mock.calls).toEqual([
-      [0, [{ offset: 0, key, value: Buffer.from('value'), appendedAtMs: sentMs }]],
+      [0, [{ offset: 0, key, value: Buffer.from('value'), appendedAtMs: sentMs }], 0],
     ]);
   });
 
