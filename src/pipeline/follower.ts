@@ -49,7 +49,7 @@ export class Follower implements LedgerFollower {
     const { index } = this.#options;
     const state = this.#state(partition);
     const end = index.end(partition);
-    const lastOffset = this.neededFrom(partition);
+    const lastOffset = this.#lastOffset(partition);
     if (state.distrusted || end > bounds.high || end < bounds.low || lastOffset < bounds.low) {
       index.wipe(partition, bounds.low);
     }
@@ -64,13 +64,27 @@ export class Follower implements LedgerFollower {
   /** Where reading goes on after the reader lost its place, e.g. by a rebalance. */
   resume(partition: number): number {
     const state = this.#state(partition);
-    state.expected = this.neededFrom(partition);
+    state.expected = this.#lastOffset(partition);
     this.#advanced(partition);
     return state.expected;
   }
 
-  /** Where reading has to show something: the last entry applied, by which the log is recognised, and what follows. */
-  neededFrom(partition: number): number {
+  hold(partition: number): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#state(partition).held = promise;
+    return resolve;
+  }
+
+  /**
+   * Where reading has to show something: the last entry applied, by which the log is recognised, and what follows.
+   * Resolves when no append holds the partition.
+   */
+  async neededFrom(partition: number): Promise<number> {
+    await this.#state(partition).held;
+    return this.#lastOffset(partition);
+  }
+
+  #lastOffset(partition: number): number {
     const { index } = this.#options;
     return index.last(partition)?.offset ?? index.end(partition);
   }
@@ -256,6 +270,8 @@ class PartitionState {
   restored = false;
   distrusted = false;
   fault: IdallocError | undefined;
+  /** Resolves when the append under way, if there is one, needs no more patience. */
+  held: Promise<void> | undefined;
   readonly waiters = new Set<Waiter>();
 
   release(end: number): void {

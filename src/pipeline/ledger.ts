@@ -71,14 +71,26 @@ export class Ledger {
    * the index was found wrong meanwhile (entries are in the log).
    */
   async commit(partition: number, draft: Draft): Promise<Settled> {
-    const appended = await this.#append(partition, draft);
+    const release = this.#follower.hold(partition);
+    try {
+      return await this.#settle(partition, draft, release);
+    } finally {
+      release();
+    }
+  }
+
+  async #settle(partition: number, draft: Draft, release: () => void): Promise<Settled> {
+    const appended = await this.#append(partition, draft, release);
     const { baseOffset, appendedAtMs } = appended;
     if (baseOffset < draft.end) {
       const cause = `an append went to offset ${baseOffset}, below ${draft.end} that was read before`;
       this.#follower.distrust(partition, cause);
       throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     }
-    if (this.#index.end(partition) < baseOffset) await this.#follower.reached(partition, baseOffset);
+    if (this.#index.end(partition) < baseOffset) {
+      release();
+      await this.#follower.reached(partition, baseOffset);
+    }
     this.#requireTrusted(partition); // the log may have turned out to be another one while the append was under way
     const end = this.#index.end(partition); // the reader may have come first
     const unread = draft.entries
@@ -120,10 +132,11 @@ export class Ledger {
     if (refusal !== undefined) throw refusal;
   }
 
-  async #append(partition: number, draft: Draft): Promise<Appended> {
+  async #append(partition: number, draft: Draft, release: () => void): Promise<Appended> {
     try {
       return await this.#log.append(partition, draft.entries);
     } catch (error) {
+      release();
       await this.#catchUp(partition, error);
       throw error;
     }

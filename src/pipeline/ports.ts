@@ -137,6 +137,11 @@ export interface LedgerFollower {
   reached(partition: number, offset: number): Promise<void>;
   /** Why the index can't be asked about the partition now; undefined when it can. */
   refusal(partition: number): IdallocError | undefined;
+  /**
+   * Reads nothing more of the partition until the returned function is called, which may be called more than once: an
+   * append is under way, and what it wrote is known better from its answer than from the log.
+   */
+  hold(partition: number): () => void;
   /** The log contradicts the index: forget the partition and restore it from the log. */
   distrust(partition: number, cause: string): void;
 }

@@ -138,12 +138,12 @@ describe('following', () => {
     expect([heldAt(index, 'd'), heldAt(index, 'e'), causes]).toEqual([3, 4, []]);
   });
 
-  it('needs nothing below the entry that was settled last, and recognises the log by that one', () => {
+  it('needs nothing below the entry that was settled last, and recognises the log by that one', async () => {
     const { topic, follower, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d'), entry('e')]);
     index.apply(0, topic.read(0, 3));
-    expect(follower.neededFrom(0)).toBe(4);
+    expect(await follower.neededFrom(0)).toBe(4);
     topic.land(0, [entry('f')]);
     follower.deliver(0, topic.read(0, 4), 4);
     expect([heldAt(index, 'f'), causes]).toEqual([5, []]);

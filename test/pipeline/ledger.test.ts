@@ -241,3 +241,43 @@ describe('turns', () => {
     expect(worker.replies().map(gist)).toEqual(['0+1', '0+1']);
   });
 });
+
+describe('the reader, while an append is under way', () => {
+  /** Where the reader is needed from, once it is told; undefined while it waits. */
+  function asked(worker: MemoryWorker): { from: number | undefined } {
+    const answer: { from: number | undefined } = { from: undefined };
+    void worker.follower.neededFrom(0).then((from) => {
+      answer.from = from;
+    });
+    return answer;
+  }
+
+  it('waits for the answer, and is needed from the entry that was settled last', async () => {
+    const back = Promise.withResolvers<void>();
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic, link: async () => ({ fate: 'pass', back: back.promise }) });
+    const served = worker.serve([request(0, 'a'), request(1, 'b')]);
+    await settle();
+    expect(topic.bounds(0).high).toBe(2);
+    const answer = asked(worker);
+    await settle();
+    expect(answer.from).toBeUndefined();
+    back.resolve();
+    await served;
+    expect(answer.from).toBe(1);
+  });
+
+  it.each<[string, Link]>([
+    ['is not answered', linkOf('answer lost')],
+    ['has to wait for entries that lie before its own', linkOf('sent again')],
+  ])('goes on when the append %s', async (_, link) => {
+    const worker = new MemoryWorker({ topic: topicOf(), link, diligent: false });
+    const served = worker.serve([request(0, 'a')]).catch(() => undefined);
+    await settle();
+    const answer = asked(worker);
+    await settle();
+    expect(answer.from).toBe(0);
+    worker.catchUp();
+    await served;
+  });
+});

@@ -13,8 +13,8 @@ import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
 /** What the reader feeds; the follower decides where to read and what to make of it. */
 interface LedgerSink {
   begin(partition: number, bounds: LogBounds): number;
-  /** Entries below this offset are known: reading them again would show nothing. */
-  neededFrom(partition: number): number;
+  /** Entries below this offset are known: reading them again would show nothing. Resolves when it wants to have more. */
+  neededFrom(partition: number): Promise<number>;
   /** `from`: entries below this offset were left out, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from: number): void;
   expire(partition: number, low: number, high: number): boolean;

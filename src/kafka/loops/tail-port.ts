@@ -37,8 +37,8 @@ export interface TailSink {
    * reported as SINK_FAILED, and the chunk is delivered again after a second.
    */
   deliver(chunk: TailChunk): void | Promise<void>;
-  /** Asked before a chunk is decoded: records below this offset need not be delivered. Without it all are. */
-  neededFrom?(): number;
+  /** Asked before a chunk is decoded, which waits for it: records below this offset need not be delivered. */
+  neededFrom?(): Promise<number>;
   /** The position lies outside of the log: where to go on. Without it that is the log's start, with a warning. */
   outOfRange?(bounds: PartitionBounds, position: number): number | Promise<number>;
 }

@@ -201,15 +201,16 @@ export class Tail {
     this.#options.onFault?.(place.topic, place.partition, fault);
   }
 
-  #decode(fetched: Fetched, sink: TailSink): Promise<TailChunk> {
-    const decoding = this.#decoding.then(() => this.#decodeNext(fetched, sink));
+  async #decode({ from, next, answer }: Fetched, sink: TailSink): Promise<TailChunk> {
+    const neededFrom = sink.neededFrom === undefined ? from : await sink.neededFrom();
+    const begin = Math.max(from, Math.min(neededFrom, next));
+    const decoding = this.#decoding.then(() => this.#decodeNext(answer, begin));
     this.#decoding = decoding.catch(() => undefined);
-    return decoding;
+    return await decoding;
   }
 
-  async #decodeNext({ from: fetchedFrom, next: fetchedTo, answer }: Fetched, sink: TailSink): Promise<TailChunk> {
+  async #decodeNext(answer: FetchedPartition, from: number): Promise<TailChunk> {
     const { isolation, runtime } = this.#options;
-    const from = Math.max(fetchedFrom, Math.min(sink.neededFrom?.() ?? 0, fetchedTo));
     const { records, next } = await decodeBatches(answer, from, isolation, () => runtime.nextTurn());
     this.#decoded += records.length;
     if (this.#decoded >= RECORDS_PER_TURN) {

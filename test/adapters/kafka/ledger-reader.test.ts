@@ -17,7 +17,7 @@ let lines: string[];
 /** Notes what it is given; begins where the log does, unless a test says otherwise. */
 const sink = {
   begin: vi.fn((_partition: number, { low }: LogBounds) => low),
-  neededFrom: vi.fn((_partition: number) => 0),
+  neededFrom: vi.fn(async (_partition: number) => 0),
   deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[], _from: number) => {}),
   expire: vi.fn((_partition: number, _low: number, _high: number) => false),
   distrust: vi.fn((partition: number, _cause: string) => reader.restart(partition)),
@@ -52,7 +52,7 @@ afterEach(async () => {
   vi.resetAllMocks();
   sink.begin.mockImplementation((_, { low }) => low);
   sink.expire.mockReturnValue(false);
-  sink.neededFrom.mockReturnValue(0);
+  sink.neededFrom.mockResolvedValue(0);
   sink.distrust.mockImplementation((partition) => reader.restart(partition));
 });
 
@@ -70,7 +70,7 @@ describe('the reader of the ledger', () => {
   });
 
   it('leaves out the entries that the sink does not need', async () => {
-    sink.neededFrom.mockReturnValue(13);
+    sink.neededFrom.mockResolvedValue(13);
     for (const _ of range(0, 4)) send(0, 5);
     reader.start();
     await stage.until(() => offsets(0).at(-1) === 19);
@@ -79,11 +79,11 @@ describe('the reader of the ledger', () => {
   });
 
   it('reads on behind what is not needed, however much that is', async () => {
-    sink.neededFrom.mockReturnValue(1_000);
+    sink.neededFrom.mockResolvedValue(1_000);
     send(0, 5);
     reader.start();
     await stage.until(() => sink.neededFrom.mock.calls.length > 0);
-    sink.neededFrom.mockReturnValue(0);
+    sink.neededFrom.mockResolvedValue(0);
     send(0, 5);
     await stage.until(() => offsets(0).length === 5);
     expect(offsets(0)).toEqual(range(5, 10));
