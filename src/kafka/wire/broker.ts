@@ -11,6 +11,8 @@ export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message
 /** A suspicion that nothing confirms ends after this. */
 const SUSPECT_MS = 10_000;
 const SAME_LINE_MS = 10_000;
+/** Whoever follows a log has an answer twice in this time. */
+const ALIVE_MS = 1_000;
 
 export interface BrokerOptions {
   readonly dialer: Dialer;
@@ -27,8 +29,9 @@ export interface BrokerOptions {
  * One broker, by its address, with a connection for each lane that is in use.
  *
  * It is suspect from a call that it left unanswered, or a connection that it did not open, until it answers, or until
- * nothing of the kind has happened for SUSPECT_MS. A throttle counts for its lane alone: a broker holds up one
- * connection, not the client.
+ * nothing of the kind has happened for SUSPECT_MS. A call may be late because it waits behind others of its lane, as an
+ * append does behind one that followers are slow for: a broker whose last answer on any lane is younger than ALIVE_MS is
+ * not suspect. A throttle counts for its lane alone: a broker holds up one connection, not the client.
  */
 export class Broker {
   readonly name: string;
@@ -37,6 +40,7 @@ export class Broker {
   readonly #throttledUntilMs = new Map<Lane, number>();
   readonly #loggedMs = new Map<string, number>();
   #suspectUntilMs = Number.NEGATIVE_INFINITY;
+  #answeredMs = Number.NEGATIVE_INFINITY;
   #isSilent = false;
   #isClosed = false;
 
@@ -137,6 +141,7 @@ export class Broker {
   }
 
   #answered(lane: Lane, throttleMs: number): void {
+    this.#answeredMs = this.#options.runtime.monotonicMs();
     this.#suspectUntilMs = Number.NEGATIVE_INFINITY;
     if (this.#isSilent) this.#log('warn', 'a broker answers again');
     this.#isSilent = false;
@@ -149,7 +154,8 @@ export class Broker {
     const fault = connection.giveUp()
       ? new KafkaFault('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
       : new KafkaFault('NO_ANSWER', `${this.name} did not answer on '${lane}' before the deadline`);
-    this.#suspect(fault);
+    const isAlive = this.#options.runtime.monotonicMs() - this.#answeredMs < ALIVE_MS;
+    if (!isAlive || fault.fault === 'UNREACHABLE') this.#suspect(fault);
     return fault;
   }
 

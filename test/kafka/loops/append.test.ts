@@ -3,11 +3,14 @@ import { type Appending, append } from '../../../src/kafka/loops/append.ts';
 import { callLeader } from '../../../src/kafka/loops/leader-call.ts';
 import { boundsOf, END, offsetAt, START } from '../../../src/kafka/loops/offsets.ts';
 import { retrying } from '../../../src/kafka/loops/retrying.ts';
+import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
-import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
+import type { WireLog } from '../../../src/kafka/wire/broker.ts';
+import { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
-import { LoopStage, T } from '../../support/loop-stage.ts';
+import { addressOf } from '../../support/fake-kafka/view.ts';
+import { Collected, LoopStage, T } from '../../support/loop-stage.ts';
 
 const TIMEOUT_MS = 5_000;
 const RECORDS = ['a', 'b'].map((text) => ({ key: Buffer.from(text), value: Buffer.from(text) }));
@@ -105,6 +108,68 @@ describe('an append', () => {
   it('to a topic that is not there says so', async () => {
     expect((await failure(send({ topic: 'none' })))[0]).toBe('UNKNOWN_TOPIC_OR_PARTITION');
     expect((await failure(send({ partition: 9 })))[0]).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+  });
+});
+
+describe('appends that wait for a follower', () => {
+  const FENCED_MS = 6_000;
+  const LEADER = 1;
+  const LEADER_NAME = `${addressOf(LEADER).host}:${addressOf(LEADER).port}`;
+
+  /** A cluster of its own that knows the leader and reads from it, and when it called the leader silent. */
+  async function reading() {
+    const { kafka, runtime } = stage;
+    const suspectedMs: number[] = [];
+    const log: WireLog = (level, { broker }: { broker?: unknown }) => {
+      if (level === 'warn' && broker === LEADER_NAME) suspectedMs.push(runtime.monotonicMs());
+    };
+    const cluster = new Cluster({ dialer: kafka.dialer(), seeds: kafka.seeds, runtime, log });
+    const limits = { maxWaitMs: 500, maxBytes: 1_000_000, maxBytesPerPartition: 1_000_000 };
+    const tail = new Tail({ cluster, runtime, lane: 'ledger', isolation: 'read_uncommitted', ...limits });
+    tail.follow({ topic: T, partition: 0, offset: 0 }, new Collected());
+    const to = (partition: number) => {
+      const at = { topic: T, partition, lane: 'append', timeoutMs: TIMEOUT_MS, replicationTimeoutMs: 4_000 };
+      return failure(append(cluster, runtime, { ...at, records: RECORDS }));
+    };
+    const close = async () => {
+      await runtime.until(tail.close());
+      await runtime.until(cluster.close());
+    };
+    await runtime.until(to(0));
+    return { to, suspectedMs, close };
+  }
+
+  beforeEach(async () => {
+    await stage.close();
+    stage = new LoopStage({ nodes: 3, fenceAfterMs: FENCED_MS });
+    const { cluster } = stage.kafka;
+    cluster.createTopic(T, { partitions: 2, replicas: 3, configs: { 'message.timestamp.type': 'LogAppendTime' } });
+    for (const partition of [0, 1]) cluster.moveLeader(T, partition, LEADER);
+  });
+
+  it('come late one behind the other, which makes no suspect of a leader that answers its readers', async () => {
+    const { to, suspectedMs, close } = await reading();
+    stage.kafka.cluster.freeze(2);
+    const answers = await stage.runtime.until(Promise.all([to(0), to(1)]));
+    expect(answers.map(([fault]) => fault)).toEqual(['REQUEST_TIMED_OUT', 'NO_ANSWER']);
+    expect(answers[1]?.[1]).toBe(TIMEOUT_MS);
+    expect(suspectedMs).toEqual([]);
+    await close();
+  });
+
+  it('do not hide that their leader freezes as well: another is found right after there is one', async () => {
+    const { to, suspectedMs, close } = await reading();
+    stage.kafka.cluster.partition(T, 0).lagging = true;
+    const waiting = [to(0), to(0)];
+    await stage.pass(3_500);
+    stage.kafka.cluster.freeze(LEADER);
+    stage.kafka.cluster.partition(T, 0).lagging = false;
+    const frozenMs = stage.runtime.monotonicMs();
+    await stage.runtime.until(Promise.all(waiting));
+    while ((await stage.runtime.until(to(0)))[0] !== 'it did not') await stage.pass(50);
+    expect(stage.runtime.monotonicMs() - frozenMs).toBeLessThan(FENCED_MS + 1_000);
+    expect((suspectedMs[0] ?? 0) - frozenMs).toBeLessThan(4_000);
+    await close();
   });
 });
 
