@@ -1,5 +1,6 @@
 import { FAIR } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
+import { losesEtcd } from './scenario.ts';
 import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REPLY_TOPICS, REQUESTS, WITNESS } from './setting.ts';
 
 /** What a join is refused with that is none of a member's business. */
@@ -43,7 +44,7 @@ export class BrokerFaults {
     this.#place.brokers.network.weather = {
       lost: share(0.03),
       // What a reservation waits for is most dangerous when it comes after etcd was set back.
-      late: share(this.#place.scenario === 'etcd-loss' ? 0.15 : 0.05),
+      late: share(losesEtcd(this.#place.scenario) ? 0.15 : 0.05),
       reset: share(0.03),
       doubled: share(0.3),
       refused: share(0.2),

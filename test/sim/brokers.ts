@@ -6,21 +6,12 @@ import type { Dialer } from '../../src/kafka/wire/port.ts';
 import { batchOf, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
-import type { Network } from '../support/fake-kafka/network.ts';
+import type { Fate, Message, Network } from '../support/fake-kafka/network.ts';
 import type { History } from './history.ts';
 import type { Process } from './machine.ts';
 import { type Draft, Recorder, TAG } from './recorder.ts';
 import { serverClock } from './runtime.ts';
-import {
-  configFor,
-  DEAD_LETTERS,
-  GROUP,
-  LATE_REPLY_TOPIC,
-  LEDGER,
-  PARTITIONS,
-  REPLY_TOPICS,
-  REQUESTS,
-} from './setting.ts';
+import { configFor, DEAD_LETTERS, GROUP, LATE_REPLY_TOPIC, LEDGER, REPLY_TOPICS, REQUESTS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Fetches that find nothing are held longer than workers ask for, so that waiting costs few events. */
@@ -33,6 +24,8 @@ export class Brokers {
   readonly kafka: FakeKafka;
   readonly recorder: Recorder;
   readonly config: Config;
+  /** What decides over messages of processes; the first that has an opinion does. */
+  readonly meddlers: Array<(process: string, message: Message) => Fate | undefined> = [];
   readonly #world: World;
   readonly #history: History;
   #tags = 0;
@@ -93,7 +86,16 @@ export class Brokers {
       deliver: (run) => process.deliver(run),
       reaches: (node) => !process.cut.has('kafka') && !process.cut.has(`kafka:${node}`),
       observer: this.recorder.observer(process.name, onAnswer),
+      fateOf: (message) => this.#fateOf(process.name, message),
     });
+  }
+
+  #fateOf(process: string, message: Message): Fate | undefined {
+    for (const meddle of this.meddlers) {
+      const fate = meddle(process, message);
+      if (fate !== undefined) return fate;
+    }
+    return undefined;
   }
 
   bounds(topic: string, partition: number): { readonly low: number; readonly high: number } {
@@ -197,8 +199,4 @@ function requestOf({ count, correlationId, replyTopic, expiresAtMs }: Draft) {
   const key = Buffer.from(correlationId);
   const expires = expiresAtMs === undefined ? {} : { expiresAtMs };
   return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }) };
-}
-
-export function partitionNumbers(): readonly number[] {
-  return Array.from({ length: PARTITIONS }, (_, partition) => partition);
 }

@@ -306,7 +306,7 @@ function decidedBeforeTold(history: History): string | undefined {
   return undefined;
 }
 
-function sameRanges(a: IdBatch, b: IdBatch): boolean {
+export function sameRanges(a: IdBatch, b: IdBatch): boolean {
   return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);
 }
 

@@ -1,80 +1,140 @@
-import { type Ticks, type WallMs, wallMs } from '../../src/core/units.ts';
-import { IdallocError } from '../../src/errors.ts';
-import { openNamespace } from '../../src/identity/namespace.ts';
-import type { WitnessPort } from '../../src/identity/ports.ts';
-import { isRestored } from '../../src/identity/protocol.ts';
-import { floorOver, type Remains, rebuildNamespace } from '../../src/identity/rebuild.ts';
-import { Cluster } from '../../src/kafka/wire/cluster.ts';
-import { ledgerTail } from '../../src/worker/ledger-tail.ts';
-import { startWitness } from '../../src/worker/witness-side.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
+import type { Fate, Message } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
-import { Machine, type Process } from './machine.ts';
-import { runtimeOf } from './runtime.ts';
-import { descriptor, keys, layout, timing, WITNESS } from './setting.ts';
+import { LOOK_MS, OPERATOR, Operator } from './operator.ts';
+import { WITNESS } from './setting.ts';
 
 /** Backups that are kept, and how often one is made. */
 const BACKUPS = 4;
 const BACKUP_MS = 4_000;
-/** How often the operator looks, and how long until somebody notices at first. */
-const LOOK_MS = 5_000;
 /** A worker gives up a witness that is not there by then. */
 const MAX_HELD_MS = 2_500;
-/** About so long a rebuild takes. */
-const REBUILD_MS = 60;
-const OPERATOR = 'operator';
-const MAX_CRASHES = 3;
+/** In so many of the simulations in which witnesses are not held up all the time it happens once. */
+const HOLDING = 0.5;
+/** From a rebuild to the next witness that is held up: everybody waits for the floor of the rebuild. */
+const REST_MS = 10_000;
+/** How many requests come once a witness that was held up is there, and within what time: its holder uses it at once. */
+const REQUESTS = 8;
+const ASKING_MS = 1_500;
+/** How long readers may be slow before etcd is set back, and after; and how late they get what they read then. */
+const SLOW_MS = { before: 3_000, after: 9_000 } as const;
+const MAX_BEHIND_MS = 3_000;
+/** How often etcd is set back where it happens all the time. */
+const AGAIN_MS = { from: 8_000, to: 16_000 } as const;
+
+/** What workers and clients do because of it. */
+export interface Others {
+  readonly stopWorkers: () => void;
+  readonly ask: () => void;
+}
 
 /**
- * etcd that is set back, to an earlier backup or to nothing, while everybody goes on; and the operator, who rebuilds the
- * namespace with the real code, gets interrupted, tries again, and stops the workers only when that is asked for.
+ * etcd that is set back, to an earlier backup or to nothing, while everybody goes on, at any time and at the worst of
+ * moments: while the witness of a reservation is on its way, or while readers of the witness topic are behind.
  */
 export class EtcdLoss {
   readonly #place: Place;
-  readonly #stopWorkers: () => void;
+  readonly #others: Others;
+  readonly #operator: Operator;
   readonly #backups: Array<() => void> = [];
-  readonly #machine: Machine;
-  #attempts = 0;
-  #crashes = 0;
-  #watched = false;
+  readonly #holds: 'always' | 'once' | 'never';
+  /** By process: how late it gets what it reads of the witness topic, while readers are slow. */
+  readonly #behindMs = new Map<string, number>();
+  #slowUntilMs = 0;
+  #restUntilMs = 0;
+  #over = false;
 
-  constructor(place: Place, stopWorkers: () => void) {
+  constructor(place: Place, others: Others) {
+    const { world, brokers, scenario } = place;
     this.#place = place;
-    this.#stopWorkers = stopWorkers;
-    this.#machine = new Machine(place.world, OPERATOR);
+    this.#others = others;
+    this.#operator = new Operator(place, others.stopWorkers);
+    this.#holds = scenario === 'late-witness' ? 'always' : world.rng.chance(HOLDING) ? 'once' : 'never';
     this.#backUp();
-    if (place.world.rng.chance(0.5)) this.#waitForWitness();
+    if (scenario === 'slow-readers') this.#again();
+    brokers.meddlers.push((process, message) => this.#meddle(process, message));
   }
 
   setBack(): void {
-    const { rng } = this.#place.world;
-    this.#setBack(rng.chance(0.5) ? undefined : this.#backups[rng.below(this.#backups.length)]);
-    // Whoever brings a backup back may start all workers anew as well.
-    if (rng.chance(0.3)) this.#stopWorkers();
-    this.#watch(rng.between(0, LOOK_MS));
+    const { world, scenario } = this.#place;
+    const { rng } = world;
+    const isSlow = rng.chance(scenario === 'slow-readers' ? 0.9 : 0.3);
+    const inMs = isSlow ? rng.between(0, SLOW_MS.before) : 0;
+    if (isSlow) this.#slowDown(inMs + rng.between(0, SLOW_MS.after));
+    world.after(inMs, () => {
+      if (this.#over) return;
+      this.#setBack(rng.chance(0.5) ? undefined : this.#backups[rng.below(this.#backups.length)]);
+      // Whoever brings a backup back may start all workers anew as well.
+      if (rng.chance(isSlow ? 0.6 : 0.3)) this.#others.stopWorkers();
+      if (!this.#operator.isWatching) this.#operator.look(rng.between(0, LOOK_MS));
+    });
+  }
+
+  /** Nothing is lost or held up any more. */
+  heal(): void {
+    this.#over = true;
+    this.#slowUntilMs = 0;
+  }
+
+  #again(): void {
+    const { world } = this.#place;
+    world.after(world.rng.between(AGAIN_MS.from, AGAIN_MS.to), () => {
+      if (this.#over) return;
+      this.setBack();
+      this.#again();
+    });
+  }
+
+  #meddle(process: string, message: Message): Fate | undefined {
+    if (process.startsWith(OPERATOR)) return undefined;
+    if (message.call === 'fetch' && message.way === 'back') {
+      const isReading = message.request.partitions.some(({ topic }) => topic === WITNESS);
+      return isReading && this.#place.world.nowMs < this.#slowUntilMs ? this.#behindOf(process) : undefined;
+    }
+    if (message.call !== 'produce' || message.way !== 'there' || !this.#mayHold(process)) return undefined;
+    const { topic, batch } = message.request;
+    const isReservation = topic === WITNESS && recordsOf(batch)[0]?.value !== null;
+    return isReservation && this.#place.world.rng.chance(0.5) ? this.#holdWitness(process) : undefined;
+  }
+
+  /** Only of who serves: the others would have no use for what they reserve. */
+  #mayHold(process: string): boolean {
+    const { world, history } = this.#place;
+    if (this.#over || this.#holds === 'never' || world.nowMs < this.#restUntilMs || this.#operator.isLooking)
+      return false;
+    if (this.#holds === 'once' && this.#operator.isWatching) return false;
+    return history.appends.some((append) => append.process === process && !append.marks);
   }
 
   /** Worst of all: a worker has reserved, and its witness comes while the namespace is rebuilt already. */
-  #waitForWitness(): void {
-    const { world, brokers, history } = this.#place;
+  #holdWitness(process: string): number {
+    const { world } = this.#place;
     const { rng } = world;
-    const { network, recorder } = brokers;
     const forMs = rng.between(100, MAX_HELD_MS);
-    recorder.onProduce = (process, topic, batch) => {
-      const isOurs = topic === WITNESS && !process.startsWith(OPERATOR) && history.grants.length > 0;
-      if (!isOurs || this.#watched || recordsOf(batch)[0]?.value === null || !rng.chance(0.3)) return;
-      world.note(() => `the witness of ${process} is held for ${forMs.toFixed(0)} ms`);
-      network.script = (call, way) => {
-        network.script = () => undefined;
-        return call === 'produce' && way === 'there' ? forMs : undefined;
-      };
-      this.#watched = true;
-      const landsMs = world.nowMs + forMs;
-      world.after(rng.between(0, 2), () => {
-        this.#setBack(undefined);
-        world.after(rng.between(0, forMs), () => this.#look(landsMs + rng.between(5, 50)));
-      });
-    };
+    world.note(() => `the witness of ${process} is held for ${forMs.toFixed(0)} ms`);
+    const landsMs = world.nowMs + forMs;
+    this.#restUntilMs = landsMs + REST_MS;
+    this.#operator.look(rng.between(2, forMs), rng.chance(0.7) ? landsMs + rng.between(5, 50) : undefined);
+    world.after(rng.between(0, 2), () => this.#setBack(undefined));
+    for (let asked = 0; asked < REQUESTS; asked += 1) {
+      world.after(forMs + rng.between(0, ASKING_MS), this.#others.ask);
+    }
+    return forMs;
+  }
+
+  /** For a while some get what they read of the witness topic late, so that it says more than they know. */
+  #slowDown(forMs: number): void {
+    const { world } = this.#place;
+    this.#slowUntilMs = world.nowMs + forMs;
+    this.#behindMs.clear();
+    world.note(() => `readers of the witness topic are slow for ${forMs.toFixed(0)} ms`);
+  }
+
+  #behindOf(process: string): number | undefined {
+    const { rng } = this.#place.world;
+    const behindMs = this.#behindMs.get(process) ?? (rng.chance(0.7) ? rng.between(0, MAX_BEHIND_MS) : 0);
+    this.#behindMs.set(process, behindMs);
+    return behindMs > 0 ? behindMs : undefined;
   }
 
   #setBack(restore: (() => void) | undefined): void {
@@ -84,107 +144,10 @@ export class EtcdLoss {
     store.setBack(restore);
   }
 
-  #watch(inMs: number): void {
-    if (this.#watched) return;
-    this.#watched = true;
-    this.#place.world.after(inMs, () => this.#look());
-  }
-
   #backUp(): void {
     const { world, store } = this.#place;
     this.#backups.push(store.backUp());
     if (this.#backups.length > BACKUPS) this.#backups.shift();
     world.after(world.rng.between(0, 2 * BACKUP_MS), () => this.#backUp());
-  }
-
-  /**
-   * One look, and a rebuild where it is due; a process of its own, which may be killed half-way. With `untilMs` it stands
-   * still in between, until then, and is not killed.
-   */
-  #look(untilMs?: number): void {
-    const { world } = this.#place;
-    const { rng } = world;
-    this.#attempts += 1;
-    const process = this.#machine.start();
-    let over = false;
-    const next = (): void => {
-      if (over) return;
-      over = true;
-      world.after(rng.between(0.5, 1.5) * LOOK_MS, () => this.#look());
-    };
-    if (untilMs === undefined && this.#crashes < MAX_CRASHES && rng.chance(0.4)) {
-      this.#crashes += 1;
-      world.after(rng.between(0, REBUILD_MS), () => {
-        world.note(() => `${process.name} is killed`);
-        process.crash();
-        next();
-      });
-    }
-    if (untilMs !== undefined || rng.chance(0.5)) this.#holdUp(process, untilMs);
-    this.#mend(process).then(next, (error: unknown) => {
-      world.note(() => `${process.name}: ${error}`);
-      if (!(error instanceof IdallocError)) this.#place.history.defects.push(String(error));
-      if (error instanceof IdallocError && error.code === 'REBUILD_REFUSED') this.#stopWorkers();
-      next();
-    });
-  }
-
-  /** It stands still for a while, anywhere in what it does. */
-  #holdUp(process: Process, untilMs?: number): void {
-    const { world } = this.#place;
-    const { rng } = world;
-    world.after(rng.between(0, REBUILD_MS), () => {
-      process.freeze();
-      world.after(untilMs === undefined ? rng.between(0, MAX_HELD_MS) : untilMs - world.nowMs, () => process.thaw());
-    });
-  }
-
-  async #mend(process: Process): Promise<void> {
-    const { world, brokers } = this.#place;
-    const { config } = brokers;
-    const runtime = runtimeOf(world, this.#machine, process);
-    const dialer = brokers.dialer(process, () => {});
-    const cluster = new Cluster({ dialer, seeds: brokers.kafka.seeds, runtime });
-    const tail = ledgerTail(cluster, runtime, () => {});
-    try {
-      await this.#rebuild(process, startWitness({ config, cluster, runtime, tail }));
-    } finally {
-      await tail.close();
-      await cluster.close();
-    }
-  }
-
-  #floorOf(remains: Remains, now: WallMs): Ticks {
-    const { world, history } = this.#place;
-    const floor = floorOver(layout, { remains, ledger: undefined, now, reserveMs: timing.reserveMs });
-    const known = new Map<string, number>();
-    for (const { workerId, fence, ticks } of remains.view.witnesses) {
-      const reign = `${workerId}/${fence}`;
-      known.set(reign, Math.max(ticks, known.get(reign) ?? 0));
-    }
-    history.rebuilds.push({ order: world.tick(), floor, known });
-    return floor;
-  }
-
-  async #rebuild(process: Process, witness: WitnessPort): Promise<void> {
-    const { world, brokers, store } = this.#place;
-    const etcd = store.port(process, () => () => {});
-    const uuid = `00000000-0000-4000-8000-${String(this.#attempts).padStart(12, '0')}`;
-    const wanted = { ...descriptor, uuid };
-    try {
-      await openNamespace(etcd, witness, keys, wanted, () => process.name.replace('.', '-'));
-    } catch (error) {
-      const damaged = error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED';
-      if (!isRestored(error) && !damaged) throw error;
-      const now = wallMs(brokers.nowMs());
-      const { floor } = await rebuildNamespace({
-        etcd,
-        witness,
-        keys,
-        wanted,
-        floorOf: (remains) => this.#floorOf(remains, now),
-      });
-      world.note(() => `${process.name} rebuilt the namespace from ${floor}`);
-    }
   }
 }

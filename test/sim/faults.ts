@@ -1,12 +1,13 @@
 import { Asker } from './asker.ts';
 import { BrokerFaults } from './broker-faults.ts';
-import { partitionNumbers } from './brokers.ts';
 import { FileDisk, MemoryDisk } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
 import { Host, type Place } from './host.ts';
+import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
-import { LEDGER, MACHINES, PARTITIONS } from './setting.ts';
+import { losesEtcd } from './scenario.ts';
+import { MACHINES } from './setting.ts';
 
 interface Slot {
   readonly machine: Machine;
@@ -16,8 +17,6 @@ interface Slot {
 /** Requests after which nothing fails any more. */
 const LAST_REQUESTS = 8;
 const MAX_OFF_MS = 450;
-/** Milliseconds from the start of a worker in which its restore begins, as a rule. */
-const RESTORE_LOOKS = 200;
 /** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
 const FILES = 0.25;
 /** What one machine is configured with where not all are configured alike. */
@@ -29,6 +28,8 @@ export class Faults implements Disposable {
   readonly #slots: readonly Slot[];
   readonly #asker: Asker;
   readonly #brokerFaults: BrokerFaults;
+  readonly #ledgerFaults: LedgerFaults;
+  readonly #etcdLoss: EtcdLoss | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
@@ -39,9 +40,13 @@ export class Faults implements Disposable {
     const { rng } = world;
     this.#asker = new Asker(world, brokers, history);
     this.#brokerFaults = new BrokerFaults(place);
+    this.#ledgerFaults = new LedgerFaults(place, this.#asker, {
+      kill: (process) => this.#kill(process),
+      destroyOne: () => this.#crash(rng.pick(this.#slots), true),
+    });
     this.#gapMs = rng.between(600, 4_000);
     const isMixed = place.scenario === 'mixed';
-    const alone = !isMixed && rng.chance(0.2);
+    const alone = !isMixed && rng.chance(place.scenario === 'retention' ? 0.6 : 0.2);
     const newDisk = rng.chance(FILES) ? () => new FileDisk() : () => new MemoryDisk();
     this.#slots = Array.from({ length: alone ? 1 : MACHINES }, (_, i) => ({
       machine: new Machine(world, `m${i}`, i + 1, newDisk),
@@ -66,15 +71,17 @@ export class Faults implements Disposable {
       (slot) => this.#damage(slot),
       () => this.#blackout(),
       () => this.#place.store.expireOne(),
-      () => this.#trim(),
+      () => this.#ledgerFaults.trim(),
       () => this.#changeWeather(),
       ...this.#brokerFaults.actions,
     ];
-    this.#actions = all.filter(() => rng.chance(0.6));
-    if (rng.chance(0.2)) this.#actions.push(() => this.#truncate());
-    if (place.scenario === 'etcd-loss') {
-      const loss = new EtcdLoss(place, () => this.#blackout());
-      this.#actions.push(() => loss.setBack());
+    const isCalm = place.scenario === 'late-witness';
+    this.#actions = all.filter(() => rng.chance(isCalm ? 0.2 : 0.6));
+    if (rng.chance(0.2)) this.#actions.push(() => this.#ledgerFaults.truncate());
+    if (losesEtcd(place.scenario)) {
+      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#asker.ask() });
+      this.#etcdLoss = loss;
+      if (!isCalm) this.#actions.push(() => loss.setBack());
     }
     this.#changeWeather();
     this.#repeat(this.#gapMs, () => {
@@ -85,11 +92,15 @@ export class Faults implements Disposable {
 
   /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
   heal(): void {
-    const { world, network } = this.#place;
+    const { world, network, scenario } = this.#place;
+    // What a restore meets then is healed by nobody's next fault.
+    if (scenario === 'retention' && world.rng.chance(0.5)) this.#blackout();
     world.note(() => 'faults end');
     this.#over = true;
     network.weather = FAIR;
     this.#brokerFaults.heal();
+    this.#ledgerFaults.heal();
+    this.#etcdLoss?.heal();
     for (const { machine, host } of this.#slots) {
       if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
       host?.process.cut.clear();
@@ -136,17 +147,7 @@ export class Faults implements Disposable {
     world.note(() => `${host.process.name} starts`);
     // Worst for a worker alone: nobody else writes what would show it.
     if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1)) return;
-    this.#emptyUnder(host);
-  }
-
-  /** Retention takes a partition while its index is restored: at any moment of that. */
-  #emptyUnder(host: Host, looks = 0): void {
-    const { world } = this.#place;
-    const restoring = partitionNumbers().filter((at) => host.restores(at));
-    if (restoring.length === 0 && looks < RESTORE_LOOKS) world.after(1, () => this.#emptyUnder(host, looks + 1));
-    world.after(world.rng.between(0, 6), () => {
-      for (const partition of restoring) this.#empty(partition);
-    });
+    this.#ledgerFaults.overtake(host.process.name);
   }
 
   #crash(slot: Slot, losesDisk?: boolean): void {
@@ -158,6 +159,11 @@ export class Faults implements Disposable {
     if (diskLost) machine.loseDisk();
     world.note(() => `${host.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
     world.after(world.rng.between(0, 5_000), () => this.#start(slot));
+  }
+
+  #kill(process: string): void {
+    const slot = this.#slots.find(({ host }) => host?.process.name === process);
+    if (slot !== undefined) this.#crash(slot, false);
   }
 
   #blackout(): void {
@@ -223,41 +229,9 @@ export class Faults implements Disposable {
   #changeWeather(): void {
     const { rng } = this.#place.world;
     const share = (most: number): number => (rng.chance(0.4) ? 0 : rng.between(0, most));
-    this.#place.network.weather = { lost: share(0.15), late: share(0.2), doubled: share(0.3) };
+    // A rebuild that is to be met in the middle has to get there.
+    const lost = share(this.#place.scenario === 'late-witness' ? 0.02 : 0.15);
+    this.#place.network.weather = { lost, late: share(0.2), doubled: share(0.3) };
     this.#brokerFaults.changeWeather();
-  }
-
-  /** Best of all between an entry that decides and a later one under the same key. */
-  #trim(): void {
-    const { world, brokers, history } = this.#place;
-    const partition = world.rng.below(PARTITIONS);
-    const { low, high } = brokers.bounds(LEDGER, partition);
-    const here = history.entries.filter((entry) => entry.partition === partition);
-    const decided = new Map<string, number>();
-    const between: [number, string][] = [];
-    for (const { correlationId, offset } of here) {
-      const winner = decided.get(correlationId);
-      if (winner === undefined) decided.set(correlationId, offset);
-      else if (winner >= low) between.push([winner + 1, correlationId]);
-    }
-    const [at, correlationId] = world.rng.chance(0.8) && between.length > 0 ? world.rng.pick(between) : [];
-    brokers.trim(partition, at ?? low + world.rng.below(high - low + 1));
-    if (correlationId === undefined) return;
-    // Whoever restores its index now finds the later entry alone.
-    this.#asker.repeatSoon(partition, correlationId);
-    if (world.rng.chance(0.5)) this.#crash(world.rng.pick(this.#slots), true);
-  }
-
-  /** Retention takes all of a partition: worst while somebody restores it. */
-  #empty(partition: number): void {
-    const { brokers } = this.#place;
-    brokers.trim(partition, brokers.bounds(LEDGER, partition).high);
-  }
-
-  #truncate(): void {
-    const { world, brokers } = this.#place;
-    const partition = world.rng.below(PARTITIONS);
-    const { low, high } = brokers.bounds(LEDGER, partition);
-    brokers.truncate(partition, Math.max(low, high - world.rng.below(6)));
   }
 }

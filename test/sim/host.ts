@@ -5,7 +5,6 @@ import { ReignAllocator } from '../../src/worker/allocator.ts';
 import type { Surroundings } from '../../src/worker/surroundings.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import type { Brokers } from './brokers.ts';
-import type { OpenIndex } from './disk.ts';
 import type { Store } from './etcd.ts';
 import type { History } from './history.ts';
 import { logOf } from './host-log.ts';
@@ -15,8 +14,7 @@ import { NO_METRICS } from './no-metrics.ts';
 import { Probe } from './probe.ts';
 import { ReadinessProbe } from './readiness.ts';
 import { runtimeOf } from './runtime.ts';
-import { LEDGER } from './setting.ts';
-import type { Scenario } from './simulation.ts';
+import type { Scenario } from './scenario.ts';
 import type { World } from './world.ts';
 
 /** Where workers live. */
@@ -39,7 +37,6 @@ export class Host {
   readonly #place: Place;
   readonly #machine: Machine;
   readonly #probe: Probe;
-  #index: OpenIndex | undefined;
   stopping = false;
 
   /** `onEnd` is called when the worker ends by itself. */
@@ -56,11 +53,7 @@ export class Host {
       runtime: this.#probe.watched(runtime),
       dialer: brokers.dialer(this.process, () => readiness.answered()),
       etcd: this.#etcd(),
-      openIndex: (binding, events) => {
-        const index = machine.disk.open(binding, events);
-        this.#index = index;
-        return index;
-      },
+      openIndex: (binding, events) => machine.disk.open(binding, events),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
       createAllocator: (options) => this.#probe.around(options, (watched) => new ReignAllocator(watched)),
     };
@@ -78,12 +71,6 @@ export class Host {
 
   get isReady(): boolean {
     return this.process.running && this.worker.unready === undefined;
-  }
-
-  /** Whether its index has a way to go to the end of a ledger partition. */
-  restores(partition: number): boolean {
-    if (this.#index === undefined || this.process.dead) return false;
-    return this.#index.end(partition) < this.#place.brokers.bounds(LEDGER, partition).high;
   }
 
   /** Finishes what is in hand, leaves the group and gives the identity back. False when it ended otherwise meanwhile. */

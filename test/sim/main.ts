@@ -1,7 +1,8 @@
 import { parseArgs } from 'node:util';
 import type { Fault } from './checker.ts';
 import { loadMutant, MUTANTS, type Mutant } from './mutants.ts';
-import { SCENARIOS, type Scenario, simulate } from './simulation.ts';
+import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
+import { simulate } from './simulation.ts';
 import { NOTHING, sum, type Tally, tallyOf } from './tally.ts';
 
 const HELP = `Plays histories of workers under faults, each from a seed, and checks them as a whole.
@@ -9,15 +10,22 @@ const HELP = `Plays histories of workers under faults, each from a seed, and che
   --seeds N     play N seeds (100)
   --from K      begin with seed K (1)
   --seed K      play one seed and print what happened
-  --scenario S  only histories in which etcd loses what it had (etcd-loss), or workers are configured differently (mixed)
+  --scenario S  only histories of one kind:
+${described(SCENARIOS)}
   --mutants     make known mistakes in a copy of the sources, one by one, and play seeds until each is caught
-  --mutant TEXT the same, for all mistakes whose names contain the text, those that are rarely caught among them
+  --mutant TEXT the same, for all mistakes whose names contain the text
   --json        one JSON object on standard output
   --help        this text
 
 Exit code: 0 when every history kept the promises (with --mutants: when every mistake was caught), else 1; 2 for
 arguments that make no sense.
 `;
+
+function described(names: Readonly<Record<string, string>>): string {
+  return Object.entries(names)
+    .map(([name, what]) => `                ${name.padEnd(13)} ${what}`)
+    .join('\n');
+}
 
 /** A mutant that no seed up to here has caught has survived. */
 const MUTANT_SEEDS = 400;
@@ -79,9 +87,9 @@ function readArguments(args: readonly string[]): Options | string {
       if (/^\d{1,9}$/.test(given)) return Number(given);
       throw new Error(`--${name} is ${given}, must be a whole number below 10^9`);
     };
-    const scenario = SCENARIOS.find((name) => name === values.scenario);
-    if (scenario === undefined && values.scenario !== undefined) {
-      throw new Error(`--scenario is ${values.scenario}, must be one of ${SCENARIOS.join(', ')}`);
+    const { scenario } = values;
+    if (scenario !== undefined && !isScenario(scenario)) {
+      throw new Error(`--scenario is ${scenario}, must be one of ${Object.keys(SCENARIOS).join(', ')}`);
     }
     const { json, help, mutant = values.mutants ? '' : undefined } = values;
     return {
@@ -143,7 +151,7 @@ function describe({ seed, faults }: Failure): string {
 
 async function hunt(named: string, { from, json }: Options, { out, note }: Output): Promise<number> {
   const hunted = [];
-  const wanted = MUTANTS.filter(({ name, rare }) => (named === '' ? rare !== true : name.includes(named)));
+  const wanted = MUTANTS.filter(({ name }) => name.includes(named));
   for (const mutant of wanted) {
     const startedMs = performance.now();
     const found = await catchMutant(mutant, from);

@@ -2,15 +2,14 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import type { Scenario, simulate } from './simulation.ts';
+import type { Scenario } from './scenario.ts';
+import type { simulate } from './simulation.ts';
 
 /** One mistake that somebody could make, as exact replacements in files of this repository. */
 export interface Mutant {
   readonly name: string;
   /** Where only this can show it, nothing else is played. */
   readonly scenario?: Scenario;
-  /** More seeds than a test has time for may pass before one shows it: played only when it is named. */
-  readonly rare?: true;
   readonly patches: readonly { readonly file: string; readonly from: string; readonly to: string }[];
 }
 
@@ -22,8 +21,8 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/ledger.ts',
-        'if (this.#index.end(partition) < baseOffset) await this.#follower.reached(partition, baseOffset);',
-        '',
+        '      await this.#follower.reached(partition, baseOffset);\n    }\n    this.#requireTrusted',
+        '    }\n    this.#requireTrusted',
       ),
       patch(
         'src/pipeline/ledger.ts',
@@ -128,22 +127,22 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/ledger.ts',
-        'const appended = await this.#append(partition, draft);',
+        'const appended = await this.#append(partition, draft, release);',
         `const guess = this.#index.end(partition);
     this.#index.apply(partition, draft.entries.map((drafted, i) => ({ ...drafted, offset: guess + i, appendedAtMs: 0 })));
-    const appended = await this.#append(partition, draft);`,
+    const appended = await this.#append(partition, draft, release);`,
       ),
     ],
   },
   {
     name: "a loser near the log's start applied",
-    rare: true,
+    scenario: 'retention',
     // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
     patches: [patch('test/support/memory-index.ts', 'const known = end >= at.origin;', 'const known = true;')],
   },
   {
     name: 'a restore that retention has overtaken goes on',
-    rare: true,
+    scenario: 'retention',
     // Whoever reads notices it by the offset, and whoever looks after the index by the bounds: each is enough.
     patches: [
       patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
@@ -198,8 +197,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a UUID that is not compared',
-    rare: true,
-    scenario: 'etcd-loss',
+    scenario: 'late-witness',
     patches: [patch('src/identity/witness.ts', 'return seal === uuid ? undefined : seal;', 'return undefined;')],
   },
   {
@@ -216,8 +214,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the seal of a rebuild written after reading',
-    rare: true,
-    scenario: 'etcd-loss',
+    scenario: 'late-witness',
     patches: [
       patch(
         'src/identity/rebuild.ts',
@@ -233,7 +230,6 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'one nonce for all attempts',
-    rare: true,
     scenario: 'etcd-loss',
     patches: [patch('src/worker/identity-holder.ts', 'newNonce: runtime.uuid', "newNonce: () => 'nonce'")],
   },
@@ -374,8 +370,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the witness not read to its end',
-    rare: true,
-    scenario: 'etcd-loss',
+    scenario: 'slow-readers',
     patches: [
       patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + messages.length - 1, over);', ''),
     ],

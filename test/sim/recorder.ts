@@ -31,8 +31,6 @@ export class Recorder implements PartitionObserver {
   /** The highest offset that was ever committed, by partition. */
   readonly #furthest = new Map<number, number>();
 
-  /** Called when a process sends a batch. */
-  onProduce: (process: string, topic: string, batch: Buffer) => void = () => {};
   /** What the coordinator has given to a member. */
   assignedTo: (memberId: string) => readonly number[] = () => [];
 
@@ -72,7 +70,6 @@ export class Recorder implements PartitionObserver {
       sent: (_call, request) => {
         const sent = this.#world.tick();
         if ('batch' in request) {
-          this.onProduce(process, request.topic, request.batch);
           this.#sentAt.set(request.batch, sent);
           const kind = request.topic === LEDGER ? kindOf(request.batch) : 'clock marker';
           if (kind === 'clock marker') return;
@@ -189,7 +186,7 @@ export class Recorder implements PartitionObserver {
 }
 
 /** A clock marker is what a broker is asked for the time by: it says nothing of the log. */
-function kindOf(batch: Buffer): 'decisions' | 'marker' | 'clock marker' {
+export function kindOf(batch: Buffer): 'decisions' | 'marker' | 'clock marker' {
   const [first] = recordsOf(batch);
   if (first?.key !== null || first.value === null) return 'decisions';
   const { end, through } = decodeLedgerEntry(first.value);

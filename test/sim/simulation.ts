@@ -4,7 +4,7 @@ import { Store } from './etcd.ts';
 import { Faults } from './faults.ts';
 import { emptyHistory, type History } from './history.ts';
 import { Network } from './network.ts';
-import type { Rng } from './rng.ts';
+import { type Scenario, scenarioOf } from './scenario.ts';
 import { sealed, World } from './world.ts';
 
 /** How long things go wrong, and how long it may take to answer everything afterwards. */
@@ -19,10 +19,6 @@ export interface Outcome {
   readonly events: number;
   readonly trace: readonly string[];
 }
-
-/** What happens in some simulations, and can be asked for: etcd loses what it had, or workers are configured differently. */
-export const SCENARIOS = ['etcd-loss', 'mixed'] as const;
-export type Scenario = (typeof SCENARIOS)[number];
 
 export interface SimulationOptions {
   readonly traced?: boolean;
@@ -56,9 +52,4 @@ export function simulate(seed: number, options: SimulationOptions = {}): Promise
     },
     options.traced ? 20 : 0,
   );
-}
-
-function scenarioOf(rng: Rng): Scenario | undefined {
-  const dice = rng.next();
-  return dice < 0.2 ? 'etcd-loss' : dice < 0.3 ? 'mixed' : undefined;
 }

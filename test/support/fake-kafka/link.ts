@@ -4,7 +4,7 @@ import { type Broker, nobody } from './broker.ts';
 import type { AnswerOf, CallName, RequestOf } from './calls.ts';
 import type { Cluster } from './cluster.ts';
 import type { Reply } from './group-member.ts';
-import { HERE, type Host, type Network } from './network.ts';
+import { HERE, type Host, type Message, type Network } from './network.ts';
 import { addressOf } from './view.ts';
 
 /** Connects a host to the brokers of a cluster, over a network. */
@@ -135,13 +135,15 @@ class FakeLink implements BrokerLink {
       observer?.ended(call, request, true);
       how();
     };
+    const carry = (way: 'there' | 'back', arrive: () => void): void =>
+      this.#carry({ call, request, way } as Message, arrive);
     const reply: Reply<AnswerOf<C>> = {
-      give: (answer) => this.#carry(this.#back, call, 'back', () => answered(() => resolve(answer))),
+      give: (answer) => carry('back', () => answered(() => resolve(answer))),
       refuse: (fault: FaultName) =>
-        this.#carry(this.#back, call, 'back', () => answered(() => reject(new KafkaFault(fault, `${call}: ${fault}`)))),
+        carry('back', () => answered(() => reject(new KafkaFault(fault, `${call}: ${fault}`)))),
     };
     observer?.sent(call, request);
-    this.#carry(this.#there, call, 'there', () => this.#serve(call, request, reply));
+    carry('there', () => this.#serve(call, request, reply));
     return promise;
   }
 
@@ -175,11 +177,12 @@ class FakeLink implements BrokerLink {
   }
 
   /** One message, one way. */
-  #carry(way: Way, call: CallName, direction: 'there' | 'back', arrive: () => void): void {
+  #carry(message: Message, arrive: () => void): void {
     const { cluster, network, host } = this.#ends;
     const { node } = this.#broker;
+    const way = message.way === 'there' ? this.#there : this.#back;
     if (way.isLost) return;
-    const fate = network.fateOf(call, direction, node);
+    const fate = network.fateOf(message, host, node);
     if (fate === 'reset') cluster.clock.schedule(0, this.#break);
     way.isLost = typeof fate === 'string';
     if (typeof fate === 'string') return;
@@ -188,7 +191,7 @@ class FakeLink implements BrokerLink {
     clock.schedule(way.lastMs - clock.monotonicMs(), () => {
       way.isCut ||= !network.passes(host, node);
       if (way.isCut) return;
-      if (direction === 'there') this.#broker.deliver(arrive);
+      if (message.way === 'there') this.#broker.deliver(arrive);
       else {
         // A host that goes on takes what came meanwhile in any order, but of one connection in the order of its answers.
         this.#arrived.push(arrive);

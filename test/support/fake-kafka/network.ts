@@ -9,7 +9,14 @@ export interface Host {
   reaches(node: number): boolean;
   /** Sees each call as it is made, and that it has ended for whoever made it: with an answer of the broker, or not. */
   readonly observer?: CallObserver;
+  /** Decides what becomes of a message to or from this host, before anybody else does, where it has an opinion. */
+  fateOf?(message: Message): Fate | undefined;
 }
+
+/** One way of one call. */
+export type Message = {
+  readonly [C in CallName]: { readonly call: C; readonly request: RequestOf<C>; readonly way: 'there' | 'back' };
+}[CallName];
 
 export interface CallObserver {
   sent<C extends CallName>(call: C, request: RequestOf<C>): void;
@@ -70,8 +77,9 @@ export class Network {
     this.#delayMs = delayMs;
   }
 
-  fateOf(call: CallName, way: 'there' | 'back', node: number): Fate {
-    const scripted = this.script(call, way, node);
+  fateOf(message: Message, host: Host, node: number): Fate {
+    const { call, way } = message;
+    const scripted = host.fateOf?.(message) ?? this.script(call, way, node);
     if (scripted !== undefined) return scripted;
     const { lost, reset, late, lateCommits } = this.weather;
     if (this.#chance(lost)) return 'lost';

@@ -1,0 +1,174 @@
+import type { Ticks, WallMs } from '../../src/core/units.ts';
+import { wallMs } from '../../src/core/units.ts';
+import { IdallocError } from '../../src/errors.ts';
+import { openNamespace } from '../../src/identity/namespace.ts';
+import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
+import { isRestored } from '../../src/identity/protocol.ts';
+import { floorOver, type Remains, rebuildNamespace } from '../../src/identity/rebuild.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
+import { ledgerTail } from '../../src/worker/ledger-tail.ts';
+import { startWitness } from '../../src/worker/witness-side.ts';
+import type { Place } from './host.ts';
+import { Machine, type Process } from './machine.ts';
+import { runtimeOf } from './runtime.ts';
+import { descriptor, keys, layout, timing } from './setting.ts';
+import type { Happening } from './world.ts';
+
+export const OPERATOR = 'operator';
+/** How often the operator looks, and how long until somebody notices at first. */
+export const LOOK_MS = 5_000;
+/** So many calls a rebuild makes, and so many until it has chosen the floor. */
+const CALLS = 14;
+const CALLS_TO_FLOOR = 7;
+/** It stands still for up to so long, as a rule. */
+const STILL_MS = 2_500;
+const MAX_CRASHES = 3;
+
+/** The operator, who rebuilds the namespace with the real code, gets interrupted and tries again. */
+export class Operator {
+  readonly #place: Place;
+  readonly #stopWorkers: () => void;
+  readonly #machine: Machine;
+  isLooking = false;
+  #next: Happening | undefined;
+  #attempts = 0;
+  #crashes = 0;
+
+  /** `stopWorkers` is called when a rebuild asks for that. */
+  constructor(place: Place, stopWorkers: () => void) {
+    this.#place = place;
+    this.#stopWorkers = stopWorkers;
+    this.#machine = new Machine(place.world, OPERATOR);
+  }
+
+  /** Whether somebody has noticed anything: then there is a next look as long as the simulation goes on. */
+  get isWatching(): boolean {
+    return this.isLooking || this.#next !== undefined;
+  }
+
+  /**
+   * Looks after a while, not while another look is under way, and again and again after it. With `stillUntilMs` that look
+   * stands still in between, until then, and is not killed.
+   */
+  look(inMs: number, stillUntilMs?: number): void {
+    const { world } = this.#place;
+    if (this.#next !== undefined) this.#next.cancelled = true;
+    this.#next = world.after(inMs, () => {
+      this.#next = undefined;
+      this.#look(stillUntilMs);
+    });
+  }
+
+  /** One look, and a rebuild where it is due: a process of its own, which may be killed half-way. */
+  #look(stillUntilMs?: number): void {
+    const { world } = this.#place;
+    const { rng } = world;
+    this.#attempts += 1;
+    this.isLooking = true;
+    const process = this.#machine.start();
+    const next = (): void => {
+      if (process.dead) return;
+      process.crash();
+      this.isLooking = false;
+      this.look(rng.between(0.5, 1.5) * LOOK_MS);
+    };
+    const fails = new Map<number, () => void>();
+    if (stillUntilMs === undefined && this.#crashes < MAX_CRASHES && rng.chance(0.4)) {
+      fails.set(rng.below(CALLS), () => {
+        if (process.dead) return;
+        this.#crashes += 1;
+        world.note(() => `${process.name} is killed`);
+        next();
+      });
+    }
+    if (stillUntilMs !== undefined || rng.chance(0.5)) {
+      fails.set(rng.below(stillUntilMs === undefined ? CALLS : CALLS_TO_FLOOR), () =>
+        this.#standStill(process, stillUntilMs ?? world.nowMs + rng.between(0, STILL_MS)),
+      );
+    }
+    this.#mend(process, fails).then(next, (error: unknown) => {
+      world.note(() => `${process.name}: ${error}`);
+      if (!(error instanceof IdallocError)) this.#place.history.defects.push(String(error));
+      if (error instanceof IdallocError && error.code === 'REBUILD_REFUSED') this.#stopWorkers();
+      next();
+    });
+  }
+
+  #standStill(process: Process, untilMs: number): void {
+    const { world } = this.#place;
+    world.note(() => `${process.name} stands still until ${untilMs.toFixed(0)} ms`);
+    process.freeze();
+    world.after(untilMs - world.nowMs, () => process.thaw());
+  }
+
+  async #mend(process: Process, fails: ReadonlyMap<number, () => void>): Promise<void> {
+    const { world, brokers, store } = this.#place;
+    const { config } = brokers;
+    const runtime = runtimeOf(world, this.#machine, process);
+    const dialer = brokers.dialer(process, () => {});
+    const cluster = new Cluster({ dialer, seeds: brokers.kafka.seeds, runtime });
+    const tail = ledgerTail(cluster, runtime, () => {});
+    let calls = 0;
+    // A call that is made may be on its way by then, or answered.
+    const onCall = (): void => {
+      const fail = fails.get(calls);
+      calls += 1;
+      if (fail !== undefined) world.after(world.rng.chance(0.5) ? 0 : world.rng.between(0, 5), fail);
+    };
+    const ports = {
+      etcd: watched(
+        store.port(process, () => () => {}),
+        onCall,
+      ),
+      witness: watched(startWitness({ config, cluster, runtime, tail }), onCall),
+    };
+    try {
+      await this.#rebuild(process, ports);
+    } finally {
+      await tail.close();
+      await cluster.close();
+    }
+  }
+
+  async #rebuild(process: Process, ports: { readonly etcd: EtcdPort; readonly witness: WitnessPort }): Promise<void> {
+    const { world, brokers } = this.#place;
+    const uuid = `00000000-0000-4000-8000-${String(this.#attempts).padStart(12, '0')}`;
+    const wanted = { ...descriptor, uuid };
+    try {
+      await openNamespace(ports.etcd, ports.witness, keys, wanted, () => process.name.replace('.', '-'));
+    } catch (error) {
+      const damaged = error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED';
+      if (!isRestored(error) && !damaged) throw error;
+      const now = wallMs(brokers.nowMs());
+      const floorOf = (remains: Remains): Ticks => this.#floorOf(remains, now);
+      const { floor } = await rebuildNamespace({ ...ports, keys, wanted, floorOf });
+      world.note(() => `${process.name} rebuilt the namespace from ${floor}`);
+    }
+  }
+
+  #floorOf(remains: Remains, now: WallMs): Ticks {
+    const { world, history } = this.#place;
+    const floor = floorOver(layout, { remains, ledger: undefined, now, reserveMs: timing.reserveMs });
+    const known = new Map<string, number>();
+    for (const { workerId, fence, ticks } of remains.view.witnesses) {
+      const reign = `${workerId}/${fence}`;
+      known.set(reign, Math.max(ticks, known.get(reign) ?? 0));
+    }
+    history.rebuilds.push({ order: world.tick(), floor, known });
+    return floor;
+  }
+}
+
+/** The same, but each call is seen as it is made. */
+function watched<P extends EtcdPort | WitnessPort>(port: P, onCall: () => void): P {
+  return new Proxy(port, {
+    get: (target, name) => {
+      const call: unknown = Reflect.get(target, name);
+      if (typeof call !== 'function') return call;
+      return (...args: unknown[]) => {
+        onCall();
+        return Reflect.apply(call, target, args);
+      };
+    },
+  });
+}
