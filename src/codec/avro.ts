@@ -104,7 +104,11 @@ const workspace = Buffer.alloc(HEADER_BYTES + 16 * 1024);
 export function encodeFramed(schema: MessageSchema, value: unknown): Buffer {
   workspace.set(schema.header);
   const end = schema.type.encode(value, workspace, HEADER_BYTES);
-  if (end >= 0) return Buffer.from(workspace.subarray(0, end));
+  if (end >= 0) {
+    const framed = Buffer.allocUnsafe(end);
+    workspace.copy(framed, 0, 0, end);
+    return framed;
+  }
   const large = Buffer.allocUnsafe(workspace.length - end);
   large.set(schema.header);
   schema.type.encode(value, large, HEADER_BYTES);

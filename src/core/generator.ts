@@ -26,6 +26,8 @@ export interface Generator {
   readonly fixed: number;
 }
 
+const NO_RANGES: readonly IdRange[] = Object.freeze([]);
+
 /** The clock, and the reservation [from, to) that the worker holds. */
 export interface Window {
   readonly nowTicks: Ticks;
@@ -77,14 +79,16 @@ export function take(generator: Generator, count: number, window: Window, random
   const { layout, fixed } = generator;
   const { sequencesPerTick, places } = layout;
   const last = Math.min(window.nowTicks, window.to - 1, layout.endTicks - 1);
-  const ranges: IdRange[] = [];
+  let ranges: readonly IdRange[] = NO_RANGES;
   let { nextTicks, nextSequence } = generator;
   let missing = count;
   for (let at = firstTicks(generator, window); at <= last && missing > 0; at = ticks(at + 1)) {
     const entered = at === nextTicks && nextSequence > 0;
     const sequence = entered ? nextSequence : drawStart(layout, random);
     const size = Math.min(missing, sequencesPerTick - sequence);
-    ranges.push({ first: joinHalves(layout, at, fixed + sequence * places.sequence.unit), count: size });
+    const range = { first: joinHalves(layout, at, fixed + sequence * places.sequence.unit), count: size };
+    // Mostly there is only one, for which an array that grows would be much too large.
+    ranges = ranges.length === 0 ? [range] : [...ranges, range];
     missing -= size;
     const full = sequence + size === sequencesPerTick;
     nextTicks = full ? ticks(at + 1) : at;

@@ -39,7 +39,7 @@ interface PipelineObserver {
 }
 
 /** How many requests got a batch, or their batch once more, and how many IDs the new ones hold. */
-export interface Served {
+interface Served {
   readonly issued: number;
   readonly replayed: number;
   readonly ids: number;
@@ -161,13 +161,13 @@ async function publishReplies(
   const deliveries = await deps.publisher.publish(sent.map(({ reply }) => reply as OutgoingRecord));
   deps.observe.replied(deliveries.filter(({ ok }) => ok).length);
   const undeliverable: OutgoingRecord[] = [];
-  for (const [i, delivery] of deliveries.entries()) {
+  deliveries.forEach((delivery, i) => {
     const answered = sent[i];
-    if (delivery.ok || answered === undefined || answered.letter !== undefined) continue;
+    if (delivery.ok || answered === undefined || answered.letter !== undefined) return;
     deps.observe.deadLettered('REPLY_UNDELIVERABLE');
     const error = { code: 'REPLY_UNDELIVERABLE', message: delivery.reason } as const;
     undeliverable.push(deadLetter(answered.intake.record, partition, error, deps));
-  }
+  });
   return undeliverable;
 }
 

@@ -46,14 +46,14 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
   const decisions = new Array<Decision | undefined>(part.length);
   const drafted = new Set<string>();
   const drafts: Draft[] = [];
-  for (const [at, accepted] of part.entries()) {
+  part.forEach((accepted, at) => {
     const name = accepted.key.toString('latin1');
-    if (drafted.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) continue;
+    if (drafted.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) return;
     decisions[at] = admit(deps, partition, accepted);
-    if (decisions[at] !== undefined) continue;
+    if (decisions[at] !== undefined) return;
     drafted.add(name);
     drafts.push({ at, accepted });
-  }
+  });
   const offsets = await write(deps, partition, view, drafts, decisions);
   return part.map((accepted, at) => decisions[at] ?? settled(deps, partition, accepted, offsets[at]));
 }
@@ -98,19 +98,18 @@ async function write(
   const offsets: (number | undefined)[] = [];
   if (drafts.length === 0) return offsets;
   const allocations = await deps.allocator.allocate(drafts.map(({ accepted }) => accepted.request.count));
-  const entries = drafts.map(({ accepted }, i) => {
+  const entries = drafts.map(({ at, accepted }, i) => {
     const allocation = allocations[i];
     if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
     const entry = entryOf(deps, accepted, allocation, view);
-    return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
+    return { at, key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });
   const { baseOffset, appendedAtMs, firsts } = await deps.ledger.commit(partition, { end: view.end, entries });
-  for (const [i, { at }] of drafts.entries()) {
-    const [offset, entry] = [baseOffset + i, entries[i]?.entry];
-    if (entry !== undefined && firsts.has(offset))
-      decisions[at] = { kind: 'batch', entry, appendedAtMs, replayed: false };
+  entries.forEach(({ at, entry }, i) => {
+    const offset = baseOffset + i;
+    if (firsts.has(offset)) decisions[at] = { kind: 'batch', entry, appendedAtMs, replayed: false };
     else offsets[at] = offset;
-  }
+  });
   return offsets;
 }
 

@@ -90,9 +90,12 @@ export class PartitionTables {
 
   /** The places of what has this hash, the oldest first. */
   #placesOf(hash: number): readonly number[] {
-    const places = this.#runs.placesOf(hash);
+    const sealed = this.#runs.placesOf(hash);
+    let at = this.#recent.find(hash);
+    if (at < 0) return sealed;
     const start = this.#openRun * this.#runEntries;
-    for (let at = this.#recent.find(hash); at >= 0; at = this.#recent.find(hash, at)) places.push(start + at);
+    const places = [...sealed, start + at];
+    for (at = this.#recent.find(hash, at); at >= 0; at = this.#recent.find(hash, at)) places.push(start + at);
     return places;
   }
 

@@ -68,9 +68,11 @@ export class SealedRuns {
   }
 
   /** The places that have this hash, in rising order. */
-  placesOf(hash: number): number[] {
+  placesOf(hash: number): readonly number[] {
+    const runs = this.#filter.runsOf(hash);
+    if (runs.length === 0) return runs;
     const places: number[] = [];
-    for (const run of this.#filter.runsOf(hash)) {
+    for (const run of runs) {
       const id = run * CHUNKS + Math.floor(hash / HASHES_PER_CHUNK);
       for (const item of unpack(id, this.#chunk.get(id))) {
         if (hashOf(item) === hash) places.push(run * this.#entries + (item % MAX_RUN_ENTRIES));

@@ -58,7 +58,9 @@ export class KafkaPublisher implements Publisher {
   async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {
     const publication = { records, deliveries: new Array<Delivery>(records.length) };
     const byTopic = new Map<string, number[]>();
-    for (const [at, { topic }] of records.entries()) addTo(byTopic, topic, at);
+    records.forEach(({ topic }, place) => {
+      addTo(byTopic, topic, place);
+    });
     const outcomes = await Promise.allSettled(
       [...byTopic].map(([topic, places]) => this.#publishTopic(topic, places, publication)),
     );
