@@ -3,12 +3,13 @@ import { type Ticks, ticks } from '../core/units.ts';
 /**
  * One reign's last word about its ceiling, kept outside of etcd: a record of the witness topic.
  *
- *   key   = dc "/" uuid "/" worker "/" fence      value = "1 " ticks " " revision
- *   key   = dc                                    value = "1 " uuid
+ *   key   = dc "/" uuid "/" worker "/" fence "/" lease      value = "1 " ticks " " revision
+ *   key   = dc                                              value = "1 " uuid
  *
  * The second kind is the seal: it names the one namespace whose witnesses count, and is written when a namespace is
  * rebuilt. The leading 1 is the format's version. All numbers are decimal without a leading zero. The namespace's UUID
- * stands in the key, since after a rebuild etcd may count its revisions, and so the fences, anew.
+ * stands in the key, since after a rebuild etcd may count its revisions, and so the fences, anew. So does the lease, which
+ * is chosen at random for each claim: an etcd that is set back to just before a claim gives its fence to the next one.
  */
 export interface Witness {
   /** Of the namespace's descriptor. */
@@ -16,6 +17,8 @@ export interface Witness {
   readonly workerId: number;
   /** Of the reign; 0 for what a rebuild wrote. */
   readonly fence: bigint;
+  /** Of the owner; 0 for what a rebuild wrote. */
+  readonly leaseId: bigint;
   /** The ceiling, in whole ticks since the layout's epoch. */
   readonly ticks: Ticks;
   /** The ceiling's mod revision. */
@@ -39,7 +42,7 @@ export interface UnreadableWitness {
 
 const NUMBER = '(0|[1-9][0-9]{0,18})';
 const UUID = '([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})';
-const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}$`);
+const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}/${NUMBER}$`);
 const VALUE = new RegExp(`^1 (0|[1-9][0-9]{0,15}) ${NUMBER}$`);
 const SEAL = new RegExp(`^1 ${UUID}$`);
 const MAX_INT64 = 2n ** 63n - 1n;
@@ -47,14 +50,15 @@ const MAX_INT64 = 2n ** 63n - 1n;
 const MAX_SHOWN_BYTES = 120;
 
 /** The record key of a witness. RangeError for one that could not be read back. */
-export function witnessKey(datacenterId: number, { uuid, workerId, fence }: WitnessName): Buffer {
-  const key = `${datacenterId}/${uuid}/${workerId}/${fence}`;
-  if (!KEY.test(key) || fence > MAX_INT64) throw new RangeError(`${JSON.stringify(key)} is no key of a witness`);
+export function witnessKey(datacenterId: number, { uuid, workerId, fence, leaseId }: WitnessName): Buffer {
+  const key = `${datacenterId}/${uuid}/${workerId}/${fence}/${leaseId}`;
+  if (!KEY.test(key) || fence > MAX_INT64 || leaseId > MAX_INT64)
+    throw new RangeError(`${JSON.stringify(key)} is no key of a witness`);
   return Buffer.from(key, 'latin1');
 }
 
 /** Which reign a witness is of. */
-export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence'>;
+export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence' | 'leaseId'>;
 
 /** The record value of a witness. RangeError for one that could not be read back. */
 export function witnessValue({ ticks: ceiling, modRevision }: Pick<Witness, 'ticks' | 'modRevision'>): Buffer {
@@ -122,17 +126,10 @@ export class WitnessTable {
 }
 
 function parse(key: string, value: string): Witness | undefined {
-  const [, uuid, workerId, fence] = KEY.exec(key) ?? [];
-  const [, ceiling, modRevision] = VALUE.exec(value) ?? [];
-  if (uuid === undefined || fence === undefined || ceiling === undefined || modRevision === undefined) return undefined;
-  if (!Number.isSafeInteger(Number(ceiling)) || BigInt(fence) > MAX_INT64 || BigInt(modRevision) > MAX_INT64) {
-    return undefined;
-  }
-  return {
-    uuid,
-    workerId: Number(workerId),
-    fence: BigInt(fence),
-    ticks: ticks(Number(ceiling)),
-    modRevision: BigInt(modRevision),
-  };
+  const [, uuid, workerId, ...names] = KEY.exec(key) ?? [];
+  const [, ceiling, revision] = VALUE.exec(value) ?? [];
+  if (uuid === undefined || revision === undefined || !Number.isSafeInteger(Number(ceiling))) return undefined;
+  const [fence = 0n, leaseId = 0n, modRevision = 0n] = [...names, revision].map(BigInt);
+  if ([fence, leaseId, modRevision].some((one) => one > MAX_INT64)) return undefined;
+  return { uuid, workerId: Number(workerId), fence, leaseId, ticks: ticks(Number(ceiling)), modRevision };
 }

@@ -95,9 +95,9 @@ export async function sendUndecided({ log }: IdentitySettings, write: Promise<vo
  * the write after the one that was read with them: until then both stand.
  */
 export async function witnessed({ witness }: IdentitySettings, reign: Reign): Promise<Reign> {
-  const { workerId, fence, stored, reservation } = reign;
+  const { workerId, fence, leaseId, stored, reservation } = reign;
   if (stored.ticks === reservation.to) return reign;
-  const own = { uuid: reign.namespace.descriptor.uuid, workerId, fence };
+  const own = { uuid: reign.namespace.descriptor.uuid, workerId, fence, leaseId };
   const put: WitnessEntry = { put: { ...own, ticks: stored.ticks, modRevision: stored.modRevision } };
   const view = await witness.write([put, ...reign.outlived.map((drop) => ({ drop }))]);
   requireUnopposed(view, { ...own, from: reservation.from });

@@ -45,7 +45,8 @@ export interface Claimed extends WitnessName {
  * Throws when the topic, read from behind the witness of `own`, shows that others have ticks of the same worker ID above
  * where ours begin, or that the namespace was rebuilt meanwhile. Of two who reserve the same the later in the log sees
  * the earlier here, whatever etcd told either of them. LEASE_LOST for a later reign: it may have followed in good order
- * while the topic was waited for. RESTORED for an earlier one, which etcd must have forgotten, and for a rebuild.
+ * while the topic was waited for. RESTORED for an earlier one, or another under our fence, which etcd must have forgotten,
+ * and for a rebuild.
  */
 export function requireUnopposed(view: WitnessView, own: Claimed): void {
   const strange = strangeUuid(view, own.uuid);
@@ -57,9 +58,12 @@ export function requireUnopposed(view: WitnessView, own: Claimed): void {
 }
 
 /** The other reigns of a worker ID in its namespace: behind us all of them, once `requireUnopposed` has passed. */
-export function othersOf(view: WitnessView, { uuid, workerId, fence }: WitnessName): readonly Witness[] {
+export function othersOf(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
   return view.witnesses.filter(
-    (witness) => witness.uuid === uuid && witness.workerId === workerId && witness.fence !== fence,
+    (witness) =>
+      witness.uuid === uuid &&
+      witness.workerId === workerId &&
+      (witness.fence !== fence || witness.leaseId !== leaseId),
   );
 }
 

@@ -4,7 +4,14 @@ import { ticks } from '../../src/core/units.ts';
 
 const UUID = '01234567-89ab-4cde-8f01-23456789abcd';
 const OTHER = 'ffffffff-89ab-4cde-8f01-23456789abcd';
-const WITNESS = { uuid: UUID, workerId: 7, fence: 812n, ticks: ticks(13_190_700_000), modRevision: 2n ** 63n - 1n };
+const WITNESS = {
+  uuid: UUID,
+  workerId: 7,
+  fence: 812n,
+  leaseId: 2n ** 63n - 1n,
+  ticks: ticks(13_190_700_000),
+  modRevision: 2n ** 63n - 1n,
+};
 
 /** A table of datacenter 4 that was given these records. */
 function tableOf(...records: readonly (readonly [string, string | null])[]) {
@@ -12,11 +19,11 @@ function tableOf(...records: readonly (readonly [string, string | null])[]) {
   for (const [key, value] of records) table.apply(Buffer.from(key), value === null ? null : Buffer.from(value));
   return table.view();
 }
-const key = (fence: number, uuid = UUID) => `4/${uuid}/7/${fence}`;
+const key = (fence: number, uuid = UUID, leaseId = 3) => `4/${uuid}/7/${fence}/${leaseId}`;
 
 describe('a witness', () => {
   it('has these bytes', () => {
-    expect(witnessKey(4, WITNESS).toString('latin1')).toBe(`4/${UUID}/7/812`);
+    expect(witnessKey(4, WITNESS).toString('latin1')).toBe(`4/${UUID}/7/812/9223372036854775807`);
     expect(witnessValue(WITNESS).toString('latin1')).toBe('1 13190700000 9223372036854775807');
     expect(sealKey(4).toString('latin1')).toBe('4');
     expect(sealValue(UUID).toString('latin1')).toBe(`1 ${UUID}`);
@@ -32,6 +39,7 @@ describe('a witness', () => {
   it.each([
     ['a fence below 0', { fence: -1n }],
     ['a fence above 64 bits', { fence: 2n ** 63n }],
+    ['a lease above 64 bits', { leaseId: 2n ** 63n }],
     ['a worker ID that is no number', { workerId: Number.NaN }],
     ['a UUID in capitals', { uuid: UUID.toUpperCase() }],
   ])('with %s has no key', (_what, change) => {
@@ -54,7 +62,7 @@ describe('a witness', () => {
 
 describe('the records of a datacenter', () => {
   it('are told apart from those of others', () => {
-    expect(tableOf([`5/${UUID}/7/812`, '1 5 6'], [`44/${UUID}/7/812`, '1 5 6'], ['44', `1 ${UUID}`])).toEqual(
+    expect(tableOf([`5/${UUID}/7/812/3`, '1 5 6'], [`44/${UUID}/7/812/3`, '1 5 6'], ['44', `1 ${UUID}`])).toEqual(
       tableOf(),
     );
   });
@@ -74,6 +82,14 @@ describe('the records of a datacenter', () => {
     expect(witnesses).toMatchObject([{ ticks: 9, modRevision: 8n }]);
   });
 
+  it('keep two reigns apart that etcd gave one fence', () => {
+    const { witnesses } = tableOf([key(1, UUID, 3), '1 5 6'], [key(1, UUID, 4), '1 9 6']);
+    expect(witnesses.map(({ fence, leaseId }) => [fence, leaseId])).toEqual([
+      [1n, 3n],
+      [1n, 4n],
+    ]);
+  });
+
   it('keep the reigns of one worker ID apart, and those of another namespace', () => {
     const { witnesses } = tableOf([key(1), '1 5 6'], [key(2), '1 9 8'], [key(2, OTHER), '1 1 1']);
     expect(witnesses.map(({ uuid, fence }) => [uuid, fence])).toEqual([
@@ -90,6 +106,8 @@ describe('the records of a datacenter', () => {
     [key(1), ''],
     ['4/else', '1 5 6'],
     [`${key(1)}x`, '1 5 6'],
+    [`4/${UUID}/7/1`, '1 5 6'],
+    [`4/${UUID}/7/1/${2n ** 63n}`, '1 5 6'],
     ['4', '2 anything'],
   ])('that can not be read are told: %s holds %j', (name, value) => {
     expect(tableOf([name, value]).unreadable).toEqual([{ key: name, value }]);

@@ -357,8 +357,9 @@ describe('acquiring a worker ID', () => {
     for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
     const revision = stage.etcd.peek(keys.ceiling(0))?.modRevision;
     const { uuid } = descriptorOf();
+    const leaseId = stage.etcd.peek(keys.owner(0))?.leaseId;
     expect(written).toEqual([
-      { put: { uuid, workerId: 0, fence: revision, ticks: stage.ceiling(0).ticks, modRevision: revision } },
+      { put: { uuid, workerId: 0, fence: revision, leaseId, ticks: stage.ceiling(0).ticks, modRevision: revision } },
     ]);
     expect(host.authority().ok).toBe(false);
     acknowledged.resolve();

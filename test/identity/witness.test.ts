@@ -44,7 +44,7 @@ describe('an acquire', () => {
     const stage = await used();
     const stored = stage.etcd.peek(keys.ceiling(0));
     const { ticks: at, modRevision } = witnessed(stage.ceiling(0).ticks, stored?.modRevision ?? 0n);
-    stage.witness.land([{ put: { uuid, workerId: 0, fence: 1n, ticks: ticks(at), modRevision } }]);
+    stage.witness.land([{ put: { uuid, workerId: 0, fence: 1n, leaseId: 1n, ticks: ticks(at), modRevision } }]);
     const host = await stage.host({ staticWorkerId: 2, namespace: namespaceOf() });
     const before = stage.etcd.revision;
     expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
@@ -106,16 +106,22 @@ describe('an acquire', () => {
   });
 
   it.each([
-    ['an earlier reign, which etcd has forgotten', 1n, { kind: 'refused', code: 'RESTORED' }],
-    ['a later reign, which followed it', 99n, { kind: 'failed', error: { code: 'LEASE_LOST' } }],
-  ])('that finds the witness of %s before its own is given up, with its lease', async (_what, fence, outcome) => {
+    ['an earlier reign, which etcd has forgotten', () => 1n, { kind: 'refused', code: 'RESTORED' }],
+    [
+      'a reign under its own fence, which etcd has forgotten',
+      (own: bigint) => own,
+      { kind: 'refused', code: 'RESTORED' },
+    ],
+    ['a later reign, which followed it', () => 99n, { kind: 'failed', error: { code: 'LEASE_LOST' } }],
+  ])('that finds the witness of %s before its own is given up, with its lease', async (_what, fenceOf, outcome) => {
     const stage = await Stage.open();
     const port = stage.witness.port();
     const host = await stage.host({
       witness: {
         ...port,
         write: async (entries) => {
-          stage.witness.land([{ put: { uuid, workerId: 0, fence, ticks: ticks(1), modRevision: fence } }]);
+          const fence = fenceOf(stage.etcd.revision);
+          stage.witness.land([{ put: { uuid, workerId: 0, fence, leaseId: 1n, ticks: ticks(1), modRevision: fence } }]);
           return await port.write(entries);
         },
       },

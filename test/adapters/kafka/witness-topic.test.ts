@@ -12,7 +12,14 @@ import { LoopStage } from '../../support/loop-stage.ts';
 const WITNESS = 'id.witness';
 const UUID = '01234567-89ab-4cde-8f01-23456789abcd';
 const LIMIT_MS = 4_000;
-const witness = (fence: bigint) => ({ uuid: UUID, workerId: 7, fence, ticks: ticks(5), modRevision: fence });
+const witness = (fence: bigint) => ({
+  uuid: UUID,
+  workerId: 7,
+  fence,
+  leaseId: 3n,
+  ticks: ticks(5),
+  modRevision: fence,
+});
 const record = (fence: bigint) => ({ key: witnessKey(4, witness(fence)), value: witnessValue(witness(fence)) });
 
 let stage: LoopStage;
@@ -72,8 +79,8 @@ describe('a write', () => {
     expect(view).toEqual({ seal: UUID, witnesses: [witness(1n)], unreadable: [] });
     const written = recordsOf(log().batches()[1] as Buffer);
     expect(written.map(({ key, value }) => [String(key), value && String(value)])).toEqual([
-      [`4/${UUID}/7/1`, '1 5 1'],
-      [`4/${UUID}/7/9`, null],
+      [`4/${UUID}/7/1/3`, '1 5 1'],
+      [`4/${UUID}/7/9/3`, null],
       ['4', `1 ${UUID}`],
       ['4/x', null],
     ]);
