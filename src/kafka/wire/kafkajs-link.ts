@@ -4,8 +4,9 @@ import type { Calls } from './kafkajs-calls.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
 import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
 import { apiKeys, Encoder, type Protocol, requests, type Throttled } from './kafkajs-modules.ts';
-import { fetchResponse, produceAnswer, produceProtocol } from './kafkajs-records.ts';
+import { fetchResponse, produceAnswers, produceProtocol } from './kafkajs-records.ts';
 import type * as port from './port.ts';
+import { ProduceQueue } from './produce-queue.ts';
 
 const READ_UNCOMMITTED = 0;
 const READ_COMMITTED = 1;
@@ -15,10 +16,14 @@ const TOPIC_RESOURCE = 2;
 export class KafkajsLink implements port.BrokerLink {
   readonly #connection: WireConnection;
   readonly #calls: Calls;
+  readonly #produceQueue: ProduceQueue;
 
   constructor(connection: WireConnection, calls: Calls) {
     this.#connection = connection;
     this.#calls = calls;
+    this.#produceQueue = new ProduceQueue((requests) =>
+      calls.send(produceProtocol(requests), (decoded) => produceAnswers(decoded, requests)),
+    );
   }
 
   get ended(): Promise<void> {
@@ -48,7 +53,7 @@ export class KafkajsLink implements port.BrokerLink {
   }
 
   produce(request: port.ProduceRequest): Promise<port.ProduceAnswer> {
-    return this.#calls.send(produceProtocol(request), (decoded) => produceAnswer(decoded, request));
+    return this.#produceQueue.produce(request);
   }
 
   fetch({ maxWaitMs, maxBytes, isolation, partitions }: port.FetchRequest): Promise<port.FetchAnswer> {

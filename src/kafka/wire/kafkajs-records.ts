@@ -6,50 +6,64 @@ import type { FetchAnswer, FetchedPartition, ProduceAnswer, ProduceRequest } fro
 /** Produce 7 and Fetch 11, with the record batches as they are: kafkajs encodes and decodes records one by one. */
 
 const PRODUCE_VERSION = 7;
-/** The request without names and batch is shorter. */
+/** What a request, and a partition in it, take besides names and batches, is less. */
 const HEAD_BYTES = 64;
+const PARTITION_BYTES = 32;
+/** The port allows no other. */
+const ACKS_OF_ALL = -1;
 
 /**
  * ```
  * request   => transactional ID (null) string, acks int16, timeout int32, [topic]
  * topic     => name string, [partition int32, batch bytes]
  * ```
+ *
+ * The requests are for different partitions. The shortest of their time-outs is sent: the others then answer too early,
+ * not too late.
  */
-export function produceProtocol({ topic, partition, batch, acks, timeoutMs }: ProduceRequest) {
+export function produceProtocol(requests: readonly ProduceRequest[]) {
+  const timeoutMs = Math.min(...requests.map((request) => request.timeoutMs));
+  const byTopic = Map.groupBy(requests, ({ topic }) => topic);
+  const bytes = requests.reduce((sum, { topic, batch }) => sum + PARTITION_BYTES + topic.length + batch.length, 0);
   return {
     request: {
       apiKey: apiKeys.Produce,
       apiVersion: PRODUCE_VERSION,
       apiName: 'Produce',
-      encode: async () =>
-        new Encoder(HEAD_BYTES + Buffer.byteLength(topic) + batch.length)
-          .writeString(null)
-          .writeInt16(acks)
-          .writeInt32(timeoutMs)
-          .writeInt32(1)
-          .writeString(topic)
-          .writeInt32(1)
-          .writeInt32(partition)
-          .writeBytes(batch),
+      encode: async () => {
+        const encoder = new Encoder(HEAD_BYTES + bytes);
+        encoder.writeString(null).writeInt16(ACKS_OF_ALL).writeInt32(timeoutMs).writeInt32(byTopic.size);
+        for (const [topic, its] of byTopic) {
+          encoder.writeString(topic).writeInt32(its.length);
+          for (const { partition, batch } of its) encoder.writeInt32(partition).writeBytes(batch);
+        }
+        return encoder;
+      },
     },
     response: produceResponse,
   };
 }
 
-export function produceAnswer(decoded: DecodedProduce, { topic, partition }: ProduceRequest): ProduceAnswer {
-  const [found, ...more] = decoded.topics.flatMap(({ topicName, partitions }) =>
-    partitions.map((answer) => ({ topicName, ...answer })),
+/** The answers to the requests, in their order. Throws MALFORMED_ANSWER unless each has exactly one. */
+export function produceAnswers(decoded: DecodedProduce, requests: readonly ProduceRequest[]): ProduceAnswer[] {
+  const throttleMs = decoded.clientSideThrottleTime ?? 0;
+  const found = decoded.topics.flatMap(({ topicName, partitions }) =>
+    partitions.map((answer) => [`${topicName}/${answer.partition}`, answer] as const),
   );
-  if (found === undefined || more.length > 0 || found.topicName !== topic || found.partition !== partition) {
-    throw new KafkaFault('MALFORMED_ANSWER', `the answer is not about partition ${partition} of ${topic}`);
-  }
-  return {
-    throttleMs: decoded.clientSideThrottleTime ?? 0,
-    ...faultIn(found.errorCode),
-    baseOffset: wholeNumber(found.baseOffset),
-    appendedAtMs: wholeNumber(found.logAppendTime),
-    logStartOffset: wholeNumber(found.logStartOffset),
-  };
+  const byPartition = new Map(found);
+  return requests.map(({ topic, partition }) => {
+    const answer = byPartition.get(`${topic}/${partition}`);
+    if (answer === undefined || found.length !== requests.length) {
+      throw new KafkaFault('MALFORMED_ANSWER', `the answer is not about partition ${partition} of ${topic}`);
+    }
+    return {
+      throttleMs,
+      ...faultIn(answer.errorCode),
+      baseOffset: wholeNumber(answer.baseOffset),
+      appendedAtMs: wholeNumber(answer.logAppendTime),
+      logStartOffset: wholeNumber(answer.logStartOffset),
+    };
+  });
 }
 
 /**

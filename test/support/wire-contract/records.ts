@@ -43,6 +43,23 @@ export function recordsContract(at: () => WireStage): void {
       expect(answers.map(({ baseOffset }) => baseOffset)).toEqual([0, 1, 2, 3]);
     });
 
+    it('batches for several partitions, sent without waiting, have an answer each', async () => {
+      const [topic, other] = [await at().topic(3), await at().topic()];
+      await at().produce(topic, 1, batchOf(['a', 'b']));
+      const places = [0, 1, 2, 1].map((partition) => [topic, partition] as const);
+      const answers = await Promise.all(
+        [...places, [other, 0] as const].map((to) => at().produce(...to, batchOf(['c']))),
+      );
+      expect(answers.map(({ baseOffset }) => baseOffset)).toEqual([0, 2, 0, 3, 0]);
+    });
+
+    it('a batch that its topic refuses fails alone', async () => {
+      const [topic, small] = [await at().topic(), await at().topic(1, { 'max.message.bytes': '200' })];
+      const batch = batchOf(['x'.repeat(300)]);
+      const answers = await Promise.all([topic, small].map((to) => at().produce(to, 0, batch)));
+      expect(answers.map(({ fault }) => fault)).toEqual([undefined, 'MESSAGE_TOO_LARGE']);
+    });
+
     it("with LogAppendTime, the answer and the batch have the time of the broker, else the sender's alone", async () => {
       const [byBroker, bySender] = [
         await at().topic(1, { 'message.timestamp.type': 'LogAppendTime' }),

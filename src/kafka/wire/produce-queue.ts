@@ -1,0 +1,65 @@
+import type { ProduceAnswer, ProduceRequest } from './port.ts';
+
+/** A broker refuses requests above 100 MiB, and reads one whole before it serves any. */
+const MAX_BYTES = 8 * 1_048_576;
+
+interface Due {
+  readonly request: ProduceRequest;
+  readonly answer: (answer: Promise<ProduceAnswer>) => void;
+}
+
+/** Sends record batches for different partitions as one request; resolves to their answers, in order. */
+export type SendTogether = (requests: readonly ProduceRequest[]) => Promise<readonly ProduceAnswer[]>;
+
+/**
+ * Puts the produce calls that are made in one turn of the event loop into one request. Brokers serve a connection one
+ * request after the other, and one that waits for its followers holds up all behind it: in one request they are waited
+ * for together.
+ */
+export class ProduceQueue {
+  readonly #send: SendTogether;
+  #due: Due[] = [];
+
+  constructor(send: SendTogether) {
+    this.#send = send;
+  }
+
+  produce(request: ProduceRequest): Promise<ProduceAnswer> {
+    return new Promise((answer) => {
+      if (this.#due.length === 0) setImmediate(() => this.#flush());
+      this.#due.push({ request, answer });
+    });
+  }
+
+  #flush(): void {
+    const due = this.#due;
+    this.#due = [];
+    for (const together of cut(due)) {
+      const answers = this.#send(together.map(({ request }) => request));
+      together.forEach(({ answer }, i) => {
+        answer(answers.then((all) => all[i] as ProduceAnswer));
+      });
+    }
+  }
+}
+
+/** In their order, as few requests as can be: a partition stands once in each. */
+function* cut(due: readonly Due[]): Generator<readonly Due[]> {
+  let together: Due[] = [];
+  let bytes = 0;
+  const partitions = new Set<string>();
+  for (const one of due) {
+    const { topic, partition, batch } = one.request;
+    const name = `${topic}/${partition}`;
+    if (partitions.has(name) || (together.length > 0 && bytes + batch.length > MAX_BYTES)) {
+      yield together;
+      together = [];
+      bytes = 0;
+      partitions.clear();
+    }
+    partitions.add(name);
+    bytes += batch.length;
+    together.push(one);
+  }
+  yield together;
+}

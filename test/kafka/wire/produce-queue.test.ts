@@ -1,0 +1,71 @@
+import { describe, expect, it } from 'vitest';
+import type { ProduceAnswer, ProduceRequest } from '../../../src/kafka/wire/port.ts';
+import { ProduceQueue } from '../../../src/kafka/wire/produce-queue.ts';
+
+const to = (topic: string, partition: number, bytes = 10): ProduceRequest => {
+  return { topic, partition, batch: Buffer.alloc(bytes), acks: -1, timeoutMs: 100 };
+};
+const answerTo = ({ partition }: ProduceRequest): ProduceAnswer => {
+  return { throttleMs: 0, baseOffset: partition, appendedAtMs: -1, logStartOffset: 0 };
+};
+
+/** A queue whose requests are noted and answered. */
+function opened() {
+  const sent: string[][] = [];
+  const queue = new ProduceQueue(async (requests) => {
+    sent.push(requests.map(({ topic, partition }) => `${topic}/${partition}`));
+    return requests.map(answerTo);
+  });
+  return { sent, queue };
+}
+
+describe('produce calls', () => {
+  it('of one turn share a request, and each gets its own answer', async () => {
+    const { sent, queue } = opened();
+    const calls = [to('a', 0), to('b', 7), to('a', 3)].map(async (request, i) => {
+      for (let turns = 0; turns < i; turns += 1) await Promise.resolve();
+      return (await queue.produce(request)).baseOffset;
+    });
+    expect(await Promise.all(calls)).toEqual([0, 7, 3]);
+    expect(sent).toEqual([['a/0', 'b/7', 'a/3']]);
+  });
+
+  it('of later turns have requests of their own', async () => {
+    const { sent, queue } = opened();
+    await queue.produce(to('a', 0));
+    await queue.produce(to('a', 1));
+    expect(sent).toEqual([['a/0'], ['a/1']]);
+  });
+
+  it('for one partition go one after the other, whatever is sent with them', async () => {
+    const { sent, queue } = opened();
+    await Promise.all([to('a', 0), to('a', 1), to('a', 0), to('a', 2)].map((request) => queue.produce(request)));
+    expect(sent).toEqual([
+      ['a/0', 'a/1'],
+      ['a/0', 'a/2'],
+    ]);
+  });
+
+  it('share a request up to 8 MiB, and one that is larger goes alone', async () => {
+    const { sent, queue } = opened();
+    const mib = 1_048_576;
+    const requests = [to('a', 0, 5 * mib), to('a', 1, 3 * mib), to('a', 2, 1), to('a', 3, 9 * mib), to('a', 4, 1)];
+    await Promise.all(requests.map((request) => queue.produce(request)));
+    expect(sent).toEqual([['a/0', 'a/1'], ['a/2'], ['a/3'], ['a/4']]);
+  });
+
+  it('fail with the request that they shared, and no other', async () => {
+    const queue = new ProduceQueue(async (requests) => {
+      if (requests.some(({ topic }) => topic === 'bad')) throw new Error('lost');
+      return requests.map(answerTo);
+    });
+    const calls = [to('bad', 0), to('a', 1), to('bad', 0)].map((request) => queue.produce(request));
+    const later = new Promise((resolve) => setImmediate(resolve)).then(() => queue.produce(to('a', 2)));
+    expect((await Promise.allSettled([...calls, later])).map(({ status }) => status)).toEqual([
+      'rejected',
+      'rejected',
+      'rejected',
+      'fulfilled',
+    ]);
+  });
+});
