@@ -30,7 +30,7 @@ function issuedOf(fields: Partial<Issued> = {}): Issued {
 }
 
 function grantOf(fields: Partial<Grant> = {}): Grant {
-  const since = { order: 6, config: 'usual', sinceRenewalMs: 1_000, behindMs: 0, stoodStill: false };
+  const since = { order: 6, process: 'm0.1', config: 'usual', sinceRenewalMs: 1_000, behindMs: 0, stoodStill: false };
   return { workerId: 1, fence: 10n, from: 40, to: 60, ...since, ...fields };
 }
 
@@ -83,6 +83,7 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
   disjoint: {
     'a ceiling fell': { ceilings: [{ workerId: 1, before: 60, after: 59, aheadMs: 0 }] },
     'a ceiling was deleted': { ceilings: [{ workerId: 1, before: 60, after: undefined, aheadMs: 0 }] },
+    'two processes had one reign': { grants: [grantOf(), grantOf({ process: 'm1.1' })] },
     'a reign began below the end of the one before': { grants: [grantOf(), grantOf({ fence: 11n, from: 59, to: 80 })] },
   },
   'near the present': {

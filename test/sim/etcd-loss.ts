@@ -2,7 +2,7 @@ import { recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
 import { LOOK_MS, OPERATOR, Operator } from './operator.ts';
-import { WITNESS } from './setting.ts';
+import { MACHINES, WITNESS } from './setting.ts';
 
 /** Backups that are kept, and how often one is made. */
 const BACKUPS = 4;
@@ -22,6 +22,9 @@ const MAX_BEHIND_MS = 3_000;
 /** How often etcd is set back where it happens all the time. */
 const AGAIN_MS = { from: 8_000, to: 16_000 } as const;
 
+/** How often all lose their worker IDs where claims are undone. */
+const CLAIMING_MS = { from: 5_000, to: 9_000 } as const;
+
 /** What workers and clients do because of it. */
 export interface Others {
   readonly stopWorkers: () => void;
@@ -40,6 +43,8 @@ export class EtcdLoss {
   readonly #holds: 'always' | 'once' | 'never';
   /** By process: how late it gets what it reads of the witness topic, while readers are slow. */
   readonly #behindMs = new Map<string, number>();
+  /** By process: what undoes its newest claim of a worker ID. */
+  readonly #claims = new Map<string, () => void>();
   #slowUntilMs = 0;
   #restUntilMs = 0;
   #over = false;
@@ -52,6 +57,7 @@ export class EtcdLoss {
     this.#holds = scenario === 'late-witness' ? 'always' : world.rng.chance(HOLDING) ? 'once' : 'never';
     this.#backUp();
     if (scenario === 'slow-readers') this.#again();
+    if (scenario === 'lost-claim') this.#loseClaims();
     brokers.meddlers.push((process, message) => this.#meddle(process, message));
   }
 
@@ -91,10 +97,14 @@ export class EtcdLoss {
       const isReading = message.request.partitions.some(({ topic }) => topic === WITNESS);
       return isReading && this.#place.world.nowMs < this.#slowUntilMs ? this.#behindOf(process) : undefined;
     }
-    if (message.call !== 'produce' || message.way !== 'there' || !this.#mayHold(process)) return undefined;
+    if (message.call !== 'produce' || message.way !== 'there') return undefined;
     const { topic, batch } = message.request;
     const isReservation = topic === WITNESS && recordsOf(batch)[0]?.value !== null;
-    return isReservation && this.#place.world.rng.chance(0.5) ? this.#holdWitness(process) : undefined;
+    const undo = isReservation ? this.#claims.get(process) : undefined;
+    if (undo !== undefined) return this.#undo(process, undo);
+    return isReservation && this.#mayHold(process) && this.#place.world.rng.chance(0.5)
+      ? this.#holdWitness(process)
+      : undefined;
   }
 
   /** Only of who serves: the others would have no use for what they reserve. */
@@ -116,9 +126,42 @@ export class EtcdLoss {
     this.#restUntilMs = landsMs + REST_MS;
     this.#operator.look(rng.between(2, forMs), rng.chance(0.7) ? landsMs + rng.between(5, 50) : undefined);
     world.after(rng.between(0, 2), () => this.#setBack(undefined));
+    this.#askSoon(forMs);
+    return forMs;
+  }
+
+  #askSoon(inMs: number): void {
+    const { world } = this.#place;
     for (let asked = 0; asked < REQUESTS; asked += 1) {
-      world.after(forMs + rng.between(0, ASKING_MS), this.#others.ask);
+      world.after(inMs + world.rng.between(0, ASKING_MS), this.#others.ask);
     }
+  }
+
+  /** All owners lose their worker IDs, again and again, and take new ones at about the same time. */
+  #loseClaims(): void {
+    const { world, store } = this.#place;
+    store.onClaim = (process, restore) => {
+      this.#claims.clear();
+      if (!this.#over && world.nowMs >= this.#restUntilMs) this.#claims.set(process, restore);
+    };
+    world.after(world.rng.between(CLAIMING_MS.from, CLAIMING_MS.to), () => {
+      if (this.#over) return;
+      for (let owner = 0; owner < MACHINES; owner += 1) store.expireOne();
+      this.#loseClaims();
+    });
+  }
+
+  /** Whoever comes next finds the worker ID free, and gets it with the same fence. */
+  #undo(process: string, restore: () => void): number {
+    const { world } = this.#place;
+    const { rng } = world;
+    const forMs = rng.between(0, MAX_HELD_MS);
+    world.note(() => `the witness of ${process} is held for ${forMs.toFixed(0)} ms, its claim undone`);
+    this.#claims.clear();
+    this.#restUntilMs = world.nowMs + 2 * CLAIMING_MS.from;
+    this.#setBack(restore);
+    this.#operator.look(CLAIMING_MS.to);
+    this.#askSoon(forMs);
     return forMs;
   }
 

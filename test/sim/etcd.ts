@@ -1,7 +1,7 @@
 import { decodeCeiling } from '../../src/codec/ceiling.ts';
 import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { EtcdPort } from '../../src/identity/ports.ts';
+import type { Compare, EtcdPort, Operation } from '../../src/identity/ports.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
 import type { History } from './history.ts';
 import type { Process } from './machine.ts';
@@ -18,6 +18,8 @@ export class Store {
   readonly #etcd: FakeEtcd;
   /** The highest ceilings that were stored before the store was set back. */
   readonly #lost = new Map<number, number>();
+  /** Called for each worker ID that a process takes; `restore` brings back what was there before. */
+  onClaim: ((process: string, restore: () => void) => void) | undefined;
 
   constructor(world: World, network: Network, history: History) {
     this.#world = world;
@@ -92,10 +94,20 @@ export class Store {
     return {
       range: (prefix) => call('range', () => etcd.range(prefix)),
       get: (wanted) => call('get', () => etcd.get(wanted)),
-      transact: (compares, operations) => call('transact', () => etcd.transact(compares, operations)),
+      transact: (compares, operations) => call('transact', () => this.#transact(from, compares, operations)),
       grantLease: (leaseId, ttlSeconds) => renewal('grantLease', () => etcd.grantLease(leaseId, ttlSeconds)),
       keepAlive: (leaseId) => renewal('keepAlive', () => etcd.keepAlive(leaseId)),
       revokeLease: (leaseId) => call('revokeLease', () => etcd.revokeLease(leaseId)),
     };
   }
+
+  #transact(from: Process, compares: readonly Compare[], operations: readonly Operation[]): Transacted {
+    const isClaim = operations.some((one) => 'put' in one && keys.parse(one.put)?.kind === 'owner');
+    const restore = isClaim && this.onClaim !== undefined ? this.#etcd.backUp() : undefined;
+    const transacted = this.#etcd.transact(compares, operations);
+    if (transacted.succeeded && restore !== undefined) this.onClaim?.(from.name, restore);
+    return transacted;
+  }
 }
+
+type Transacted = ReturnType<FakeEtcd['transact']>;

@@ -6,8 +6,7 @@ import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
-import { losesEtcd } from './scenario.ts';
-import { MACHINES } from './setting.ts';
+import { aloneIn, isAimed, losesEtcd, machinesIn } from './scenario.ts';
 
 interface Slot {
   readonly machine: Machine;
@@ -46,9 +45,9 @@ export class Faults implements Disposable {
     });
     this.#gapMs = rng.between(600, 4_000);
     const isMixed = place.scenario === 'mixed';
-    const alone = !isMixed && rng.chance(place.scenario === 'retention' ? 0.6 : 0.2);
+    const alone = rng.chance(aloneIn(place.scenario));
     const newDisk = rng.chance(FILES) ? () => new FileDisk() : () => new MemoryDisk();
-    this.#slots = Array.from({ length: alone ? 1 : MACHINES }, (_, i) => ({
+    this.#slots = Array.from({ length: alone ? 1 : machinesIn(place.scenario) }, (_, i) => ({
       machine: new Machine(world, `m${i}`, i + 1, newDisk),
       host: undefined,
     }));
@@ -75,7 +74,7 @@ export class Faults implements Disposable {
       () => this.#changeWeather(),
       ...this.#brokerFaults.actions,
     ];
-    const isCalm = place.scenario === 'late-witness';
+    const isCalm = isAimed(place.scenario);
     this.#actions = all.filter(() => rng.chance(isCalm ? 0.2 : 0.6));
     if (rng.chance(0.2)) this.#actions.push(() => this.#ledgerFaults.truncate());
     if (losesEtcd(place.scenario)) {
@@ -230,7 +229,7 @@ export class Faults implements Disposable {
     const { rng } = this.#place.world;
     const share = (most: number): number => (rng.chance(0.4) ? 0 : rng.between(0, most));
     // A rebuild that is to be met in the middle has to get there.
-    const lost = share(this.#place.scenario === 'late-witness' ? 0.02 : 0.15);
+    const lost = share(isAimed(this.#place.scenario) ? 0.02 : 0.15);
     this.#place.network.weather = { lost, late: share(0.2), doubled: share(0.3) };
     this.#brokerFaults.changeWeather();
   }

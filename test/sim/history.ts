@@ -74,6 +74,7 @@ export interface Issued {
 /** Authority that the allocator was given and used. */
 export interface Grant {
   readonly order: number;
+  readonly process: string;
   /** What the process is configured with: one of several, of which a namespace knows one. */
   readonly config: string;
   readonly workerId: number;

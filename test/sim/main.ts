@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import type { Fault } from './checker.ts';
-import { loadMutant, MUTANTS, type Mutant } from './mutants.ts';
+import type { Mutant } from './mutant.ts';
+import { loadMutant, MUTANTS } from './mutants.ts';
 import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, sum, type Tally, tallyOf } from './tally.ts';
@@ -124,7 +125,7 @@ async function play({ seeds, from, scenario, json }: Options, { out, note }: Out
     played += 1;
     if (outcome.faults.length > 0) {
       failures.push({ seed: outcome.seed, faults: outcome.faults });
-      note(describe(outcome));
+      note(describe(outcome, scenario));
     }
     if (performance.now() - toldMs < PROGRESS_MS) continue;
     toldMs = performance.now();
@@ -140,13 +141,14 @@ async function play({ seeds, from, scenario, json }: Options, { out, note }: Out
 async function repeat(seed: number, { json, scenario }: Options, { out, note }: Output): Promise<number> {
   const { faults, trace, events, history } = await simulate(seed, { traced: true, scenario });
   out(json ? JSON.stringify({ seed, faults, events, met: tallyOf(history), trace }) : trace.join('\n'));
-  note(faults.length > 0 ? describe({ seed, faults }) : `seed ${seed}: every promise was kept`);
+  note(faults.length > 0 ? describe({ seed, faults }, scenario) : `seed ${seed}: every promise was kept`);
   return faults.length === 0 ? 0 : 1;
 }
 
-function describe({ seed, faults }: Failure): string {
+function describe({ seed, faults }: Failure, scenario?: Scenario): string {
   const listed = faults.map(({ check, what }) => `  not ${check}: ${what}`).join('\n');
-  return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}\n${listed}`;
+  const kind = scenario === undefined ? '' : ` --scenario ${scenario}`;
+  return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}${kind}\n${listed}`;
 }
 
 async function hunt(named: string, { from, json }: Options, { out, note }: Output): Promise<number> {

@@ -106,6 +106,7 @@ export class Probe {
     const { thawed } = this.#process;
     this.#history.grants.push({
       order: this.#world.tick(),
+      process: this.#process.name,
       config: this.#config,
       workerId,
       fence,

@@ -1,10 +1,12 @@
 import type { Rng } from './rng.ts';
+import { MACHINES, PARTITIONS } from './setting.ts';
 
 /** What happens in some simulations, and can be asked for. */
 export const SCENARIOS = {
   'etcd-loss': 'etcd is set back, to a backup or to nothing',
   'late-witness': 'the same, while the witness of a reservation is on its way',
   'slow-readers': 'the same, while readers of the witness topic are behind',
+  'lost-claim': 'etcd forgets that a worker ID was taken, while others want one',
   retention: 'the ledger loses its head where it matters most',
   mixed: 'workers are configured differently',
 } as const;
@@ -15,6 +17,7 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['etcd-loss', 0.15],
   ['late-witness', 0.05],
   ['slow-readers', 0.05],
+  ['lost-claim', 0.05],
   ['retention', 0.1],
   ['mixed', 0.1],
 ];
@@ -32,6 +35,24 @@ export function isScenario(name: string): name is Scenario {
   return Object.hasOwn(SCENARIOS, name);
 }
 
+const LOSING: ReadonlySet<Scenario> = new Set(['etcd-loss', 'late-witness', 'slow-readers', 'lost-claim']);
+
 export function losesEtcd(scenario: Scenario | undefined): boolean {
-  return scenario === 'etcd-loss' || scenario === 'late-witness' || scenario === 'slow-readers';
+  return scenario !== undefined && LOSING.has(scenario);
+}
+
+/** Whether what it takes comes in so many steps that few other faults may come between. */
+export function isAimed(scenario: Scenario | undefined): boolean {
+  return scenario === 'late-witness' || scenario === 'lost-claim';
+}
+
+/** In so many simulations there is one worker: nobody writes what would show it that it missed something. */
+export function aloneIn(scenario: Scenario | undefined): number {
+  if (scenario === 'mixed' || scenario === 'lost-claim') return 0;
+  return scenario === 'retention' ? 0.6 : 0.2;
+}
+
+/** As many as there are partitions where each is to serve. */
+export function machinesIn(scenario: Scenario | undefined): number {
+  return scenario === 'lost-claim' ? PARTITIONS : MACHINES;
 }
