@@ -1,0 +1,183 @@
+import { type Mutant, patch } from './mutant.ts';
+
+/** In what makes IDs unique: ceilings, fences, witnesses, clocks. */
+export const IDENTITY_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'no nonce read-back',
+    patches: [
+      patch(
+        'src/identity/identity.ts',
+        'const found = readBack(asked, owner, ceiling);',
+        `const stored = swap && ceiling ? { ...swap, modRevision: ceiling.modRevision } : asked.stored;
+    const found = { ...readBack({ ...reign, stored }, owner, ceiling), kind: 'ours' as const, reign: { ...reign, stored } };
+    if (owner?.createRevision !== reign.fence) return await this.#lose(turn, 'the owner key is gone');`,
+      ),
+    ],
+  },
+  {
+    name: '>= in place of == in the swap',
+    // The comparison is etcd's, and the port offers equality only: it is the store that has to be wrong.
+    patches: [
+      patch(
+        'test/identity/fake-etcd.ts',
+        '(kv?.modRevision ?? 0n) === compare.modRevision',
+        '(kv?.modRevision ?? 0n) >= compare.modRevision',
+      ),
+    ],
+  },
+  {
+    name: 'start at the own clock rather than the ceiling',
+    patches: [
+      patch('src/identity/choose.ts', 'waitMs: ceilingWaitMs(layout, ceiling.ticks, now)', 'waitMs: 0'),
+      patch('src/identity/choose.ts', 'import { ceilingWaitMs, MAX', 'import { MAX'),
+      patch('src/identity/reign.ts', 'from: ceiling.ticks,', 'from: toTicks(layout, sent.wall),'),
+    ],
+  },
+  {
+    name: 'deadline counted from the answer',
+    patches: [
+      patch(
+        'src/identity/identity.ts',
+        'const renewed = { ...found.reign, sent };',
+        'const renewed = { ...found.reign, sent: this.#settings.readClock().reading };',
+      ),
+    ],
+  },
+  {
+    name: 'ceiling attached to the lease',
+    patches: [
+      patch(
+        'src/identity/protocol.ts',
+        '{ put: ceiling, value: encodeCeiling(attempt.swap) }',
+        '{ put: ceiling, value: encodeCeiling(attempt.swap), leaseId: attempt.leaseId }',
+      ),
+    ],
+  },
+  {
+    name: 'sequence reset before the rollback check',
+    patches: [
+      patch(
+        'src/core/generator.ts',
+        'ticks(Math.max(nextTicks, from,',
+        'ticks(Math.max(nowTicks < nextTicks ? from : nextTicks, from,',
+      ),
+    ],
+  },
+  {
+    name: 'a range off by one',
+    patches: [
+      patch(
+        'src/core/generator.ts',
+        'nextSequence = full ? 0 : sequence + size;',
+        'nextSequence = full ? 0 : sequence + size - 1;',
+      ),
+    ],
+  },
+  {
+    name: 'witness ignored',
+    scenario: 'etcd-loss',
+    patches: [
+      patch('src/identity/protocol.ts', '  requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
+      patch('src/identity/protocol.ts', '  requireUnopposed(view, { ...own, from: reservation.from });\n', ''),
+      patch('src/identity/protocol.ts', '    requireUnused(view);\n', ''),
+      patch('src/identity/namespace.ts', '      requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
+      patch('src/identity/namespace.ts', '    requireUnused(view);\n', ''),
+    ],
+  },
+  {
+    name: 'etcd read before the witness',
+    patches: [
+      patch(
+        'src/identity/protocol.ts',
+        'const view = await witness.read();\n  const snapshot = await readSnapshot(etcd, keys);',
+        'const snapshot = await readSnapshot(etcd, keys);\n  const view = await witness.read();',
+      ),
+    ],
+  },
+  {
+    name: 'a rebuild from the ceilings alone',
+    scenario: 'etcd-loss',
+    patches: [
+      patch(
+        'src/identity/rebuild.ts',
+        'const used = Math.max(toTicks(layout, now), ledger ?? 0, ceilings ?? 0, witnesses ?? 0);',
+        'const used = ceilings ?? 0;',
+      ),
+    ],
+  },
+  {
+    name: 'a UUID that is not compared',
+    scenario: 'late-witness',
+    patches: [patch('src/identity/witness.ts', 'return seal === uuid ? undefined : seal;', 'return undefined;')],
+  },
+  {
+    name: 'the seal of a rebuild written after reading',
+    scenario: 'late-witness',
+    patches: [
+      patch(
+        'src/identity/rebuild.ts',
+        '  await witness.write([{ seal: wanted.uuid }]);\n  const remains = await readRemains(etcd, witness, keys);',
+        '  const remains = await readRemains(etcd, witness, keys);\n  await witness.write([{ seal: wanted.uuid }]);',
+      ),
+    ],
+  },
+  {
+    name: 'one nonce for all rebuilds',
+    scenario: 'slow-readers',
+    patches: [patch('src/identity/rebuild.ts', `\`\${REBUILT}\${wanted.uuid}\``, 'REBUILT')],
+  },
+  {
+    name: 'the descriptor written without comparing its absence',
+    scenario: 'mixed',
+    patches: [patch('src/identity/namespace.ts', 'attempt(etcd, [absent, there],', 'attempt(etcd, [there],')],
+  },
+  {
+    // A nonce alone decides nothing: claims are told by their leases, and raises by fence, compared revision and ticks.
+    name: 'a reign told by its fence alone',
+    scenario: 'lost-claim',
+    patches: [
+      patch(
+        'src/identity/witness.ts',
+        '(witness.fence !== fence || witness.leaseId !== leaseId)',
+        'witness.fence !== fence && leaseId !== 0n',
+      ),
+    ],
+  },
+  {
+    name: 'no suspension when the process stood still',
+    patches: [
+      patch(
+        'src/worker/guarded-clock.ts',
+        "if (stoodMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);",
+        '',
+      ),
+    ],
+  },
+  {
+    name: 'the allocator reads the clock past its guard',
+    patches: [
+      patch(
+        'src/worker/worker.ts',
+        'readClock: () => clock.read(),',
+        "readClock: () => ({ reading: clockReader(runtime.wallMs, runtime.monotonicMs)(), verdict: { kind: 'steady' } }),",
+      ),
+    ],
+  },
+  {
+    name: 'the witness not read to its end',
+    scenario: 'slow-readers',
+    patches: [
+      patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + messages.length - 1, over);', ''),
+    ],
+  },
+  {
+    name: 'a worker ID claimed by a clock that nobody compared',
+    patches: [
+      patch(
+        'src/identity/choose.ts',
+        "choice.kind === 'take' ? await doubtClock(settings, snapshot) : undefined",
+        'undefined && (await doubtClock(settings, snapshot))',
+      ),
+    ],
+  },
+];

@@ -1,0 +1,110 @@
+import { type Mutant, patch } from './mutant.ts';
+
+/** In what reads, writes and stays in the group. */
+export const KAFKA_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'replies acknowledged by the leader alone',
+    patches: [
+      patch('src/kafka/loops/append.ts', 'acks: -1', "acks: appending.lane === 'publish' ? (1 as unknown as -1) : -1"),
+    ],
+  },
+  {
+    name: 'ledger entries acknowledged by the leader alone',
+    patches: [
+      patch('src/kafka/loops/append.ts', 'acks: -1', "acks: topic === 'id.ledger' ? (1 as unknown as -1) : -1"),
+    ],
+  },
+  {
+    name: 'offsets committed for partitions that are gone',
+    patches: [
+      patch('src/worker/request-group.ts', 'for (const partition of removed) this.#end(partition);', ''),
+      patch('src/kafka/loops/member.ts', 'if (isPresent() && foreign !== undefined)', 'if (foreign === -1)'),
+    ],
+  },
+  {
+    name: 'reading goes on at the end when its offset is gone',
+    patches: [
+      patch(
+        'src/worker/request-group.ts',
+        'outOfRange: ({ logStart }, position)',
+        'outOfRange: ({ end: logStart }, position)',
+      ),
+    ],
+  },
+  {
+    name: 'aborted requests served',
+    patches: [patch('src/kafka/records/decode.ts', "isolation === 'read_committed' ? fetched.aborted : []", '[]')],
+  },
+  {
+    name: 'markers of transactions taken for requests',
+    patches: [
+      patch(
+        'src/kafka/records/decode.ts',
+        'return isControl || lastOffset < this.next;',
+        'return lastOffset < this.next;',
+      ),
+    ],
+  },
+  {
+    name: 'a batch that the fetch cut off is passed over',
+    patches: [
+      patch(
+        'src/kafka/records/decode.ts',
+        '    if (end > bytes.length) break;',
+        '    if (end > bytes.length) {\n      if (at + AT.records < bytes.length) reading.next = readHead(bytes.subarray(at)).lastOffset + 1;\n      break;\n    }',
+      ),
+    ],
+  },
+  {
+    name: 'records below the offset asked for handed on',
+    patches: [
+      patch(
+        'src/kafka/records/decode.ts',
+        'if (record.offset >= this.next) this.records.push(record);',
+        'this.records.push(record);',
+      ),
+    ],
+  },
+  {
+    name: 'a partition that nobody gets',
+    patches: [
+      patch(
+        'src/kafka/loops/assigner.ts',
+        'for (const seat of seats) free.push(...handBack(seat, claimants));',
+        'for (const seat of seats) handBack(seat, claimants);',
+      ),
+    ],
+  },
+  {
+    name: 'no answer to a reply taken as delivered',
+    patches: [
+      patch(
+        'src/adapters/kafka/publisher.ts',
+        'if (!isRecordFault(fault)) return error;',
+        'if (!isRecordFault(fault)) {\n        for (const { index } of records) deliveries[index] = { ok: true };\n        return undefined;\n      }',
+      ),
+    ],
+  },
+  {
+    name: 'a call without a deadline',
+    patches: [
+      patch(
+        'src/kafka/wire/deadlines.ts',
+        'this.#runtime.schedule(this.#left(deadlineMs), () => end(late()))',
+        'this.#runtime.schedule(this.#left(deadlineMs), () => void late)',
+      ),
+    ],
+  },
+  {
+    name: 'ready though no broker answers',
+    patches: [
+      patch('src/worker/worker.ts', "if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';", 'void silentMs;'),
+    ],
+  },
+  {
+    name: 'ready though the group is lost',
+    patches: [
+      patch('src/worker/membership.ts', 'return this.#member?.joined ?? false;', 'return this.#member !== undefined;'),
+    ],
+  },
+];

@@ -1,0 +1,115 @@
+import { type Mutant, patch } from './mutant.ts';
+
+/** In what makes one batch of one request: the ledger, its index, deciding and answering. */
+export const LEDGER_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'settle ignores the base offset',
+    patches: [
+      patch(
+        'src/pipeline/ledger.ts',
+        '      await this.#follower.reached(partition, baseOffset);\n    }\n    this.#requireTrusted',
+        '    }\n    this.#requireTrusted',
+      ),
+      patch(
+        'src/pipeline/ledger.ts',
+        'offset: baseOffset + i, appendedAtMs',
+        'offset: this.#index.end(partition) + i, appendedAtMs',
+      ),
+    ],
+  },
+  {
+    name: 'no answer taken as success',
+    patches: [
+      patch(
+        'src/pipeline/ledger.ts',
+        'await this.#catchUp(partition, error);\n      throw error;',
+        'await this.#catchUp(partition, error);\n      return { baseOffset: this.#index.end(partition), appendedAtMs: 0 };',
+      ),
+    ],
+  },
+  {
+    name: 'offsets committed before replies',
+    patches: [
+      patch(
+        'src/pipeline/batch.ts',
+        'await processPart(deps, partition, part);\n    control.resolved(last.record.offset);',
+        'control.resolved(last.record.offset);\n    await processPart(deps, partition, part);',
+      ),
+    ],
+  },
+  {
+    name: 'index applied before the append is acknowledged',
+    patches: [
+      patch(
+        'src/pipeline/ledger.ts',
+        'const appended = await this.#append(partition, draft, release);',
+        `const guess = this.#index.end(partition);
+    this.#index.apply(partition, draft.entries.map((drafted, i) => ({ ...drafted, offset: guess + i, appendedAtMs: 0 })));
+    const appended = await this.#append(partition, draft, release);`,
+      ),
+    ],
+  },
+  {
+    name: "a loser near the log's start applied",
+    scenario: 'retention',
+    // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
+    patches: [patch('test/support/memory-index.ts', 'const known = end >= at.origin;', 'const known = true;')],
+  },
+  {
+    name: 'a restore that retention has overtaken goes on',
+    scenario: 'retention',
+    // Whoever reads notices it by the offset, and whoever looks after the index by the bounds: each is enough.
+    patches: [
+      patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
+      patch(
+        'src/adapters/kafka/ledger-reader.ts',
+        'sink.distrust(partition, `offset',
+        'void [sink, position, end]; false && sink.distrust(partition, `offset',
+      ),
+    ],
+  },
+  {
+    name: 'two appends in flight for one partition',
+    patches: [
+      patch(
+        'src/pipeline/ledger.ts',
+        'const before = this.#turns.get(partition) ?? Promise.resolve();',
+        'const before = Promise.resolve();',
+      ),
+    ],
+  },
+  {
+    name: 'no marker at a take-over',
+    patches: [patch('src/worker/request-side.ts', 'for (const partition of added) this.#mark(partition);', '')],
+  },
+  {
+    name: 'an index that was thrown away is not restored',
+    patches: [patch('src/worker/ledger-side.ts', '        this.#follower?.restore(cause);\n', '')],
+  },
+  {
+    name: 'a horizon that forgets too much',
+    patches: [
+      patch(
+        'src/pipeline/decide.ts',
+        'const horizon = deps.index.horizon(partition);',
+        'const horizon = deps.index.through(partition);',
+      ),
+    ],
+  },
+  {
+    name: 'a marker that claims all requests',
+    patches: [
+      patch(
+        'src/pipeline/ledger.ts',
+        'const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;',
+        'const atLeast = requestEnd - 1;',
+      ),
+    ],
+  },
+  {
+    name: 'a closed gate counts requests as answered',
+    patches: [
+      patch('src/pipeline/request-session.ts', 'if (!this.#open) await this.#woken();', 'if (!this.#open) break;'),
+    ],
+  },
+];
