@@ -3,8 +3,8 @@ import { type Ticks, ticks } from '../core/units.ts';
 /**
  * One reign's last word about its ceiling, kept outside of etcd: a record of the witness topic.
  *
- *   key   = dc "/" uuid "/" worker "/" fence "/" lease      value = "1 " ticks " " revision
- *   key   = dc                                              value = "1 " uuid
+ *   key   = dc "/" uuid "/" worker "/" fence ["/" lease]      value = "1 " ticks " " revision
+ *   key   = dc                                                value = "1 " uuid
  *
  * The second kind is the seal: it names the one namespace whose witnesses count, and is written when a namespace is
  * rebuilt. The leading 1 is the format's version. All numbers are decimal without a leading zero. The namespace's UUID
@@ -17,7 +17,7 @@ export interface Witness {
   readonly workerId: number;
   /** Of the reign; 0 for what a rebuild wrote. */
   readonly fence: bigint;
-  /** Of the owner; 0 for what a rebuild wrote. */
+  /** Of the owner; 0 for what a rebuild wrote, and in witnesses without one, as earlier workers wrote them. */
   readonly leaseId: bigint;
   /** The ceiling, in whole ticks since the layout's epoch. */
   readonly ticks: Ticks;
@@ -42,7 +42,7 @@ export interface UnreadableWitness {
 
 const NUMBER = '(0|[1-9][0-9]{0,18})';
 const UUID = '([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})';
-const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}/${NUMBER}$`);
+const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}(?:/([1-9][0-9]{0,18}))?$`);
 const VALUE = new RegExp(`^1 (0|[1-9][0-9]{0,15}) ${NUMBER}$`);
 const SEAL = new RegExp(`^1 ${UUID}$`);
 const MAX_INT64 = 2n ** 63n - 1n;
@@ -51,7 +51,8 @@ const MAX_SHOWN_BYTES = 120;
 
 /** The record key of a witness. RangeError for one that could not be read back. */
 export function witnessKey(datacenterId: number, { uuid, workerId, fence, leaseId }: WitnessName): Buffer {
-  const key = `${datacenterId}/${uuid}/${workerId}/${fence}/${leaseId}`;
+  const reign = leaseId === 0n ? `${fence}` : `${fence}/${leaseId}`;
+  const key = `${datacenterId}/${uuid}/${workerId}/${reign}`;
   if (!KEY.test(key) || fence > MAX_INT64 || leaseId > MAX_INT64)
     throw new RangeError(`${JSON.stringify(key)} is no key of a witness`);
   return Buffer.from(key, 'latin1');
@@ -126,10 +127,10 @@ export class WitnessTable {
 }
 
 function parse(key: string, value: string): Witness | undefined {
-  const [, uuid, workerId, ...names] = KEY.exec(key) ?? [];
+  const [, uuid, workerId, ofFence, ofLease] = KEY.exec(key) ?? [];
   const [, ceiling, revision] = VALUE.exec(value) ?? [];
   if (uuid === undefined || revision === undefined || !Number.isSafeInteger(Number(ceiling))) return undefined;
-  const [fence = 0n, leaseId = 0n, modRevision = 0n] = [...names, revision].map(BigInt);
+  const [fence = 0n, leaseId = 0n, modRevision = 0n] = [ofFence ?? 0, ofLease ?? 0, revision].map(BigInt);
   if ([fence, leaseId, modRevision].some((one) => one > MAX_INT64)) return undefined;
   return { uuid, workerId: Number(workerId), fence, leaseId, ticks: ticks(Number(ceiling)), modRevision };
 }

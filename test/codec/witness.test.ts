@@ -36,6 +36,13 @@ describe('a witness', () => {
     expect(table.view()).toEqual({ seal: OTHER, witnesses: [WITNESS], unreadable: [] });
   });
 
+  it('without a lease, as earlier workers wrote it, is known by the key that it had', () => {
+    const [name, value] = [`4/${UUID}/7/812`, '1 5 6'];
+    const [witness] = tableOf([name, value]).witnesses;
+    expect(witness).toMatchObject({ fence: 812n, leaseId: 0n, ticks: 5 });
+    expect(witness && witnessKey(4, witness).toString('latin1')).toBe(name);
+  });
+
   it.each([
     ['a fence below 0', { fence: -1n }],
     ['a fence above 64 bits', { fence: 2n ** 63n }],
@@ -106,7 +113,7 @@ describe('the records of a datacenter', () => {
     [key(1), ''],
     ['4/else', '1 5 6'],
     [`${key(1)}x`, '1 5 6'],
-    [`4/${UUID}/7/1`, '1 5 6'],
+    [`4/${UUID}/7/1/0`, '1 5 6'],
     [`4/${UUID}/7/1/${2n ** 63n}`, '1 5 6'],
     ['4', '2 anything'],
   ])('that can not be read are told: %s holds %j', (name, value) => {
