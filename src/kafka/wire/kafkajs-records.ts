@@ -1,3 +1,4 @@
+import { byTopic } from './by-topic.ts';
 import { KafkaFault } from './fault.ts';
 import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
 import { apiKeys, type DecodedProduce, Decoder, Encoder, type Protocol, produceResponse } from './kafkajs-modules.ts';
@@ -23,7 +24,7 @@ const ACKS_OF_ALL = -1;
  */
 export function produceProtocol(requests: readonly ProduceRequest[]) {
   const timeoutMs = Math.min(...requests.map((request) => request.timeoutMs));
-  const byTopic = Map.groupBy(requests, ({ topic }) => topic);
+  const topics = byTopic(requests, (request) => request);
   const bytes = requests.reduce((sum, { topic, batch }) => sum + PARTITION_BYTES + topic.length + batch.length, 0);
   return {
     request: {
@@ -32,10 +33,10 @@ export function produceProtocol(requests: readonly ProduceRequest[]) {
       apiName: 'Produce',
       encode: async () => {
         const encoder = new Encoder(HEAD_BYTES + bytes);
-        encoder.writeString(null).writeInt16(ACKS_OF_ALL).writeInt32(timeoutMs).writeInt32(byTopic.size);
-        for (const [topic, its] of byTopic) {
-          encoder.writeString(topic).writeInt32(its.length);
-          for (const { partition, batch } of its) encoder.writeInt32(partition).writeBytes(batch);
+        encoder.writeString(null).writeInt16(ACKS_OF_ALL).writeInt32(timeoutMs).writeInt32(topics.length);
+        for (const { topic, partitions } of topics) {
+          encoder.writeString(topic).writeInt32(partitions.length);
+          for (const { partition, batch } of partitions) encoder.writeInt32(partition).writeBytes(batch);
         }
         return encoder;
       },
