@@ -1,5 +1,6 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
+import { FollowedState, type Waiter } from './followed-state.ts';
 import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
@@ -11,7 +12,7 @@ export interface FollowerOptions {
   readonly onRestart: (partition: number, cause: string) => void;
   /** A partition was caught up, fell behind for a restore, or can't be read any more. */
   readonly onChange: () => void;
-  /** A partition can't be read any more, for as long as the process lives. Called before `onChange`. */
+  /** A partition can't be read any more, until its log has lost what is unreadable. Called before `onChange`. */
   readonly onStop: (partition: number, fault: IdallocError) => void;
 }
 
@@ -27,7 +28,8 @@ const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_
  * - restoring: behind the end that the log had when reading began, or the index is not yet recognised as this log's; it
  *   may not be asked.
  * - following: at the end, or about to be; the index may be asked.
- * - stopped: the log holds something that can't be read. Nothing may be decided there until somebody mends it.
+ * - stopped: the log holds something that can't be read. Nothing is decided there until retention or somebody has
+ *   removed it; then the partition is restored.
  *
  * Reading begins at the last entry applied. Whenever it passes that entry, be it one from before or one of our own that
  * was settled since, it must find it with the digest that the index stored. Every delivery must start where the one
@@ -37,11 +39,11 @@ const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_
  */
 export class Follower implements LedgerFollower {
   readonly #options: FollowerOptions;
-  readonly #partitions: PartitionState[];
+  readonly #partitions: FollowedState[];
 
   constructor(options: FollowerOptions) {
     this.#options = options;
-    this.#partitions = Array.from({ length: options.partitions }, () => new PartitionState());
+    this.#partitions = Array.from({ length: options.partitions }, () => new FollowedState());
   }
 
   /** Tells where reading has to begin, the log being as `bounds` say; wipes what the log can't confirm. */
@@ -92,11 +94,11 @@ export class Follower implements LedgerFollower {
   /** Takes records in log order as they were read; those below `from` were left out, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from = 0): void {
     const state = this.#state(partition);
-    if (records.length === 0 || state.distrusted || state.fault !== undefined) return;
+    if (records.length === 0 || state.distrusted || state.stopped !== undefined) return;
     state.expected = Math.max(state.expected, from);
     if (!this.#isWhole(partition, state, records) || !this.#isKnown(partition, state, records)) return;
     this.#apply(partition, state, records);
-    if (state.distrusted || state.fault !== undefined) return;
+    if (state.distrusted || state.stopped !== undefined) return;
     state.expected += records.length;
     this.#advanced(partition);
   }
@@ -106,17 +108,17 @@ export class Follower implements LedgerFollower {
     this.#restart(partition, error, cause);
   }
 
-  /** The log holds records that can't be decoded: the partition stops. */
-  unreadable(partition: number, cause: string): void {
+  /** The log holds records that can't be decoded, at this offset to begin with: the partition stops. */
+  unreadable(partition: number, offset: number, cause: string): void {
     const state = this.#state(partition);
-    if (state.distrusted || state.fault !== undefined) return;
-    this.#stop(partition, cause);
+    if (state.distrusted || state.stopped !== undefined) return;
+    this.#stop(partition, offset, cause);
   }
 
   /** The index lost what it knew: every partition is restored from the log. */
   restore(cause: string): void {
     for (const [partition, state] of this.#partitions.entries()) {
-      if (state.fault !== undefined) continue;
+      if (state.stopped !== undefined) continue;
       const message = `ledger partition ${partition} is restored from the log: ${cause}`;
       this.#restart(partition, new IdallocError('INDEX_RESTORING', message), cause);
     }
@@ -126,11 +128,18 @@ export class Follower implements LedgerFollower {
    * Does some of the work of forgetting what lies below `low`, where the log starts now; true while there is more.
    *
    * A partition whose unread entries were trimmed, or cut off at the log's end `high`, is restored anew: when nothing is
-   * left to be read, no delivery would ever show it, and its restore would never end.
+   * left to be read, no delivery would ever show it, and its restore would never end. So is one that stopped, once the
+   * log no longer has what could not be read.
    */
   expire(partition: number, low: number, high = Number.POSITIVE_INFINITY): boolean {
     const state = this.#state(partition);
-    if (state.fault !== undefined || state.distrusted) return false;
+    if (state.distrusted) return false;
+    if (state.stopped !== undefined) {
+      const { offset } = state.stopped;
+      if (offset < low) this.distrust(partition, `the log starts at offset ${low} now, behind what could not be read`);
+      if (offset >= high) this.distrust(partition, `the log ends at offset ${high} now, before what could not be read`);
+      return false;
+    }
     const following = this.refusal(partition) === undefined;
     // Following may have gone back to an entry of before, and what the index holds is worth keeping; a restore has to
     // read what is due.
@@ -148,11 +157,16 @@ export class Follower implements LedgerFollower {
 
   refusal(partition: number): IdallocError | undefined {
     const state = this.#state(partition);
-    if (state.fault !== undefined) return state.fault;
+    if (state.stopped !== undefined) return state.stopped.fault;
     const end = this.#options.index.end(partition);
     if (!state.distrusted && state.recognised && end >= state.target) return undefined;
     const message = `ledger partition ${partition} is being restored: at offset ${end} of ${state.target}`;
     return new IdallocError('INDEX_RESTORING', message);
+  }
+
+  /** Why partitions stand still. */
+  stopped(): readonly IdallocError[] {
+    return this.#partitions.flatMap(({ stopped }) => stopped?.fault ?? []);
   }
 
   /** True once every partition that can be read is following. */
@@ -162,7 +176,7 @@ export class Follower implements LedgerFollower {
 
   reached(partition: number, offset: number): Promise<void> {
     const state = this.#state(partition);
-    if (state.fault !== undefined) return Promise.reject(state.fault);
+    if (state.stopped !== undefined) return Promise.reject(state.stopped.fault);
     if (this.#options.index.end(partition) >= offset) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const timer = this.#options.setTimer(() => {
@@ -177,19 +191,20 @@ export class Follower implements LedgerFollower {
   }
 
   /** Offsets go up one by one, from where reading was. */
-  #isWhole(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
+  #isWhole(partition: number, state: FollowedState, records: readonly LedgerRecord[]): boolean {
     const at = records.findIndex(({ offset }, i) => offset !== state.expected + i);
     if (at === -1) return true;
     const cause = `reading went on at offset ${records[at]?.offset} where ${state.expected + at} was due`;
     // Between deliveries retention may have overtaken the reader; inside of one the log itself has the hole.
     if (at > 0 && state.expected + at < state.acceptedBelow) {
-      this.#stop(partition, `${cause}: the ledger topic was compacted, or somebody wrote to it with transactions`);
+      const why = `${cause}: the ledger topic was compacted, or somebody wrote to it with transactions`;
+      this.#stop(partition, (records[at]?.offset ?? 0) - 1, why);
     } else this.distrust(partition, cause);
     return false;
   }
 
   /** The entry that the index applied last is the one that the log has at its place, if these records reach there. */
-  #isKnown(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
+  #isKnown(partition: number, state: FollowedState, records: readonly LedgerRecord[]): boolean {
     const last = this.#options.index.last(partition);
     const found = records[(last?.offset ?? -1) - state.expected];
     if (last === undefined || found === undefined) return true;
@@ -202,24 +217,29 @@ export class Follower implements LedgerFollower {
   }
 
   /**
-   * An entry that can't be applied stops its partition: deciding without it could give a second batch. A store that
-   * fails has told so itself, and has been replaced or has ended the worker.
+   * An entry that can't be applied stops its partition: deciding without it could give a second batch. Which one it is,
+   * halving tells. A store that fails has told so itself, and has been replaced or has ended the worker.
    */
-  #apply(partition: number, state: PartitionState, records: readonly LedgerRecord[]): void {
+  #apply(partition: number, state: FollowedState, records: readonly LedgerRecord[]): void {
     try {
       const { lossAt } = this.#options.index.apply(partition, records);
       if (lossAt === undefined || lossAt < state.acceptedBelow) return;
       this.distrust(partition, `whoever wrote the entry at offset ${lossAt} had read a longer log`);
     } catch (error) {
       if (error instanceof IdallocError && STORE_FAULTS.has(error.code)) return;
-      this.#stop(partition, describeError(error), error);
+      const half = Math.floor(records.length / 2);
+      if (half > 0) this.#apply(partition, state, records.slice(0, half));
+      if (state.distrusted || state.stopped !== undefined) return;
+      if (half > 0) this.#apply(partition, state, records.slice(half));
+      else this.#stop(partition, records[0]?.offset ?? 0, describeError(error), error);
     }
   }
 
-  #stop(partition: number, why: string, cause?: unknown): void {
+  #stop(partition: number, offset: number, why: string, cause?: unknown): void {
     const state = this.#state(partition);
-    const fault = new IdallocError('LEDGER_UNREADABLE', `ledger partition ${partition} stops: ${why}`, { cause });
-    state.fault = fault;
+    const message = `ledger partition ${partition} stops at offset ${offset}: ${why}`;
+    const fault = new IdallocError('LEDGER_UNREADABLE', message, { cause });
+    state.stopped = { fault, offset };
     state.fail(fault);
     this.#options.onStop(partition, fault);
     this.#options.onChange();
@@ -229,6 +249,7 @@ export class Follower implements LedgerFollower {
     const state = this.#state(partition);
     if (state.distrusted) return;
     state.distrusted = true;
+    state.stopped = undefined;
     state.target = Number.POSITIVE_INFINITY;
     state.fail(error);
     this.#options.onChange();
@@ -244,54 +265,9 @@ export class Follower implements LedgerFollower {
     this.#options.onChange();
   }
 
-  #state(partition: number): PartitionState {
+  #state(partition: number): FollowedState {
     const state = this.#partitions[partition];
     if (state === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
     return state;
-  }
-}
-
-interface Waiter {
-  readonly offset: number;
-  readonly resolve: () => void;
-  readonly reject: (error: Error) => void;
-  readonly timer: { cancel(): void };
-}
-
-class PartitionState {
-  /** Offset of the next record that the reader is to deliver. */
-  expected = 0;
-  /** What the index held when reading began was found in the log. */
-  recognised = false;
-  /** What lies below was in the log when reading began with nothing: it is no news, whatever it tells of the log. */
-  acceptedBelow = 0;
-  /** The end to be reached before the index may be asked. */
-  target = Number.POSITIVE_INFINITY;
-  restored = false;
-  distrusted = false;
-  fault: IdallocError | undefined;
-  /** Resolves when the append under way, if there is one, needs no more patience. */
-  held: Promise<void> | undefined;
-  readonly waiters = new Set<Waiter>();
-
-  release(end: number): void {
-    for (const waiter of this.waiters) {
-      if (waiter.offset > end) continue;
-      this.#end(waiter);
-      waiter.resolve();
-    }
-  }
-
-  fail(error: Error): void {
-    this.restored = false;
-    for (const waiter of this.waiters) {
-      this.#end(waiter);
-      waiter.reject(error);
-    }
-  }
-
-  #end(waiter: Waiter): void {
-    waiter.timer.cancel();
-    this.waiters.delete(waiter);
   }
 }

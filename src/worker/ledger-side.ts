@@ -15,8 +15,6 @@ export class LedgerSide implements Disposable {
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
-  /** Why partitions stand still, for as long as the process lives: their log holds what can't be read. */
-  readonly stopped: IdallocError[] = [];
   readonly #tools: Tools;
   readonly #opened: Disposable;
   readonly #follower: Follower | undefined;
@@ -50,7 +48,6 @@ export class LedgerSide implements Disposable {
       onChange: () => this.#showRestore(),
       onStop: (partition, fault) => {
         log.error({ partition, code: fault.code, error: describeError(fault) }, 'ledger partition stopped');
-        this.stopped.push(fault);
       },
     });
     this.#reader = new LedgerReader({ cluster, runtime, tail, topic, partitions, sink: this.#follower, log: wireLog });
@@ -65,6 +62,11 @@ export class LedgerSide implements Disposable {
     this.ledger = new Ledger(this.log, index, this.#follower);
     this.#showRestore();
     this.#reader.start();
+  }
+
+  /** Why partitions stand still: their log holds what can't be read. */
+  get stopped(): readonly IdallocError[] {
+    return this.#follower?.stopped() ?? [];
   }
 
   [Symbol.dispose](): void {

@@ -30,7 +30,8 @@ export class RequestSide implements Disposable {
   readonly #tools: Tools;
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
-  #held: readonly number[] = [];
+  /** Undefined before the first assignment. */
+  #held: readonly number[] | undefined;
   #announced = false;
   #markerTimer: Timer | undefined;
 
@@ -38,6 +39,7 @@ export class RequestSide implements Disposable {
     this.#tools = tools;
     this.#parts = parts;
     this.#pipeline = pipelineDeps(tools, parts);
+    tools.gate.onChange(() => this.#announce());
     this.#scheduleMarkers();
   }
 
@@ -82,14 +84,21 @@ export class RequestSide implements Disposable {
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
     log.info({ partitions, added }, 'joined the request group');
-    if (this.#announced || this.#parts.ledger.stopped.length > 0) return;
+    this.#announce();
+  }
+
+  /** Once, when requests of all partitions are served: a partition that stopped may be read again later. */
+  #announce(): void {
+    const { ledger, identity } = this.#parts;
+    if (this.#announced || this.#held === undefined || ledger.stopped.length > 0) return;
+    if (this.#tools.gate.reason() !== undefined) return;
     this.#announced = true;
-    log.info({ ...this.#parts.identity.describe() }, 'idalloc ready');
+    this.#tools.log.info({ ...identity.describe() }, 'idalloc ready');
   }
 
   #scheduleMarkers(): void {
     this.#markerTimer = this.#tools.runtime.schedule(MARKER_INTERVAL_MS, () => {
-      for (const partition of this.#held) this.#mark(partition);
+      for (const partition of this.#held ?? []) this.#mark(partition);
       this.#scheduleMarkers();
     });
   }

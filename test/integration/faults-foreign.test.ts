@@ -59,13 +59,13 @@ async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Follo
   expect('batch' in (await replies.reply(`${name}-${WELL}`)).reply).toBe(true);
   for (const [i, { name: what }] of FOREIGN.entries()) {
     const { error } = await worker.line(unreadable(i + 1));
-    expect(error, what).toMatch(/^LEDGER_UNREADABLE: ledger partition \d+ stops: /);
+    expect(error, what).toMatch(/^LEDGER_UNREADABLE: ledger partition \d+ stops at offset \d+: /);
   }
   expect(await worker.metric('idalloc_errors_total{code="LEDGER_UNREADABLE"}')).toBeGreaterThanOrEqual(FOREIGN.length);
   expect(await worker.metric('idalloc_ledger_stopped_partitions')).toBe(FOREIGN.length);
   expect(await worker.metric('idalloc_gate{reason="open"}')).toBe(1);
   const readyz = await worker.ops('/readyz');
-  const detail = expect.stringContaining(`ledger partition ${FOREIGN.length} stops: `);
+  const detail = expect.stringContaining(`ledger partition ${FOREIGN.length} stops at offset `);
   expect([readyz.status, await readyz.json()]).toEqual([
     503,
     { status: 'not ready', reason: 'LEDGER_UNREADABLE', detail },

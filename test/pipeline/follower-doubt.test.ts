@@ -148,6 +148,80 @@ describe('a store that fails', () => {
   });
 });
 
+describe('a partition that stopped', () => {
+  const bad = { key: null, value: Buffer.from('hello') };
+
+  /** Stopped at offset 4, with good entries on both sides in the same delivery. */
+  function stopped() {
+    const world = followedWorld({ entries: [...three, entry('d'), bad, entry('e', { end: 5 })] });
+    world.reader.catchUp(0);
+    expect(world.follower.stopped().map(({ code }) => code)).toEqual(['LEDGER_UNREADABLE']);
+    return world;
+  }
+
+  it('names the offset that it can not read', () => {
+    expect(stopped().follower.refusal(0)?.message).toContain('at offset 4');
+  });
+
+  it('stays so while the log has what it could not read', () => {
+    const { topic, follower, reader, causes } = stopped();
+    topic.trim(0, 4);
+    follower.expire(0, 4, 6);
+    reader.catchUp(0);
+    expect([causes, follower.refusal(0)?.code]).toEqual([[], 'LEDGER_UNREADABLE']);
+  });
+
+  it('is begun anew, and trusted again, when the log starts behind it', () => {
+    const { topic, follower, reader, causes, changes, index } = stopped();
+    const before = changes();
+    topic.trim(0, 5);
+    expect(follower.expire(0, 5, 6)).toBe(false);
+    expect([follower.stopped(), follower.refusal(0)?.code]).toEqual([[], 'INDEX_RESTORING']);
+    reader.catchUp(0);
+    expect(causes).toEqual(['the log starts at offset 5 now, behind what could not be read']);
+    expect([follower.refusal(0), heldAt(index, 'd'), heldAt(index, 'e')]).toEqual([undefined, undefined, 5]);
+    expect(changes()).toBe(before + 2);
+  });
+
+  it('is begun anew when the log was made anew', () => {
+    const { topic, follower, reader } = stopped();
+    topic.truncate(0, 0);
+    follower.expire(0, 0, 0);
+    reader.catchUp(0);
+    expect(follower.refusal(0)).toBeUndefined();
+  });
+
+  it('is begun anew as well when it stopped for a batch that could not be decoded, or for a hole', () => {
+    for (const stop of ['batch', 'hole'] as const) {
+      const { topic, follower, reader } = followedWorld({ entries: [...three, entry('d', { end: 3 })] });
+      follower.begin(0, topic.bounds(0));
+      if (stop === 'batch') follower.unreadable(0, 2, 'a zstd batch is damaged');
+      else
+        follower.deliver(
+          0,
+          topic.read(0, 0).filter(({ offset }) => offset !== 2),
+        );
+      expect(follower.stopped()).toHaveLength(1);
+      follower.expire(0, 2, 4);
+      expect(follower.stopped()).toHaveLength(1);
+      topic.trim(0, 3);
+      follower.expire(0, 3, 4);
+      reader.catchUp(0);
+      expect(follower.refusal(0)).toBeUndefined();
+    }
+  });
+
+  it('stops again when there is more of it', () => {
+    const { topic, follower, reader, stopped: stops } = stopped();
+    topic.land(0, [bad]);
+    topic.trim(0, 5);
+    follower.expire(0, 5, 7);
+    reader.catchUp(0);
+    expect(stops).toHaveLength(2);
+    expect(follower.refusal(0)?.message).toContain('at offset 6');
+  });
+});
+
 describe('expiry', () => {
   it('forgets what the log no longer has, but not while the index is not known to be of this log', () => {
     const { topic } = followedWorld({ entries: three });

@@ -18,6 +18,8 @@ const PARTITIONS = 3;
 const START_MS = 10_000;
 /** Too short for the controller to give a broker up. */
 const SILENT_MS = 8_000;
+/** The index hears of the log's bounds at least so often. */
+const EXPIRE_MS = 12_000;
 const FOREIGN = { key: null, value: Buffer.from('hello') };
 
 const config = loadWorkerConfig({
@@ -112,11 +114,11 @@ test('a worker that serves every partition is ready', async () => {
   expect(stage.logged).toContain('idalloc ready');
 });
 
-test('a worker that starts on a ledger that it can not read serves the other partitions, and never becomes ready', async () => {
+test('a worker that starts on a ledger that it can not read serves the other partitions, and is not ready', async () => {
   const worker = await started((at) => at.foreignEntry(1));
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
   expect(worker.stoppedPartitions.map(({ message }) => message)).toEqual([
-    expect.stringMatching(/^ledger partition 1 stops: ./),
+    expect.stringMatching(/^ledger partition 1 stops at offset \d+: ./),
   ]);
   expect(worker.vitals()).toMatchObject({ isMember: true, stoppedPartitions: 1 });
   expect(stage.logged).toEqual(
@@ -131,6 +133,17 @@ test('a worker that was ready is so no more when a ledger partition stops', asyn
   await stage.pass(2_000);
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
   expect(stage.logged).not.toContain('gate closed');
+});
+
+test('a worker is ready again, by itself, when the log starts behind what it could not read', async () => {
+  const worker = await started((at) => at.foreignEntry(1));
+  expect(worker.unready).toBe('LEDGER_UNREADABLE');
+  const ledger = stage.kafka.cluster.partition(config.topics.ledger, 1);
+  ledger.trim(ledger.log.end);
+  await stage.pass(EXPIRE_MS);
+  expect([worker.unready, worker.vitals().stoppedPartitions]).toEqual([undefined, 0]);
+  expect(stage.logged.filter((line) => line === 'ledger partition is restored from the log')).toHaveLength(1);
+  expect(stage.logged).toContain('idalloc ready');
 });
 
 test('a worker tells for how long no broker has answered, from its own start on', async () => {

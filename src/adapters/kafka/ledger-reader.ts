@@ -19,7 +19,7 @@ interface LedgerSink {
   deliver(partition: number, records: readonly LedgerRecord[], from: number): void;
   expire(partition: number, low: number, high: number): boolean;
   distrust(partition: number, cause: string): void;
-  unreadable(partition: number, cause: string): void;
+  unreadable(partition: number, offset: number, cause: string): void;
 }
 
 export interface LedgerReaderOptions {
@@ -171,12 +171,9 @@ export class LedgerReader {
     const first = records[unreadable];
     if (first === undefined || place.epoch !== epoch) return;
     place.followed?.pause();
-    const until =
-      'requests of this partition are refused until retention has deleted them and the workers were restarted';
-    sink.unreadable(
-      partition,
-      `topic '${topic}' has records that can't be read: ${first.headers[UNREADABLE]}; ${until}`,
-    );
+    const until = 'requests of this partition are refused until retention or kafka-delete-records has removed them';
+    const cause = `topic '${topic}' has records that can't be read: ${first.headers[UNREADABLE]}; ${until}`;
+    sink.unreadable(partition, first.offset, cause);
   }
 
   #scheduleExpiry(): void {

@@ -21,7 +21,7 @@ const sink = {
   deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[], _from: number) => {}),
   expire: vi.fn((_partition: number, _low: number, _high: number) => false),
   distrust: vi.fn((partition: number, _cause: string) => reader.restart(partition)),
-  unreadable: vi.fn((_partition: number, _cause: string) => {}),
+  unreadable: vi.fn((_partition: number, _offset: number, _cause: string) => {}),
 };
 
 const offsets = (partition: number) =>
@@ -213,7 +213,7 @@ describe('records that can not be read', () => {
     send(0, 1);
     await stage.pass(5_000);
     expect(offsets(0)).toEqual([0, 1]);
-    expect(sink.unreadable.mock.calls).toEqual([[0, expect.stringMatching(/'id\.ledger'.*damaged.*retention/)]]);
+    expect(sink.unreadable.mock.calls).toEqual([[0, 2, expect.stringMatching(/'id\.ledger'.*damaged.*retention/)]]);
   });
 });
 

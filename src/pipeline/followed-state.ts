@@ -1,0 +1,48 @@
+import type { IdallocError } from '../errors.ts';
+
+export interface Waiter {
+  readonly offset: number;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+  readonly timer: { cancel(): void };
+}
+
+/** How reading of one ledger partition stands, and who waits for it. */
+export class FollowedState {
+  /** Offset of the next record that the reader is to deliver. */
+  expected = 0;
+  /** What the index held when reading began was found in the log. */
+  recognised = false;
+  /** What lies below was in the log when reading began with nothing: it is no news, whatever it tells of the log. */
+  acceptedBelow = 0;
+  /** The end to be reached before the index may be asked. */
+  target = Number.POSITIVE_INFINITY;
+  restored = false;
+  distrusted = false;
+  /** Why the partition stands still, and the last offset of what can't be read. */
+  stopped: { readonly fault: IdallocError; readonly offset: number } | undefined;
+  /** Resolves when the append under way, if there is one, needs no more patience. */
+  held: Promise<void> | undefined;
+  readonly waiters = new Set<Waiter>();
+
+  release(end: number): void {
+    for (const waiter of this.waiters) {
+      if (waiter.offset > end) continue;
+      this.#end(waiter);
+      waiter.resolve();
+    }
+  }
+
+  fail(error: Error): void {
+    this.restored = false;
+    for (const waiter of this.waiters) {
+      this.#end(waiter);
+      waiter.reject(error);
+    }
+  }
+
+  #end(waiter: Waiter): void {
+    waiter.timer.cancel();
+    this.waiters.delete(waiter);
+  }
+}
