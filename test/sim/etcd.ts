@@ -21,6 +21,9 @@ export class Store {
   /** Called for each worker ID that a process takes; `restore` brings back what was there before. */
   onClaim: ((process: string, restore: () => void) => void) | undefined;
 
+  /** Descriptors are late as a rule. */
+  holdsNaming = false;
+
   constructor(world: World, network: Network, history: History) {
     this.#world = world;
     this.#network = network;
@@ -76,13 +79,14 @@ export class Store {
 
   /** The store as one process reaches it; `renewing` is called as a renewal is sent, what it returns when it is answered. */
   port(from: Process, renewing: () => () => void): EtcdPort {
-    const call = <R>(name: keyof EtcdPort, effect: () => R): Promise<R> =>
+    const call = <R>(name: keyof EtcdPort, effect: () => R, heldMs?: number): Promise<R> =>
       this.#network.call(from, {
         link: 'etcd',
         name,
         effect,
         timeoutMs: CALL_LIMIT_MS,
         noAnswer: () => new IdallocError('ETCD_UNAVAILABLE', `no answer to ${name}`),
+        heldMs,
       });
     const renewal = async <R>(name: keyof EtcdPort, effect: () => R): Promise<R> => {
       const answered = renewing();
@@ -94,11 +98,19 @@ export class Store {
     return {
       range: (prefix) => call('range', () => etcd.range(prefix)),
       get: (wanted) => call('get', () => etcd.get(wanted)),
-      transact: (compares, operations) => call('transact', () => this.#transact(from, compares, operations)),
+      transact: (compares, operations) =>
+        call('transact', () => this.#transact(from, compares, operations), this.#heldMs(operations)),
       grantLease: (leaseId, ttlSeconds) => renewal('grantLease', () => etcd.grantLease(leaseId, ttlSeconds)),
       keepAlive: (leaseId) => renewal('keepAlive', () => etcd.keepAlive(leaseId)),
       revokeLease: (leaseId) => call('revokeLease', () => etcd.revokeLease(leaseId)),
     };
+  }
+
+  /** Whoever makes the namespace may be late with it, so that another has it already. */
+  #heldMs(operations: readonly Operation[]): number | undefined {
+    const { rng } = this.#world;
+    const isNaming = operations.some((one) => 'put' in one && one.put === keys.descriptor);
+    return isNaming && this.holdsNaming && rng.chance(0.5) ? rng.between(0, CALL_LIMIT_MS) : undefined;
   }
 
   #transact(from: Process, compares: readonly Compare[], operations: readonly Operation[]): Transacted {

@@ -16,6 +16,11 @@ interface Slot {
 /** Requests after which nothing fails any more. */
 const LAST_REQUESTS = 8;
 const MAX_OFF_MS = 450;
+/** Within what time workers start that are to race for the namespace. */
+const RACE_MS = 8;
+/** How often a clock steps where that is all there is, and how many requests meet it. */
+const NUDGES_MS = 3_000;
+const NUDGE_REQUESTS = 5;
 /** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
 const FILES = 0.25;
 /** What one machine is configured with where not all are configured alike. */
@@ -57,8 +62,31 @@ export class Faults implements Disposable {
     }
     const [first] = this.#slots;
     if (isMixed && first !== undefined) first.machine.pool = OTHER_POOL;
+    place.store.holdsNaming = isMixed;
+    this.#actions = this.#chooseActions();
     // By then every broker knows the topics.
-    for (const slot of this.#slots) world.after(rng.between(50, 500), () => this.#start(slot));
+    const startsMs = rng.between(50, 500);
+    for (const slot of this.#slots) {
+      const inMs = isMixed ? startsMs + rng.between(0, RACE_MS) : rng.between(50, 500);
+      world.after(inMs, () => this.#start(slot));
+    }
+    if (losesEtcd(place.scenario)) {
+      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#asker.ask() });
+      this.#etcdLoss = loss;
+      if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
+    }
+    this.#changeWeather();
+    if (place.scenario === 'clocks') this.#repeat(NUDGES_MS, () => this.#nudgeClock(rng.pick(this.#slots)));
+    this.#repeat(this.#gapMs, () => {
+      if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
+    });
+    this.#repeat(rng.between(200, 1_000), () => this.#asker.ask());
+  }
+
+  /** Each seed knows some of them only. */
+  #chooseActions(): Array<(slot: Slot) => void> {
+    const { world, brokers, scenario } = this.#place;
+    const { rng } = world;
     const all: ReadonlyArray<(slot: Slot) => void> = [
       (slot) => this.#crash(slot),
       (slot) => this.#freeze(slot),
@@ -74,19 +102,9 @@ export class Faults implements Disposable {
       () => this.#changeWeather(),
       ...this.#brokerFaults.actions,
     ];
-    const isCalm = isAimed(place.scenario);
-    this.#actions = all.filter(() => rng.chance(isCalm ? 0.2 : 0.6));
-    if (rng.chance(0.2)) this.#actions.push(() => this.#ledgerFaults.truncate());
-    if (losesEtcd(place.scenario)) {
-      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#asker.ask() });
-      this.#etcdLoss = loss;
-      if (!isCalm) this.#actions.push(() => loss.setBack());
-    }
-    this.#changeWeather();
-    this.#repeat(this.#gapMs, () => {
-      if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
-    });
-    this.#repeat(rng.between(200, 1_000), () => this.#asker.ask());
+    const chosen = all.filter(() => rng.chance(isAimed(scenario) ? 0.2 : 0.6));
+    if (rng.chance(0.2)) chosen.push(() => this.#ledgerFaults.truncate());
+    return chosen;
   }
 
   /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
@@ -207,6 +225,15 @@ export class Faults implements Disposable {
     // What comes right behind a step must meet a clock that is looked at.
     if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#asker.ask());
     world.note(() => `the wall clock of ${machine.name} steps: off by ${machine.stepMs.toFixed(0)} ms`);
+  }
+
+  /** A step by which a clock is still as right as it has to be, so that the worker is soon back for the next one. */
+  #nudgeClock({ machine }: Slot): void {
+    const { world } = this.#place;
+    const { rng } = world;
+    this.#setOff(machine, rng.between(-MAX_OFF_MS, MAX_OFF_MS));
+    world.note(() => `the wall clock of ${machine.name} is off by ${machine.stepMs.toFixed(0)} ms now`);
+    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(rng.between(0, 50), () => this.#asker.ask());
   }
 
   #setOff(machine: Machine, byMs: number): void {

@@ -1,5 +1,5 @@
 import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
-import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
+import { elapsedMs, monoMs, type Reading, wallMs } from '../../src/core/units.ts';
 import { type Disk, MemoryDisk } from './disk.ts';
 import { descriptor, START_MS } from './setting.ts';
 import type { Happening, World } from './world.ts';
@@ -54,7 +54,7 @@ export class Machine implements Disposable {
 
   start(): Process {
     this.#started += 1;
-    return new Process(this.#world, `${this.name}.${this.#started}`);
+    return new Process(this.#world, `${this.name}.${this.#started}`, this.read);
   }
 }
 
@@ -64,17 +64,20 @@ export class Machine implements Disposable {
  */
 export class Process {
   readonly #world: World;
+  readonly #read: () => Reading;
   readonly name: string;
   /** Links that carry nothing, either way: etcd, kafka for all brokers, kafka:1 for one of them. */
   readonly cut = new Set<string>();
-  /** When it went on after it was frozen for long, and for how long it was. */
+  /** When it went on after it was frozen for long, as its clocks show as well, and for how long it was. */
   thawed: { readonly atMs: number; readonly afterMs: number } | undefined;
   #state: 'running' | 'frozen' | 'dead' = 'running';
   #frozenAtMs = 0;
+  #frozenAt: Reading | undefined;
   #inbox: Array<() => void> = [];
 
-  constructor(world: World, name: string) {
+  constructor(world: World, name: string, read: () => Reading) {
     this.#world = world;
+    this.#read = read;
     this.name = name;
   }
 
@@ -122,6 +125,7 @@ export class Process {
     if (this.#state !== 'running') return;
     this.#state = 'frozen';
     this.#frozenAtMs = this.#world.nowMs;
+    this.#frozenAt = this.#read();
   }
 
   /** Goes on where it was; what came meanwhile comes now, in any order. */
@@ -129,7 +133,9 @@ export class Process {
     if (this.#state !== 'frozen') return;
     this.#state = 'running';
     const afterMs = this.#world.nowMs - this.#frozenAtMs;
-    if (afterMs > LONG_MS) this.thawed = { atMs: this.#world.nowMs, afterMs };
+    // A monotonic clock that slept and a wall clock that was set back meanwhile tell nobody.
+    const shownMs = this.#frozenAt === undefined ? 0 : elapsedMs(this.#frozenAt, this.#read());
+    if (Math.min(afterMs, shownMs) > LONG_MS) this.thawed = { atMs: this.#world.nowMs, afterMs };
     for (const run of this.#inbox.splice(0)) this.after(this.#world.rng.between(0, 5), run);
   }
 }

@@ -155,6 +155,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the allocator reads the clock past its guard',
+    scenario: 'clocks',
     patches: [
       patch(
         'src/worker/worker.ts',

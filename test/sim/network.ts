@@ -20,6 +20,8 @@ interface Call<R> {
   readonly effect: () => R;
   readonly timeoutMs: number;
   readonly noAnswer: () => Error;
+  /** How long the first copy of the request takes, whatever the weather. */
+  readonly heldMs?: number | undefined;
 }
 
 /**
@@ -35,7 +37,7 @@ export class Network {
     this.#world = world;
   }
 
-  call<R>(from: Process, { link, name, effect, timeoutMs, noAnswer }: Call<R>): Promise<R> {
+  call<R>(from: Process, { link, name, effect, timeoutMs, noAnswer, heldMs }: Call<R>): Promise<R> {
     const { rng } = this.#world;
     return new Promise((resolve, reject) => {
       let open = true;
@@ -46,7 +48,7 @@ export class Network {
         how();
       };
       const timer = from.after(timeoutMs, () => end(() => reject(noAnswer())));
-      const send = (): void =>
+      const send = (inMs?: number): void =>
         this.#carry(
           from,
           link,
@@ -64,22 +66,23 @@ export class Network {
                 from.deliver(() => end(() => ('error' in outcome ? reject(outcome.error) : resolve(outcome.value)))),
             );
           },
+          inMs,
         );
-      send();
-      if (rng.chance(this.weather.doubled)) this.#world.after(rng.between(0, 2 * timeoutMs), send);
+      send(heldMs);
+      if (rng.chance(this.weather.doubled)) this.#world.after(rng.between(0, 2 * timeoutMs), () => send());
     });
   }
 
   /** One way of one message. */
-  #carry(from: Process, link: Link, what: () => string, arrive: () => void): void {
+  #carry(from: Process, link: Link, what: () => string, arrive: () => void, inMs?: number): void {
     const { rng } = this.#world;
-    if (rng.chance(this.weather.lost)) {
+    if (inMs === undefined && rng.chance(this.weather.lost)) {
       this.#world.note(() => `lost: ${what()}`);
       return;
     }
     const late = rng.chance(this.weather.late);
     const delayMs = !late ? rng.between(0.1, 3) : rng.chance(0.1) ? rng.between(4_000, 20_000) : rng.between(5, 4_500);
-    this.#world.after(delayMs, () => {
+    this.#world.after(inMs ?? delayMs, () => {
       if (from.cut.has(link)) this.#world.note(() => `cut off: ${what()}`);
       else arrive();
     });

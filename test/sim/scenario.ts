@@ -8,7 +8,8 @@ export const SCENARIOS = {
   'slow-readers': 'the same, while readers of the witness topic are behind',
   'lost-claim': 'etcd forgets that a worker ID was taken, while others want one',
   retention: 'the ledger loses its head where it matters most',
-  mixed: 'workers are configured differently',
+  clocks: 'wall clocks step, by little, and right before requests come',
+  mixed: 'workers are configured differently, and race for the namespace',
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
 
@@ -19,7 +20,8 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['slow-readers', 0.05],
   ['lost-claim', 0.05],
   ['retention', 0.1],
-  ['mixed', 0.1],
+  ['clocks', 0.05],
+  ['mixed', 0.05],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
@@ -43,7 +45,7 @@ export function losesEtcd(scenario: Scenario | undefined): boolean {
 
 /** Whether what it takes comes in so many steps that few other faults may come between. */
 export function isAimed(scenario: Scenario | undefined): boolean {
-  return scenario === 'late-witness' || scenario === 'lost-claim';
+  return scenario === 'late-witness' || scenario === 'lost-claim' || scenario === 'clocks';
 }
 
 /** In so many simulations there is one worker: nobody writes what would show it that it missed something. */
