@@ -43,8 +43,13 @@ export class Ledger {
    * Rejects as `inTurn` does.
    */
   mark(partition: number): Promise<void> {
-    this.#markerDue.add(partition);
+    this.requireMarker(partition);
     return this.inTurn(partition, async () => {});
+  }
+
+  /** The partition is restored: a marker is due, which is what finds that the request topic was made anew as well. */
+  requireMarker(partition: number): void {
+    this.#markerDue.add(partition);
   }
 
   /**
@@ -111,7 +116,7 @@ export class Ledger {
     if (known >= requestEnd) {
       throw new IdallocError(
         'REQUESTS_RECREATED',
-        `the ledger knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}: it was made anew; make the ledger topic anew as well, or use another request topic`,
+        `ledger or index know request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}: it was made anew; make the ledger topic anew as well and empty INDEX_DIR of every worker, or use another request topic and ledger`,
       );
     }
     const end = this.#index.end(partition);

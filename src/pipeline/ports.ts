@@ -97,17 +97,18 @@ export interface Applied {
  * - Requests up to the horizon may have been decided by entries that are not known, and are never decided again. After
  *   a restore the horizon is the `through` of the first entry that lies at its own `end`: its writer had read all that
  *   was trimmed. It rises to the highest request offset among the entries that are forgotten, and to the `through` of
- *   an entry whose writer had read what the log has lost since.
+ *   an entry whose writer had read what the log has lost since. After a wipe it is no less than what was known before:
+ *   the log may have lost it.
  *
  * A store that fails refuses with INDEX_RESTORING or INDEX_UNUSABLE, never with an answer.
  */
 export interface LedgerIndex {
   /** The offset after the last entry applied. */
   end(partition: number): number;
-  /** The highest request offset that the applied entries tell of; -1 for none. */
+  /** The highest request offset that the applied entries tell of, those from before a wipe included; -1 for none. */
   through(partition: number): number;
   /**
-   * Requests up to this offset may have been decided by entries that are not known: -1 when all are. Undefined while
+   * Requests up to this offset may have been decided by entries that are not known: -1 when there are none. Undefined while
    * nothing in the log tells.
    */
   horizon(partition: number): number | undefined;
@@ -120,7 +121,7 @@ export interface LedgerIndex {
   apply(partition: number, records: readonly LedgerRecord[]): Applied;
   /** Which offsets, of entries that were applied, hold the first entry of their key. */
   firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
-  /** Forgets all of a partition, to be restored from a log that starts at `from`. */
+  /** Forgets all entries of a partition, to be restored from a log that starts at `from`; not how far it was decided. */
   wipe(partition: number, from: number): void;
   /**
    * Does some of the work of forgetting what lies below `low`, where the log starts now; true while there is more to do.

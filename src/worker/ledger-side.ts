@@ -43,6 +43,7 @@ export class LedgerSide implements Disposable {
       setTimer: (run, delayMs) => runtime.schedule(delayMs, run),
       onRestart: (partition, cause) => {
         log.warn({ partition, cause }, 'ledger partition is restored from the log');
+        this.ledger.requireMarker(partition);
         this.#reader.restart(partition);
       },
       onChange: () => this.#showRestore(),

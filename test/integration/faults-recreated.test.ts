@@ -52,7 +52,7 @@ test('a request topic that was made anew under an old ledger is refused, until t
   expectDisjoint(before, await ask(realm, replies, 'after'));
 });
 
-test('a ledger topic that was made anew while the worker was away: its index is ahead, and is restored', async () => {
+test('a ledger topic that was made anew while the worker was away: its index is restored, and what it knew is FORGOTTEN', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-recreated-'));
   const env = { INDEX_DIR: directory.path };
@@ -62,8 +62,13 @@ test('a ledger topic that was made anew while the worker was away: its index is 
   const before = await ask(realm, replies, 'before');
   await first.stop();
   await realm.recreate(realm.ledgerTopic);
+  await realm.rewind();
 
   await realm.worker(env).ready();
+  for (let i = 0; i < ASKED; i += 1) {
+    const { reply } = await replies.reply(`before-${i}`, 1);
+    expect(reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
+  }
   const after = await ask(realm, replies, 'after');
   expectDisjoint(before, after);
   expect(await ask(realm, replies, 'after', 1)).toEqual(after);

@@ -21,7 +21,7 @@ function batchOf(first: bigint, count = 2): Entry['batch'] {
 
 function entryOf(fields: Partial<Entry> = {}): Entry {
   const place = { order: 10, partition: 0, offset: 5, correlationId: 'c', end: 5, through: -1, requestOffset: 0 };
-  return { ...place, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
+  return { ...place, process: 'm0.1', sent: 9, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
 }
 
 function issuedOf(fields: Partial<Issued> = {}): Issued {
@@ -40,7 +40,7 @@ function toldOf(result: Entry['batch'] | string, fields: Partial<Told> = {}): To
   const reply: IdReply = typeof result === 'string' ? { correlationId, error } : { correlationId, batch: result };
   const value = encodeIdReply(reply, 'RANGES');
   const sending = { sent: 20, landed: 21, atMs: 1_700_000_001_000, partition: 0, offset: 0, topic: REPLIES, key: 'c' };
-  return { ...sending, value, reply, ...fields };
+  return { ...sending, process: 'm0.1', value, reply, ...fields };
 }
 
 function letterOf(fields: Partial<Letter>): Letter {
@@ -129,6 +129,10 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
       trims: [{ order: 11, partition: 0, low: 6 }],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, batch: batchOf(200n) })],
       told: [toldOf(batchOf(200n))],
+    },
+    'a request was decided anew by who had told its batch, which the ledger lost': {
+      losses: [{ order: 22, partition: 0, from: 5 }],
+      entries: [entryOf(), entryOf({ order: 24, sent: 23, batch: batchOf(200n) })],
     },
     'the bytes differ': { told: [toldOf({ ...batchOf(100n), generatedAtMs: 1 })] },
     'CONFLICT was told to the same request': { told: [toldOf('CONFLICT')] },

@@ -1,6 +1,6 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
-import { falseClaim, mayBeForgotten } from './forgetting.ts';
+import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import {
   compare,
@@ -141,7 +141,10 @@ function replay(history: History): string | undefined {
       return `request ${again.partition}/${again.requestOffset} (${name}) was decided anew though its decision was lost`;
     }
   }
-  return undefined;
+  const anew = decidedAgainst(history);
+  return (
+    anew && `request ${anew.partition}/${anew.requestOffset} was decided anew by ${anew.process}, which had told it`
+  );
 }
 
 function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], history: History): string | undefined {

@@ -14,7 +14,18 @@ function ledger(
   const entries = marks.flatMap((mark): Entry[] => {
     const { correlationId, requestOffset } = mark as Partial<Entry>;
     if (correlationId === undefined) return [];
-    return [{ ...mark, correlationId, requestOffset: requestOffset ?? 0, count: 1, replyTopic: 'r', batch }];
+    return [
+      {
+        ...mark,
+        correlationId,
+        requestOffset: requestOffset ?? 0,
+        count: 1,
+        replyTopic: 'r',
+        batch,
+        process: 'p',
+        sent: 1,
+      },
+    ];
   });
   return { ...emptyHistory(), marks, entries, trims };
 }

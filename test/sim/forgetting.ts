@@ -1,4 +1,4 @@
-import type { Asked, History, Mark } from './history.ts';
+import type { Asked, Entry, History, Mark } from './history.ts';
 
 /**
  * Whether a request may be taken for forgotten by then: what decided it, if anything did, may be in what the ledger has
@@ -57,5 +57,23 @@ export function falseClaim({ marks, entries, trims, losses }: History): Mark | u
     const lows = trims.filter((trim) => trim.partition === partition && trim.order < order && trim.low > 0);
     const hasAnchor = (low: number) => read.some((other) => other.offset >= low && other.offset === other.end);
     return isBatch || !lows.some(({ low }) => !hasAnchor(low));
+  });
+}
+
+/**
+ * A second decision of a request by whoever had told another batch before. It knows that the request was decided for as
+ * long as its index lives, also when the ledger has lost the decision.
+ */
+export function decidedAgainst({ told, entries, damaged }: History): Entry | undefined {
+  const first = new Map<string, { readonly sent: number; readonly id: bigint | undefined }>();
+  const nameFor = (process: string, partition: number, offset: number) => `${process}: ${partition}/${offset}`;
+  for (const { process, partition, offset, sent, reply } of told) {
+    const name = nameFor(process, partition, offset);
+    if ('batch' in reply && !first.has(name)) first.set(name, { sent, id: reply.batch.ranges[0]?.first });
+  }
+  return entries.find(({ process, partition, requestOffset, sent, batch }) => {
+    const before = first.get(nameFor(process, partition, requestOffset));
+    if (before === undefined || sent < before.sent || damaged.includes(process)) return false;
+    return batch.ranges[0]?.first !== before.id;
   });
 }

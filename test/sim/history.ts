@@ -114,6 +114,9 @@ export interface Entry extends Mark {
   readonly replyTopic: string;
   readonly batch: IdBatch;
   readonly requestOffset: number;
+  /** Who wrote it, and when it was sent. */
+  readonly process: string;
+  readonly sent: number;
 }
 
 /** One append of a process, from its sending until the process knew the outcome, or gave up. */
@@ -154,6 +157,7 @@ interface Rebuild {
 
 /** A reply in a reply topic, told to the request at (partition, offset). */
 export interface Told {
+  readonly process: string;
   readonly sent: number;
   readonly landed: number;
   /** The true time when it landed. */

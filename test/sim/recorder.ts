@@ -14,14 +14,20 @@ export const TAG = 'traceparent';
 
 export type Draft = Omit<Asked, 'order' | 'partition' | 'offset'>;
 
+interface Sent {
+  readonly sent: number;
+  /** Of the worker; empty for others. */
+  readonly process: string;
+}
+
 /** Sees what goes through the brokers, and writes it into the history once readers may see it. */
 export class Recorder implements PartitionObserver {
   readonly #world: World;
   readonly #history: History;
-  /** When a batch, or a commit, was sent. */
-  readonly #sentAt = new WeakMap<object, number>();
+  /** When a batch, or a commit, was sent, and by whom. */
+  readonly #sentAt = new WeakMap<object, Sent>();
   /** By topic, partition and offset: when the batch at its place was sent. */
-  readonly #stored = new Map<string, number>();
+  readonly #stored = new Map<string, Sent>();
   readonly #drafts = new Map<string, Draft>();
   readonly #places = new Map<string, Asked>();
   /** Requests of transactions that are under way, by their producers. */
@@ -70,14 +76,14 @@ export class Recorder implements PartitionObserver {
       sent: (_call, request) => {
         const sent = this.#world.tick();
         if ('batch' in request) {
-          this.#sentAt.set(request.batch, sent);
+          this.#sentAt.set(request.batch, { sent, process });
           const kind = request.topic === LEDGER ? kindOf(request.batch) : 'clock marker';
           if (kind === 'clock marker') return;
           const begun = { sent, ended: Number.POSITIVE_INFINITY, answered: false, marks: kind === 'marker' };
           const own = { process, started, partition: request.partition, ...begun };
           this.#history.appends.push(own);
           appends.set(request, own);
-        } else this.#sentAt.set(request, sent);
+        } else this.#sentAt.set(request, { sent, process });
       },
       ended: (_call, request, isAnswered) => {
         if (isAnswered) onAnswer();
@@ -90,25 +96,29 @@ export class Recorder implements PartitionObserver {
   }
 
   stored({ topic, number }: Partition, baseOffset: number, sent: Buffer): void {
-    this.#stored.set(`${topic}/${number}/${baseOffset}`, this.#sentAt.get(sent) ?? this.#world.tick());
+    this.#stored.set(`${topic}/${number}/${baseOffset}`, this.#sentAt.get(sent) ?? this.#unknown());
   }
 
   durable({ topic, number, log }: Partition, from: number, below: number): void {
     if (topic === WITNESS) return;
     for (const batch of log.batches(from, below)) {
       const { baseOffset } = headOf(batch);
-      const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? 0;
+      const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? this.#unknown();
       if (topic === REQUESTS) this.#asked(number, batch);
-      else if (topic === LEDGER) for (const record of recordsOf(batch)) this.#decided(number, record);
+      else if (topic === LEDGER) for (const record of recordsOf(batch)) this.#decided(number, record, sent);
       else if (topic === DEAD_LETTERS) for (const record of recordsOf(batch)) this.#dropped(record, sent);
       else for (const record of recordsOf(batch)) this.#told(topic, record, sent);
     }
   }
 
+  #unknown(): Sent {
+    return { sent: this.#world.tick(), process: '' };
+  }
+
   committed(request: CommitRequest): void {
     if (request.groupId !== GROUP) return;
     const accepted = this.#world.tick();
-    const sent = this.#sentAt.get(request) ?? accepted;
+    const { sent } = this.#sentAt.get(request) ?? { sent: accepted };
     const own = this.assignedTo(request.memberId);
     for (const { partition, offset } of request.partitions) {
       if (!own.includes(partition)) {
@@ -147,7 +157,7 @@ export class Recorder implements PartitionObserver {
     this.#world.note(() => `request ${partition}/${offset}: ${count} for ${correlationId} to ${replyTopic}`);
   }
 
-  #decided(partition: number, { offset, key, value }: PlainRecord & { readonly offset: number }): void {
+  #decided(partition: number, { offset, key, value }: PlainRecord & { readonly offset: number }, sent: Sent): void {
     const entry = decodeLedgerEntry(value as Buffer);
     const { end, through } = entry;
     const mark = { order: this.#world.tick(), partition, offset, end, through };
@@ -156,14 +166,14 @@ export class Recorder implements PartitionObserver {
     if (entry.kind === 'marker') return;
     const { count, replyTopic, batch, requestOffset } = entry;
     const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
-    this.#history.entries.push({ ...mark, requestOffset, correlationId, count, replyTopic, batch });
+    this.#history.entries.push({ ...mark, ...sent, requestOffset, correlationId, count, replyTopic, batch });
   }
 
-  #told(topic: string, { key, value, headers }: PlainRecord, sent: number): void {
+  #told(topic: string, { key, value, headers }: PlainRecord, sent: Sent): void {
     const { partition, offset } = this.#placeOf(headers?.[TAG]);
     const what = { topic, key: String(key), value: value as Buffer, reply: decodeIdReply(value as Buffer) };
     const atMs = START_MS + this.#world.nowMs;
-    this.#history.told.push({ sent, landed: this.#world.tick(), atMs, partition, offset, ...what });
+    this.#history.told.push({ ...sent, landed: this.#world.tick(), atMs, partition, offset, ...what });
     this.#answered.add(`${partition}/${offset}`);
     const { reply } = what;
     this.#world.note(
@@ -171,7 +181,7 @@ export class Recorder implements PartitionObserver {
     );
   }
 
-  #dropped({ headers }: PlainRecord, sent: number): void {
+  #dropped({ headers }: PlainRecord, { sent }: Sent): void {
     const { partition, offset } = this.#placeOf(headers?.[TAG]);
     const code = String(headers?.[LETTER_HEADERS.code]);
     this.#history.letters.push({ sent, landed: this.#world.tick(), partition, offset, code });

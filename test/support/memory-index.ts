@@ -19,7 +19,8 @@ interface Partition {
   /** All entries of each key that are still known, in log order. */
   readonly entries: Map<string, Stored[]>;
   origin: number;
-  horizon: number | undefined;
+  horizon: number;
+  anchored: boolean;
   end: number;
   through: number;
   last: { readonly offset: number; readonly digest: Buffer } | undefined;
@@ -38,7 +39,8 @@ export class MemoryIndex implements LedgerIndex {
   }
 
   horizon(partition: number): number | undefined {
-    return this.#of(partition).horizon;
+    const { anchored, horizon } = this.#of(partition);
+    return anchored ? horizon : undefined;
   }
 
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
@@ -67,11 +69,11 @@ export class MemoryIndex implements LedgerIndex {
         at.entries.set(name, known);
         known.push({ indexed: { offset, value, appendedAtMs }, end, requestOffset });
       }
-      if (offset === end) at.horizon ??= through;
-      if (offset < end) {
-        at.horizon = Math.max(at.horizon ?? -1, through);
-        lossAt = offset;
+      if (offset < end || (offset === end && !at.anchored)) {
+        at.horizon = Math.max(at.horizon, through);
+        at.anchored = true;
       }
+      if (offset < end) lossAt = offset;
       at.through = Math.max(at.through, through, requestOffset);
       at.end = offset + 1;
       at.last = { offset, digest: digestEntry(record) };
@@ -89,20 +91,21 @@ export class MemoryIndex implements LedgerIndex {
   }
 
   wipe(partition: number, from: number): void {
-    const horizon = from === 0 ? -1 : undefined;
+    const through = this.#partitions.get(partition)?.through ?? -1;
     this.#partitions.set(partition, {
       entries: new Map(),
       origin: from,
-      horizon,
+      horizon: through,
+      anchored: from === 0,
       end: from,
-      through: -1,
+      through,
       last: undefined,
     });
   }
 
   expire(partition: number, low: number): boolean {
     const at = this.#of(partition);
-    if (at.horizon === undefined || low <= at.origin) return false;
+    if (!at.anchored || low <= at.origin) return false;
     at.origin = Math.min(low, at.end);
     for (const [name, stored] of at.entries) {
       const kept = stored.filter(({ indexed }) => indexed.offset >= at.origin);

@@ -81,6 +81,7 @@ export class MemoryWorker {
       },
       onRestart: (partition, cause) => {
         this.restarts.push(cause);
+        this.ledger.requireMarker(partition);
         this.reader.restart(partition);
       },
       onChange: () => {},

@@ -8,7 +8,9 @@ export interface State {
   readonly digest: Buffer | undefined;
   /** Where the part of the log begins that this knows. */
   readonly origin: number;
-  readonly horizon: number | undefined;
+  readonly horizon: number;
+  /** Whether the log has told what its lost head decided: before that the horizon is only the least that it can be. */
+  readonly anchored: boolean;
   /** The place of an entry is its offset and this. */
   readonly shift: number;
   /** Highest request offset that entries since the last sealed run tell of. */
@@ -22,6 +24,7 @@ export const NOTHING: State = {
   digest: undefined,
   origin: 0,
   horizon: -1,
+  anchored: true,
   shift: 0,
   recent: -1,
 };
@@ -35,11 +38,11 @@ export class SavedState {
   constructor(db: DatabaseSync, partition: number) {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
-    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
-  save({ end, through, digest, origin, horizon, shift, recent }: State): void {
-    const fields = [this.#partition, end, through, digest ?? null, origin, horizon ?? null, shift, recent];
+  save({ end, through, digest, origin, horizon, anchored, shift, recent }: State): void {
+    const fields = [this.#partition, end, through, digest ?? null, origin, horizon, Number(anchored), shift, recent];
     this.#put.run(...fields, sumOf(...fields));
   }
 
@@ -54,7 +57,8 @@ export class SavedState {
       through: Number(stored.through),
       digest: stored.digest === null ? undefined : asBuffer(stored.digest),
       origin: Number(stored.origin),
-      horizon: stored.horizon === null ? undefined : Number(stored.horizon),
+      horizon: Number(stored.horizon),
+      anchored: stored.anchored === 1,
       shift: Number(stored.shift),
       recent: Number(stored.recent),
     };

@@ -53,7 +53,7 @@ export class PartitionTables {
   }
 
   get horizon(): number | undefined {
-    return this.#state.horizon;
+    return this.#state.anchored ? this.#state.horizon : undefined;
   }
 
   get last(): { readonly offset: number; readonly digest: Buffer } | undefined {
@@ -128,12 +128,15 @@ export class PartitionTables {
 
   /** Goes on with the open run, which has room for these; seals it when it is full. */
   #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
-    let { end, through, horizon, recent } = this.#state;
+    let { end, through, horizon, anchored, recent } = this.#state;
     const first = end + this.#state.shift;
     const entries = records.map((record, i) => {
       const position = positions[i] as LedgerPosition;
       const requestOffset = position.requestOffset ?? -1;
-      horizon = raised(horizon, position, record.offset);
+      if (tellsOfLoss(position, record.offset, anchored)) {
+        horizon = Math.max(horizon, position.through);
+        anchored = true;
+      }
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
       end += 1;
@@ -142,7 +145,7 @@ export class PartitionTables {
       return record;
     });
     this.#blocks.write(first, entries);
-    this.#state = { ...this.#state, end, through, horizon, recent };
+    this.#state = { ...this.#state, end, through, horizon, anchored, recent };
     const next = first + records.length;
     if (next % this.#runEntries === 0) this.#seal(next / this.#runEntries - 1);
   }
@@ -154,20 +157,21 @@ export class PartitionTables {
   }
 
   wipe(from: number): void {
-    const { end, shift } = this.#state;
+    const { end, shift, through } = this.#state;
     const floor = Math.ceil((end + shift) / this.#runEntries) * this.#runEntries;
     this.#inTransaction(() => {
       this.#recent.clear();
-      this.#state = { ...NOTHING, end: from, origin: from, horizon: from === 0 ? -1 : undefined, shift: floor - from };
+      const known = { through, horizon: through, anchored: from === 0 };
+      this.#state = { ...NOTHING, ...known, end: from, origin: from, shift: floor - from };
     });
     this.#runs.forgetBelow(this.#floorRun);
   }
 
   /** Forgets whole runs below an offset, then deletes some of what was forgotten. True while there is more to delete. */
   expire(low: number): boolean {
-    const { horizon, shift } = this.#state;
+    const { horizon, anchored, shift } = this.#state;
     const run = Math.min(Math.floor((low + shift) / this.#runEntries), this.#openRun);
-    if (run > this.#floorRun && horizon !== undefined) {
+    if (run > this.#floorRun && anchored) {
       const decided = Math.max(horizon, this.#runs.highestRequest(this.#floorRun, run));
       this.#inTransaction(() => {
         this.#state = { ...this.#state, origin: run * this.#runEntries - shift, horizon: decided };
@@ -202,12 +206,11 @@ export class PartitionTables {
 }
 
 /**
- * The horizon after an entry. Its writer had read the log to `end`: if that was its own place, all that was trimmed is
- * covered by its `through`; if that was above, what lay between is lost, and covered by it too.
+ * Whether all that may be gone of the log is covered by the `through` of an entry. Its writer had read the log to `end`:
+ * if that was its own place, it had read what was trimmed; if that was above, what lay between is lost.
  */
-function raised(horizon: number | undefined, { end, through }: LedgerPosition, offset: number): number | undefined {
-  if (end < offset) return horizon;
-  return end === offset ? (horizon ?? through) : Math.max(horizon ?? -1, through);
+function tellsOfLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
+  return end > offset || (end === offset && !anchored);
 }
 
 function positionOf(partition: number, record: LedgerRecord): LedgerPosition {

@@ -107,18 +107,43 @@ describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
     expect([offsetOf(index.lookUp(0, keyOf('a'))), index.lookUp(1, keyOf('a'))]).toEqual([0, undefined]);
   });
 
-  it('forgets all of a partition, and begins where it is told', () => {
+  it('forgets all entries of a partition, and begins where it is told', () => {
     const index = make();
     index.apply(0, [at(0, entry('a')), at(1, entry('b'))]);
     index.wipe(0, 50);
     expect([index.end(0), index.through(0), index.last(0), index.lookUp(0, keyOf('a'))]).toEqual([
       50,
-      -1,
+      0,
       undefined,
       undefined,
     ]);
     index.apply(0, [at(50, entry('a', { end: 50 }))]);
     expect(index.lookUp(0, keyOf('a'))).toMatchObject({ offset: 50 });
+  });
+
+  it('counts as decided, after a wipe, what it knew to be', () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, marker(9))]);
+    index.wipe(0, 0);
+    expect([index.through(0), index.horizon(0)]).toEqual([9, 9]);
+    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, entry('b', { requestOffset: 12, end: 1 }))]);
+    expect([index.through(0), index.horizon(0)]).toEqual([12, 9]);
+    index.wipe(0, 0);
+    index.wipe(0, 0);
+    expect(index.horizon(0)).toBe(12);
+  });
+
+  it.each([
+    ['an anchor that knows less', 52, 30, 40],
+    ['an anchor that knows more', 52, 60, 60],
+    ['an entry behind a gap', 55, 30, 40],
+  ])('counts it as well where the log has no head, once there is %s', (_, end, through, horizon) => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { requestOffset: 40 }))]);
+    index.wipe(0, 52);
+    expect(index.horizon(0)).toBeUndefined();
+    index.apply(0, [at(52, entry('b', { end, through }))]);
+    expect(index.horizon(0)).toBe(horizon);
   });
 
   it('forgets a key whose first entry may have gone with the head of the log', () => {
