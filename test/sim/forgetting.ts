@@ -61,19 +61,23 @@ export function falseClaim({ marks, entries, trims, losses }: History): Mark | u
 }
 
 /**
- * A second decision of a request by whoever had told another batch before. It knows that the request was decided for as
- * long as its index lives, also when the ledger has lost the decision.
+ * A second decision of a request by whoever had told the first one before. It knows that the request was decided for as
+ * long as its index lives, also when the ledger has lost the decision. A batch that an earlier request under the same
+ * correlation ID had is no decision of this one.
  */
 export function decidedAgainst({ told, entries, damaged }: History): Entry | undefined {
-  const first = new Map<string, { readonly sent: number; readonly id: bigint | undefined }>();
-  const nameFor = (process: string, partition: number, offset: number) => `${process}: ${partition}/${offset}`;
+  const nameOf = (partition: number, offset: number, batch: Entry['batch']) =>
+    `${partition}/${offset}: ${batch.ranges[0]?.first}`;
+  const decisions = new Set(entries.map((one) => nameOf(one.partition, one.requestOffset, one.batch)));
+  const knownBy = new Map<string, { readonly sent: number; readonly decision: string }>();
   for (const { process, partition, offset, sent, reply } of told) {
-    const name = nameFor(process, partition, offset);
-    if ('batch' in reply && !first.has(name)) first.set(name, { sent, id: reply.batch.ranges[0]?.first });
+    const decision = 'batch' in reply ? nameOf(partition, offset, reply.batch) : '';
+    const name = `${process}: ${partition}/${offset}`;
+    if (decisions.has(decision) && !knownBy.has(name)) knownBy.set(name, { sent, decision });
   }
   return entries.find(({ process, partition, requestOffset, sent, batch }) => {
-    const before = first.get(nameFor(process, partition, requestOffset));
-    if (before === undefined || sent < before.sent || damaged.includes(process)) return false;
-    return batch.ranges[0]?.first !== before.id;
+    const known = knownBy.get(`${process}: ${partition}/${requestOffset}`);
+    if (known === undefined || sent < known.sent || damaged.includes(process)) return false;
+    return nameOf(partition, requestOffset, batch) !== known.decision;
   });
 }
