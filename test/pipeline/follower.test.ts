@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-follower.ts';
-import type { LedgerDraft } from '../support/memory-ledger.ts';
+import { type LedgerDraft, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 
 describe('restoring', () => {
@@ -81,6 +81,19 @@ describe('an index from before', () => {
     reader.catchUp(0);
     expect(follower.refusal(0)).toBeUndefined();
     expect(changes()).toBe(1);
+  });
+
+  it('is distrusted when the log was made anew and ends in the same marker, which a clock was asked by', () => {
+    let nowMs = 1_700_000_000_000;
+    const topic = new MemoryLedger(1, () => nowMs++);
+    const clockMarker = { key: null, value: encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 }) };
+    topic.land(0, [...three, clockMarker]);
+    const index = indexOf(topic);
+    topic.truncate(0, 0);
+    topic.land(0, [entry('x'), entry('y'), entry('z'), clockMarker]);
+    const { reader, causes } = follow(topic, index);
+    reader.catchUp(0);
+    expect([causes.length, heldAt(index, 'a'), heldAt(index, 'x')]).toEqual([1, undefined, 0]);
   });
 
   it('is distrusted and restored when another entry stands where its last one was', () => {

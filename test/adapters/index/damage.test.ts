@@ -69,11 +69,11 @@ describe('a file that is found at start', () => {
     ['was cut within its first page', (file) => truncateSync(file, 1_000)],
     [
       'is of an older format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":6', '"format":5')`),
+      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":7', '"format":6')`),
     ],
     [
       'is of a newer format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":6', '"format":7')`),
+      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":7', '"format":8')`),
     ],
     [
       'is of a format with other tables',

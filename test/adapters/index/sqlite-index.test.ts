@@ -25,7 +25,7 @@ describe('an index on disk', () => {
     world.directory.close(before);
     const after = world.directory.open();
     expect([after.end(0), after.through(0), after.end(1), after.last(1)]).toEqual([3, 9, 7, undefined]);
-    expect(after.last(0)).toEqual({ offset: 2, digest: digestEntry(entry('a')) });
+    expect(after.last(0)).toEqual({ offset: 2, digest: digestEntry(at(2, entry('a'))) });
     expect(after.lookUp(0, keyOf('a'))).toEqual({
       offset: 0,
       value: entry('a').value,
