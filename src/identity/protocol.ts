@@ -8,6 +8,9 @@ import type { IdentitySettings } from './settings.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
 import { othersOf, requireNotRestored, requireUnopposed, requireUnused } from './witness.ts';
 
+/** Witnesses taken away by one write; a worker ID that changes hands quickly leaves thousands. */
+const MAX_DROPS = 500;
+
 /** The worker IDs that this process may hold. */
 export function candidatesOf({ namespace, staticWorkerId }: IdentitySettings): readonly number[] {
   return staticWorkerId === undefined ? poolIds(namespace.descriptor.pool) : [staticWorkerId];
@@ -92,14 +95,15 @@ export async function sendUndecided({ log }: IdentitySettings, write: Promise<vo
 /**
  * The reign with all that is stored as ours usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE,
  * and with RESTORED when the topic shows that it can't be ours. The witnesses of reigns before ours are taken away by
- * the write after the one that was read with them: until then both stand.
+ * the writes after the one that was read with them, a part at a time: until then they stand beside ours.
  */
 export async function witnessed({ witness }: IdentitySettings, reign: Reign): Promise<Reign> {
   const { workerId, fence, leaseId, stored, reservation } = reign;
   if (stored.ticks === reservation.to) return reign;
   const own = { uuid: reign.namespace.descriptor.uuid, workerId, fence, leaseId };
   const put: WitnessEntry = { put: { ...own, ticks: stored.ticks, modRevision: stored.modRevision } };
-  const view = await witness.write([put, ...reign.outlived.map((drop) => ({ drop }))]);
+  const drops = reign.outlived.slice(0, MAX_DROPS).map((drop) => ({ drop }));
+  const view = await witness.write([put, ...drops]);
   requireUnopposed(view, { ...own, from: reservation.from });
   return { ...reign, reservation: { from: reservation.from, to: stored.ticks }, outlived: othersOf(view, own) };
 }

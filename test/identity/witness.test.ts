@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import { encodeDescriptor } from '../../src/codec/descriptor.ts';
+import type { Witness } from '../../src/codec/witness.ts';
 import { ticks } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { WitnessPort } from '../../src/identity/ports.ts';
@@ -192,6 +193,19 @@ describe('a heartbeat', () => {
     await host.identity.heartbeat();
     const { fence } = host.identity.state;
     expect(stage.witness.view().witnesses).toMatchObject([{ workerId: 0, fence, ticks: stage.ceiling(0).ticks }]);
+  });
+
+  it('takes away those of 5,000 short reigns a part at a time, and holds the worker ID meanwhile', async () => {
+    const stage = await used();
+    const [first] = stage.witness.view().witnesses as [Witness];
+    stage.witness.land(Array.from({ length: 5_000 }, (_, i) => ({ put: { ...first, leaseId: BigInt(i + 1) } })));
+    const host = await stage.host({ staticWorkerId: 0 });
+    await host.identity.acquire();
+    for (let beat = 0; beat < 11; beat += 1) {
+      stage.pass(timing.heartbeatMs);
+      expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    }
+    expect(stage.witness.view().witnesses).toMatchObject([{ fence: host.identity.state.fence }]);
   });
 
   it('ends the reign when the namespace was rebuilt meanwhile, and changes nothing there', async () => {

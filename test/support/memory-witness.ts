@@ -8,6 +8,9 @@ import {
 } from '../../src/codec/witness.ts';
 import type { WitnessEntry, WitnessPort } from '../../src/identity/ports.ts';
 
+/** In one write, as the real topic has it. */
+const MAX_ENTRIES = 2_000;
+
 /** The witness topic in memory: an ordered log, read from its beginning by everybody. */
 export class MemoryWitness {
   readonly #datacenterId: number;
@@ -43,6 +46,8 @@ export class MemoryWitness {
     return {
       read: async () => this.view(),
       write: async (entries) => {
+        if (entries.length > MAX_ENTRIES)
+          throw new RangeError(`${entries.length} entries are more than ${MAX_ENTRIES}`);
         this.land(entries);
         return this.view();
       },
