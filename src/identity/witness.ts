@@ -96,7 +96,8 @@ function requireReadable({ unreadable }: WitnessView): void {
 function restored(what: string): IdallocError {
   return new IdallocError(
     'RESTORED',
-    `etcd was set back: ${what}. IDs would be given twice, so none are given: stop all workers of this datacenter, run ` +
-      "'idalloc namespace rebuild', and start them again. (Or WITNESS_TOPIC is shared with another namespace.)",
+    `etcd was set back: ${what}. IDs would be given twice, so none are given: stop the workers of this datacenter that ` +
+      "still serve (those that refuse may stay, and go on by themselves), and run 'idalloc namespace rebuild'. (Or " +
+      'WITNESS_TOPIC is shared with another namespace.)',
   );
 }

@@ -2,6 +2,7 @@ import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
 import { descriptorOf } from '../codec/descriptor.ts';
 import type { Config } from '../config/config.ts';
 import type { DriftSample } from '../core/clock-guard.ts';
+import type { GateReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Reading } from '../core/units.ts';
@@ -60,6 +61,8 @@ export class IdentityHolder implements AsyncDisposable {
   #watch: Timer | undefined;
   #running: Promise<void> = Promise.resolve();
   #identity: Identity | undefined;
+  /** RESTORED was logged since a worker ID was held. */
+  #alarmed = false;
 
   constructor(options: IdentityHolderOptions) {
     this.#options = options;
@@ -121,7 +124,7 @@ export class IdentityHolder implements AsyncDisposable {
 
   /** Undefined when the worker stops before etcd answers. */
   async #openNamespace({ witness }: IdentityPorts): Promise<Namespace | undefined> {
-    const { config, log, gate, etcd, runtime } = this.#options;
+    const { config, log, etcd, runtime } = this.#options;
     const wanted = descriptorOf(config, runtime.uuid());
     while (!this.#stop.signal.aborted) {
       try {
@@ -130,7 +133,7 @@ export class IdentityHolder implements AsyncDisposable {
       } catch (error) {
         const restored = isRestored(error);
         if (!restored && !(error instanceof IdallocError && error.retryable)) throw error;
-        if (restored) gate.close('identity', 'RESTORED', error.message);
+        if (restored) this.#refuse('RESTORED', error.message);
         else log.warn({ error: describeError(error) }, 'the namespace could not be opened, trying again');
         await runtime.sleep(restored ? RESTORED_RETRY_MS : NAMESPACE_RETRY_MS, this.#stop.signal);
       }
@@ -160,9 +163,20 @@ export class IdentityHolder implements AsyncDisposable {
   }
 
   #reportToGate({ mode, refusal }: IdentityState): void {
-    const { gate } = this.#options;
-    if (mode === 'held') gate.clear('identity');
-    else gate.close('identity', refusal?.code ?? 'NO_IDENTITY', refusal?.message);
+    if (mode === 'held') {
+      this.#alarmed = false;
+      this.#options.gate.clear('identity');
+    } else this.#refuse(refusal?.code ?? 'NO_IDENTITY', refusal?.message);
+  }
+
+  /** That etcd was set back is an error, once: nothing but an operator's rebuild ends it. */
+  #refuse(code: GateReason, message?: string): void {
+    const { gate, log } = this.#options;
+    if (code === 'RESTORED' && !this.#alarmed) {
+      this.#alarmed = true;
+      log.error({ code, error: message }, 'no worker ID can be held: the namespace has to be rebuilt');
+    }
+    gate.close('identity', code, message);
   }
 
   #showMargins(): void {

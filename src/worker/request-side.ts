@@ -6,6 +6,7 @@ import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import { SparingLog } from '../kafka/loops/sparing-log.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
 import { type PipelineDeps, processBatch } from '../pipeline/batch.ts';
 import type { Allocator } from '../pipeline/ports.ts';
@@ -136,8 +137,9 @@ function fenced(instanceId: string): IdallocError {
   return new IdallocError('INSTANCE_FENCED', message);
 }
 
-function pipelineDeps({ config, metrics, cluster, runtime }: Tools, parts: RequestParts): PipelineDeps {
+function pipelineDeps({ config, metrics, cluster, runtime, log }: Tools, parts: RequestParts): PipelineDeps {
   const { topics, layout, datacenterId } = config;
+  const letters = new SparingLog(runtime, (level, fields, message) => log[level](fields, message));
   return {
     layout,
     datacenterId,
@@ -163,7 +165,10 @@ function pipelineDeps({ config, metrics, cluster, runtime }: Tools, parts: Reque
         metrics.addRequests('refused');
         metrics.addError(code);
       },
-      deadLettered: () => metrics.addDeadLetters(1),
+      deadLettered: (code) => {
+        metrics.addDeadLetters(1);
+        letters.count({ code }, `requests became dead letters: ${code}`);
+      },
     },
   };
 }

@@ -7,6 +7,7 @@ import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
+const ERROR_LEVEL = 50;
 const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
 
 async function ask(realm: Realm, replies: Followed, correlationId: string, count = 1_000): Promise<readonly bigint[]> {
@@ -46,6 +47,18 @@ test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
     const shown = await runIdalloc(['namespace', 'show', '--json'], realm.env);
     expect(shown).toMatchObject({ code: 1 });
     expect(JSON.parse(shown.stdout)).toMatchObject({ holders: [], fault: { code: 'RESTORED' } });
+
+    const doctor = await runIdalloc(['doctor', '--json'], realm.env);
+    expect(doctor.code).toBe(1);
+    expect(JSON.parse(doctor.stdout).checks.find(({ name }: { name: string }) => name === 'namespace')).toMatchObject({
+      state: 'fault',
+      detail: expect.stringMatching(/^RESTORED: /),
+      mend: expect.stringMatching(/idalloc namespace rebuild/),
+    });
+    for (const { lines } of [worker, late]) {
+      const alarms = lines.filter(({ level = 0, code }) => level >= ERROR_LEVEL && code === 'RESTORED');
+      expect(alarms.map(({ error }) => error)).toEqual([expect.stringMatching(/run 'idalloc namespace rebuild'/)]);
+    }
 
     const refused = await runIdalloc(['namespace', 'rebuild'], realm.env);
     expect(refused).toMatchObject({ code: 1, stdout: '' });

@@ -1,106 +1,21 @@
 import { afterEach, expect, test } from 'vitest';
-import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
-import { loadWorkerConfig } from '../../src/config/config.ts';
-import type { Runtime } from '../../src/core/runtime.ts';
-import { createLogger } from '../../src/log.ts';
-import { createMetrics } from '../../src/metrics.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
-import type { Surroundings } from '../../src/worker/surroundings.ts';
-import { Worker } from '../../src/worker/worker.ts';
-import { FakeEtcd } from '../identity/fake-etcd.ts';
-import { fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
-import { MemoryIndex } from '../support/memory-index.ts';
-import { VirtualRuntime } from '../support/virtual-runtime.ts';
+import type { Worker } from '../../src/worker/worker.ts';
+import { config, WorkerStage } from '../support/worker-stage.ts';
 
-const NODES = 3;
-const PARTITIONS = 3;
 /** Time to acquire a worker ID and to join the group. */
 const START_MS = 10_000;
 /** Too short for the controller to give a broker up. */
 const SILENT_MS = 8_000;
 /** The index hears of the log's bounds at least so often. */
 const EXPIRE_MS = 12_000;
-const FOREIGN = { key: null, value: Buffer.from('hello') };
 
-const config = loadWorkerConfig({
-  KAFKA_BROKERS: 'broker-1:9092',
-  ETCD_ENDPOINTS: 'http://etcd:2379',
-  DATACENTER_ID: '0',
-  REQUEST_PARTITIONS: String(PARTITIONS),
-  API_PORT: 'off',
-});
-
-/** A worker passes single functions of its runtime on. */
-function bound(runtime: VirtualRuntime): Runtime {
-  return {
-    monotonicMs: () => runtime.monotonicMs(),
-    wallMs: () => runtime.wallMs(),
-    schedule: (delayMs, run) => runtime.schedule(delayMs, run),
-    sleep: (delayMs, signal) => runtime.sleep(delayMs, signal),
-    nextTurn: () => runtime.nextTurn(),
-    random: () => runtime.random(),
-    uuid: () => runtime.uuid(),
-  };
-}
-
-class DisposableIndex extends MemoryIndex implements Disposable {
-  [Symbol.dispose](): void {}
-}
-
-/** A whole worker over simulated servers, and the messages that it logs. */
-class Stage {
-  readonly runtime = new VirtualRuntime();
-  readonly kafka = fakeKafka({ clock: this.runtime, nodes: NODES, delayMs: () => 1 });
-  readonly logged: string[] = [];
-  readonly #etcd = new FakeEtcd(() => this.runtime.monotonicMs());
-  #worker: Worker | undefined;
-
-  constructor() {
-    for (const { name, partitions, configs } of planTopics(config.topics)) {
-      this.kafka.cluster.createTopic(name, { partitions, replicas: NODES, configs });
-    }
-  }
-
-  start(): Worker {
-    const { runtime, kafka, logged } = this;
-    const surroundings: Surroundings = {
-      runtime: bound(runtime),
-      dialer: kafka.dialer(),
-      etcd: { ...this.#etcd.port(), close: () => {} },
-      openIndex: () => new DisposableIndex(),
-      instanceId: () => 'instance',
-      createAllocator: (options) => new ReignAllocator(options),
-    };
-    const destination = { write: (line: string) => void logged.push(JSON.parse(line).msg) };
-    const log = createLogger({ level: 'info', destination });
-    this.#worker = new Worker(config, { log, metrics: createMetrics(), surroundings });
-    return this.#worker;
-  }
-
-  foreignEntry(partition: number): void {
-    this.kafka.cluster.send(config.topics.ledger, partition, [FOREIGN]);
-  }
-
-  onBrokers(what: 'freeze' | 'thaw'): void {
-    for (const node of this.kafka.cluster.brokers.keys()) this.kafka.cluster[what](node);
-  }
-
-  pass(ms: number): Promise<void> {
-    return this.runtime.until(this.runtime.sleep(ms));
-  }
-
-  async stop(): Promise<void> {
-    if (this.#worker !== undefined) await this.runtime.until(this.#worker[Symbol.asyncDispose]());
-  }
-}
-
-let stage: Stage;
+let stage: WorkerStage;
 
 afterEach(() => stage.stop());
 
 /** A worker, a while after its start. */
-async function started(prepare: (stage: Stage) => void = () => {}, forMs = START_MS): Promise<Worker> {
-  stage = new Stage();
+async function started(prepare: (stage: WorkerStage) => void = () => {}, forMs = START_MS): Promise<Worker> {
+  stage = new WorkerStage();
   prepare(stage);
   const worker = stage.start();
   await stage.pass(forMs);

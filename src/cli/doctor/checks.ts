@@ -11,9 +11,9 @@ export interface Check {
   readonly mend?: string;
 }
 
-const ok = (name: string, detail: string): Check => ({ name, state: 'ok', detail });
-const warn = (name: string, detail: string, mend: string): Check => ({ name, state: 'warn', detail, mend });
-const fault = (name: string, detail: string, mend: string): Check => ({ name, state: 'fault', detail, mend });
+export const ok = (name: string, detail: string): Check => ({ name, state: 'ok', detail });
+export const warn = (name: string, detail: string, mend: string): Check => ({ name, state: 'warn', detail, mend });
+export const fault = (name: string, detail: string, mend: string): Check => ({ name, state: 'fault', detail, mend });
 
 const CLOCK_ADVICE =
   'run NTP with slewing: chronyd without makestep (or makestep 1 3, for the boot only), or ntpd -x; never ntpd -g, never a step';

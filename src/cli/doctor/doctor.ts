@@ -25,10 +25,15 @@ export function doctorCommand(context: CliContext): Command {
     .addHelpText('after', EXAMPLES)
     .action(async (options: { json?: true }) => {
       const config = loadWorkerConfig(context.env);
+      const kafka = checkKafka(context, config);
       const groups = [
-        checkKafka(context, config),
+        kafka.then(({ checks }) => checks),
         checkRegistry(config),
-        checkEtcd(context, config),
+        checkEtcd(
+          context,
+          config,
+          kafka.then(({ witnessed }) => witnessed),
+        ),
         checkMachine(config),
       ];
       const checks = (await Promise.all(groups)).flat();

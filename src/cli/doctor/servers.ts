@@ -1,20 +1,21 @@
 import { etcdStatus } from '../../adapters/etcd/status.ts';
 import { committedOffsets, describeGroup } from '../../adapters/kafka/consumer-group.ts';
-import type { Source } from '../../adapters/kafka/topics/offsets.ts';
+import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { checkTopics } from '../../adapters/kafka/topics/topics.ts';
-import { compareDescriptors, decodeDescriptor } from '../../codec/descriptor.ts';
+import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
-import { describeError } from '../../errors.ts';
+import { describeError, IdallocError } from '../../errors.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { greetBroker } from '../../kafka/wire/greeting.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
-import { viewNamespace } from '../lease-view.ts';
 import { counted } from '../table.ts';
 import {
   type Check,
+  fault,
   judgeBroker,
   judgeClock,
   judgeEtcd,
@@ -22,11 +23,18 @@ import {
   judgeTopicReport,
   unreachable,
 } from './checks.ts';
+import { judgeNamespace } from './namespace.ts';
 
 const TIMEOUT_MS = 5_000;
 
+export interface KafkaFindings {
+  readonly checks: readonly Check[];
+  /** What the witness topic holds of this datacenter; undefined when it could not be read. */
+  readonly witnessed?: WitnessView | undefined;
+}
+
 /** Each broker by itself, then what all of them together say. */
-export async function checkKafka(context: CliContext, config: Config): Promise<Check[]> {
+export async function checkKafka(context: CliContext, config: Config): Promise<KafkaFindings> {
   const { brokers, tls, ca } = config.kafka;
   const greetings = await Promise.all(
     brokers.map(async (broker) => {
@@ -38,13 +46,15 @@ export async function checkKafka(context: CliContext, config: Config): Promise<C
       }
     }),
   );
-  if (greetings.every(({ state }) => state === 'fault')) return greetings;
+  if (greetings.every(({ state }) => state === 'fault')) return { checks: greetings };
   try {
-    const use = async (source: Source) => [...(await tryTopics(source, config)), await tryGroup(source, config)];
-    return [...greetings, ...(await withCluster(context, config, use))];
+    return await withCluster(context, config, async (source) => ({
+      checks: [...greetings, ...(await tryTopics(source, config)), await tryGroup(source, config)],
+      witnessed: await tryWitness(source, config, context.stop),
+    }));
   } catch (error) {
     const mend = 'check KAFKA_SASL_*, and that the addresses that the brokers advertise can be reached from here';
-    return [...greetings, { name: 'Kafka cluster', state: 'fault', detail: describeError(error), mend }];
+    return { checks: [...greetings, fault('Kafka cluster', describeError(error), mend)] };
   }
 }
 
@@ -75,8 +85,28 @@ async function tryGroup(source: Source, { groupId, topics }: Config): Promise<Ch
   }
 }
 
-/** Each endpoint by itself, then the namespace. */
-export async function checkEtcd({ now }: CliContext, config: Config): Promise<Check[]> {
+/** Reads the witness topic to its end and writes nothing there. That it can't be read, other checks say. */
+async function tryWitness(source: Source, config: Config, signal: AbortSignal): Promise<WitnessView | undefined> {
+  const table = new WitnessTable(config.datacenterId);
+  const take = (records: readonly TopicRecord[]) => {
+    for (const { key, value } of records) table.apply(key, value);
+    return false;
+  };
+  try {
+    await readSpans(source, await wholeTopic(source, config.topics.witness), { signal, take });
+    return table.view();
+  } catch (error) {
+    if (error instanceof IdallocError && error.code !== 'STOPPING') return undefined;
+    throw error;
+  }
+}
+
+/** Each endpoint by itself, then the namespace, which is read after the witness topic was. */
+export async function checkEtcd(
+  { now }: CliContext,
+  config: Config,
+  witnessed: Promise<WitnessView | undefined>,
+): Promise<Check[]> {
   const { endpoints } = config.etcd;
   const each = await Promise.all(
     endpoints.map(async (endpoint) => {
@@ -91,7 +121,9 @@ export async function checkEtcd({ now }: CliContext, config: Config): Promise<Ch
     }),
   );
   const checks = [...each.flat(), judgeEtcdSize(endpoints.length)];
-  return each.every(([first]) => first?.state === 'fault') ? checks : [...checks, await checkNamespace(config, now())];
+  return each.every(([first]) => first?.state === 'fault')
+    ? checks
+    : [...checks, await checkNamespace(config, await witnessed, now())];
 }
 
 /** etcd's HTTP side tells its time in whole seconds. */
@@ -110,35 +142,12 @@ async function checkClock(endpoint: string, now: () => number): Promise<Check> {
   }
 }
 
-async function checkNamespace(config: Config, nowMs: number): Promise<Check> {
-  const name = 'namespace';
-  const { prefix } = config.etcd;
-  const keys = namespaceKeys(prefix, config.datacenterId);
+async function checkNamespace(config: Config, view: WitnessView | undefined, nowMs: number): Promise<Check> {
+  const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   try {
     const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));
-    if (snapshot.descriptor === undefined) {
-      return { name, state: 'ok', detail: `${keys.root} is not there yet: the first worker makes it` };
-    }
-    const stored = decodeDescriptor(snapshot.descriptor.value);
-    const { layout: wanted, pool, datacenterId } = config;
-    const configured = { layoutFingerprint: wanted.fingerprint, epochMs: wanted.epochMs, pool, datacenterId };
-    const differing = compareDescriptors(stored, { ...stored, ...configured });
-    if (differing.length > 0) {
-      const list = differing.map((one) => `${one.field} is ${one.stored}, configured ${one.wanted}`).join('; ');
-      const mend = 'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS, POOL_*), or use another ETCD_PREFIX';
-      return { name, state: 'fault', detail: `${keys.root}: ${list}`, mend };
-    }
-    const { layout, leases } = viewNamespace(keys.root, snapshot, nowMs, true);
-    const held = leases.filter(({ holder }) => holder !== null).length;
-    const missing = leases.filter(({ worker_id }) => !snapshot.ceilings.has(worker_id)).length;
-    if (missing > 0) {
-      const mend =
-        'stop all workers of this datacenter and restore the namespace, each ceiling above every ID ever given';
-      return { name, state: 'fault', detail: `${missing} ceilings are missing below ${keys.root}`, mend };
-    }
-    return { name, state: 'ok', detail: `${keys.root}: layout ${layout}, ${held} of ${leases.length} worker IDs held` };
+    return judgeNamespace(config, snapshot, view, nowMs);
   } catch (error) {
-    const mend = 'see the message: nothing is allocated on a guess';
-    return { name, state: 'fault', detail: describeError(error), mend };
+    return fault('namespace', describeError(error), 'see the message: nothing is allocated on a guess');
   }
 }

@@ -18,7 +18,6 @@ import {
   usedTicks,
 } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
-import { requireNotRestored, requireUnused } from '../../identity/witness.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
 import { startWitness } from '../../worker/witness-side.ts';
 import { confirmedTime } from '../confirmed-time.ts';
@@ -28,6 +27,7 @@ import { withCluster } from '../kafka-session.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
+import { namespaceFault } from './fault.ts';
 import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedger, viewFound } from './found.ts';
 
 const SHOW_HELP = `
@@ -89,18 +89,11 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
   context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
 }
 
-/** Why no worker would acquire here, by what was witnessed before etcd was read. */
+/** A read of etcd that fails for what it holds is an answer, too. */
 async function faultOf(config: Config, etcd: EtcdPort, { view }: Remains): Promise<IdallocError | undefined> {
   try {
     const snapshot = await readSnapshot(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
-    if (snapshot.descriptor === undefined) requireUnused(view);
-    else
-      requireNotRestored(
-        view,
-        snapshot,
-        requireDescriptor(snapshot.descriptor, descriptorOf(config, randomUUID())).uuid,
-      );
-    return undefined;
+    return namespaceFault(config, snapshot, view);
   } catch (error) {
     if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
     throw error;

@@ -8,6 +8,8 @@ export class SparingLog {
   readonly #log: WireLog;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #warnedMs = new Map<string, number>();
+  /** How often since it was written last. */
+  readonly #counts = new Map<string, number>();
 
   constructor(runtime: Pick<Runtime, 'monotonicMs'>, log: WireLog = () => undefined) {
     this.#runtime = runtime;
@@ -16,13 +18,25 @@ export class SparingLog {
 
   /** `message` is one of a few: what differs from case to case goes into the fields. */
   warn(fields: object, message: string): void {
-    const nowMs = this.#runtime.monotonicMs();
-    const isRepeated = nowMs - (this.#warnedMs.get(message) ?? Number.NEGATIVE_INFINITY) < SAME_LINE_MS;
-    if (!isRepeated) this.#warnedMs.set(message, nowMs);
-    this.#log(isRepeated ? 'debug' : 'warn', fields, message);
+    this.#log(this.#isDue(message) ? 'warn' : 'debug', fields, message);
+  }
+
+  /** As `warn`, with the number of times since the line before. */
+  count(fields: object, message: string): void {
+    const count = (this.#counts.get(message) ?? 0) + 1;
+    const isDue = this.#isDue(message);
+    this.#counts.set(message, isDue ? 0 : count);
+    this.#log(isDue ? 'warn' : 'debug', { ...fields, count }, message);
   }
 
   debug(fields: object, message: string): void {
     this.#log('debug', fields, message);
+  }
+
+  #isDue(message: string): boolean {
+    const nowMs = this.#runtime.monotonicMs();
+    const isDue = nowMs - (this.#warnedMs.get(message) ?? Number.NEGATIVE_INFINITY) >= SAME_LINE_MS;
+    if (isDue) this.#warnedMs.set(message, nowMs);
+    return isDue;
   }
 }

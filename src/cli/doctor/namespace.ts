@@ -1,0 +1,60 @@
+import { compareDescriptors, decodeDescriptor } from '../../codec/descriptor.ts';
+import type { WitnessView } from '../../codec/witness.ts';
+import type { Config } from '../../config/config.ts';
+import { describeError } from '../../errors.ts';
+import { namespaceKeys } from '../../identity/keys.ts';
+import type { Snapshot } from '../../identity/snapshot.ts';
+import { viewNamespace } from '../lease-view.ts';
+import { namespaceFault } from '../namespace/fault.ts';
+import { type Check, fault, ok, warn } from './checks.ts';
+
+const NAME = 'namespace';
+const REBUILD = "stop the workers of this datacenter that still serve, then run 'idalloc namespace rebuild'";
+
+/**
+ * The namespace in etcd, as a worker would judge it, by what was witnessed before etcd was read; undefined when the
+ * witness topic could not be read.
+ */
+export function judgeNamespace(
+  config: Config,
+  snapshot: Snapshot,
+  view: WitnessView | undefined,
+  nowMs: number,
+): Check {
+  const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  const differing = differences(config, snapshot);
+  if (differing !== undefined) {
+    const mend = 'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS, POOL_*), or use another ETCD_PREFIX';
+    return fault(NAME, `${root}: ${differing}`, mend);
+  }
+  const refusal = view && namespaceFault(config, snapshot, view);
+  if (refusal !== undefined) return fault(NAME, describeError(refusal), REBUILD);
+  const found = describe(root, snapshot, nowMs);
+  if (found.missing > 0) return fault(NAME, `${found.missing} ceilings are missing below ${root}`, REBUILD);
+  if (view !== undefined) return ok(NAME, found.text);
+  const mend = 'make the witness topic readable from here: without it nobody knows whether etcd was set back';
+  return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, mend);
+}
+
+function differences({ layout, pool, datacenterId }: Config, { descriptor }: Snapshot): string | undefined {
+  if (descriptor === undefined) return undefined;
+  const stored = decodeDescriptor(descriptor.value);
+  const configured = { layoutFingerprint: layout.fingerprint, epochMs: layout.epochMs, pool, datacenterId };
+  const differing = compareDescriptors(stored, { ...stored, ...configured });
+  if (differing.length === 0) return undefined;
+  return differing.map((one) => `${one.field} is ${one.stored}, configured ${one.wanted}`).join('; ');
+}
+
+function describe(
+  root: string,
+  snapshot: Snapshot,
+  nowMs: number,
+): { readonly text: string; readonly missing: number } {
+  if (snapshot.descriptor === undefined) {
+    return { text: `${root} is not there yet: the first worker makes it`, missing: 0 };
+  }
+  const { layout, leases } = viewNamespace(root, snapshot, nowMs, true);
+  const held = leases.filter(({ holder }) => holder !== null).length;
+  const missing = leases.filter(({ worker_id }) => !snapshot.ceilings.has(worker_id)).length;
+  return { text: `${root}: layout ${layout}, ${held} of ${leases.length} worker IDs held`, missing };
+}

@@ -1,0 +1,23 @@
+import { randomUUID } from 'node:crypto';
+import { descriptorOf } from '../../codec/descriptor.ts';
+import type { WitnessView } from '../../codec/witness.ts';
+import type { Config } from '../../config/config.ts';
+import { IdallocError } from '../../errors.ts';
+import { requireDescriptor } from '../../identity/namespace.ts';
+import type { Snapshot } from '../../identity/snapshot.ts';
+import { requireNotRestored, requireUnused } from '../../identity/witness.ts';
+
+/** Why no worker would acquire here, by what was witnessed before etcd was read. */
+export function namespaceFault(config: Config, snapshot: Snapshot, view: WitnessView): IdallocError | undefined {
+  try {
+    if (snapshot.descriptor === undefined) requireUnused(view);
+    else {
+      const { uuid } = requireDescriptor(snapshot.descriptor, descriptorOf(config, randomUUID()));
+      requireNotRestored(view, snapshot, uuid);
+    }
+    return undefined;
+  } catch (error) {
+    if (error instanceof IdallocError) return error;
+    throw error;
+  }
+}

@@ -1,0 +1,99 @@
+import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
+import { loadWorkerConfig } from '../../src/config/config.ts';
+import type { Runtime } from '../../src/core/runtime.ts';
+import { createLogger } from '../../src/log.ts';
+import { createMetrics } from '../../src/metrics.ts';
+import { ReignAllocator } from '../../src/worker/allocator.ts';
+import type { Surroundings } from '../../src/worker/surroundings.ts';
+import { Worker } from '../../src/worker/worker.ts';
+import { FakeEtcd } from '../identity/fake-etcd.ts';
+import { fakeKafka } from './fake-kafka/fake-kafka.ts';
+import { MemoryIndex } from './memory-index.ts';
+import { VirtualRuntime } from './virtual-runtime.ts';
+
+const NODES = 3;
+const PARTITIONS = 3;
+const FOREIGN = { key: null, value: Buffer.from('hello') };
+
+export const config = loadWorkerConfig({
+  KAFKA_BROKERS: 'broker-1:9092',
+  ETCD_ENDPOINTS: 'http://etcd:2379',
+  DATACENTER_ID: '0',
+  REQUEST_PARTITIONS: String(PARTITIONS),
+  API_PORT: 'off',
+});
+
+/** A worker passes single functions of its runtime on. */
+function bound(runtime: VirtualRuntime): Runtime {
+  return {
+    monotonicMs: () => runtime.monotonicMs(),
+    wallMs: () => runtime.wallMs(),
+    schedule: (delayMs, run) => runtime.schedule(delayMs, run),
+    sleep: (delayMs, signal) => runtime.sleep(delayMs, signal),
+    nextTurn: () => runtime.nextTurn(),
+    random: () => runtime.random(),
+    uuid: () => runtime.uuid(),
+  };
+}
+
+class DisposableIndex extends MemoryIndex implements Disposable {
+  [Symbol.dispose](): void {}
+}
+
+interface LogLine extends Readonly<Record<string, unknown>> {
+  readonly level: number;
+  readonly msg: string;
+}
+
+/** A whole worker over simulated servers, and what it logs. */
+export class WorkerStage {
+  readonly runtime = new VirtualRuntime();
+  readonly kafka = fakeKafka({ clock: this.runtime, nodes: NODES, delayMs: () => 1 });
+  /** The messages that it logged. */
+  readonly logged: string[] = [];
+  readonly lines: LogLine[] = [];
+  readonly etcd = new FakeEtcd(() => this.runtime.monotonicMs());
+  #worker: Worker | undefined;
+
+  constructor() {
+    for (const { name, partitions, configs } of planTopics(config.topics)) {
+      this.kafka.cluster.createTopic(name, { partitions, replicas: NODES, configs });
+    }
+  }
+
+  start(): Worker {
+    const { runtime, kafka, logged, lines } = this;
+    const surroundings: Surroundings = {
+      runtime: bound(runtime),
+      dialer: kafka.dialer(),
+      etcd: { ...this.etcd.port(), close: () => {} },
+      openIndex: () => new DisposableIndex(),
+      instanceId: () => 'instance',
+      createAllocator: (options) => new ReignAllocator(options),
+    };
+    const write = (text: string) => {
+      const line = JSON.parse(text) as LogLine;
+      lines.push(line);
+      logged.push(line.msg);
+    };
+    const log = createLogger({ level: 'info', destination: { write } });
+    this.#worker = new Worker(config, { log, metrics: createMetrics(), surroundings });
+    return this.#worker;
+  }
+
+  foreignEntry(partition: number): void {
+    this.kafka.cluster.send(config.topics.ledger, partition, [FOREIGN]);
+  }
+
+  onBrokers(what: 'freeze' | 'thaw'): void {
+    for (const node of this.kafka.cluster.brokers.keys()) this.kafka.cluster[what](node);
+  }
+
+  pass(ms: number): Promise<void> {
+    return this.runtime.until(this.runtime.sleep(ms));
+  }
+
+  async stop(): Promise<void> {
+    if (this.#worker !== undefined) await this.runtime.until(this.#worker[Symbol.asyncDispose]());
+  }
+}
