@@ -103,12 +103,17 @@ export const KAFKA_VARIABLES = {
   REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies go only to topics that start so'),
   REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; frozen'),
   TOPIC_REPLICATION_FACTOR: withDefault(integer(1, 32), 'replicas', '3', 'of the topics that topics init makes'),
-  REQUEST_RETENTION_MS: withDefault(retention, 'ms', `${DAY_MS}`, 'how long requests are kept; -1: for ever'),
+  REQUEST_RETENTION_MS: withDefault(
+    retention,
+    'ms',
+    `${DAY_MS}`,
+    'how long requests are kept, and up to an hour more; -1: for ever',
+  ),
   LEDGER_RETENTION_MS: withDefault(
     retention,
     'ms',
     `${DAY_MS + 7_200_000}`,
-    'how long a replay is exact; -1: for ever',
+    'how long a replay is exact, and up to an hour more; -1: for ever',
   ),
   ALLOW_WEAK_LEDGER: withDefault(flag, '0 or 1', '0', 'accept a ledger on fewer than 3 brokers; development only'),
   SCHEMA_REGISTRY_URL: optional(

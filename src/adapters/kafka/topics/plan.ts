@@ -41,6 +41,8 @@ export interface FoundTopic {
 
 /** A segment of the request topic stays open for at most this long, and its records are kept as much longer. */
 export const REQUEST_SEGMENT_MS = 3_600_000;
+/** Retention takes whole segments: an open one of a week, or of a gigabyte, would be kept for as much longer. */
+const LEDGER_SEGMENT_MS = 3_600_000;
 /** What the ledger must outlive the requests by, beyond the request topic's own segment time. */
 export const LEDGER_MARGIN_MS = 3_600_000;
 
@@ -95,6 +97,7 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
         'message.timestamp.type': 'LogAppendTime',
         'retention.bytes': '-1',
         'retention.ms': String(settings.ledgerRetentionMs),
+        'segment.ms': String(LEDGER_SEGMENT_MS),
       },
     },
     {

@@ -321,6 +321,18 @@ describe('checkTopics', () => {
     expect((await checkTopics(brokers, { ...SETTINGS, allowWeakLedger: true })).faults).toHaveLength(1);
   });
 
+  test.each(['id.requests', 'id.ledger', 'id.witness'])(
+    'finds segments of %s that stay open for longer: what retention takes is taken by whole segments',
+    async (name) => {
+      const { brokers } = cluster(changed(name, { 'segment.ms': String(168 * HOUR_MS) }));
+      const { differences, remedies } = await checkTopics(brokers, SETTINGS);
+      expect(differences).toEqual([`${name}: segment.ms is ${168 * HOUR_MS}, not ${HOUR_MS}`]);
+      expect(remedies).toEqual([
+        `kafka-configs --alter --entity-type topics --entity-name ${name} --add-config segment.ms=${HOUR_MS}`,
+      ]);
+    },
+  );
+
   test.each([
     ['id.ledger', 'snappy'],
     ['id.witness', 'lz4'],
