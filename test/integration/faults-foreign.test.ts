@@ -72,7 +72,7 @@ async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Follo
   ]);
 }
 
-test('a ledger partition with a foreign entry stops and says why; nothing is allocated there, the others go on', async () => {
+test('a ledger partition with a foreign entry stops and says why; the others go on, and it too when it is trimmed', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
   const running = realm.worker();
@@ -95,6 +95,14 @@ test('a ledger partition with a foreign entry stops and says why; nothing is all
   const told = await replies.replies(PARTITIONS + 2);
   expect(told.size).toBe(PARTITIONS + 2);
   expect(await realm.decisions(ledger)).toBe(decisions + 1);
+  await realm.trimLedger();
+  await started.ready();
+  expect((await started.ops('/readyz')).status).toBe(200);
+  expect(await started.metric('idalloc_ledger_stopped_partitions')).toBe(0);
+  await ask(realm, 'trimmed');
+  for (let partition = 0; partition < PARTITIONS; partition += 1) {
+    expect('batch' in (await replies.reply(`trimmed-${partition}`)).reply, `partition ${partition}`).toBe(true);
+  }
   for (const worker of [running, started]) {
     expect(worker.lines.filter(({ level = 0 }) => level > ERROR_LEVEL)).toEqual([]);
   }
