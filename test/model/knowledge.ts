@@ -1,0 +1,69 @@
+import type { Rule } from './rule.ts';
+import { at, type Entry, FOR_EVER, type Index, type Log, MARKER, NONE, type Request, UNKNOWN } from './state.ts';
+
+/** What a worker makes of its index: one partition's, or what it would be after something happened. */
+
+/** Reads what is there, after everything of before was lost. */
+export function restored(rule: Rule, { low, entries }: Log): Index {
+  const isWhole = low === 0;
+  const index: Index = {
+    origin: low,
+    end: low,
+    since: isWhole || rule.afterLoss === 'for ever' ? FOR_EVER : UNKNOWN,
+    horizon: isWhole || !rule.byOffset ? NONE : UNKNOWN,
+    through: NONE,
+    isUndated: false,
+  };
+  const isUndated = rule.trimmedAge !== undefined && index.since === UNKNOWN;
+  return { ...read(rule, index, entries), isUndated };
+}
+
+/** Reads on to the end of the log. */
+export function read(rule: Rule, index: Index, entries: readonly Entry[]): Index {
+  let { since, horizon, through, isUndated } = index;
+  for (let offset = index.end; offset < entries.length; offset++) {
+    const entry = at(entries, offset);
+    const isAnchor = entry.end === offset;
+    if (since === UNKNOWN && (isAnchor || rule.since === 'oldest')) since = entry.appendedAt;
+    if (isUndated && rule.trimmedAge !== undefined && since !== UNKNOWN) {
+      since = Math.min(since, entry.appendedAt - rule.trimmedAge);
+      isUndated = rule.trimmedAgeTold === 'always';
+    }
+    if (horizon === UNKNOWN && isAnchor) horizon = entry.through;
+    through = Math.max(through, entry.through, entry.requestOffset);
+  }
+  return { origin: index.origin, end: entries.length, since, horizon, through, isUndated };
+}
+
+/** Lets go of what was trimmed. */
+export function expired(rule: Rule, index: Index, { low, entries }: Log): Index {
+  const gone = entries.slice(index.origin, low);
+  const since = rule.expiryRaises ? Math.max(index.since, ...gone.map(({ appendedAt }) => appendedAt)) : index.since;
+  const horizon = Math.max(index.horizon, ...gone.map(({ requestOffset }) => requestOffset));
+  const isUndated = index.isUndated && rule.trimmedAgeTold === 'always';
+  return { ...index, origin: low, since, horizon, isUndated };
+}
+
+/** Whether anything may be decided before a marker was written. */
+export function isReady({ since, horizon }: Index): boolean {
+  return since !== UNKNOWN && horizon !== UNKNOWN;
+}
+
+/** The offset of a key's first entry; UNKNOWN when it can't be told any more, NONE when there is none. */
+export function lookUp(rule: Rule, index: Index, entries: readonly Entry[], key: number): number {
+  for (let offset = index.origin; offset < index.end; offset++) {
+    const entry = at(entries, offset);
+    if (entry.key !== key || key === MARKER) continue;
+    return rule.losersForgotten && entry.end < index.origin ? UNKNOWN : offset;
+  }
+  return NONE;
+}
+
+export type Verdict = 'serve' | 'too old' | 'below the horizon';
+
+/** What becomes of a request that the index does not know. */
+export function judge(rule: Rule, index: Index, request: Request, offset: number): Verdict {
+  const isFirst = !request.hasOrigin;
+  if (rule.byTime && index.since !== FOR_EVER && request.time < index.since + rule.margin) return 'too old';
+  return rule.byOffset && isFirst && offset <= index.horizon ? 'below the horizon' : 'serve';
+}

@@ -1,0 +1,84 @@
+import { describe, expect, it } from 'vitest';
+import { DATED, ONE, QUICK, RULE, TIME_ALONE, told } from './reach.ts';
+import type { Rule, World } from './rule.ts';
+import { explore, type Result } from './search.ts';
+
+const LIMITS = { states: 3_000_000 };
+
+/** What goes wrong within the bounds: the steps to a second batch, which is the shortest way there. */
+function violation(rule: Rule, world: World): readonly string[] | undefined {
+  return explore(rule, world, LIMITS).violation;
+}
+
+describe('one correlation ID has one batch, whatever is lost', () => {
+  const results = new Map<string, Result>();
+  it.each(QUICK)('%s', (name, rule, world) => {
+    const result = explore(rule, world, LIMITS);
+    results.set(name, result);
+    expect(result.violation, told(result)).toBeUndefined();
+    const { served, servedFromEmptyLog, servedAfterLoss, forgottenRightly, forgottenInVain } = result.counts;
+    expect(forgottenInVain, told(result)).toBe(0);
+    expect(Math.min(served, servedFromEmptyLog, servedAfterLoss, forgottenRightly), told(result)).toBeGreaterThan(0);
+  });
+
+  it('but for one whose origins are made up, which harms no other', () => {
+    expect(results.get('two IDs, of which one is made up')?.counts.madeUpTwice).toBeGreaterThan(0);
+  });
+});
+
+describe('the margin', () => {
+  it('is above the skew of the clocks, and not less', () => {
+    expect(violation({ ...TIME_ALONE, margin: 0 }, ONE)).toBeDefined();
+    expect(violation({ ...TIME_ALONE, margin: 1 }, ONE)).toBeDefined();
+    expect(violation({ ...TIME_ALONE, margin: 2 }, { ...ONE, skew: 2 })).toBeDefined();
+  });
+
+  it('is above the skew and the excess of origins together', () => {
+    expect(violation({ ...TIME_ALONE, margin: 2 }, { ...ONE, until: 2, excess: 1 })).toBeDefined();
+  });
+
+  it('is above twice the skew where the age of what is trimmed is counted on', () => {
+    expect(violation({ ...DATED, margin: 2, trimmedAge: 2 }, { ...ONE, until: 2, retention: 2 })).toBeDefined();
+  });
+});
+
+describe('a second batch is found', () => {
+  const twoWorkers: World = { ...ONE, workers: 2, strays: 1 };
+  const broken: readonly (readonly [string, Rule, World])[] = [
+    ['when T is the append time of the record at hand', { ...RULE, timeOf: 'record' }, ONE],
+    ['when a resend does not tell of its origin', { ...RULE, resend: 'nothing' }, ONE],
+    ['when only offsets are asked', { ...RULE, byTime: false }, ONE],
+    ['when a lost index counts as whole', { ...RULE, afterLoss: 'for ever' }, ONE],
+    ['when letting go of entries does not raise S', { ...RULE, expiryRaises: false }, ONE],
+    ['when a record is decided where it lies', { ...RULE, elsewhere: 'decide' }, ONE],
+    ['when a loser counts whose winner may be gone', { ...TIME_ALONE, losersForgotten: false }, twoWorkers],
+    ['when entries are trimmed younger than was counted on', DATED, { ...ONE, until: 3, retention: 2 }],
+    [
+      'when an age is told by an entry that came before what the index let go of',
+      { ...DATED, margin: 1, trimmedAge: 1, trimmedAgeTold: 'always' },
+      { ...ONE, until: 2, skew: 0, retention: 1, entries: 4 },
+    ],
+  ];
+  it.each(broken)('%s', (_, rule, world) => {
+    expect(violation(rule, world)?.at(-1)).toMatch(/is told batch/);
+  });
+});
+
+describe('the first entry after a restore', () => {
+  it('brings more requests into reach, where the age of what is trimmed is counted on', () => {
+    const { trimmedAge: _, ...plain } = DATED;
+    const world = { ...ONE, until: 4, retention: 3 };
+    const served = (rule: Rule) => explore(rule, world, LIMITS).counts.servedAfterLoss;
+    expect(served(DATED)).toBeGreaterThan(served(plain));
+  });
+});
+
+describe('the oldest entry', () => {
+  it('need not be anchored to tell since when everything is known', () => {
+    const anchored = explore({ ...RULE, since: 'anchored' }, ONE, LIMITS);
+    const oldest = explore(RULE, ONE, LIMITS);
+    expect([anchored.violation, oldest.violation]).toEqual([undefined, undefined]);
+    const inVain = ({ counts }: Result) => counts.forgottenInDoubt + counts.forgottenByOffset;
+    expect(inVain(oldest)).toBeLessThan(inVain(anchored));
+  });
+});

@@ -1,0 +1,97 @@
+/**
+ * The model of the rule by which a correlation ID has one batch over all partitions, also when the ledger has lost what
+ * it decided (docs/internals/reach-by-time.md). `node test/model/reach.ts` explores the bounds of `npm test`, with
+ * --deep wider ones: minutes, and some gigabytes.
+ *
+ * More can happen in it than in a cluster: any record may be read again at any time (offsets are reset to any place,
+ * members overlap); any append may meet any broker's clock (leaders move); each of a worker's partitions may lose its
+ * index alone; entries are trimmed one by one.
+ */
+import { parseArgs } from 'node:util';
+import type { Rule, World } from './rule.ts';
+import { type Counts, explore, type Result } from './search.ts';
+
+/** The rule as it is: the margin is the smallest that is above what it has to cover, here a skew of one tick. */
+export const RULE: Rule = {
+  margin: 2,
+  since: 'oldest',
+  trimmedAgeTold: 'once',
+  byTime: true,
+  byOffset: true,
+  timeOf: 'origin',
+  resend: 'origin',
+  elsewhere: 'forward',
+  afterLoss: 'unknown',
+  expiryRaises: true,
+  losersForgotten: true,
+};
+
+/**
+ * Without the offsets, of which the rule has no need. What serves with them serves without them as well, so that a rule
+ * that holds by time alone holds with both; and there are far fewer states to tell apart.
+ */
+export const TIME_ALONE: Rule = { ...RULE, byOffset: false };
+
+/** Where nothing is trimmed that is not older than the margin. */
+export const DATED: Rule = { ...TIME_ALONE, margin: 3, trimmedAge: 3 };
+
+/** One correlation ID, and markers, at one worker. */
+export const ONE: World = {
+  homes: [0],
+  until: 1,
+  skew: 1,
+  excess: 0,
+  records: 2,
+  entries: 3,
+  strays: 0,
+  workers: 1,
+};
+
+type Case = readonly [name: string, rule: Rule, world: World];
+
+export const QUICK: readonly Case[] = [
+  ['one worker', RULE, ONE],
+  ['one worker, by time alone, appends that come late', TIME_ALONE, { ...ONE, strays: 1 }],
+  ['two workers, by time alone', { ...TIME_ALONE, margin: 1 }, { ...ONE, skew: 0, workers: 2 }],
+  ['clocks that are two apart', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, skew: 2 }],
+  ['origins that are one too late', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, excess: 1 }],
+  ['a ledger that keeps its entries for a while', DATED, { ...ONE, until: 4, retention: 3 }],
+  ['two IDs, of which one is made up', RULE, { ...ONE, entries: 2, homes: [0, 0], madeUp: 1 }],
+];
+
+const DEEP: readonly Case[] = [
+  ['one worker, more entries', TIME_ALONE, { ...ONE, until: 3, entries: 4 }],
+  ['two workers, appends that come late', TIME_ALONE, { ...ONE, until: 2, strays: 1, workers: 2 }],
+  ['two workers, by offset as well', RULE, { ...ONE, entries: 2, strays: 1, workers: 2 }],
+  ['two workers, a ledger that keeps its entries', DATED, { ...ONE, until: 4, retention: 3, workers: 2 }],
+  [
+    'two workers, clocks and origins',
+    { ...TIME_ALONE, margin: 4 },
+    { ...ONE, until: 2, skew: 2, excess: 1, workers: 2 },
+  ],
+  ['two IDs with one home', RULE, { ...ONE, records: 3, homes: [0, 0] }],
+  ['two IDs, two homes', TIME_ALONE, { ...ONE, entries: 2, homes: [0, 1] }],
+  ['two IDs, of which one is made up', TIME_ALONE, { ...ONE, records: 4, homes: [0, 0], madeUp: 1 }],
+];
+
+function main(): void {
+  const { values } = parseArgs({ options: { deep: { type: 'boolean' }, only: { type: 'string' } } });
+  for (const [name, rule, world] of values.deep ? DEEP : QUICK) {
+    if (values.only !== undefined && !name.includes(values.only)) continue;
+    const began = performance.now();
+    const result = explore(rule, world, {
+      states: 60_000_000,
+      progress: (states, done) => process.stderr.write(`${name}: ${states} states, ${done} done\n`),
+    });
+    process.stdout.write(`${name}: ${told(result)}, ${((performance.now() - began) / 1_000).toFixed(1)} s\n`);
+    if (result.violation !== undefined) process.exitCode = 1;
+  }
+}
+
+export function told({ states, steps, counts, violation }: Result): string {
+  const cases = (Object.keys(counts) as (keyof Counts)[]).map((name) => `${name} ${counts[name]}`);
+  const end = violation === undefined ? 'holds' : `fails:\n  ${violation.join('\n  ')}\n`;
+  return `${states} states, ${steps} steps (${cases.join(', ')}): ${end}`;
+}
+
+if (import.meta.main) main();

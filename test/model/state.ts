@@ -1,0 +1,191 @@
+/** The state of the model, and its form as a string, by which states are told apart. */
+
+/** A key that is no correlation ID: the entry is a marker. */
+export const MARKER = -1;
+export const NONE = -1;
+/** Nothing in the log tells. */
+export const UNKNOWN = -2;
+/** Everything that ever was is known. */
+export const FOR_EVER = -9;
+
+/** A record of a request partition; its offset is its place. Records stay: one that is never read again is as one gone. */
+export interface Request {
+  readonly id: number;
+  /** Append time of the request's first record, as far as this record tells. */
+  readonly time: number;
+  readonly hasOrigin: boolean;
+}
+
+/** An entry as its writer made it. */
+export interface Draft {
+  readonly key: number;
+  /** Where the writer's index ended at look-up. */
+  readonly end: number;
+  /** The highest request offset in it. */
+  readonly through: number;
+  readonly requestOffset: number;
+}
+
+export interface Entry extends Draft {
+  readonly appendedAt: number;
+}
+
+/** A ledger partition. What was trimmed stays here, for the indexes that know it. */
+export interface Log {
+  readonly low: number;
+  readonly entries: readonly Entry[];
+}
+
+/** What a worker knows of a ledger partition: the entries from `origin` to `end`. */
+export interface Index {
+  readonly origin: number;
+  readonly end: number;
+  readonly since: number;
+  readonly horizon: number;
+  readonly through: number;
+  /** Nothing came since the restore by which its time could be told. */
+  readonly isUndated: boolean;
+}
+
+export interface Worker {
+  readonly indexes: readonly Index[];
+  /** For each partition, what is on its way and awaited. */
+  readonly drafts: readonly (Draft | undefined)[];
+}
+
+export interface Stray {
+  readonly partition: number;
+  readonly draft: Draft;
+}
+
+export interface State {
+  readonly now: number;
+  /** For each correlation ID the append time of its first record. */
+  readonly firsts: readonly number[];
+  /** For each correlation ID `partition * 64 + offset` of the first entry of its key in any log: its batch. */
+  readonly batches: readonly number[];
+  readonly requests: readonly (readonly Request[])[];
+  readonly logs: readonly Log[];
+  readonly workers: readonly Worker[];
+  readonly strays: readonly Stray[];
+}
+
+export const PARTITIONS = [0, 1];
+
+const EMPTY: Index = { origin: 0, end: 0, since: FOR_EVER, horizon: NONE, through: NONE, isUndated: false };
+
+export function initialState(ids: number, workers: number): State {
+  return {
+    now: 0,
+    firsts: Array<number>(ids).fill(NONE),
+    batches: Array<number>(ids).fill(NONE),
+    requests: PARTITIONS.map(() => []),
+    logs: PARTITIONS.map(() => ({ low: 0, entries: [] })),
+    workers: Array.from({ length: workers }, () => ({
+      indexes: PARTITIONS.map(() => EMPTY),
+      drafts: PARTITIONS.map(() => undefined),
+    })),
+    strays: [],
+  };
+}
+
+/** Lifts every number of the model above zero. */
+const LIFT = 16;
+const BLANK: Entry = { key: MARKER, end: 0, through: NONE, requestOffset: NONE, appendedAt: 0 };
+
+/** Workers have no names, and what no index holds and no log any more has no contents: such states are one. */
+export function encode(state: State): string {
+  const { now, firsts, batches, requests, logs, strays, workers } = state;
+  const numbers = [now];
+  for (const time of firsts) numbers.push(time);
+  for (const batch of batches) numbers.push(batch);
+  for (const records of requests) {
+    numbers.push(records.length);
+    for (const { id, time, hasOrigin } of records) numbers.push(id, time, hasOrigin ? 1 : 0);
+  }
+  for (let partition = 0; partition < logs.length; partition++) {
+    const { low, entries } = at(logs, partition);
+    let reach = low;
+    for (const { indexes } of workers) reach = Math.min(reach, at(indexes, partition).origin);
+    numbers.push(low, entries.length);
+    for (let offset = 0; offset < entries.length; offset++) {
+      const entry = offset < reach ? BLANK : at(entries, offset);
+      pushDraft(numbers, entry);
+      numbers.push(entry.appendedAt);
+    }
+  }
+  numbers.push(strays.length);
+  for (const { partition, draft } of strays) {
+    numbers.push(partition);
+    pushDraft(numbers, draft);
+  }
+  return toText(numbers) + workers.map(encodeWorker).sort().join('');
+}
+
+function encodeWorker({ indexes, drafts }: Worker): string {
+  const numbers: number[] = [];
+  for (const { origin, end, since, horizon, through, isUndated } of indexes) {
+    numbers.push(origin, end, since, horizon, through, isUndated ? 1 : 0);
+  }
+  for (const draft of drafts) {
+    numbers.push(draft === undefined ? 0 : 1);
+    if (draft !== undefined) pushDraft(numbers, draft);
+  }
+  return toText(numbers);
+}
+
+function pushDraft(numbers: number[], { key, end, through, requestOffset }: Draft): void {
+  numbers.push(key, end, through, requestOffset);
+}
+
+function toText(numbers: number[]): string {
+  for (let i = 0; i < numbers.length; i++) numbers[i] = at(numbers, i) + LIFT;
+  return String.fromCharCode.apply(undefined, numbers);
+}
+
+export function decode(text: string, ids: number, workers: number): State {
+  let place = 0;
+  const next = () => text.charCodeAt(place++) - LIFT;
+  const times = <T>(count: number, read: () => T): T[] => {
+    const items: T[] = [];
+    for (let i = 0; i < count; i++) items.push(read());
+    return items;
+  };
+  const request = (): Request => ({ id: next(), time: next(), hasOrigin: next() === 1 });
+  const draft = (): Draft => ({ key: next(), end: next(), through: next(), requestOffset: next() });
+  const entry = (): Entry => ({
+    key: next(),
+    end: next(),
+    through: next(),
+    requestOffset: next(),
+    appendedAt: next(),
+  });
+  const index = (): Index => ({
+    origin: next(),
+    end: next(),
+    since: next(),
+    horizon: next(),
+    through: next(),
+    isUndated: next() === 1,
+  });
+  const awaited = () => (next() === 1 ? draft() : undefined);
+  return {
+    now: next(),
+    firsts: times(ids, next),
+    batches: times(ids, next),
+    requests: times(2, () => times(next(), request)),
+    logs: times(2, () => ({ low: next(), entries: times(next(), entry) })),
+    strays: times(next(), () => ({ partition: next(), draft: draft() })),
+    workers: times(workers, () => ({ indexes: times(2, index), drafts: times(2, awaited) })),
+  };
+}
+
+/** The item at a place that exists. */
+export function at<T>(items: readonly T[], place: number): T {
+  if (place < 0 || place >= items.length) throw new RangeError(`no item ${place} of ${items.length}`);
+  return items[place] as T;
+}
+
+export function replaced<T>(items: readonly T[], place: number, item: T): readonly T[] {
+  return items.map((old, i) => (i === place ? item : old));
+}
