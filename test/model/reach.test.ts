@@ -37,8 +37,11 @@ describe('the margin', () => {
     expect(violation({ ...TIME_ALONE, margin: 2 }, { ...ONE, until: 2, excess: 1 })).toBeDefined();
   });
 
-  it('is above twice the skew where the age of what is trimmed is counted on', () => {
+  it('is above twice the skew and the excess where the age of what is trimmed is counted on', () => {
     expect(violation({ ...DATED, margin: 2, trimmedAge: 2 }, { ...ONE, until: 2, retention: 2 })).toBeDefined();
+    const late: World = { ...ONE, until: 3, retention: 3, excess: 1 };
+    expect(violation({ ...DATED, margin: 3 }, late)).toBeDefined();
+    expect(violation({ ...DATED, margin: 4 }, late)).toBeUndefined();
   });
 });
 
