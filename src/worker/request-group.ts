@@ -28,6 +28,8 @@ export interface RequestGroupOptions {
   readonly onAssigned: (partitions: readonly number[], added: readonly number[]) => void;
   /** Records of the partition that wait behind the last one answered; undefined once it is another member's. */
   readonly onLag: (partition: number, records: number | undefined) => void;
+  /** The request topic ends before where reading was: it was made anew, or has lost its tail. */
+  readonly onCutOff: (partition: number) => void;
   /** Another process has this instance ID: this one must not go on. */
   readonly onFenced: (error: Error) => void;
 }
@@ -189,7 +191,8 @@ export class RequestGroup implements GroupMember {
           return session.deliver(chunk);
         },
         // A waiting request topic is read from its beginning, and nothing in it is skipped.
-        outOfRange: ({ logStart }, position) => {
+        outOfRange: ({ logStart, end: logEnd }, position) => {
+          if (position > logEnd) this.#options.onCutOff(partition);
           if (committed !== undefined) {
             log.warn(
               { partition, position, logStart },

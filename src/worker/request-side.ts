@@ -75,6 +75,7 @@ export class RequestSide implements Disposable {
       },
       onAssigned: (partitions, added) => this.#assigned(partitions, added),
       onLag: (partition, records) => metrics.setLag(partition, records),
+      onCutOff: (partition) => this.#mark(partition),
       onFenced: () => fail(fenced(instanceId)),
     });
   }

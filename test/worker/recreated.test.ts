@@ -1,0 +1,44 @@
+import { afterEach, expect, test } from 'vitest';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { config, WorkerStage } from '../support/worker-stage.ts';
+
+/** Time to acquire a worker ID and to join the group. */
+const START_MS = 10_000;
+const ERROR_LEVEL = 50;
+const { requests, ledger } = config.topics;
+
+let stage: WorkerStage;
+
+afterEach(() => stage.stop());
+
+function ask(count: number): void {
+  const value = (i: number) =>
+    encodeIdRequest({ count: 1, correlationId: Buffer.from(`c${i}`), replyTopic: 'id.replies.cli' });
+  const records = Array.from({ length: count }, (_, i) => ({ key: null, value: value(i) }));
+  stage.kafka.cluster.send(requests, 0, records);
+}
+
+const endOf = (topic: string) => stage.kafka.cluster.partition(topic, 0).log.end;
+
+test.each([
+  ['under its ledger', [requests]],
+  ['after its ledger was', [ledger, requests]],
+])('a request topic that is made anew %s is noticed at once, and nothing is decided', async (_, anew) => {
+  stage = new WorkerStage();
+  stage.start();
+  await stage.pass(START_MS);
+  ask(5);
+  await stage.pass(3_000);
+  for (const topic of anew) {
+    stage.kafka.cluster.truncate(topic, 0, 0);
+    await stage.pass(3_000);
+  }
+  const before = endOf(ledger);
+  ask(2);
+  await stage.pass(5_000);
+  expect(stage.lines.filter(({ level }) => level >= ERROR_LEVEL)).toMatchObject([
+    { error: expect.stringMatching(/^REQUESTS_RECREATED: /) },
+  ]);
+  expect(endOf(ledger)).toBe(before);
+  expect(stage.kafka.cluster.partition(requests, 0).log.end).toBe(2);
+});
