@@ -217,8 +217,8 @@ export class Follower implements LedgerFollower {
   }
 
   /**
-   * An entry that can't be applied stops its partition: deciding without it could give a second batch. Which one it is,
-   * halving tells. A store that fails has told so itself, and has been replaced or has ended the worker.
+   * An entry that can't be applied stops its partition: deciding without it could give a second batch. Halving
+   * finds which one it is. A store that fails has reported that itself, and has been replaced or has ended the worker.
    */
   #apply(partition: number, state: FollowedState, records: readonly LedgerRecord[]): void {
     try {

@@ -9,7 +9,7 @@ export interface State {
   /** Where the part of the log begins that this knows. */
   readonly origin: number;
   readonly horizon: number;
-  /** Whether the log has told what its lost head decided: before that the horizon is only the least that it can be. */
+  /** Whether an entry covers what the lost head of the log decided: before that the horizon is only the least that it can be. */
   readonly anchored: boolean;
   /** The place of an entry is its offset and this. */
   readonly shift: number;

@@ -133,7 +133,7 @@ export class PartitionTables {
     const entries = records.map((record, i) => {
       const position = positions[i] as LedgerPosition;
       const requestOffset = position.requestOffset ?? -1;
-      if (tellsOfLoss(position, record.offset, anchored)) {
+      if (coversLoss(position, record.offset, anchored)) {
         horizon = Math.max(horizon, position.through);
         anchored = true;
       }
@@ -209,7 +209,7 @@ export class PartitionTables {
  * Whether all that may be gone of the log is covered by the `through` of an entry. Its writer had read the log to `end`:
  * if that was its own place, it had read what was trimmed; if that was above, what lay between is lost.
  */
-function tellsOfLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
+function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
   return end > offset || (end === offset && !anchored);
 }
 
