@@ -64,6 +64,7 @@ export type Verdict = 'serve' | 'too old' | 'below the horizon';
 /** What becomes of a request that the index does not know. */
 export function judge(rule: Rule, index: Index, request: Request, offset: number): Verdict {
   const isFirst = !request.hasOrigin;
-  if (rule.byTime && index.since !== FOR_EVER && request.time < index.since + rule.margin) return 'too old';
+  const isTimed = rule.byTime === 'all' || (rule.byTime === 'copies' && !isFirst);
+  if (isTimed && index.since !== FOR_EVER && request.time < index.since + rule.margin) return 'too old';
   return rule.byOffset && isFirst && offset <= index.horizon ? 'below the horizon' : 'serve';
 }

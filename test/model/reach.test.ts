@@ -50,7 +50,7 @@ describe('a second batch is found', () => {
   const broken: readonly (readonly [string, Rule, World])[] = [
     ['when T is the append time of the record at hand', { ...RULE, timeOf: 'record' }, ONE],
     ['when a resend does not tell of its origin', { ...RULE, resend: 'nothing' }, ONE],
-    ['when only offsets are asked', { ...RULE, byTime: false }, ONE],
+    ['when only offsets are asked', { ...RULE, byTime: 'never' }, ONE],
     ['when a lost index counts as whole', { ...RULE, afterLoss: 'for ever' }, ONE],
     ['when letting go of entries does not raise S', { ...RULE, expiryRaises: false }, ONE],
     ['when a record is decided where it lies', { ...RULE, elsewhere: 'decide' }, ONE],

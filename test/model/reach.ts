@@ -16,7 +16,7 @@ export const RULE: Rule = {
   margin: 2,
   since: 'oldest',
   trimmedAgeTold: 'once',
-  byTime: true,
+  byTime: 'copies',
   byOffset: true,
   timeOf: 'origin',
   resend: 'origin',
@@ -26,11 +26,10 @@ export const RULE: Rule = {
   losersForgotten: true,
 };
 
-/**
- * Without the offsets, of which the rule has no need. What serves with them serves without them as well, so that a rule
- * that holds by time alone holds with both; and there are far fewer states to tell apart.
- */
-export const TIME_ALONE: Rule = { ...RULE, byOffset: false };
+/** Without the offsets, T asked of all requests: there are far fewer states to tell apart. */
+export const TIME_ALONE: Rule = { ...RULE, byTime: 'all', byOffset: false };
+/** Both of all requests. */
+const BOTH: Rule = { ...RULE, byTime: 'all' };
 
 /** Where nothing is trimmed that is not older than the margin. */
 export const DATED: Rule = { ...TIME_ALONE, margin: 3, trimmedAge: 3 };
@@ -51,6 +50,7 @@ type Case = readonly [name: string, rule: Rule, world: World];
 
 export const QUICK: readonly Case[] = [
   ['one worker', RULE, ONE],
+  ['one worker, by both', BOTH, ONE],
   ['one worker, by time alone, appends that come late', TIME_ALONE, { ...ONE, strays: 1 }],
   ['two workers, by time alone', { ...TIME_ALONE, margin: 1 }, { ...ONE, skew: 0, workers: 2 }],
   ['clocks that are two apart', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, skew: 2 }],

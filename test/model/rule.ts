@@ -13,8 +13,8 @@ export interface Rule {
   readonly trimmedAge?: number;
   /** The first entry after a restore tells that; or each one, also after the index let go of something. */
   readonly trimmedAgeTold: 'once' | 'always';
-  /** Whether T is asked at all. */
-  readonly byTime: boolean;
+  /** Whether T is asked: of requests that come a second way, of all, or not at all. */
+  readonly byTime: 'copies' | 'all' | 'never';
   /** Whether offsets are asked, of records at home without an origin. */
   readonly byOffset: boolean;
   /** T is the origin's, or the append time of the record at hand. */
