@@ -141,7 +141,10 @@ export class LedgerReader {
         {
           deliver: (chunk) => this.#deliver(place, chunk),
           neededFrom: () => sink.neededFrom(partition),
-          outOfRange: ({ logStart, end }, position) => {
+          outOfRange: async ({ logStart, end }, position) => {
+            const needed = await sink.neededFrom(partition);
+            // Entries of one's own are settled before they are read: retention may have taken what nobody needs.
+            if (needed > position && needed >= logStart && needed <= end) return needed;
             sink.distrust(partition, `offset ${position} was due, but the log reaches from ${logStart} to ${end} now`);
             return logStart;
           },

@@ -89,6 +89,22 @@ describe('the reader of the ledger', () => {
     expect(offsets(0)).toEqual(range(5, 10));
   });
 
+  it('trusts a log that has lost only what the sink does not need', async () => {
+    send(0, 10);
+    reader.start();
+    await stage.until(() => offsets(0).length === 10);
+    sink.neededFrom.mockResolvedValue(18);
+    const { cluster } = stage.kafka;
+    cluster.freeze(1);
+    send(0, 10);
+    cluster.partition(LEDGER, 0).trim(15);
+    cluster.thaw(1);
+    send(0, 1);
+    await stage.until(() => offsets(0).at(-1) === 20);
+    expect(offsets(0).slice(10)).toEqual([18, 19, 20]);
+    expect(sink.distrust).not.toHaveBeenCalled();
+  });
+
   it('gives the sink what an entry is made of', async () => {
     const key = Buffer.from('key');
     stage.kafka.cluster.send(LEDGER, 0, [{ key, value: Buffer.from('value') }]);
