@@ -13,6 +13,7 @@ export const ERRORS = {
   INVALID_REPLY_TOPIC: { retryable: false, deadLetter: true },
   SCHEMA_REGISTRY_UNAVAILABLE: { retryable: true, deadLetter: true },
   REPLY_UNDELIVERABLE: { retryable: false, deadLetter: true },
+  MISROUTED: { retryable: false, deadLetter: true },
   CONFLICT: { retryable: false, deadLetter: false },
   EXPIRED: { retryable: false, deadLetter: false },
   FORGOTTEN: { retryable: false, deadLetter: false },

@@ -14,6 +14,8 @@ export interface Metrics {
   /** Replies that the brokers acknowledged. */
   addReplies(count: number): void;
   addDeadLetters(count: number): void;
+  /** Requests that were appended to the partitions of their correlation IDs. */
+  addForwarded(count: number): void;
   /** An error with a code of the closed set, told to a requester or met by the worker. */
   addError(code: string, count?: number): void;
   /** The gate's reason, or 'open'. */
@@ -69,6 +71,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
   const replays = counter('replays', 'Requests answered with the batch that they got before');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
+  const forwarded = counter('requests_forwarded', 'Requests forwarded to the partition of their correlation ID');
   const deadLetters = counter('dead_letters', 'Requests put on the dead-letter topic');
   const errors = counter('errors', 'Errors by code', 'code');
   const gate = gauge('gate', '1 for the state of the gate now: open, or the reason why it is closed', 'reason');
@@ -114,6 +117,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
     },
     addReplies: (count) => replies.inc(count),
     addDeadLetters: (count) => deadLetters.inc(count),
+    addForwarded: (count) => forwarded.inc(count),
     addError: (code, count = 1) => errors.inc({ code }, count),
     setGate(reason) {
       if (gateReason !== undefined && gateReason !== reason) gate.set({ reason: gateReason }, 0);

@@ -1,4 +1,5 @@
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
+import { FIRST_SENT } from '../codec/request-origin.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { Tail } from '../kafka/loops/tail.ts';
@@ -92,10 +93,11 @@ class KafkaLink implements Transport {
     await this.#place(this.#options.replyTopic);
   }
 
-  async send({ key, value, replyTopic, isWanted }: Outgoing): Promise<void> {
+  async send({ key, value, replyTopic, firstSentMs, isWanted }: Outgoing): Promise<void> {
     const { partition } = await this.#place(replyTopic);
     if (this.#closing.signal.aborted) throw closed();
-    const headers = { [this.#headers.replyPartition]: String(partition) };
+    const again = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
+    const headers = { [this.#headers.replyPartition]: String(partition), ...again };
     try {
       await this.#sender.send({ key, value, headers }, isWanted);
     } catch (error) {

@@ -59,6 +59,8 @@ interface Exchange {
   readonly callers: Set<Caller<Answer>>;
   readonly askedMs: number;
   attempts: number;
+  /** Wall milliseconds of the first sending that may have reached the brokers. */
+  firstSentMs: number | undefined;
   unsent: Error | undefined;
   resend: Timer | undefined;
 }
@@ -136,6 +138,7 @@ export class Requester {
       callers: new Set(),
       askedMs: runtime.monotonicMs(),
       attempts: 0,
+      firstSentMs: undefined,
       unsent: undefined,
       resend: undefined,
     };
@@ -151,7 +154,9 @@ export class Requester {
     onSend(key, count, exchange.attempts);
     let restMs = Math.min(MAX_RESEND_MS, resendAfterMs * 2 ** (exchange.attempts - 1));
     try {
-      await transport.send({ key, value: exchange.value, replyTopic, isWanted: () => exchange.callers.size > 0 });
+      const { value, firstSentMs } = exchange;
+      exchange.firstSentMs ??= Math.floor(runtime.wallMs());
+      await transport.send({ key, value, replyTopic, firstSentMs, isWanted: () => exchange.callers.size > 0 });
       exchange.unsent = undefined;
     } catch (error) {
       exchange.unsent = error instanceof Error ? error : new Error(String(error));

@@ -4,6 +4,8 @@ export interface Outgoing {
   readonly key: Buffer;
   readonly value: Buffer;
   readonly replyTopic: string;
+  /** When it was sent first, in wall milliseconds; undefined the first time. */
+  readonly firstSentMs?: number | undefined;
   /** False once nobody waits for the reply: what was not sent by then is not sent any more. */
   readonly isWanted: () => boolean;
 }

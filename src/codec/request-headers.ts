@@ -66,13 +66,13 @@ export function readRequestHeaders(headers: RecordHeaders, names: HeaderNames = 
 
 /** The header's bytes, 1..256 of them; undefined when it is absent. */
 export function readCorrelationId(headers: RecordHeaders, names: HeaderNames): Buffer | undefined {
-  const bytes = single(headers, names.correlationId);
+  const bytes = singleHeader(headers, names.correlationId);
   return bytes === undefined ? undefined : checkCorrelationId(bytes);
 }
 
 /** The header's text; undefined when it is absent. */
 export function readReplyTopic(headers: RecordHeaders, names: HeaderNames): string | undefined {
-  const bytes = single(headers, names.replyTopic);
+  const bytes = singleHeader(headers, names.replyTopic);
   return bytes === undefined ? undefined : checkReplyTopic(bytes.toString('utf8'));
 }
 
@@ -81,7 +81,7 @@ export function readReplyTopic(headers: RecordHeaders, names: HeaderNames): stri
  * digits: as a number they would name a partition above 808 million.
  */
 export function readReplyPartition(headers: RecordHeaders, names: HeaderNames): number | undefined {
-  const bytes = single(headers, names.replyPartition);
+  const bytes = singleHeader(headers, names.replyPartition);
   if (bytes === undefined) return undefined;
   const text = bytes.length <= 20 ? bytes.toString('latin1') : '';
   const isDecimal = DECIMAL.test(text);
@@ -129,7 +129,7 @@ export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer |
 }
 
 function readCount(headers: RecordHeaders, names: HeaderNames): number | undefined {
-  const bytes = single(headers, names.count);
+  const bytes = singleHeader(headers, names.count);
   if (bytes === undefined) return undefined;
   const text = bytes.length <= 20 ? bytes.toString('latin1') : '';
   if (DECIMAL.test(text)) return checkCount(BigInt(text));
@@ -144,7 +144,7 @@ function copyable(headers: RecordHeaders, name: string): Buffer | undefined {
 }
 
 /** The one value of a header. A header given twice is refused: which of the two is meant would be a guess. */
-function single(headers: RecordHeaders, name: string): Buffer | undefined {
+export function singleHeader(headers: RecordHeaders, name: string): Buffer | undefined {
   const value = own(headers, name);
   if (value === undefined) return undefined;
   if (!Array.isArray(value)) return toBytes(value as Buffer | string);

@@ -21,6 +21,7 @@ import {
   readTrace,
   type Trace,
 } from './request-headers.ts';
+import { type Route, readRoute } from './request-origin.ts';
 
 /** A whole request: body and headers joined, every field in range. */
 export interface FullRequest {
@@ -35,6 +36,7 @@ export interface FullRequest {
   /** Of the reply schema that answers this request's schema, little endian. */
   readonly schemaFingerprint: Buffer;
   readonly trace: Trace;
+  readonly route: Route;
 }
 
 /** Where a sender may be told of an error. */
@@ -68,6 +70,7 @@ export function mergeRequest(
     framing: 'SINGLE_OBJECT',
     schemaFingerprint: ID_REPLY_FINGERPRINT,
     trace: inHeaders.trace,
+    route: readRoute(headers),
   };
   if (inHeaders.replyPartition !== undefined) request.replyPartition = inHeaders.replyPartition;
   if (body.expiresAtMs !== undefined) request.expiresAtMs = body.expiresAtMs;

@@ -57,6 +57,7 @@ export interface Config extends KafkaConfig {
   readonly gateGraceMs: number;
   readonly drainTimeoutMs: number;
   readonly commitIntervalMs: number;
+  readonly clockMarginMs: number;
   /** The HTTP API, if there is to be one; port 0 takes any free one. */
   readonly api?: {
     readonly host: string;
@@ -166,6 +167,7 @@ function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
+    clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
     ...apiOf(values),
     ops: { host: values.OPS_HOST, port: values.OPS_PORT },
   };

@@ -173,6 +173,12 @@ export const WORKER_VARIABLES = {
   ),
   GATE_GRACE_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'paused longer: leave the consumer group'),
   DRAIN_TIMEOUT_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'most for finishing what is in hand at the end'),
+  BROKER_CLOCK_MARGIN_MS: withDefault(
+    integer(0, 3_600_000),
+    'ms',
+    '120000',
+    "twice what the brokers' clocks may differ by: a request that was forwarded or sent again and is not that much younger than the ledger reaches back is FORGOTTEN",
+  ),
   COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'between two commits of offsets'),
   API_HOST: withDefault(name, 'address', '0.0.0.0', 'the HTTP API listens here'),
   API_PORT: withDefault(

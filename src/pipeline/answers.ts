@@ -5,6 +5,7 @@ import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
 import type { ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
+import { HOPS, ORIGIN, originText } from '../codec/request-origin.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
@@ -68,6 +69,20 @@ export function errorReply(
 function inFraming(framing: Framing | undefined, reply: Buffer, { schemas }: AnswerContext): Buffer {
   const schemaId = framing === 'CONFLUENT' ? schemas?.replyId() : undefined;
   return schemaId === undefined ? reply : asConfluent(schemaId, reply);
+}
+
+/** The record as it came, for the partition that decides it, with the headers that say where it came in first. */
+export function forwarded(
+  { record, request }: Accepted,
+  to: { readonly from: number; readonly home: number },
+  { requestTopic: topic }: AnswerContext,
+): OutgoingRecord {
+  const { origin, hops } = request.route;
+  const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
+  const headers: Record<string, RecordHeaders[string]> = Object.assign(Object.create(null), record.headers);
+  headers[ORIGIN] = originText(origin ?? own);
+  headers[HOPS] = String(hops + 1);
+  return { topic, partition: to.home, key: request.correlationId, value: record.value, headers };
 }
 
 /** A copy of the record as it came, with the reason. */

@@ -2,7 +2,7 @@ import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply } from './answers.ts';
+import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply, forwarded } from './answers.ts';
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
 import { type Intake, receive } from './intake.ts';
@@ -36,6 +36,8 @@ interface PipelineObserver {
   replied(replies: number): void;
   failed(code: ErrorCode): void;
   deadLettered(code: ErrorCode): void;
+  /** So many requests were appended to the partitions that decide them. */
+  forwarded(requests: number): void;
 }
 
 /** How many requests got a batch, or their batch once more, and how many IDs the new ones hold. */
@@ -114,7 +116,7 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
     return answer(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
   });
   const letters = answers.flatMap(({ letter }) => letter ?? []);
-  letters.push(...(await publishReplies(deps, partition, answers)));
+  letters.push(...(await publishReplies(deps, partition, answers)), ...(await forward(deps, partition, answers)));
   await publishDeadLetters(deps, letters);
 }
 
@@ -136,11 +138,16 @@ interface Answer {
   readonly intake: Intake;
   readonly reply?: OutgoingRecord | undefined;
   readonly letter?: OutgoingRecord | undefined;
+  /** The request itself, for another partition. */
+  readonly forward?: OutgoingRecord | undefined;
 }
 
 function answer(deps: PipelineDeps, partition: number, intake: Intake, decision: Decision | undefined): Answer {
   if (intake.kind === 'accepted' && decision?.kind === 'batch') {
     return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
+  }
+  if (intake.kind === 'accepted' && decision?.kind === 'elsewhere') {
+    return { intake, forward: forwarded(intake, { from: partition, home: decision.home }, deps) };
   }
   const refusal = decision?.kind === 'refused' ? decision : intake.kind === 'rejected' ? intake : undefined;
   if (refusal === undefined) throw new RangeError(`no decision for the request at offset ${intake.record.offset}`);
@@ -169,6 +176,28 @@ async function publishReplies(
     undeliverable.push(deadLetter(answered.intake.record, partition, error, deps));
   });
   return undeliverable;
+}
+
+/**
+ * Appends requests to the partitions that decide them. A record that the topic refuses, since its headers made it too
+ * large, comes back as a dead letter. Rejects with TOPIC_INVALID when the topic takes none: they must not be lost.
+ */
+async function forward(deps: PipelineDeps, partition: number, answers: readonly Answer[]): Promise<OutgoingRecord[]> {
+  const due = answers.filter((answered) => answered.forward !== undefined);
+  if (due.length === 0) return [];
+  const deliveries = await deps.publisher.publish(due.map((answered) => answered.forward as OutgoingRecord));
+  deps.observe.forwarded(deliveries.filter(({ ok }) => ok).length);
+  return due.flatMap(({ intake }, i) => {
+    const delivery = deliveries[i];
+    if (delivery === undefined || delivery.ok) return [];
+    const remedy = `workers need the right to write to ${deps.requestTopic}`;
+    if (delivery.fault === 'topic') {
+      throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${delivery.reason}; ${remedy}`);
+    }
+    deps.observe.deadLettered('MISROUTED');
+    const message = `it could not be forwarded to the partition of its correlation ID: ${delivery.reason}; send it with the correlation ID as its key`;
+    return [deadLetter(intake.record, partition, { code: 'MISROUTED', message }, deps)];
+  });
 }
 
 /** A letter that its topic refuses, as one that has become too large by what it tells, goes without the record. */

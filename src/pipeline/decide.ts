@@ -1,4 +1,5 @@
 import { decodeLedgerEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { bornMs } from '../codec/request-origin.ts';
 import type { Layout } from '../core/layout.ts';
 import type { WallMs } from '../core/units.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
@@ -16,7 +17,14 @@ export interface DecisionDeps {
   readonly ledger: Ledger;
   readonly allocator: Allocator;
   readonly now: () => WallMs;
+  /** The partition that decides the requests of a correlation ID. */
+  readonly homeOf: (correlationId: Buffer) => number;
+  /** Twice what the clocks of two brokers may differ by: one stamps a request, another the entry that decides it. */
+  readonly clockMarginMs: number;
 }
+
+/** A request is forwarded at most so often: more means that workers disagree on the number of partitions. */
+const MAX_HOPS = 3;
 
 /** What the sender of a request is told: the batch that the ledger holds for it, or why there is none. */
 export type Decision =
@@ -26,7 +34,9 @@ export type Decision =
       readonly appendedAtMs: number;
       readonly replayed: boolean;
     }
-  | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string };
+  | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
+  /** Another partition decides; nothing is known of the request here. */
+  | { readonly kind: 'elsewhere'; readonly home: number };
 
 /** Where the index stood when the keys of a part were looked up. */
 interface View {
@@ -49,7 +59,7 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
   part.forEach((accepted, at) => {
     const name = accepted.key.toString('latin1');
     if (drafted.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) return;
-    decisions[at] = admit(deps, partition, accepted);
+    decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted);
     if (decisions[at] !== undefined) return;
     drafted.add(name);
     drafts.push({ at, accepted });
@@ -64,18 +74,41 @@ interface Draft {
   readonly accepted: Accepted;
 }
 
+/**
+ * A request that is not known here goes to the partition that its correlation ID names, whichever way it came: so all of
+ * its records meet in one ledger partition, and the first entry there decides.
+ */
+function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepted): Decision | undefined {
+  const home = homeOf(request.correlationId);
+  if (home === partition) return undefined;
+  if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
+  const message = `the request was forwarded ${MAX_HOPS} times and is not in partition ${home} yet: workers disagree on the number of partitions`;
+  return { kind: 'refused', code: 'MISROUTED', message };
+}
+
 /** Checks that only a request without an entry has to pass. */
 function admit(deps: DecisionDeps, partition: number, { request, record }: Accepted): Decision | undefined {
   const excess = tooMany(deps, request.count);
   if (excess !== undefined) return excess;
   const horizon = deps.index.horizon(partition);
   if (horizon === undefined || record.offset <= horizon) return forgotten();
+  const born = bornMs(request.route);
+  if (born !== undefined && mayBeOlder(deps, partition, Math.min(born, record.timestampMs))) return forgotten();
   const { expiresAtMs } = request;
   if (expiresAtMs !== undefined && deps.now() >= expiresAtMs) {
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
     return { kind: 'refused', code: 'EXPIRED', message };
   }
   return undefined;
+}
+
+/**
+ * Whether a request that has come a second way may have been decided by an entry that is gone. Its own offset says nothing
+ * of that, for every forwarding and sending gives it a new one.
+ */
+function mayBeOlder({ index, clockMarginMs }: DecisionDeps, partition: number, born: number): boolean {
+  const sinceMs = index.since(partition);
+  return sinceMs !== 0 && (sinceMs === undefined || born < sinceMs + clockMarginMs);
 }
 
 function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefined {

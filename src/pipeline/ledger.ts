@@ -112,7 +112,7 @@ export class Ledger {
   async #writeMarker(partition: number): Promise<void> {
     // Read first: a request that is decided by somebody else while the broker is asked is no sign of a new topic.
     const known = this.#index.through(partition);
-    const requestEnd = await this.#log.requestEnd(partition);
+    const requestEnd = await this.#log.requestEnd(partition, known);
     if (known >= requestEnd) {
       throw new IdallocError(
         'REQUESTS_RECREATED',

@@ -57,8 +57,11 @@ export interface LedgerLog {
   append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended>;
   /** The offset after the last entry of the partition, as the broker tells it now. */
   endOffset(partition: number): Promise<number>;
-  /** The offset after the last request of the request topic's partition, as the broker tells it now. */
-  requestEnd(partition: number): Promise<number>;
+  /**
+   * The offset after the last request of the request topic's partition, as the broker tells it now; asked for once more,
+   * and for a while, where it is not above `known`, since a leader that was deposed may not know it yet.
+   */
+  requestEnd(partition: number, known: number): Promise<number>;
 }
 
 /** How far a ledger partition reaches now: [low, high). */
@@ -128,6 +131,11 @@ export interface LedgerIndex {
    * Some of it may stay known. Nothing is forgotten while there is no horizon to tell of it.
    */
   expire(partition: number, low: number): boolean;
+  /**
+   * Since when all decisions are known, by the brokers' clocks in milliseconds: 0 for ever. Undefined while no entry was
+   * applied that tells.
+   */
+  since(partition: number): number | undefined;
   /** The last applied entry, by which the log is recognised; absent when nothing was applied since the wipe. */
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined;
 }
@@ -157,8 +165,10 @@ export interface OutgoingRecord {
   readonly timestampMs?: number;
 }
 
-/** What became of one record: delivered, or why its topic can't take it. */
-export type Delivery = { readonly ok: true } | { readonly ok: false; readonly reason: string };
+/** What became of one record: delivered, or why not, and whether that is the record's fault or its topic's. */
+export type Delivery =
+  | { readonly ok: true }
+  | { readonly ok: false; readonly reason: string; readonly fault: 'record' | 'topic' };
 
 /** The writing side of reply topics and of the dead-letter topic. */
 export interface Publisher {

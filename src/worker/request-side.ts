@@ -7,6 +7,7 @@ import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { SparingLog } from '../kafka/loops/sparing-log.ts';
+import { partitionFor } from '../kafka/records/partitioner.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
 import { type PipelineDeps, processBatch } from '../pipeline/batch.ts';
 import type { Allocator } from '../pipeline/ports.ts';
@@ -150,6 +151,8 @@ function pipelineDeps({ config, metrics, cluster, runtime, log }: Tools, parts: 
     allocator: parts.allocator,
     now: () => wallMs(runtime.wallMs()),
     names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
+    homeOf: (correlationId) => partitionFor(correlationId, parts.ledger.partitions, () => 0),
+    clockMarginMs: config.clockMarginMs,
     requestTopic: topics.requests,
     deadLetterTopic: topics.deadLetters,
     replyPolicy: replyPolicyOf(topics),
@@ -170,6 +173,7 @@ function pipelineDeps({ config, metrics, cluster, runtime, log }: Tools, parts: 
         metrics.addDeadLetters(1);
         letters.count({ code }, `requests became dead letters: ${code}`);
       },
+      forwarded: (count) => metrics.addForwarded(count),
     },
   };
 }

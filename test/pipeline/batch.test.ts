@@ -89,7 +89,9 @@ describe('decided before told', () => {
     worker.publisher.publish = async (records) => {
       const large = records.some(({ headers }) => 'large' in headers);
       if (!large) return publish.call(worker.publisher, records);
-      return records.map(({ headers }) => ('large' in headers ? { ok: false, reason: 'too large' } : { ok: true }));
+      return records.map(({ headers }) =>
+        'large' in headers ? { ok: false, reason: 'too large', fault: 'record' } : { ok: true },
+      );
     };
     await worker.serve([record(7, Buffer.from('junk'), { large: 'x' }), request(8, 'a')]);
     const [letter, ...others] = worker.publisher.on(DEAD_LETTERS);

@@ -13,8 +13,8 @@ function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; ans
   const slow = {
     append: log.append,
     endOffset: log.endOffset,
-    requestEnd: async (partition: number) => {
-      const end = await log.requestEnd(partition);
+    requestEnd: async (partition: number, known: number) => {
+      const end = await log.requestEnd(partition, known);
       await held.promise;
       return end;
     },

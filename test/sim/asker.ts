@@ -44,7 +44,7 @@ export class Asker {
       return;
     }
     const before = dice < 0.4 && this.#history.requests.length > 0 ? rng.pick(this.#history.requests) : undefined;
-    const partition = before?.partition ?? rng.below(PARTITIONS);
+    const partition = rng.below(PARTITIONS);
     const first = before === undefined ? this.#fresh() : this.#again(before, dice < 0.33);
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
     this.#brokers.ask(partition, [first, ...more], { inTransaction: rng.chance(0.08) });

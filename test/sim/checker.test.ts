@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { CHECKS, type CheckName, checkHistory } from './checker.ts';
 import { type Entry, emptyHistory, type Grant, type History, type Issued, type Letter, type Told } from './history.ts';
-import { layout } from './setting.ts';
+import { homeOf, layout } from './setting.ts';
 
 const REPLIES = 'id.replies.a';
 
@@ -21,7 +21,8 @@ function batchOf(first: bigint, count = 2): Entry['batch'] {
 
 function entryOf(fields: Partial<Entry> = {}): Entry {
   const place = { order: 10, partition: 0, offset: 5, correlationId: 'c', end: 5, through: -1, requestOffset: 0 };
-  return { ...place, process: 'm0.1', sent: 9, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
+  const append = { process: 'm0.1', sent: 9, appendedAtMs: 1_700_000_000_000 };
+  return { ...place, ...append, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
 }
 
 function issuedOf(fields: Partial<Issued> = {}): Issued {
@@ -147,11 +148,16 @@ const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>
     'a reply went to another topic': { told: [toldOf(batchOf(100n), { topic: 'id.replies.b' })] },
     'a reply answers nothing': { told: [toldOf(batchOf(100n), { offset: 7 })] },
   },
+  'one home': {
+    'a correlation ID was decided in another partition than its own': {
+      entries: [entryOf({ partition: 1 - homeOf('c') })],
+    },
+  },
   'honest entries': {
     'an entry claims to know of a request that nobody had decided': { marks: [entryOf({ through: 3 })] },
     'a marker claims all requests though there is an anchor': {
       trims: [{ order: 9, partition: 0, low: 5 }],
-      marks: [entryOf(), { order: 12, partition: 0, offset: 6, end: 6, through: 9 }],
+      marks: [entryOf(), { order: 12, partition: 0, offset: 6, end: 6, through: 9, appendedAtMs: 0 }],
     },
   },
   expired: {

@@ -13,7 +13,7 @@ import {
   rebuiltOverAll,
   stopped,
 } from './reign-checks.ts';
-import { FOREIGN_TOPIC } from './setting.ts';
+import { FOREIGN_TOPIC, homeOf } from './setting.ts';
 
 /** From the look at a request's expiry to its allocation, which may wait for ticks. */
 const LONGEST_DECISION_MS = 7_000;
@@ -37,6 +37,7 @@ export const CHECKS = {
   increasing,
   stopped,
   'no false alarm': noFalseAlarm,
+  'one home': oneHome,
   replay,
   'honest entries': honestEntries,
   expired,
@@ -94,6 +95,12 @@ function overlapOf(spans: readonly Span[]): string | undefined {
   return undefined;
 }
 
+/** One partition decides a correlation ID, wherever its requests lie: so it has one batch over all partitions. */
+function oneHome({ entries }: History): string | undefined {
+  const astray = entries.find(({ partition, correlationId }) => partition !== homeOf(correlationId));
+  return astray && `${astray.correlationId} was decided in partition ${astray.partition}`;
+}
+
 const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
   `${partition}/${correlationId}`;
 
@@ -134,9 +141,7 @@ function replay(history: History): string | undefined {
       return `request ${told.partition}/${told.offset} (${asked.correlationId}) was told ${fault}`;
   }
   for (const [name, known] of deciders) {
-    const again = known.find(({ requestOffset }, i) =>
-      known.slice(0, i).some((was) => was.requestOffset >= requestOffset),
-    );
+    const again = known.find((entry, i) => known.slice(0, i).some((was) => isOlder(entry, was, requests)));
     if (again !== undefined && !hadLost(history, again.partition)) {
       return `request ${again.partition}/${again.requestOffset} (${name}) was decided anew though its decision was lost`;
     }
@@ -145,6 +150,14 @@ function replay(history: History): string | undefined {
   return (
     anew && `request ${anew.partition}/${anew.requestOffset} was decided anew by ${anew.process}, which had told it`
   );
+}
+
+/** Whether the request of an entry was there when another one under its correlation ID was decided. */
+function isOlder({ partition, requestOffset }: Entry, was: Entry, requests: ReadonlyMap<string, Asked>): boolean {
+  const { origin } = requests.get(`${partition}/${requestOffset}`) ?? {};
+  if (origin === undefined) return was.requestOffset >= requestOffset;
+  const first = requests.get(`${origin.partition}/${origin.offset}`);
+  return first !== undefined && first.order < was.order;
 }
 
 function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], history: History): string | undefined {
@@ -222,10 +235,17 @@ export function sameRanges(a: IdBatch, b: IdBatch): boolean {
   return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);
 }
 
-/** When an offset is committed, all requests below it have replies or dead letters, or were lost unread. */
-function toldBeforeCommitted({ requests, requestTrims, commits, told, letters }: History): string | undefined {
+/** When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. */
+function toldBeforeCommitted({
+  requests,
+  requestTrims,
+  commits,
+  told,
+  letters,
+  forwards,
+}: History): string | undefined {
   const landed = new Map<string, number>();
-  for (const { partition, offset, landed: at } of [...told, ...letters]) {
+  for (const { partition, offset, landed: at } of [...told, ...letters, ...forwards]) {
     const name = `${partition}/${offset}`;
     landed.set(name, Math.min(at, landed.get(name) ?? Number.POSITIVE_INFINITY));
   }

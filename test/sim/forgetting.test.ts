@@ -10,7 +10,9 @@ function ledger(
   records: readonly (Partial<Entry> & { readonly end: number })[],
   trims: History['trims'] = [],
 ): History {
-  const marks = records.map((record, offset): Mark => ({ ...end(offset + 10), offset, through: -1, ...record }));
+  const marks = records.map((record, offset): Mark => {
+    return { ...end(offset + 10), offset, through: -1, appendedAtMs: 1_000 * offset, ...record };
+  });
   const entries = marks.flatMap((mark): Entry[] => {
     const { correlationId, requestOffset } = mark as Partial<Entry>;
     if (correlationId === undefined) return [];

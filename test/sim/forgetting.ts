@@ -1,4 +1,5 @@
 import type { Asked, Entry, History, Mark } from './history.ts';
+import { CLOCK_MARGIN_MS } from './setting.ts';
 
 /**
  * Whether a request may be taken for forgotten by then: what decided it, if anything did, may be in what the ledger has
@@ -11,14 +12,18 @@ import type { Asked, Entry, History, Mark } from './history.ts';
  * - when it is not above the `through` of the first anchor behind the start that a restore began at: an anchor is an
  *   entry or a marker at its own `end`, whose writer had read all that is gone;
  * - when the first entry of its key behind the origin was written by somebody who had read less than up to the origin:
- *   there may have been an earlier one.
+ *   there may have been an earlier one;
+ * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to.
  */
-export function mayBeForgotten(history: History, { partition, offset, correlationId }: Asked, order: number): boolean {
+export function mayBeForgotten(history: History, asked: Asked, order: number): boolean {
+  const { partition, offset, correlationId } = asked;
   const lows = history.trims.filter((trim) => trim.partition === partition && trim.order < order).map(({ low }) => low);
   const reach = Math.max(0, ...lows);
   const by = <T extends Mark>(marks: readonly T[]) =>
     marks.filter((mark) => mark.partition === partition && mark.order < order);
   const entries = by(history.entries);
+  const born = asked.origin?.appendedAtMs;
+  if (born !== undefined && born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
   if (entries.some((entry) => entry.offset < reach && entry.requestOffset >= offset)) return true;
   const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
   const isCovered = (low: number): boolean => {
@@ -36,6 +41,15 @@ export function mayBeForgotten(history: History, { partition, offset, correlatio
     below = entry.offset;
   }
   return false;
+}
+
+/** When the first record behind the log's lost head was appended; nothing is known of what is older. */
+function reachMs(marks: readonly Mark[], reach: number): number {
+  const kept = marks.filter(({ offset }) => offset >= reach);
+  if (reach === 0) return Number.NEGATIVE_INFINITY;
+  // A head that is gone whole is made up for by a marker that is to come.
+  if (kept.length === 0) return Number.POSITIVE_INFINITY;
+  return Math.max(...kept.map(({ appendedAtMs }) => appendedAtMs));
 }
 
 const NONE: Pick<Mark, 'offset' | 'through'> = { offset: Number.POSITIVE_INFINITY, through: -1 };

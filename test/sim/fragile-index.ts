@@ -52,6 +52,10 @@ class Opened implements LedgerIndex {
     return this.#index.horizon(partition);
   }
 
+  since(partition: number): number | undefined {
+    return this.#index.since(partition);
+  }
+
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
     return this.#index.last(partition);
   }

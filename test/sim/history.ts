@@ -1,5 +1,6 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import type { IdReply } from '../../src/codec/id-reply.ts';
+import type { Origin } from '../../src/codec/request-origin.ts';
 
 /**
  * What happened in a simulation, as plain data, seen from outside of the code under test. `order` numbers everything
@@ -24,6 +25,8 @@ export interface History {
   readonly rebuilds: Rebuild[];
   readonly told: Told[];
   readonly letters: Letter[];
+  /** Requests that were appended to the partitions of their correlation IDs. */
+  readonly forwards: Forward[];
   readonly commits: Commit[];
   /** Errors that nobody may meet here, whatever goes wrong around: defects. */
   readonly defects: string[];
@@ -54,6 +57,8 @@ export interface Asked {
   readonly count: number;
   readonly replyTopic: string;
   readonly expiresAtMs?: number | undefined;
+  /** Of a record that was forwarded or sent again: what its headers say of the first one. */
+  readonly origin?: Origin | undefined;
 }
 
 /** A range that the allocator gave, with what the store said when it was taken. */
@@ -105,6 +110,15 @@ export interface Mark {
   readonly offset: number;
   readonly end: number;
   readonly through: number;
+  /** The broker's clock when it was appended. */
+  readonly appendedAtMs: number;
+}
+
+/** The request at (partition, offset) has a copy in the partition that decides it. */
+interface Forward {
+  readonly landed: number;
+  readonly partition: number;
+  readonly offset: number;
 }
 
 /** A decision in the ledger. */
@@ -205,6 +219,7 @@ export function emptyHistory(): History {
     rebuilds: [],
     told: [],
     letters: [],
+    forwards: [],
     commits: [],
     defects: [],
     damaged: [],

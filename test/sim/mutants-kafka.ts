@@ -26,8 +26,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/worker/request-group.ts',
-        'outOfRange: ({ logStart }, position)',
-        'outOfRange: ({ end: logStart }, position)',
+        'outOfRange: ({ logStart, end: logEnd }, position)',
+        'outOfRange: ({ end: logStart, end: logEnd }, position)',
       ),
     ],
   },

@@ -112,4 +112,27 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
       patch('src/pipeline/request-session.ts', 'if (!this.#open) await this.#woken();', 'if (!this.#open) break;'),
     ],
   },
+  {
+    name: 'a request served where it lies',
+    patches: [patch('src/pipeline/decide.ts', 'if (home === partition) return undefined;', 'return undefined;')],
+  },
+  {
+    name: 'a forwarded request as young as its copy',
+    patches: [patch('src/pipeline/decide.ts', 'bornMs(request.route)', 'undefined as number | undefined')],
+  },
+  {
+    name: 'a log without its head taken for whole',
+    // As above: the index under simulation is the one in memory.
+    patches: [patch('test/support/memory-index.ts', 'since: from === 0 && through === -1 ? 0 : undefined', 'since: 0')],
+  },
+  {
+    name: 'offsets committed before requests are forwarded',
+    patches: [
+      patch(
+        'src/pipeline/batch.ts',
+        '...(await forward(deps, partition, answers))',
+        '...(void forward(deps, partition, answers), [])',
+      ),
+    ],
+  },
 ];

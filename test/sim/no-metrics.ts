@@ -8,6 +8,7 @@ export const NO_METRICS: Metrics = {
   addRequests: nothing,
   addReplies: nothing,
   addDeadLetters: nothing,
+  addForwarded: nothing,
   addError: nothing,
   setGate: nothing,
   setLeaseMargin: nothing,

@@ -1,6 +1,7 @@
 import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { type Origin, readRoute } from '../../src/codec/request-origin.ts';
 import type { CommitRequest } from '../../src/kafka/wire/port.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
@@ -12,7 +13,7 @@ import type { World } from './world.ts';
 /** The header in which a request says which one it is; replies and dead letters carry a copy. */
 export const TAG = 'traceparent';
 
-export type Draft = Omit<Asked, 'order' | 'partition' | 'offset'>;
+export type Draft = Omit<Asked, 'order' | 'partition' | 'offset' | 'origin'>;
 
 interface Sent {
   readonly sent: number;
@@ -29,7 +30,8 @@ export class Recorder implements PartitionObserver {
   /** By topic, partition and offset: when the batch at its place was sent. */
   readonly #stored = new Map<string, Sent>();
   readonly #drafts = new Map<string, Draft>();
-  readonly #places = new Map<string, Asked>();
+  /** Where the records with a tag lie: the one that was sent, and copies that were forwarded. */
+  readonly #places = new Map<string, Asked[]>();
   /** Requests of transactions that are under way, by their producers. */
   readonly #undecided = new Map<bigint, Asked[]>();
   /** Requests that were answered, by reply or dead letter. */
@@ -57,15 +59,18 @@ export class Recorder implements PartitionObserver {
 
   /** What is left to be answered or committed. */
   missing(): string[] {
-    const { requests, requestTrims } = this.#history;
-    const low = (at: number): number =>
-      Math.max(0, ...requestTrims.filter(({ partition }) => partition === at).map((trim) => trim.low));
-    return requests.flatMap(({ partition, offset }) => {
-      if (offset < low(partition)) return [];
+    return this.#history.requests.flatMap(({ partition, offset }) => {
+      if (offset < this.#low(partition)) return [];
       const name = `${partition}/${offset}`;
       if (!this.#answered.has(name)) return [`${name} has no answer`];
       return offset < (this.#furthest.get(partition) ?? 0) ? [] : [`${name} is not committed`];
     });
+  }
+
+  /** Where a request partition begins now. */
+  #low(partition: number): number {
+    const trims = this.#history.requestTrims.filter((trim) => trim.partition === partition);
+    return Math.max(0, ...trims.map(({ low }) => low));
   }
 
   /** What one process asks of the brokers. */
@@ -140,13 +145,15 @@ export class Recorder implements PartitionObserver {
       return;
     }
     const asked = recordsOf(batch).flatMap(({ offset, headers }): Asked[] => {
-      const draft = this.#drafts.get(String(headers?.[TAG]));
-      return draft === undefined ? [] : [{ order: this.#world.tick(), partition, offset, ...draft }];
+      const tag = String(headers?.[TAG]);
+      const draft = this.#drafts.get(tag);
+      if (draft === undefined) return [];
+      const route = readRoute(headers ?? {});
+      if (route.hops > 0 && route.origin !== undefined) this.#forwarded(route.origin);
+      const one = { order: this.#world.tick(), partition, offset, ...draft, origin: route.origin };
+      this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
+      return [one];
     });
-    for (const [i, { headers }] of recordsOf(batch).entries()) {
-      const place = asked[i];
-      if (place !== undefined) this.#places.set(String(headers?.[TAG]), place);
-    }
     if (isTransactional) this.#undecided.set(producerId, [...(this.#undecided.get(producerId) ?? []), ...asked]);
     else for (const one of asked) this.#ask(one);
   }
@@ -157,10 +164,17 @@ export class Recorder implements PartitionObserver {
     this.#world.note(() => `request ${partition}/${offset}: ${count} for ${correlationId} to ${replyTopic}`);
   }
 
-  #decided(partition: number, { offset, key, value }: PlainRecord & { readonly offset: number }, sent: Sent): void {
+  #forwarded({ partition, offset }: Origin): void {
+    this.#history.forwards.push({ landed: this.#world.tick(), partition, offset });
+    this.#answered.add(`${partition}/${offset}`);
+    this.#world.note(() => `request ${partition}/${offset} is forwarded`);
+  }
+
+  #decided(partition: number, record: ReturnType<typeof recordsOf>[number], sent: Sent): void {
+    const { offset, key, value, timestampMs } = record;
     const entry = decodeLedgerEntry(value as Buffer);
     const { end, through } = entry;
-    const mark = { order: this.#world.tick(), partition, offset, end, through };
+    const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);
     this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
     if (entry.kind === 'marker') return;
@@ -189,9 +203,13 @@ export class Recorder implements PartitionObserver {
     this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);
   }
 
-  /** -1 for a request that nobody may have seen. */
+  /** The first record with the tag that has no answer, else the last one; -1 for a request that nobody may have seen. */
   #placeOf(tag: unknown): { readonly partition: number; readonly offset: number } {
-    return this.#places.get(String(tag)) ?? { partition: -1, offset: -1 };
+    const places = this.#places.get(String(tag)) ?? [];
+    const open = places.find(({ partition, offset }) => {
+      return offset >= this.#low(partition) && !this.#answered.has(`${partition}/${offset}`);
+    });
+    return open ?? places.at(-1) ?? { partition: -1, offset: -1 };
   }
 }
 

@@ -3,6 +3,7 @@ import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import { defineLayout } from '../../src/core/layout.ts';
 import type { LeaseTiming } from '../../src/core/reservation.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 
 /** What all simulated workers are configured with. */
 const DATACENTER = 4;
@@ -37,6 +38,8 @@ export const layout = defineLayout({
   sequenceStartBelow: 1,
 });
 
+/** More than twice what the clocks of two brokers differ by here. */
+export const CLOCK_MARGIN_MS = 12_500;
 /** The true time when a simulation begins. */
 export const START_MS = layout.epochMs + 1_000_000_000;
 
@@ -49,7 +52,13 @@ const loaded = loadWorkerConfig({
   KAFKA_SESSION_TIMEOUT_MS: '6000',
   WORKER_IP: '10.0.0.1',
   API_PORT: 'off',
+  BROKER_CLOCK_MARGIN_MS: String(CLOCK_MARGIN_MS),
 });
+
+/** The partition that decides a correlation ID. */
+export function homeOf(correlationId: string): number {
+  return partitionFor(Buffer.from(correlationId, 'latin1'), PARTITIONS, () => 0);
+}
 
 /** What a worker is configured with where there are so many brokers. */
 export function configFor(nodes: number): Config {

@@ -9,6 +9,7 @@ export interface Tally {
   readonly forgotten: number;
   readonly expired: number;
   readonly deadLetters: number;
+  readonly forwarded: number;
   /** Entries of the ledger that decide nothing, because another came first. */
   readonly losers: number;
   readonly unansweredAppends: number;
@@ -32,6 +33,7 @@ export const NOTHING: Tally = {
   forgotten: 0,
   expired: 0,
   deadLetters: 0,
+  forwarded: 0,
   losers: 0,
   unansweredAppends: 0,
   trims: 0,
@@ -45,7 +47,8 @@ export const NOTHING: Tally = {
 };
 
 export function tallyOf(history: History): Tally {
-  const { requests, told, letters, entries, appends, trims, requestTrims, losses, grants, setBacks } = history;
+  const { requests, told, letters, forwards, entries, appends, trims, requestTrims, losses, grants, setBacks } =
+    history;
   const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
   const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
   return {
@@ -56,6 +59,7 @@ export function tallyOf(history: History): Tally {
     forgotten: codes.filter((code) => code === 'FORGOTTEN').length,
     expired: codes.filter((code) => code === 'EXPIRED').length,
     deadLetters: letters.length,
+    forwarded: forwards.length,
     losers: entries.length - keys.size,
     unansweredAppends: appends.filter(({ answered }) => !answered).length,
     trims: trims.length,

@@ -23,6 +23,8 @@ interface Partition {
   anchored: boolean;
   end: number;
   through: number;
+  since: number | undefined;
+  appendedAtMs: number;
   last: { readonly offset: number; readonly digest: Buffer } | undefined;
 }
 
@@ -41,6 +43,10 @@ export class MemoryIndex implements LedgerIndex {
   horizon(partition: number): number | undefined {
     const { anchored, horizon } = this.#of(partition);
     return anchored ? horizon : undefined;
+  }
+
+  since(partition: number): number | undefined {
+    return this.#of(partition).since;
   }
 
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
@@ -69,6 +75,8 @@ export class MemoryIndex implements LedgerIndex {
         at.entries.set(name, known);
         known.push({ indexed: { offset, value, appendedAtMs }, end, requestOffset });
       }
+      if (at.since === undefined || end > offset) at.since = Math.max(at.since ?? at.appendedAtMs, appendedAtMs);
+      at.appendedAtMs = appendedAtMs;
       if (offset < end || (offset === end && !at.anchored)) {
         at.horizon = Math.max(at.horizon, through);
         at.anchored = true;
@@ -99,6 +107,8 @@ export class MemoryIndex implements LedgerIndex {
       anchored: from === 0,
       end: from,
       through,
+      since: from === 0 && through === -1 ? 0 : undefined,
+      appendedAtMs: this.#partitions.get(partition)?.appendedAtMs ?? 0,
       last: undefined,
     });
   }
@@ -115,6 +125,8 @@ export class MemoryIndex implements LedgerIndex {
       if (kept.length > 0) at.entries.set(name, kept);
       else at.entries.delete(name);
     }
+    const [oldest] = [...at.entries.values()].flat().sort((a, b) => a.indexed.offset - b.indexed.offset);
+    at.since = Math.max(at.since ?? 0, oldest?.indexed.appendedAtMs ?? at.appendedAtMs);
     return false;
   }
 

@@ -16,6 +16,7 @@ import { layout, REPLIES } from './memory-records.ts';
 const REQUESTS = 'id.requests';
 export const DEAD_LETTERS = 'id.requests.dlt';
 export const MAX_COUNT = 100_000;
+export const CLOCK_MARGIN_MS = 60_000;
 export const POLICY: ReplyPolicy = {
   prefix: 'id.replies.',
   requestTopic: REQUESTS,
@@ -52,6 +53,8 @@ export interface MemoryWorkerOptions {
   /** False: the reader comes only when it is polled; else also whenever somebody waits for it. */
   readonly diligent?: boolean;
   readonly schemas?: SchemaIds;
+  /** Without it every request is served where it lies. */
+  readonly homeOf?: (correlationId: Buffer) => number;
 }
 
 /** One worker's pipeline, the real one, over topics in memory. `events` has what happened, in order. */
@@ -111,13 +114,18 @@ export class MemoryWorker {
         replied: () => {},
         failed: (code) => this.errors.push(code),
         deadLettered: () => {},
+        forwarded: () => {},
       },
+      homeOf: options.homeOf ?? (() => 0),
+      clockMarginMs: CLOCK_MARGIN_MS,
     };
+    this.#homeOf = options.homeOf;
     this.#partitions = partitions;
     this.catchUp();
   }
 
   readonly #partitions: number;
+  readonly #homeOf: ((correlationId: Buffer) => number) | undefined;
 
   /** Lets the reader read all there is. */
   catchUp(): void {
@@ -127,7 +135,8 @@ export class MemoryWorker {
   /** Serves a batch of a request partition; rejects as the pipeline does. */
   async serve(records: readonly RequestRecord[], partition = 0, isCurrent = () => true): Promise<void> {
     const resolved = (offset: number) => this.events.push(`resolved ${offset}`);
-    await processBatch(this.deps, partition, records, { isCurrent, resolved });
+    const deps = { ...this.deps, homeOf: this.#homeOf ?? (() => partition) };
+    await processBatch(deps, partition, records, { isCurrent, resolved });
   }
 
   /** The replies that went to a topic, decoded. */
@@ -148,7 +157,7 @@ export class MemoryWorker {
         return appended;
       },
       endOffset: (partition) => log.endOffset(partition),
-      requestEnd: (partition) => log.requestEnd(partition),
+      requestEnd: (partition, known) => log.requestEnd(partition, known),
     };
   }
 }

@@ -82,6 +82,18 @@ export class Blocks {
     requireIntact(next === to, 'one of the newest entries');
   }
 
+  /** When the first entry at this place or later was appended; undefined when there is none. */
+  firstAppendedMs(from: number): number | undefined {
+    for (const row of this.#from.iterate(from)) {
+      const block = toBlock(row);
+      for (let place = block?.first ?? from; place < (block?.end ?? from); place += 1) {
+        const entry = block?.entryAt(place);
+        if (entry !== undefined) return entry.appendedAtMs;
+      }
+    }
+    return undefined;
+  }
+
   /** Deletes some of what lies below a place where a block begins; true when it found something. */
   sweep(floor: number): boolean {
     const oldest = this.#oldest.get()?.first;

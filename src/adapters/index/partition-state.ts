@@ -13,6 +13,10 @@ export interface State {
   readonly anchored: boolean;
   /** The place of an entry is its offset and this. */
   readonly shift: number;
+  /** Since when all decisions are known, by the brokers' clocks; 0 for ever, undefined when nothing tells. */
+  readonly since: number | undefined;
+  /** When the last entry was appended. */
+  readonly appended: number;
   /** Highest request offset that entries since the last sealed run tell of. */
   readonly recent: number;
 }
@@ -26,6 +30,8 @@ export const NOTHING: State = {
   horizon: -1,
   anchored: true,
   shift: 0,
+  since: 0,
+  appended: 0,
   recent: -1,
 };
 
@@ -38,11 +44,12 @@ export class SavedState {
   constructor(db: DatabaseSync, partition: number) {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
-    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
-  save({ end, through, digest, origin, horizon, anchored, shift, recent }: State): void {
-    const fields = [this.#partition, end, through, digest ?? null, origin, horizon, Number(anchored), shift, recent];
+  save({ end, through, digest, origin, horizon, anchored, shift, since, appended, recent }: State): void {
+    const known = [end, through, digest ?? null, origin, horizon, Number(anchored)];
+    const fields = [this.#partition, ...known, shift, since ?? null, appended, recent];
     this.#put.run(...fields, sumOf(...fields));
   }
 
@@ -60,6 +67,8 @@ export class SavedState {
       horizon: Number(stored.horizon),
       anchored: stored.anchored === 1,
       shift: Number(stored.shift),
+      since: stored.since === null ? undefined : Number(stored.since),
+      appended: Number(stored.appended),
       recent: Number(stored.recent),
     };
   }

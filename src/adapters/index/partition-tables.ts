@@ -56,6 +56,10 @@ export class PartitionTables {
     return this.#state.anchored ? this.#state.horizon : undefined;
   }
 
+  get since(): number | undefined {
+    return this.#state.since;
+  }
+
   get last(): { readonly offset: number; readonly digest: Buffer } | undefined {
     const { end, digest } = this.#state;
     return digest === undefined ? undefined : { offset: end - 1, digest };
@@ -113,7 +117,7 @@ export class PartitionTables {
         this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
         at += left;
       }
-      this.#state = { ...this.#state, digest: digestEntry(last) };
+      this.#state = { ...this.#state, digest: digestEntry(last), appended: last.appendedAtMs };
     });
     const lost = fresh.findLast(({ offset }, i) => (positions[i] as LedgerPosition).end > offset);
     return lost === undefined ? {} : { lossAt: lost.offset };
@@ -128,7 +132,7 @@ export class PartitionTables {
 
   /** Goes on with the open run, which has room for these; seals it when it is full. */
   #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
-    let { end, through, horizon, anchored, recent } = this.#state;
+    let { end, through, horizon, anchored, since, recent } = this.#state;
     const first = end + this.#state.shift;
     const entries = records.map((record, i) => {
       const position = positions[i] as LedgerPosition;
@@ -136,6 +140,10 @@ export class PartitionTables {
       if (coversLoss(position, record.offset, anchored)) {
         horizon = Math.max(horizon, position.through);
         anchored = true;
+      }
+      // What is gone was appended before this entry, and before the last one that was known.
+      if (since === undefined || position.end > record.offset) {
+        since = Math.max(since ?? this.#state.appended, record.appendedAtMs);
       }
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
@@ -145,7 +153,7 @@ export class PartitionTables {
       return record;
     });
     this.#blocks.write(first, entries);
-    this.#state = { ...this.#state, end, through, horizon, anchored, recent };
+    this.#state = { ...this.#state, end, through, horizon, anchored, since, recent };
     const next = first + records.length;
     if (next % this.#runEntries === 0) this.#seal(next / this.#runEntries - 1);
   }
@@ -157,12 +165,13 @@ export class PartitionTables {
   }
 
   wipe(from: number): void {
-    const { end, shift, through } = this.#state;
+    const { end, shift, through, appended } = this.#state;
     const floor = Math.ceil((end + shift) / this.#runEntries) * this.#runEntries;
     this.#inTransaction(() => {
       this.#recent.clear();
-      const known = { through, horizon: through, anchored: from === 0 };
-      this.#state = { ...NOTHING, ...known, end: from, origin: from, shift: floor - from };
+      const known = { through, horizon: through, anchored: from === 0, appended };
+      const since = from === 0 && through === -1 ? 0 : undefined;
+      this.#state = { ...NOTHING, ...known, since, end: from, origin: from, shift: floor - from };
     });
     this.#runs.forgetBelow(this.#floorRun);
   }
@@ -173,8 +182,10 @@ export class PartitionTables {
     const run = Math.min(Math.floor((low + shift) / this.#runEntries), this.#openRun);
     if (run > this.#floorRun && anchored) {
       const decided = Math.max(horizon, this.#runs.highestRequest(this.#floorRun, run));
+      const floor = run * this.#runEntries;
+      const since = Math.max(this.#state.since ?? 0, this.#blocks.firstAppendedMs(floor) ?? this.#state.appended);
       this.#inTransaction(() => {
-        this.#state = { ...this.#state, origin: run * this.#runEntries - shift, horizon: decided };
+        this.#state = { ...this.#state, origin: floor - shift, horizon: decided, since };
       });
       this.#runs.forgetBelow(run);
     }

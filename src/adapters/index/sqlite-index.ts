@@ -5,7 +5,7 @@ import { MAX_RUN_ENTRIES } from './recent-keys.ts';
 import { isStoreFault, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Bumped when the tables change: an index of another format is wiped, since the ledger can restore it. */
-const FORMAT = 7;
+const FORMAT = 8;
 
 /** Which ledger an index belongs to; any difference makes what is stored worthless. */
 export interface IndexBinding {
@@ -79,6 +79,10 @@ export class SqliteIndex implements LedgerIndex {
 
   horizon(partition: number): number | undefined {
     return this.#tables(partition).horizon;
+  }
+
+  since(partition: number): number | undefined {
+    return this.#tables(partition).since;
   }
 
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {

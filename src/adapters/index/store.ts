@@ -123,7 +123,7 @@ function create(db: DatabaseSync, identity: string): HashSeed {
   const seed = randomBytes(8);
   db.exec(`BEGIN;
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
-      horizon INTEGER, anchored INTEGER, shift INTEGER, recent INTEGER, sum INTEGER)`);
+      horizon INTEGER, anchored INTEGER, shift INTEGER, since REAL, appended REAL, recent INTEGER, sum INTEGER)`);
   db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, sumOf(identity, seed));
   db.exec('COMMIT');
   return toSeed(seed);

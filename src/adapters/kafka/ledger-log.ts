@@ -29,6 +29,9 @@ const REPLICATION_TIMEOUT_MS = 4_000;
 const OFFSET_TIMEOUT_MS = 5_000;
 const ONE_OFFSET_TIMEOUT_MS = 1_500;
 const METADATA_TIMEOUT_MS = 5_000;
+/** A broker that was cut off believes for so long that it leads, and answers with the end that it knows. */
+const DEPOSED_MS = 10_000;
+const ASK_AGAIN_MS = 500;
 /** So many brokers are asked for the time: the median of five stands two that are wrong. */
 const MAX_ASKED = 5;
 /** Brokers that have not reported the time so long after the first one are not waited for. */
@@ -74,8 +77,15 @@ export class KafkaLedgerLog implements LedgerLog {
     return this.#endOf(this.#options.topic, partition);
   }
 
-  requestEnd(partition: number): Promise<number> {
-    return this.#endOf(this.#options.requestTopic, partition);
+  async requestEnd(partition: number, known: number): Promise<number> {
+    const { cluster, runtime, requestTopic } = this.#options;
+    const untilMs = runtime.monotonicMs() + DEPOSED_MS;
+    for (;;) {
+      const end = await this.#endOf(requestTopic, partition);
+      if (end > known || runtime.monotonicMs() >= untilMs) return end;
+      cluster.doubt(requestTopic);
+      await runtime.sleep(ASK_AGAIN_MS);
+    }
   }
 
   async #onePartitionOfEachLeader(): Promise<number[]> {

@@ -77,7 +77,7 @@ export class KafkaPublisher implements Publisher {
     for (let doubted = false; ; ) {
       const left = places.filter((place) => deliveries[place] === undefined);
       const refuse = (reason: string) => {
-        for (const place of left) deliveries[place] = { ok: false, reason };
+        for (const place of left) deliveries[place] = { ok: false, reason, fault: 'topic' };
       };
       const standing = await topics.standing(topic);
       if (standing.kind === 'bad') return refuse(standing.reason);
@@ -121,7 +121,7 @@ export class KafkaPublisher implements Publisher {
       if (partition < partitions) addTo(addressed, partition, place);
       else {
         const reason = `topic ${topic} has no partition ${partition}: it has ${partitions}`;
-        deliveries[place] = { ok: false, reason };
+        deliveries[place] = { ok: false, reason, fault: 'topic' };
       }
     }
     return addressed;
@@ -164,7 +164,7 @@ export class KafkaPublisher implements Publisher {
       const fault = faultOf(error);
       if (!isRecordFault(fault)) return error;
       if (places.length > 1) return await this.#sendHalves(to, places, publication);
-      delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${fault}` };
+      delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${fault}`, fault: 'record' };
     }
     for (const place of places) deliveries[place] = delivery;
     return undefined;

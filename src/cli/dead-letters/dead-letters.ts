@@ -3,6 +3,7 @@ import { isUnsent, patiently } from '../../adapters/kafka/brokers.ts';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { RESENT } from '../../codec/dead-letter.ts';
+import { HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/append.ts';
@@ -169,11 +170,12 @@ async function send(
 ): Promise<{ letter: string; partition: number; offset: string }[]> {
   const topic = config.topics.requests;
   const resent: { letter: string; partition: number; offset: string }[] = [];
-  for (const [i, { note, record }] of letters.entries()) {
-    const { key = null, value = null, partition = 0, headers = {} } = records[i] ?? {};
-    const counted = Object.assign(Object.create(null), headers, { [RESENT]: String((note.resent ?? 0) + 1) });
+  for (const [i, letter] of letters.entries()) {
+    const { record } = letter;
+    const { key = null, value = null, partition = 0 } = records[i] ?? {};
     try {
-      const offset = await appendRecord(source, topic, partition, { key, value, headers: counted });
+      const headers = resentHeaders(letter, records[i]?.headers);
+      const offset = await appendRecord(source, topic, partition, { key, value, headers });
       resent.push({ letter: `${record.partition}:${record.offset}`, partition, offset: String(offset) });
     } catch (error) {
       const done = resent.map(({ letter }) => letter).join(' ');
@@ -182,6 +184,18 @@ async function send(
     }
   }
   return resent;
+}
+
+/**
+ * The record's own headers, with what tells its age: the offset that it gets now is a young one. Without a time that can be
+ * read it counts as older than anything.
+ */
+function resentHeaders({ note }: Letter, headers: TopicRecord['headers'] = {}): NonNullable<NewRecord['headers']> {
+  const { partition = 0, offset = 0, timestampMs = 0 } = note;
+  const { [HOPS]: _, ...own } = headers;
+  const origin = originText({ partition, offset, appendedAtMs: Math.max(0, timestampMs) });
+  const resent = String((note.resent ?? 0) + 1);
+  return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: resent });
 }
 
 /** Tried again only where the brokers surely did not take it: a record that they may have must not be there twice. */

@@ -20,6 +20,8 @@ const world = perTest();
 const RESTORING = expect.objectContaining({ code: 'INDEX_RESTORING' });
 const UNUSABLE = expect.objectContaining({ code: 'INDEX_UNUSABLE' });
 const KEYS = 4_000;
+const formatMovedBy = (by: number) =>
+  `UPDATE binding SET text = json_set(text, '$.format', json_extract(text, '$.format') + ${by})`;
 const NEWEST = 'SELECT max(first) FROM block_0';
 
 afterEach(() => {
@@ -67,14 +69,8 @@ describe('a file that is found at start', () => {
     ['is empty of tables that it should have', (file) => edit(file, 'DROP TABLE state')],
     ['was cut', (file) => truncateSync(file, 100 * 4_096)],
     ['was cut within its first page', (file) => truncateSync(file, 1_000)],
-    [
-      'is of an older format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":7', '"format":6')`),
-    ],
-    [
-      'is of a newer format',
-      (file) => edit(file, `UPDATE binding SET text = replace(text, '"format":7', '"format":8')`),
-    ],
+    ['is of an older format', (file) => edit(file, formatMovedBy(-1))],
+    ['is of a newer format', (file) => edit(file, formatMovedBy(1))],
     [
       'is of a format with other tables',
       (file) =>

@@ -109,7 +109,17 @@ describe('the ends of partitions', () => {
     await outcome(log.append(2, ENTRIES));
     stage.kafka.cluster.send('requests', 2, Array(4).fill({ key: null, value: null }));
     expect(await outcome(log.endOffset(2))).toEqual([1, expect.any(Number)]);
-    expect((await outcome(log.requestEnd(2)))[0]).toBe(4);
+    expect((await outcome(log.requestEnd(2, 0)))[0]).toBe(4);
+  });
+
+  it('of requests are asked for again while they are not above what is known, for 10 s', async () => {
+    const send = () => stage.kafka.cluster.send('requests', 0, Array(4).fill({ key: null, value: null }));
+    send();
+    stage.runtime.schedule(3_000, send);
+    const [end, tookMs] = await outcome(log.requestEnd(0, 5));
+    expect([end, Number(tookMs) >= 3_000]).toEqual([8, true]);
+    const [same, waitedMs] = await outcome(log.requestEnd(0, 9));
+    expect([same, Number(waitedMs) >= 10_000]).toEqual([8, true]);
   });
 
   it('are asked of the leader there is, and given up after 5 s', async () => {

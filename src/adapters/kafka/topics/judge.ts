@@ -63,6 +63,12 @@ function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
   if (compression !== 'uncompressed') {
     faults.push(`topic '${topic.name}' must have compression.type=uncompressed, not ${compression}`);
   }
+  const stamps = topic.configs.get('message.timestamp.type');
+  if (stamps !== 'LogAppendTime') {
+    faults.push(
+      `topic '${topic.name}' must have message.timestamp.type=LogAppendTime, not ${stamps}: the age of a request must not be its sender's word`,
+    );
+  }
   const limit = numberOf(topic, 'max.message.bytes');
   if (!(limit <= MAX_REQUEST_BATCH_BYTES)) {
     faults.push(

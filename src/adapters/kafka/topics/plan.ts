@@ -82,6 +82,7 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
         'cleanup.policy': 'delete',
         'compression.type': 'uncompressed',
         'max.message.bytes': String(MAX_REQUEST_BATCH_BYTES),
+        'message.timestamp.type': 'LogAppendTime',
         'retention.ms': String(settings.requestRetentionMs),
         'segment.ms': String(REQUEST_SEGMENT_MS),
       },

@@ -1,0 +1,75 @@
+import { IdallocError } from '../errors.ts';
+import { type RecordHeaders, singleHeader } from './request-headers.ts';
+
+/** Where the first record of a request lies: `partition/offset/append time`, in decimal digits. */
+export const ORIGIN = 'idalloc-origin';
+/** How often a request was forwarded to another partition: decimal digits. */
+export const HOPS = 'idalloc-hops';
+/** On a request that a client sends again: when it sent it first, in milliseconds since 1970, decimal digits. */
+export const FIRST_SENT = 'idalloc-first-sent';
+
+/** Where a request came in first. Whoever forwards it or sends it again keeps this, so that its age is known. */
+export interface Origin {
+  readonly partition: number;
+  readonly offset: number;
+  /** The broker's clock when it appended the record. */
+  readonly appendedAtMs: number;
+}
+
+/** What the headers of a request say of the way that it has come. */
+export interface Route {
+  /** Undefined where the record itself is the first one, as far as its headers say. */
+  readonly origin: Origin | undefined;
+  readonly hops: number;
+  readonly firstSentMs: number | undefined;
+}
+
+export const DIRECT: Route = Object.freeze({ origin: undefined, hops: 0, firstSentMs: undefined });
+
+const ORIGIN_TEXT = /^([0-9]{1,9})\/([0-9]{1,15})\/([0-9]{1,15})$/;
+
+/**
+ * Throws MALFORMED_REQUEST for headers that neither a worker nor a client of ours writes: a request whose age can't be
+ * read must not pass for a young one.
+ */
+export function readRoute(headers: RecordHeaders): Route {
+  const origin = textOf(headers, ORIGIN);
+  const hops = textOf(headers, HOPS);
+  const firstSent = textOf(headers, FIRST_SENT);
+  if (origin === undefined && hops === undefined && firstSent === undefined) return DIRECT;
+  return {
+    origin: origin === undefined ? undefined : parseOrigin(origin),
+    hops: hops === undefined ? 0 : parseNumber(HOPS, hops, /^[0-9]{1,3}$/),
+    firstSentMs: firstSent === undefined ? undefined : parseNumber(FIRST_SENT, firstSent, /^[0-9]{1,15}$/),
+  };
+}
+
+/** Since when a request may have been decided, by whichever of its records, in milliseconds; undefined for a first one. */
+export function bornMs({ origin, firstSentMs }: Route): number | undefined {
+  if (origin === undefined || firstSentMs === undefined) return origin?.appendedAtMs ?? firstSentMs;
+  return Math.min(origin.appendedAtMs, firstSentMs);
+}
+
+export function originText({ partition, offset, appendedAtMs }: Origin): string {
+  return `${partition}/${offset}/${appendedAtMs}`;
+}
+
+function parseOrigin(text: string): Origin {
+  const [, partition, offset, appendedAtMs] = ORIGIN_TEXT.exec(text) ?? [];
+  if (appendedAtMs === undefined) throw malformed(ORIGIN);
+  return { partition: Number(partition), offset: Number(offset), appendedAtMs: Number(appendedAtMs) };
+}
+
+function parseNumber(header: string, text: string, shape: RegExp): number {
+  if (!shape.test(text)) throw malformed(header);
+  return Number(text);
+}
+
+function textOf(headers: RecordHeaders, header: string): string | undefined {
+  return singleHeader(headers, header)?.toString('latin1');
+}
+
+function malformed(header: string): IdallocError {
+  const remedy = 'workers and clients of idalloc write it: keep it as it is, or leave it out';
+  return new IdallocError('MALFORMED_REQUEST', `header ${header} can't be read; ${remedy}`);
+}

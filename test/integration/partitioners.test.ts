@@ -1,0 +1,70 @@
+import { crc32 } from 'node:zlib';
+import { expect, test } from 'vitest';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { batchOf, type DecodedReply, type Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const PARTITIONS = 6;
+const IDS = 200;
+const COUNT = 3;
+
+/** Where clients put a record, and under which key. */
+const CLIENTS: Readonly<Record<string, (id: string, i: number) => { partition?: number; key: string | null }>> = {
+  'murmur2 of the correlation ID, as Java does': (id) => ({ key: id }),
+  'CRC-32 of it, as librdkafka does': (id) => ({ key: id, partition: crc32(id) % PARTITIONS }),
+  'no key, in turn': (_, i) => ({ key: null, partition: i % PARTITIONS }),
+  'a key of the sender': (_, i) => ({ key: `customer ${i % 7}` }),
+};
+
+const ids = Array.from({ length: IDS }, (_, i) => `order-${i}`);
+
+/** Asks for each correlation ID once, as this client does. */
+function askAs(realm: Realm, place: (id: string, i: number) => { partition?: number; key: string | null }) {
+  return realm.sendRaw(
+    ids.map((id, i) => {
+      const value = encodeIdRequest({ count: COUNT, correlationId: Buffer.from(id), replyTopic: realm.replyTopic });
+      return { value, ...place(id, i) };
+    }),
+  );
+}
+
+/** Each correlation ID has so many replies at least, all with one batch. */
+async function expectOneBatchEach(replies: Followed, times: number): Promise<void> {
+  await replies.until(`${times} replies for each`, (seen) => {
+    const counts = new Map<string, number>();
+    for (const { message } of seen) counts.set(String(message.key), (counts.get(String(message.key)) ?? 0) + 1);
+    return ids.every((id) => (counts.get(id) ?? 0) >= times);
+  });
+  const all = await replies.replies(IDS);
+  const several = [...all].filter(([, told]) => new Set(told.map(firstId)).size > 1);
+  expect(several.map(([id]) => id)).toEqual([]);
+}
+
+const firstId = (told: DecodedReply) => batchOf(told).ranges[0]?.first;
+
+test('one correlation ID has one batch, whichever partitioner its records had, across a replay, a kill and a new worker', async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  const [replies, ledger] = [await realm.follow(), await realm.follow(realm.ledgerTopic)];
+  const first = realm.worker();
+  await first.ready();
+  const places = Object.values(CLIENTS);
+  await askAs(realm, places[0] as (typeof places)[number]);
+  await askAs(realm, places[1] as (typeof places)[number]);
+  await expectOneBatchEach(replies, 2);
+  const second = realm.worker();
+  await askAs(realm, places[2] as (typeof places)[number]);
+  await second.ready();
+  first.kill('SIGKILL');
+  await askAs(realm, places[3] as (typeof places)[number]);
+  await expectOneBatchEach(replies, 4);
+  expect(await realm.decisions(ledger)).toBe(IDS);
+
+  await second.stop();
+  const before = replies.seen.length;
+  await realm.rewind();
+  await realm.worker().ready();
+  await replies.until('replies to all again', (seen) => seen.length >= before + places.length * IDS);
+  await expectOneBatchEach(replies, 8);
+  expect(await realm.decisions(ledger)).toBe(IDS);
+});
