@@ -80,7 +80,7 @@ test('resend refuses without --yes where nobody can be asked', async () => {
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^NOT_CONFIRMED: /) });
 });
 
-test('a request that is sent again has its bytes and headers, stands in its partition, and is served once its cause is mended', async () => {
+test('a request that is sent again has its bytes, headers and age, stands in its partition, and is served once its cause is mended', async () => {
   await realm.createTopic(lateTopic);
   const replies = await realm.follow(lateTopic);
   const requests = await realm.follow(realm.requestTopic);
@@ -91,7 +91,8 @@ test('a request that is sent again has its bytes and headers, stands in its part
   const [first, again] = requests.seen.filter(({ partition }) => partition === 2).map(({ message }) => message);
   expect(again?.key).toEqual(first?.key);
   expect(again?.value).toEqual(first?.value);
-  expect({ ...again?.headers }).toEqual({ ...first?.headers, 'idalloc-resent': Buffer.from('1') });
+  const own = { 'idalloc-origin': Buffer.from(`2/0/${first?.timestamp}`), 'idalloc-resent': Buffer.from('1') };
+  expect({ ...again?.headers }).toEqual({ ...first?.headers, ...own });
   const { reply } = await replies.reply('late');
   expect('batch' in reply).toBe(true);
 });

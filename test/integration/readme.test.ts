@@ -4,6 +4,7 @@ import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
 import type { Followed } from '../support/followed.ts';
+import { idFor } from '../support/home.ts';
 import { blockCommands, ELSEWHERE, misfit, type ReadmeCommand, readReadme } from '../support/readme.ts';
 import { Realm, SHORT_LEASE } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
@@ -102,7 +103,7 @@ async function batchOf(correlationId: string) {
 
 async function serveOrders(): Promise<void> {
   const replies = await realm.follow(orders);
-  const asks = Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `c${i}`, count: 5, partition: i % 3 }));
+  const asks = Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: idFor(`c${i}`, i % 3, 3), count: 5 }));
   await realm.send(asks.map((ask) => ({ ...ask, replyTopic: orders })));
   await replies.replies(REQUESTS);
 }
@@ -112,9 +113,9 @@ async function spoilTwo(): Promise<void> {
   undeliverable = `0:${letters}`;
   const nowhere = `${realm.env.REPLY_TOPIC_PREFIX}nowhere`;
   const value = encodeIdRequest({ count: 3, correlationId: Buffer.from('order-1'), replyTopic: nowhere });
-  await realm.sendRaw([{ key: 'order-1', value, partition: 2 }]);
+  await realm.sendRaw([{ key: 'order-1', value }]);
   await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(letters + 1);
-  await realm.sendRaw([{ key: 'order-2', value: 'a text!', partition: 1 }]);
+  await realm.sendRaw([{ key: 'order-2', value: 'a text!' }]);
   await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(letters + 2);
 }
 

@@ -95,7 +95,7 @@ function aclsOf({ requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env:
     operations: readonly number[],
   ): AclEntry[] => operations.map((operation) => rule({ resourceType, resourceName, resourcePatternType, operation }));
   return [
-    ...allow(on.TOPIC, requestTopic, as.LITERAL, [may.READ, may.DESCRIBE_CONFIGS]),
+    ...allow(on.TOPIC, requestTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, ledgerTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, witnessTopic, as.LITERAL, [may.READ, may.WRITE, may.DESCRIBE_CONFIGS]),
     ...allow(on.TOPIC, deadLetterTopic, as.LITERAL, [may.WRITE, may.DESCRIBE_CONFIGS]),

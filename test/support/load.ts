@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { idFor } from './home.ts';
 import type { Ask, Realm } from './realm.ts';
 
 export interface LoadOptions {
@@ -54,7 +55,8 @@ export class Load {
     for (let sent = 0; !this.#stopping; sent += burst) {
       const asks = Array.from({ length: burst }, (_, i): Ask => {
         const partition = (sent + i) % partitions;
-        const ask = { correlationId: `p${partition}-${sent + i}`, count: 1 + (i % 5), partition };
+        const correlationId = idFor(`p${partition}-${sent + i}`, partition, partitions);
+        const ask = { correlationId, count: 1 + (i % 5), partition };
         return replyTopic === undefined ? ask : { ...ask, replyTopic };
       });
       const sentMs = performance.now();

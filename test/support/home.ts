@@ -1,0 +1,9 @@
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+
+/** A correlation ID that begins with `name`, and that this partition decides. */
+export function idFor(name: string, partition: number, partitions: number): string {
+  for (let tries = 0; ; tries += 1) {
+    const id = tries === 0 ? name : `${name}.${tries}`;
+    if (partitionFor(Buffer.from(id), partitions, () => 0) === partition) return id;
+  }
+}
