@@ -13,6 +13,8 @@ export class FollowedState {
   expected = 0;
   /** What the index held when reading began was found in the log. */
   recognised = false;
+  /** Where the log started when reading began. */
+  low = 0;
   /** What lies below was in the log when reading began with nothing: it is no news, whatever it tells of the log. */
   acceptedBelow = 0;
   /** The end to be reached before the index may be asked. */

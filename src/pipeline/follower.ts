@@ -52,21 +52,25 @@ export class Follower implements LedgerFollower {
     const state = this.#state(partition);
     const end = index.end(partition);
     const lastOffset = this.#lastOffset(partition);
-    if (state.distrusted || end > bounds.high || end < bounds.low || lastOffset < bounds.low) {
+    // Retention may have taken all that the index has read: it lacks nothing where the log goes on at its end.
+    const goesOn = end === bounds.low;
+    if (state.distrusted || end > bounds.high || end < bounds.low || (lastOffset < bounds.low && !goesOn)) {
       index.wipe(partition, bounds.low);
     }
+    const isKept = index.last(partition) !== undefined;
     state.distrusted = false;
     state.restored = false; // told anew when it is, also after a reader that was replaced
+    state.low = bounds.low;
     state.target = bounds.high;
-    state.recognised = index.last(partition) === undefined;
-    state.acceptedBelow = state.recognised ? bounds.high : 0;
+    state.recognised = !isKept || goesOn;
+    state.acceptedBelow = isKept ? 0 : bounds.high;
     return this.resume(partition);
   }
 
   /** Where reading goes on after the reader lost its place, e.g. by a rebalance. */
   resume(partition: number): number {
     const state = this.#state(partition);
-    state.expected = this.#lastOffset(partition);
+    state.expected = Math.max(state.low, this.#lastOffset(partition));
     this.#advanced(partition);
     return state.expected;
   }

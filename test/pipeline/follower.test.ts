@@ -129,14 +129,33 @@ describe('an index from before', () => {
     expect([heldAt(index, 'c'), heldAt(index, 'e'), index.end(0)]).toEqual([undefined, 4, 6]);
   });
 
-  it('is restored when retention took the entry by which the log is recognised', () => {
+  it('is kept when retention took all that it has read, for it lacks nothing', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d', { end: 3 })]);
     topic.trim(0, 3);
+    const { reader, follower } = follow(topic, index);
+    reader.catchUp(0);
+    expect([heldAt(index, 'c'), heldAt(index, 'd'), follower.refusal(0)]).toEqual([2, 3, undefined]);
+  });
+
+  it('is kept when retention left nothing at all', () => {
+    const { topic } = followedWorld({ entries: three });
+    const index = indexOf(topic);
+    topic.trim(0, 3);
+    const { reader, follower } = follow(topic, index);
+    reader.poll(0);
+    expect([heldAt(index, 'c'), follower.refusal(0)]).toEqual([2, undefined]);
+  });
+
+  it('is restored when retention took more than it has read', () => {
+    const { topic } = followedWorld({ entries: three });
+    const index = indexOf(topic);
+    topic.land(0, [entry('d'), entry('e', { end: 4 })]);
+    topic.trim(0, 4);
     const { reader } = follow(topic, index);
     reader.catchUp(0);
-    expect([heldAt(index, 'c'), heldAt(index, 'd')]).toEqual([undefined, 3]);
+    expect([heldAt(index, 'c'), heldAt(index, 'e')]).toEqual([undefined, 4]);
   });
 });
 
