@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
 import { BATCH, CORRELATION_ID } from '../codec/samples.ts';
 import type { Followed } from '../support/followed.ts';
+import { idFor } from '../support/home.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
@@ -48,15 +49,17 @@ const unreadable = (partition: number) => (line: LogLine) =>
   line.partition === partition &&
   (line.level ?? 0) >= ERROR_LEVEL;
 
+const idOf = (name: string, partition: number) => idFor(`${name}-${partition}`, partition, PARTITIONS);
+
 async function ask(realm: Realm, name: string): Promise<void> {
   const partitions = Array.from({ length: PARTITIONS }, (_, partition) => partition);
-  await realm.send(partitions.map((partition) => ({ correlationId: `${name}-${partition}`, count: 3, partition })));
+  await realm.send(partitions.map((partition) => ({ correlationId: idOf(name, partition), count: 3 })));
 }
 
 /** Each partition with a foreign entry says why it stands still; the well one goes on, and the worker is not ready. */
 async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Followed, name: string): Promise<void> {
   await ask(realm, name);
-  expect('batch' in (await replies.reply(`${name}-${WELL}`)).reply).toBe(true);
+  expect('batch' in (await replies.reply(idOf(name, WELL))).reply).toBe(true);
   for (const [i, { name: what }] of FOREIGN.entries()) {
     const { error } = await worker.line(unreadable(i + 1));
     expect(error, what).toMatch(/^LEDGER_UNREADABLE: ledger partition \d+ stops at offset \d+: /);
@@ -101,7 +104,7 @@ test('a ledger partition with a foreign entry stops and says why; the others go 
   expect(await started.metric('idalloc_ledger_stopped_partitions')).toBe(0);
   await ask(realm, 'trimmed');
   for (let partition = 0; partition < PARTITIONS; partition += 1) {
-    expect('batch' in (await replies.reply(`trimmed-${partition}`)).reply, `partition ${partition}`).toBe(true);
+    expect('batch' in (await replies.reply(idOf('trimmed', partition))).reply, `partition ${partition}`).toBe(true);
   }
   for (const worker of [running, started]) {
     expect(worker.lines.filter(({ level = 0 }) => level > ERROR_LEVEL)).toEqual([]);

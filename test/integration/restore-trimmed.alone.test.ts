@@ -69,6 +69,7 @@ test('a restore that retention overtakes begins anew and ends, though the ledger
   await using proxy = await TcpProxy.start(suiteServers().proxied);
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
+  await realm.send([{ correlationId: 'the first one', count: COUNT }]); // which the entries say to have decided
   await fillLedger(realm, ENTRIES);
   const emptied = Promise.withResolvers<void>();
   const hasReadSome = proxy.holdRequest(laterFetchOf(realm.ledgerTopic, FETCHES_BEFORE), emptied.promise);

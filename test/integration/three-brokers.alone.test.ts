@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
+import { idFor } from '../support/home.ts';
 import { KafkaCluster } from '../support/kafka-cluster.ts';
 import { Load } from '../support/load.ts';
 import { type Ask, Realm, type RealmOptions } from '../support/realm.ts';
@@ -299,8 +300,9 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     const letters = await realm.follow(realm.deadLetterTopic);
     const lonely = `${realm.env.REPLY_TOPIC_PREFIX}lonely`;
     await realm.createTopic(lonely, { on: 3 });
-    const ask = (correlationId: string, partition: number, replyTopic = realm.replyTopic) => {
-      return { correlationId, count: 2, partition, replyTopic };
+    const idOf = (name: string, partition: number) => idFor(name, partition, PARTITIONS);
+    const ask = (name: string, partition: number, replyTopic = realm.replyTopic) => {
+      return { correlationId: idOf(name, partition), count: 2, replyTopic };
     };
     await worker.ready();
     await realm.send([ask('before', 0, lonely)]);
@@ -313,8 +315,8 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       for (const round of [0, 1]) {
         const begunMs = performance.now();
         await realm.send([ask(`lonely-${round}`, 0, lonely), ...[0, 1, 2].map((p) => ask(`well-${round}-${p}`, p))]);
-        const told = await Promise.all([0, 1, 2].map((p) => replies.reply(`well-${round}-${p}`)));
-        const letterOf = () => letters.seen.find(({ message }) => String(message.key) === `lonely-${round}`);
+        const told = await Promise.all([0, 1, 2].map((p) => replies.reply(idOf(`well-${round}-${p}`, p))));
+        const letterOf = () => letters.seen.find(({ message }) => String(message.key) === idOf(`lonely-${round}`, 0));
         await letters.until('a dead letter', () => letterOf() !== undefined);
         const letter = letterOf();
         expect(String(letter?.message.headers?.['kafka_dlt-exception-fqcn'])).toBe('REPLY_UNDELIVERABLE');
@@ -336,7 +338,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       return realm.records(lonely);
     };
     await expect.poll(takesAgain, { timeout: WAIT_MS, interval: 500 }).toBeGreaterThan(1);
-    const { reply } = await (await realm.follow(lonely)).reply('lonely-0');
+    const { reply } = await (await realm.follow(lonely)).reply(idOf('lonely-0', 0));
     expect('batch' in reply && expandIds(reply.batch)).toHaveLength(2);
     expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
   });
