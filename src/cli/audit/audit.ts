@@ -23,6 +23,7 @@ interface AuditOptions {
 const EXAMPLES = `
 Reads what the ledger and the reply topics hold now, and changes nothing. Looks for:
   OVERLAP           an ID in two batches
+  SPLIT             a correlation ID with batches in several partitions
   OUTSIDE_EVIDENCE  IDs that are not of the worker, datacenter, layout or time that their batch names
   DIVERGENT         a reply that tells another batch than the ledger decided
   UNDECIDED         a reply without a decision, though the ledger reaches back to it

@@ -4,6 +4,8 @@ import type { FoundBatch, Place } from './store.ts';
 export type FindingCode =
   /** One ID in two batches. */
   | 'OVERLAP'
+  /** One correlation ID with batches in several partitions. */
+  | 'SPLIT'
   /** IDs that are not what their batch says of its origin. */
   | 'OUTSIDE_EVIDENCE'
   /** A reply that tells another batch than the one that was decided. */
@@ -49,8 +51,9 @@ export interface JoinOptions {
 }
 
 /**
- * Holds every reply against the entry that decided it. In each ledger partition the first entry of a correlation ID
- * decides; a correlation ID may have a batch in several partitions, and a reply must tell one of them.
+ * Holds every reply against the entry that decided it. In a ledger partition the first entry of a correlation ID decides.
+ * One that was decided in several, as by releases that did not forward requests, is a finding; a reply must tell one of
+ * its batches all the same.
  *
  * Batches come in groups, as AuditStore.grouped gives them. What is held of a group are its entries, not its replies.
  */
@@ -128,8 +131,14 @@ class Request {
   }
 
   #decide(): readonly FoundBatch[] {
-    this.#deciders ??= [...this.#entries.values()].map((entries) => this.#decidePartition(entries));
-    return this.#deciders;
+    if (this.#deciders !== undefined) return this.#deciders;
+    const deciders = [...this.#entries.values()].map((entries) => this.#decidePartition(entries));
+    this.#deciders = deciders;
+    if (new Set(deciders.map(({ digest }) => digest.toString('latin1'))).size > 1) {
+      const message = `one correlation ID has ${deciders.length} batches, in ledger partitions ${deciders.map(({ partition }) => partition).join(', ')}`;
+      this.#options.find({ code: 'SPLIT', message, places: deciders });
+    }
+    return deciders;
   }
 
   #decidePartition(entries: readonly FoundBatch[]): FoundBatch {
@@ -181,7 +190,7 @@ class Request {
     this.#options.find({ code: 'MISDIRECTED', message, places: [reply, decider] });
   }
 
-  /** Two batches may be right, for two request partitions: without the ledger nobody can tell. */
+  /** Which of two batches is right nobody can tell without the ledger. */
   #withoutLedger(reply: FoundBatch): void {
     const agrees = this.#strangers.size === 1;
     if (agrees) this.#counts.forgotten += 1;

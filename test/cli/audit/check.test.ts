@@ -30,14 +30,15 @@ describe('replies held against the ledger', () => {
     }
   });
 
-  test('may be of another request partition, which has a batch of its own', () => {
+  test('may tell either batch of a correlation ID that was decided in two partitions, which is a finding', () => {
     const { findings, counts } = check([
       entry('a', batchAt(10), { partition: 1 }),
       entry('a', batchAt(20), { partition: 2 }),
       reply('a', batchAt(20)),
       reply('a', batchAt(10)),
     ]);
-    expect(findings).toEqual([]);
+    expect(findings).toMatchObject([{ code: 'SPLIT', message: expect.stringContaining('partitions 1, 2') }]);
+    expect(findings[0]?.places.map(({ partition }) => partition)).toEqual([1, 2]);
     expect(counts).toMatchObject({ decisions: 2, losers: 0, replies: 2 });
   });
 
