@@ -3,10 +3,12 @@ import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
 import { BATCH } from '../codec/samples.ts';
 import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
+import { idFor } from '../support/home.ts';
 import { Load } from '../support/load.ts';
 import { type Ask, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
+import { runIdalloc } from '../support/worker-process.ts';
 
 const COUNT = 5;
 const PARTITIONS = 3;
@@ -85,6 +87,32 @@ test('the winner is trimmed while the loser stays: the loser never decides, and 
   expect(await codes(replies, 'new', 2)).toEqual(['a batch', 'a batch']);
   const [told, again] = await Promise.all([0, 1].map((nth) => replies.reply('new', nth)));
   expect(again?.seen.message.value).toEqual(told?.seen.message.value);
+});
+
+test('a request that comes a second way after its decision is gone is forgotten: forwarded again, or from the dead letters', async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  const replies = await realm.follow();
+  const lateTopic = `${realm.replyTopic}.late`;
+  const astray = idFor('astray', 1, PARTITIONS);
+  const first = realm.worker();
+  await first.ready();
+  await realm.send([{ correlationId: astray, count: COUNT, partition: 0 }]);
+  await realm.send([{ correlationId: 'late', count: COUNT, replyTopic: lateTopic }]);
+  expect(await codes(replies, astray, 1)).toEqual(['a batch']);
+  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(1);
+  await first.stop();
+
+  await realm.trimLedger();
+  await realm.rewind();
+  await realm.createTopic(lateTopic);
+  const lates = await realm.follow(lateTopic);
+  await realm.worker().ready();
+  // The copy at home, read again, and the copy of it that was made anew.
+  expect(await codes(replies, astray, 3)).toEqual(['a batch', 'FORGOTTEN', 'FORGOTTEN']);
+  expect(await codes(lates, 'late', 1)).toEqual(['FORGOTTEN']);
+  const { code, stderr } = await runIdalloc(['deadletters', 'resend', '0:0', '--yes'], realm.env);
+  expect(code, stderr).toBe(0);
+  expect(await codes(lates, 'late', 2)).toEqual(['FORGOTTEN', 'FORGOTTEN']);
 });
 
 test(`${ROUNDS} times the whole ledger is trimmed again and again while entries are settled: never a second batch`, async ({
