@@ -131,7 +131,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
       patch(
         'src/pipeline/batch.ts',
         '...(await forward(deps, partition, answers))',
-        '...(void forward(deps, partition, answers), [])',
+        '...(void forward(deps, partition, answers).catch(() => undefined), [])',
       ),
     ],
   },
