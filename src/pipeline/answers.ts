@@ -79,7 +79,7 @@ export function forwarded(
 ): OutgoingRecord {
   const { origin, hops } = request.route;
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
-  const headers: Record<string, RecordHeaders[string]> = Object.assign(Object.create(null), record.headers);
+  const headers = headersOf(record);
   headers[ORIGIN] = originText(origin ?? own);
   headers[HOPS] = String(hops + 1);
   return { topic, partition: to.home, key: request.correlationId, value: record.value, headers };
@@ -92,7 +92,7 @@ export function deadLetter(
   error: { readonly code: ErrorCode; readonly message: string },
   context: AnswerContext,
 ): OutgoingRecord {
-  const headers: Record<string, RecordHeaders[string]> = Object.assign(Object.create(null), record.headers);
+  const headers = headersOf(record);
   const original = Buffer.alloc(20);
   original.writeInt32BE(partition, 0);
   original.writeBigInt64BE(BigInt(record.offset), 4);
@@ -113,6 +113,11 @@ export function deadLetter(
 export function bareLetter({ topic, headers }: OutgoingRecord): OutgoingRecord {
   const kept = Object.values(LETTER_HEADERS).map((name) => [name, headers[name]] as const);
   return { topic, key: null, value: null, headers: { ...Object.fromEntries(kept), [RECORD_LEFT_OUT]: '1' } };
+}
+
+/** A copy to add to. It has no prototype, so a header may have any name. */
+function headersOf(record: RequestRecord): Record<string, RecordHeaders[string]> {
+  return Object.assign(Object.create(null), record.headers);
 }
 
 /** A sender may set any 64-bit timestamp; one that is no exact number is told as Kafka's -1, for none. */

@@ -6,7 +6,7 @@ import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply, for
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
 import { type Intake, receive } from './intake.ts';
-import type { OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
+import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
 
 /** Bounds of a part: what is decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
@@ -164,18 +164,16 @@ async function publishReplies(
   partition: number,
   answers: readonly Answer[],
 ): Promise<OutgoingRecord[]> {
-  const sent = answers.filter(({ reply }) => reply !== undefined);
-  const deliveries = await deps.publisher.publish(sent.map(({ reply }) => reply as OutgoingRecord));
-  deps.observe.replied(deliveries.filter(({ ok }) => ok).length);
-  const undeliverable: OutgoingRecord[] = [];
-  deliveries.forEach((delivery, i) => {
-    const answered = sent[i];
-    if (delivery.ok || answered === undefined || answered.letter !== undefined) return;
+  const replies = answers.flatMap(({ intake, reply, letter }) =>
+    reply === undefined ? [] : { intake, reply, letter },
+  );
+  const refused = await publish(deps, replies, ({ reply }) => reply);
+  deps.observe.replied(replies.length - refused.length);
+  return refused.flatMap(({ item: { intake, letter }, reason: message }) => {
+    if (letter !== undefined) return [];
     deps.observe.deadLettered('REPLY_UNDELIVERABLE');
-    const error = { code: 'REPLY_UNDELIVERABLE', message: delivery.reason } as const;
-    undeliverable.push(deadLetter(answered.intake.record, partition, error, deps));
+    return deadLetter(intake.record, partition, { code: 'REPLY_UNDELIVERABLE', message }, deps);
   });
-  return undeliverable;
 }
 
 /**
@@ -183,32 +181,24 @@ async function publishReplies(
  * large, comes back as a dead letter. Rejects with TOPIC_INVALID when the topic takes none: they must not be lost.
  */
 async function forward(deps: PipelineDeps, partition: number, answers: readonly Answer[]): Promise<OutgoingRecord[]> {
-  const due = answers.filter((answered) => answered.forward !== undefined);
-  if (due.length === 0) return [];
-  const deliveries = await deps.publisher.publish(due.map((answered) => answered.forward as OutgoingRecord));
-  deps.observe.forwarded(deliveries.filter(({ ok }) => ok).length);
-  return due.flatMap(({ intake }, i) => {
-    const delivery = deliveries[i];
-    if (delivery === undefined || delivery.ok) return [];
+  const due = answers.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
+  const refused = await publish(deps, due, ({ record }) => record);
+  deps.observe.forwarded(due.length - refused.length);
+  return refused.map(({ item: { intake }, reason, fault }) => {
     const remedy = `workers need the right to write to ${deps.requestTopic}`;
-    if (delivery.fault === 'topic') {
-      throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${delivery.reason}; ${remedy}`);
+    if (fault === 'topic') {
+      throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
     deps.observe.deadLettered('MISROUTED');
-    const message = `it could not be forwarded to the partition of its correlation ID: ${delivery.reason}; send it with the correlation ID as its key`;
-    return [deadLetter(intake.record, partition, { code: 'MISROUTED', message }, deps)];
+    const message = `it could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
+    return deadLetter(intake.record, partition, { code: 'MISROUTED', message }, deps);
   });
 }
 
 /** A letter that its topic refuses, as one that has become too large by what it tells, goes without the record. */
 async function publishDeadLetters(deps: PipelineDeps, letters: readonly OutgoingRecord[]): Promise<void> {
-  if (letters.length === 0) return;
-  const refused = await refusedOf(deps.publisher, letters);
-  if (refused.length === 0) return;
-  const [failed] = await refusedOf(
-    deps.publisher,
-    refused.map(({ letter }) => bareLetter(letter)),
-  );
+  const refused = await publish(deps, letters, (letter) => letter);
+  const [failed] = await publish(deps, refused, ({ item }) => bareLetter(item));
   if (failed === undefined) return;
   throw new IdallocError(
     'TOPIC_INVALID',
@@ -216,13 +206,18 @@ async function publishDeadLetters(deps: PipelineDeps, letters: readonly Outgoing
   );
 }
 
-async function refusedOf(
-  publisher: Publisher,
-  letters: readonly OutgoingRecord[],
-): Promise<{ readonly letter: OutgoingRecord; readonly reason: string }[]> {
-  const deliveries = await publisher.publish(letters);
-  return letters.flatMap((letter, i) => {
+type Refusal = Extract<Delivery, { readonly ok: false }>;
+
+/** Publishes the record of each item. Resolves to the items whose records were refused, in order, with the reasons. */
+async function publish<T>(
+  { publisher }: PipelineDeps,
+  items: readonly T[],
+  recordOf: (item: T) => OutgoingRecord,
+): Promise<(Refusal & { readonly item: T })[]> {
+  if (items.length === 0) return [];
+  const deliveries = await publisher.publish(items.map(recordOf));
+  return items.flatMap((item, i) => {
     const delivery = deliveries[i];
-    return delivery === undefined || delivery.ok ? [] : [{ letter, reason: delivery.reason }];
+    return delivery === undefined || delivery.ok ? [] : [{ ...delivery, item }];
   });
 }
