@@ -62,7 +62,10 @@ export class Blocks {
 
   /** The entry at a place where one was written. Throws StoreFault when it is not there as it was written. */
   entryAt(place: number): StoredEntry {
-    if (this.#last?.has(place) !== true) this.#last = toBlock(this.#find.get(place));
+    if (this.#last?.has(place) !== true) {
+      const row = this.#find.get(place);
+      this.#last = row === undefined ? undefined : toBlock(row);
+    }
     const entry: StoredEntry | undefined = this.#last?.entryAt(place);
     requireIntact(entry !== undefined, `the entry at place ${place}`);
     return entry;
@@ -73,7 +76,7 @@ export class Blocks {
     let next = from;
     for (const row of this.#from.iterate(from)) {
       const block = toBlock(row);
-      requireIntact(block !== undefined && block.first === next, 'one of the newest entries');
+      requireIntact(block.first === next, 'one of the newest entries');
       for (; next < block.end; next += 1) {
         const entry = block.entryAt(next);
         if (entry !== undefined) yield { place: next, key: entry.key };
@@ -86,8 +89,8 @@ export class Blocks {
   firstAppendedMs(from: number): number | undefined {
     for (const row of this.#from.iterate(from)) {
       const block = toBlock(row);
-      for (let place = block?.first ?? from; place < (block?.end ?? from); place += 1) {
-        const entry = block?.entryAt(place);
+      for (let place = block.first; place < block.end; place += 1) {
+        const entry = block.entryAt(place);
         if (entry !== undefined) return entry.appendedAtMs;
       }
     }
@@ -133,8 +136,7 @@ class Block {
   }
 }
 
-function toBlock(row: Record<string, unknown> | undefined): Block | undefined {
-  if (row === undefined) return undefined;
+function toBlock(row: Record<string, unknown>): Block {
   const [first, bytes] = [Number(row.first), asBuffer(row.bytes)];
   requireIntact(row.sum === sumOf(first, bytes), `the block at place ${first}`);
   return new Block(first, bytes);
