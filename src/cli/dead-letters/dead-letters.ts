@@ -48,8 +48,9 @@ Examples:
   idalloc deadletters show 0:17 --json`;
 
 const RESEND_HELP = `
-Each record goes back to the request partition that it came from: key, value and headers as they were, and a header
-'${RESENT}' that counts. The third return is the last one. The letter stays where it is, for a log can't be rubbed out.
+Each record goes back to the request partition that it came from: key, value and headers as they were, a header
+'${ORIGIN}' with its first place and time, and a header '${RESENT}' that counts. The third return is the last one.
+The letter stays where it is, for a log can't be rubbed out.
 A request that is bad in itself comes back; one whose reply topic was missing is served once the topic is there.
 
 Examples:
