@@ -42,6 +42,7 @@ export const ERRORS = {
   OVERLOADED: { retryable: true, deadLetter: false },
   // ledger
   APPEND_UNANSWERED: { retryable: true, deadLetter: false },
+  LEDGER_UNANSWERED: { retryable: true, deadLetter: false },
   LEDGER_TRUNCATED: { retryable: true, deadLetter: false },
   LEDGER_UNREADABLE: { retryable: false, deadLetter: false },
   REQUESTS_RECREATED: { retryable: false, deadLetter: false },

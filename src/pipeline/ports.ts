@@ -70,15 +70,16 @@ export interface LogBounds {
   readonly high: number;
 }
 
-/** The first entry of a key, in log order. */
-export interface IndexedEntry {
-  readonly offset: number;
-  readonly value: Buffer;
-  readonly appendedAtMs: number;
+/**
+ * Reads entries back from the ledger, which is the store: the index says where they lie.
+ */
+export interface LedgerEntries {
+  /**
+   * The entries at these offsets, which rise; an offset is missing in the answer when the log no longer reaches there.
+   * Rejects with LEDGER_UNANSWERED when the brokers don't answer in time, LEDGER_UNREADABLE when an entry can't be decoded.
+   */
+  read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>>;
 }
-
-/** What a look-up says of a key whose deciding entry can't be known: the log's head, where it may have been, is gone. */
-export const FORGOTTEN = 'forgotten';
 
 /** What an index found in the entries that it applied. */
 export interface Applied {
@@ -90,13 +91,14 @@ export interface Applied {
 }
 
 /**
- * What is known of each ledger partition from its origin to its end.
+ * Where the entries of each ledger partition lie, from its origin to its end, by the hash of their keys. What they say is
+ * read from the ledger.
  *
  * The head of the log goes by retention, and the index forgets it as well, in its own time; so it knows less than all.
  * Two rules keep it from giving a second batch:
  *
  * - An entry tells at which `end` its writer looked its key up: below that, there was no entry for the key. If that end
- *   lies below the origin, the key's first entry may be among what is not known, and the key is FORGOTTEN.
+ *   lies below the origin, the key's first entry may be among what is not known, and the key is forgotten.
  * - Requests up to the horizon may have been decided by entries that are not known, and are never decided again. After
  *   a restore the horizon is the `through` of the first entry that lies at its own `end`: its writer had read all that
  *   was trimmed. It rises to the highest request offset among the entries that are forgotten, and to the `through` of
@@ -108,6 +110,8 @@ export interface Applied {
 export interface LedgerIndex {
   /** The offset after the last entry applied. */
   end(partition: number): number;
+  /** Where the part of the log begins that is known. Nothing below is ever named by `placesOf`. */
+  origin(partition: number): number;
   /** The highest request offset that the applied entries tell of, those from before a wipe included; -1 for none. */
   through(partition: number): number;
   /**
@@ -115,14 +119,20 @@ export interface LedgerIndex {
    * nothing in the log tells.
    */
   horizon(partition: number): number | undefined;
-  /** The first entry of a key; FORGOTTEN when there was one, but which batch it had can't be told any more. */
-  lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined;
+  /**
+   * The offsets of all entries whose key has the hash of this one, in rising order. So none means that no entry that is
+   * known has this key; one that is named has it nearly always, which its key in the ledger tells.
+   */
+  placesOf(partition: number, key: Buffer): readonly number[];
   /**
    * Applies entries in log order; those below the end are skipped. All or nothing. Rejects with LEDGER_UNREADABLE for an
    * entry that is none of ours, and with LEDGER_TRUNCATED for a hole.
    */
   apply(partition: number, records: readonly LedgerRecord[]): Applied;
-  /** Which offsets, of entries that were applied, hold the first entry of their key. */
+  /**
+   * Which offsets, of entries that were applied, hold the first entry of their key as far as can be told without reading
+   * the ledger: no earlier entry has the key's hash, and the entry's writer had read up to the origin.
+   */
   firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
   /** Forgets all entries of a partition, to be restored from a log that starts at `from`; not how far it was decided. */
   wipe(partition: number, from: number): void;
@@ -138,6 +148,22 @@ export interface LedgerIndex {
   since(partition: number): number | undefined;
   /** The last applied entry, by which the log is recognised; absent when nothing was applied since the wipe. */
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined;
+}
+
+/** The index as it lies on a disk: a copy for each partition that this worker owns or stands by for. */
+export interface LedgerCopies extends LedgerIndex, Disposable {
+  /** The partitions of which the disk holds a copy, loaded or not, in rising order. */
+  held(): readonly number[];
+  /**
+   * Does some of the work of opening the copy of a partition, an empty one where there is none; true while there is more
+   * to do. Before that is done, nothing else may be asked of the partition. A copy that is loaded stays so.
+   */
+  load(partition: number): boolean;
+  /**
+   * Does some of the work of deleting the copy of a partition, all that was known of it included; true while there is more
+   * to do. It is not loaded any more from the first call on.
+   */
+  drop(partition: number): boolean;
 }
 
 /** The reading side of the ledger, which keeps the index growing. */
