@@ -43,7 +43,17 @@ export interface Vitals {
   /** For how long no broker has answered anything. */
   readonly kafkaSilenceMs: number;
   readonly stoppedPartitions: number;
+  /** The copies of ledger partitions that the worker keeps. */
+  readonly copies: readonly {
+    readonly partition: number;
+    /** A copy that is followed is serving where the worker owns the partition. */
+    readonly state: (typeof COPY_STATES)[number];
+    /** Entries of the log that it lacks, as far as that is known. */
+    readonly lag: number;
+  }[];
 }
+
+const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
 const BATCH_BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
@@ -91,6 +101,26 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
     "Ledger partitions that can't be read, so that their requests wait",
     ({ stoppedPartitions }) => stoppedPartitions,
   );
+  new Gauge({
+    name: 'idalloc_partition_state',
+    help: "1 for the state of the worker's copy of a ledger partition: restoring, following (standby), serving, stopped",
+    labelNames: ['partition', 'state'],
+    registers,
+    collect() {
+      this.reset();
+      for (const { partition, state } of vitals()?.copies ?? []) this.set({ partition, state }, 1);
+    },
+  });
+  new Gauge({
+    name: 'idalloc_ledger_lag_records',
+    help: "Entries of a ledger partition that the worker's copy lacks",
+    labelNames: ['partition'],
+    registers,
+    collect() {
+      this.reset();
+      for (const { partition, lag } of vitals()?.copies ?? []) this.set({ partition }, lag);
+    },
+  });
   const batch = new Histogram({
     name: 'idalloc_batch_seconds',
     help: 'From the delivery of a batch until its offsets could be resolved',

@@ -39,9 +39,7 @@ async function runWorker(context: CliContext): Promise<void> {
   const metrics = createMetrics(() => worker?.vitals());
   const ready = () => {
     const reason = worker === undefined ? 'STARTING' : worker.unready;
-    if (reason === undefined) return { ready: true };
-    const stopped = reason === 'LEDGER_UNREADABLE' ? worker?.stoppedPartitions : undefined;
-    return { ready: false, reason, detail: stopped?.map(({ message }) => message).join('; ') };
+    return reason === undefined ? { ready: true } : { ready: false, reason, detail: worker?.unreadyDetail };
   };
   await using ops = await startOps({ ...config.ops, ready, metrics });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');

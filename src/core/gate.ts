@@ -2,7 +2,7 @@ import type { ClockFault, ClockOffFault } from './clock-guard.ts';
 import type { MonoMs } from './units.ts';
 
 /** Who may hold the gate closed; each has one reason at a time. */
-export type GateSource = 'identity' | 'clock' | 'index' | 'process';
+export type GateSource = 'identity' | 'clock' | 'process';
 
 export type GateReason =
   | 'STARTING'
@@ -14,7 +14,6 @@ export type GateReason =
   | 'PROCESS_PAUSED'
   | ClockFault
   | ClockOffFault
-  | 'INDEX_RESTORING'
   | 'LAYOUT_EXHAUSTED'
   | 'RESTORED'
   | 'RESERVATION_EXHAUSTED'
@@ -22,10 +21,10 @@ export type GateReason =
   | 'STOPPING';
 
 /**
- * Why no requests are served, or not those of every partition: with an open gate a ledger partition may stand still, and
- * the request group may still be to be joined.
+ * Why no requests are served, or not those of every partition: with an open gate a ledger partition may stand still or
+ * be restored, and the request group may still be to be joined.
  */
-export type UnreadyReason = GateReason | 'LEDGER_UNREADABLE' | 'GROUP_JOINING';
+export type UnreadyReason = GateReason | 'LEDGER_UNREADABLE' | 'INDEX_RESTORING' | 'GROUP_JOINING';
 
 /**
  * Whether the worker serves. Immutable; every change goes through `withReasons`.
@@ -60,12 +59,16 @@ const GATE_REASONS: readonly GateReason[] = [
   'LEASE_SUSPENDED',
   'RESERVATION_EXHAUSTED',
   'NO_IDENTITY',
-  'INDEX_RESTORING',
   'KAFKA_UNAVAILABLE',
   'STARTING',
 ];
 
-export const UNREADY_REASONS: readonly UnreadyReason[] = [...GATE_REASONS, 'LEDGER_UNREADABLE', 'GROUP_JOINING'];
+export const UNREADY_REASONS: readonly UnreadyReason[] = [
+  ...GATE_REASONS,
+  'LEDGER_UNREADABLE',
+  'INDEX_RESTORING',
+  'GROUP_JOINING',
+];
 
 /** The clock can't be trusted, so nothing that is timed by it can be either. */
 const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault>([

@@ -1,11 +1,12 @@
-import { decodeLedgerEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import { bornMs } from '../codec/request-origin.ts';
 import type { Layout } from '../core/layout.ts';
 import type { WallMs } from '../core/units.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
+import { type Decided, type Decisions, FORGOTTEN, nameOf } from './decided.ts';
 import type { Accepted } from './intake.ts';
 import type { Ledger } from './ledger.ts';
-import { type Allocation, type Allocator, FORGOTTEN, type IndexedEntry, type LedgerIndex } from './ports.ts';
+import type { Allocation, Allocator, LedgerIndex } from './ports.ts';
 
 /** What deciding needs. */
 export interface DecisionDeps {
@@ -48,29 +49,38 @@ interface View {
  * Decides a bounded number of requests of one partition: look up, admit, allocate, append, settle. Runs in the
  * partition's turn; the answer has one decision for each request, in order.
  *
- * The look-up comes before every check, so a known request always gets its batch. What was decided is read from the
- * index after settling, never from what this worker meant to write.
+ * The look-up comes before every check, so a known request always gets its batch. What was decided is what the ledger
+ * holds after settling, never what this worker meant to write.
  */
 export async function decide(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
+  const known = await deps.ledger.decided(
+    partition,
+    part.map(({ key }) => key),
+  );
   const decisions = new Array<Decision | undefined>(part.length);
   const drafted = new Set<string>();
   const drafts: Draft[] = [];
   part.forEach((accepted, at) => {
-    const name = accepted.key.toString('latin1');
-    if (drafted.has(name) || deps.index.lookUp(partition, accepted.key) !== undefined) return;
+    const name = nameOf(accepted.key);
+    if (drafted.has(name) || known.has(name)) return;
     decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted);
     if (decisions[at] !== undefined) return;
     drafted.add(name);
-    drafts.push({ at, accepted });
+    drafts.push({ at, name, accepted });
   });
-  const offsets = await write(deps, partition, view, drafts, decisions);
-  return part.map((accepted, at) => decisions[at] ?? settled(deps, partition, accepted, offsets[at]));
+  const written = await write(deps, partition, view, drafts);
+  const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
+  const found = new Map([...known, ...written.firsts, ...(await deps.ledger.decided(partition, lost))]);
+  return part.map(
+    (accepted, at) => decisions[at] ?? settled(deps, partition, accepted, found, written.offsets.get(at)),
+  );
 }
 
-/** A request that gets an entry, and its place in the part. */
+/** A request that gets an entry, its place in the part, and the name of its key. */
 interface Draft {
   readonly at: number;
+  readonly name: string;
   readonly accepted: Accepted;
 }
 
@@ -117,33 +127,33 @@ function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefine
   return { kind: 'refused', code: 'INVALID_COUNT', message };
 }
 
-/**
- * Allocates for the drafts and commits their entries. Fills in the decisions of those whose own entry is known to be the
- * first of its key. Resolves to the offsets of the others' entries, by their places in the part.
- */
-async function write(
-  deps: DecisionDeps,
-  partition: number,
-  view: View,
-  drafts: readonly Draft[],
-  decisions: (Decision | undefined)[],
-): Promise<readonly (number | undefined)[]> {
-  const offsets: (number | undefined)[] = [];
-  if (drafts.length === 0) return offsets;
+interface Written {
+  /** Of all entries, by the places of their requests in the part. */
+  readonly offsets: ReadonlyMap<number, number>;
+  /** The entries that are known to be the first of their keys. */
+  readonly firsts: ReadonlyMap<string, Decided>;
+}
+
+/** Allocates for the drafts and commits their entries. */
+async function write(deps: DecisionDeps, partition: number, view: View, drafts: readonly Draft[]): Promise<Written> {
+  const offsets = new Map<number, number>();
+  const firsts = new Map<string, Decided>();
+  if (drafts.length === 0) return { offsets, firsts };
   const allocations = await deps.allocator.allocate(drafts.map(({ accepted }) => accepted.request.count));
-  const entries = drafts.map(({ at, accepted }, i) => {
+  const entries = drafts.map(({ accepted }, i) => {
     const allocation = allocations[i];
     if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
     const entry = entryOf(deps, accepted, allocation, view);
-    return { at, key: accepted.key, value: encodeLedgerEntry(entry), entry };
+    return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });
-  const { baseOffset, appendedAtMs, firsts } = await deps.ledger.commit(partition, { end: view.end, entries });
-  entries.forEach(({ at, entry }, i) => {
-    const offset = baseOffset + i;
-    if (firsts.has(offset)) decisions[at] = { kind: 'batch', entry, appendedAtMs, replayed: false };
-    else offsets[at] = offset;
+  const settled = await deps.ledger.commit(partition, { end: view.end, entries });
+  drafts.forEach(({ at, name }, i) => {
+    const offset = settled.baseOffset + i;
+    offsets.set(at, offset);
+    const { entry } = entries[i] as (typeof entries)[number];
+    if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs: settled.appendedAtMs });
   });
-  return offsets;
+  return { offsets, firsts };
 }
 
 function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation, view: View): LedgerBatchEntry {
@@ -171,9 +181,15 @@ function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation,
   };
 }
 
-/** The decision as the ledger has it, for a request whose own entry, if there is one, is not known to be the first. */
-function settled(deps: DecisionDeps, partition: number, accepted: Accepted, ownOffset: number | undefined): Decision {
-  const winner = deps.index.lookUp(partition, accepted.key);
+/** The decision as the ledger has it. `ownOffset` is that of the request's own entry, if it got one just now. */
+function settled(
+  deps: DecisionDeps,
+  partition: number,
+  accepted: Accepted,
+  found: Decisions,
+  ownOffset: number | undefined,
+): Decision {
+  const winner = found.get(nameOf(accepted.key));
   if (winner === FORGOTTEN) return forgotten();
   if (winner === undefined) {
     throw new IdallocError(
@@ -181,9 +197,9 @@ function settled(deps: DecisionDeps, partition: number, accepted: Accepted, ownO
       `ledger partition ${partition} has no entry for a request that was just settled: the index is restored from the log`,
     );
   }
-  const entry = readWinner(partition, winner);
+  const { entry, appendedAtMs, offset } = winner;
   if (entry.requestHash.equals(accepted.hash)) {
-    return { kind: 'batch', entry, appendedAtMs: winner.appendedAtMs, replayed: winner.offset !== ownOffset };
+    return { kind: 'batch', entry, appendedAtMs, replayed: offset !== ownOffset };
   }
   // What no ledger could make right is told the same way whenever the record is read.
   return (
@@ -192,15 +208,6 @@ function settled(deps: DecisionDeps, partition: number, accepted: Accepted, ownO
       code: 'CONFLICT',
       message: conflict(entry, accepted),
     }
-  );
-}
-
-function readWinner(partition: number, winner: IndexedEntry): LedgerBatchEntry {
-  const entry = decodeLedgerEntry(winner.value);
-  if (entry.kind === 'batch') return entry;
-  throw new IdallocError(
-    'LEDGER_UNREADABLE',
-    `ledger partition ${partition} has a marker under a request's key at offset ${winner.offset}: somebody else writes to the ledger topic`,
   );
 }
 

@@ -7,8 +7,25 @@ export interface Waiter {
   readonly timer: { cancel(): void };
 }
 
+/** How far a copy of a ledger partition is. */
+export type CopyProgress =
+  | { readonly state: 'absent' }
+  | {
+      readonly state: 'restoring' | 'following' | 'stopped';
+      /** The offset after the last entry that it has. */
+      readonly end: number;
+      /** Where the log ended when that was last looked at. */
+      readonly logEnd: number;
+    };
+
 /** How reading of one ledger partition stands, and who waits for it. */
 export class FollowedState {
+  /** The index has a copy of the partition, and may be asked about it. */
+  isTaken = false;
+  /** Rises whenever the partition is to be restored. */
+  epoch = 0;
+  /** The last end of the log that a broker named. */
+  logEnd = 0;
   /** Offset of the next record that the reader is to deliver. */
   expected = 0;
   /** What the index held when reading began was found in the log. */
@@ -33,6 +50,17 @@ export class FollowedState {
       this.#end(waiter);
       waiter.resolve();
     }
+  }
+
+  /** There is no copy any more. */
+  reset(): void {
+    this.isTaken = false;
+    this.epoch += 1;
+    this.target = Number.POSITIVE_INFINITY;
+    this.recognised = false;
+    this.distrusted = false;
+    this.stopped = undefined;
+    this.held = undefined;
   }
 
   fail(error: Error): void {

@@ -1,6 +1,6 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
-import { FollowedState, type Waiter } from './followed-state.ts';
+import { type CopyProgress, FollowedState, type Waiter } from './followed-state.ts';
 import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
@@ -10,8 +10,8 @@ export interface FollowerOptions {
   readonly setTimer: (run: () => void, delayMs: number) => { cancel(): void };
   /** The reader has to stop at the partition, ask for its bounds, call `begin` and read from there. */
   readonly onRestart: (partition: number, cause: string) => void;
-  /** A partition was caught up, fell behind for a restore, or can't be read any more. */
-  readonly onChange: () => void;
+  /** A partition was caught up, fell behind for a restore, can't be read any more, or is not followed any more. */
+  readonly onChange: (partition: number) => void;
   /** A partition can't be read any more, until its log has lost what is unreadable. Called before `onChange`. */
   readonly onStop: (partition: number, fault: IdallocError) => void;
 }
@@ -22,9 +22,10 @@ const REACH_TIMEOUT_MS = 10_000;
 const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_UNUSABLE']);
 
 /**
- * Follows every ledger partition and keeps the index in step with the log.
+ * Follows ledger partitions and keeps the index's copies of them in step with the log.
  *
  * Modes of a partition:
+ * - absent: the index has no copy of it, and is not to have one.
  * - restoring: behind the end that the log had when reading began, or the index is not yet recognised as this log's; it
  *   may not be asked.
  * - following: at the end, or about to be; the index may be asked.
@@ -46,7 +47,20 @@ export class Follower implements LedgerFollower {
     this.#partitions = Array.from({ length: options.partitions }, () => new FollowedState());
   }
 
-  /** Tells where reading has to begin, the log being as `bounds` say; wipes what the log can't confirm. */
+  /** The index has opened its copy of the partition: it is restoring from now on. */
+  take(partition: number): void {
+    this.#state(partition).isTaken = true;
+  }
+
+  /** The index is to drop its copy of the partition. Whoever waits for it is refused. */
+  release(partition: number): void {
+    const state = this.#state(partition);
+    state.reset();
+    state.fail(absent(partition));
+    this.#options.onChange(partition);
+  }
+
+  /** Returns where reading has to begin, the log being as `bounds` say; wipes what the log can't confirm. */
   begin(partition: number, bounds: LogBounds): number {
     const { index } = this.#options;
     const state = this.#state(partition);
@@ -56,12 +70,14 @@ export class Follower implements LedgerFollower {
     const goesOn = end === bounds.low;
     if (state.distrusted || end > bounds.high || end < bounds.low || (lastOffset < bounds.low && !goesOn)) {
       index.wipe(partition, bounds.low);
+      state.epoch += 1;
     }
     const isKept = index.last(partition) !== undefined;
     state.distrusted = false;
     state.restored = false; // told anew when it is, also after a reader that was replaced
     state.low = bounds.low;
     state.target = bounds.high;
+    state.logEnd = bounds.high;
     state.recognised = !isKept || goesOn;
     state.acceptedBelow = isKept ? 0 : bounds.high;
     return this.resume(partition);
@@ -98,7 +114,7 @@ export class Follower implements LedgerFollower {
   /** Takes records in log order as they were read; those below `from` were left out, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from = 0): void {
     const state = this.#state(partition);
-    if (records.length === 0 || state.distrusted || state.stopped !== undefined) return;
+    if (records.length === 0 || !state.isTaken || state.distrusted || state.stopped !== undefined) return;
     state.expected = Math.max(state.expected, from);
     if (!this.#isWhole(partition, state, records) || !this.#isKnown(partition, state, records)) return;
     this.#apply(partition, state, records);
@@ -122,7 +138,7 @@ export class Follower implements LedgerFollower {
   /** The index lost what it knew: every partition is restored from the log. */
   restore(cause: string): void {
     for (const [partition, state] of this.#partitions.entries()) {
-      if (state.stopped !== undefined) continue;
+      if (state.stopped !== undefined || !state.isTaken) continue;
       const message = `ledger partition ${partition} is restored from the log: ${cause}`;
       this.#restart(partition, new IdallocError('INDEX_RESTORING', message), cause);
     }
@@ -137,7 +153,8 @@ export class Follower implements LedgerFollower {
    */
   expire(partition: number, low: number, high = Number.POSITIVE_INFINITY): boolean {
     const state = this.#state(partition);
-    if (state.distrusted) return false;
+    if (state.distrusted || !state.isTaken) return false;
+    if (Number.isFinite(high)) state.logEnd = Math.max(state.logEnd, high);
     if (state.stopped !== undefined) {
       const { offset } = state.stopped;
       if (offset < low) this.distrust(partition, `the log starts at offset ${low} now, behind what could not be read`);
@@ -159,8 +176,13 @@ export class Follower implements LedgerFollower {
     return following && this.#options.index.expire(partition, low);
   }
 
+  epoch(partition: number): number {
+    return this.#state(partition).epoch;
+  }
+
   refusal(partition: number): IdallocError | undefined {
     const state = this.#state(partition);
+    if (!state.isTaken) return absent(partition);
     if (state.stopped !== undefined) return state.stopped.fault;
     const end = this.#options.index.end(partition);
     if (!state.distrusted && state.recognised && end >= state.target) return undefined;
@@ -173,14 +195,19 @@ export class Follower implements LedgerFollower {
     return this.#partitions.flatMap(({ stopped }) => stopped?.fault ?? []);
   }
 
-  /** True once every partition that can be read is following. */
-  caughtUp(): boolean {
-    return this.#partitions.every((_, partition) => this.refusal(partition)?.code !== 'INDEX_RESTORING');
+  progress(partition: number): CopyProgress {
+    const { isTaken, stopped, logEnd } = this.#state(partition);
+    if (!isTaken) return { state: 'absent' };
+    const end = this.#options.index.end(partition);
+    const isFollowing = this.refusal(partition) === undefined;
+    const state = stopped !== undefined ? 'stopped' : isFollowing ? 'following' : 'restoring';
+    return { state, end, logEnd: Math.max(logEnd, end) };
   }
 
   reached(partition: number, offset: number): Promise<void> {
     const state = this.#state(partition);
     if (state.stopped !== undefined) return Promise.reject(state.stopped.fault);
+    if (!state.isTaken) return Promise.reject(absent(partition));
     if (this.#options.index.end(partition) >= offset) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const timer = this.#options.setTimer(() => {
@@ -246,17 +273,18 @@ export class Follower implements LedgerFollower {
     state.stopped = { fault, offset };
     state.fail(fault);
     this.#options.onStop(partition, fault);
-    this.#options.onChange();
+    this.#options.onChange(partition);
   }
 
   #restart(partition: number, error: IdallocError, cause: string): void {
     const state = this.#state(partition);
-    if (state.distrusted) return;
+    if (state.distrusted || !state.isTaken) return;
     state.distrusted = true;
     state.stopped = undefined;
     state.target = Number.POSITIVE_INFINITY;
+    state.epoch += 1;
     state.fail(error);
-    this.#options.onChange();
+    this.#options.onChange(partition);
     this.#options.onRestart(partition, cause);
   }
 
@@ -266,7 +294,7 @@ export class Follower implements LedgerFollower {
     state.release(end);
     if (state.restored || !state.recognised || end < state.target) return;
     state.restored = true;
-    this.#options.onChange();
+    this.#options.onChange(partition);
   }
 
   #state(partition: number): FollowedState {
@@ -274,4 +302,8 @@ export class Follower implements LedgerFollower {
     if (state === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
     return state;
   }
+}
+
+function absent(partition: number): IdallocError {
+  return new IdallocError('INDEX_RESTORING', `this worker has no copy of ledger partition ${partition} yet`);
 }

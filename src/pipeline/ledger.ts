@@ -1,6 +1,7 @@
 import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import type { Appended, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
+import { type Decisions, readDecided } from './decided.ts';
+import type { Appended, LedgerEntries, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
 
 /** Entries to be appended, with the end of the index when their keys were looked up. */
 export interface Draft {
@@ -10,7 +11,7 @@ export interface Draft {
 
 /** Entries that are settled: where they lie, and which of them decide. */
 export interface Settled extends Appended {
-  /** Offsets at which the first entry of a key lies, as far as the index learned it from this append. */
+  /** Offsets at which the first entry of a key lies, as far as that is known without reading the ledger. */
   readonly firsts: ReadonlySet<number>;
 }
 
@@ -25,14 +26,16 @@ export interface Settled extends Appended {
  */
 export class Ledger {
   readonly #log: LedgerLog;
+  readonly #entries: LedgerEntries;
   readonly #index: LedgerIndex;
   readonly #follower: LedgerFollower;
   readonly #turns = new Map<number, Promise<unknown>>();
   /** Partitions where a marker is due before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
-  constructor(log: LedgerLog, index: LedgerIndex, follower: LedgerFollower) {
+  constructor(log: LedgerLog, entries: LedgerEntries, index: LedgerIndex, follower: LedgerFollower) {
     this.#log = log;
+    this.#entries = entries;
     this.#index = index;
     this.#follower = follower;
   }
@@ -68,6 +71,11 @@ export class Ledger {
     const settled = turn.catch(() => undefined); // the caller of this turn handles the failure; the next only waits
     this.#turns.set(partition, settled);
     return turn;
+  }
+
+  /** What is decided for keys of a partition, as readDecided says. To be called within a turn of the partition. */
+  decided(partition: number, keys: readonly Buffer[]): Promise<Decisions> {
+    return readDecided({ index: this.#index, follower: this.#follower, entries: this.#entries }, partition, keys);
   }
 
   /**

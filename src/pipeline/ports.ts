@@ -172,6 +172,8 @@ export interface LedgerFollower {
   reached(partition: number, offset: number): Promise<void>;
   /** Why the index can't be asked about the partition now; undefined when it can. */
   refusal(partition: number): IdallocError | undefined;
+  /** Rises whenever the partition is to be restored: what was looked up before is of another state of the log. */
+  epoch(partition: number): number;
   /**
    * Reads nothing more of the partition until the returned function is called, which may be called more than once: an
    * append is under way, and what it wrote is known better from its answer than from the log.

@@ -1,57 +1,70 @@
 import type { IndexBinding } from '../adapters/index/sqlite-index.ts';
+import { KafkaLedgerEntries } from '../adapters/kafka/ledger-entries.ts';
 import { KafkaLedgerLog } from '../adapters/kafka/ledger-log.ts';
 import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import { describeError, type IdallocError } from '../errors.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
+import type { CopyProgress } from '../pipeline/followed-state.ts';
 import { Follower } from '../pipeline/follower.ts';
 import { Ledger } from '../pipeline/ledger.ts';
 import type { LedgerIndex } from '../pipeline/ports.ts';
+import { Copies } from './copies.ts';
+import { RestoreLog } from './restore-log.ts';
 import type { Tools } from './tools.ts';
 
-/** The ledger as a worker has it: writing, deciding, and the index, which a reader keeps in step with the log. */
+/**
+ * The ledger as a worker has it: writing, deciding, and the copies of its partitions in the index, which a reader keeps in
+ * step with the log.
+ */
 export class LedgerSide implements Disposable {
   readonly index: LedgerIndex;
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
-  readonly #tools: Tools;
-  readonly #opened: Disposable;
-  readonly #follower: Follower | undefined;
+  /** Resolves when the copies that were on the disk are open. */
+  readonly opened: Promise<void>;
+  readonly #disk: Disposable;
+  readonly #copies: Copies;
+  readonly #follower: Follower;
   readonly #reader: LedgerReader;
+  readonly #restores: RestoreLog;
+  readonly #listeners: ((partition: number) => void)[] = [];
 
-  /** Opens the index and follows all ledger partitions from now on. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
+  /** Opens the index and follows what it has copies of from now on. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
   constructor(tools: Tools, { clusterId, partitions }: TopicsReport, tail: Tail) {
     const { config, runtime, cluster, clock, log, wireLog, surroundings, fail } = tools;
     const { ledger: topic, requests: requestTopic } = config.topics;
-    this.#tools = tools;
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
     const index = surroundings.openIndex(binding, {
       onWiped: (cause) => {
         log.warn({ cause }, 'ledger index was thrown away');
-        // While the index opens there is no follower yet, which then begins with what the index has.
-        this.#follower?.restore(cause);
+        this.#follower?.restore(cause); // there is none yet while the index opens
       },
       onUnusable: fail,
     });
     this.index = index;
-    this.#opened = index;
+    this.#disk = index;
+    const entries = new KafkaLedgerEntries({ cluster, runtime, topic });
     this.#follower = new Follower({
       index,
       partitions,
       setTimer: (run, delayMs) => runtime.schedule(delayMs, run),
       onRestart: (partition, cause) => {
         log.warn({ partition, cause }, 'ledger partition is restored from the log');
+        entries.forget(partition);
         this.ledger.requireMarker(partition);
         this.#reader.restart(partition);
       },
-      onChange: () => this.#showRestore(),
+      onChange: (partition) => {
+        for (const changed of this.#listeners) changed(partition);
+      },
       onStop: (partition, fault) => {
         log.error({ partition, code: fault.code, error: describeError(fault) }, 'ledger partition stopped');
       },
     });
-    this.#reader = new LedgerReader({ cluster, runtime, tail, topic, partitions, sink: this.#follower, log: wireLog });
+    this.#reader = new LedgerReader({ cluster, runtime, tail, topic, sink: this.#follower, log: wireLog });
     this.log = new KafkaLedgerLog({
       cluster,
       runtime,
@@ -60,24 +73,62 @@ export class LedgerSide implements Disposable {
       readClock: () => clock.read().reading,
       onDriftSample: (sample) => clock.recordDrift(sample),
     });
-    this.ledger = new Ledger(this.log, index, this.#follower);
-    this.#showRestore();
+    this.ledger = new Ledger(this.log, entries, index, this.#follower);
+    this.#copies = new Copies({
+      index,
+      runtime,
+      onOpened: (partition) => {
+        this.#follower.take(partition);
+        this.#reader.follow(partition);
+      },
+      onDropped: (partition) => {
+        log.info({ partition }, 'the copy of a ledger partition is deleted: this worker has not needed it for a while');
+        this.#reader.leave(partition);
+        this.#follower.release(partition);
+      },
+      onFault: (error) => log.error({ error: describeError(error) }, 'copies of ledger partitions could not be changed'),
+    });
+    this.#restores = new RestoreLog({ runtime, log, partitions, progress: (partition) => this.progress(partition) });
     this.#reader.start();
+    this.opened = this.#copies.openHeld();
+  }
+
+  /** Calls back whenever the state of a partition's copy has changed. */
+  onChange(listener: (partition: number) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Keeps copies of these partitions, and lets the others go after a while. */
+  keep(partitions: readonly number[]): void {
+    this.#copies.want(partitions);
+  }
+
+  progress(partition: number): CopyProgress {
+    return this.#follower.progress(partition);
+  }
+
+  /** All copies that this worker keeps now. */
+  copies(): readonly (Exclude<CopyProgress, { state: 'absent' }> & { readonly partition: number })[] {
+    return Array.from({ length: this.partitions }, (_, partition) => partition).flatMap((partition) => {
+      const progress = this.progress(partition);
+      return progress.state === 'absent' ? [] : { partition, ...progress };
+    });
+  }
+
+  /** Whether the partition can be decided on now. */
+  isReady(partition: number): boolean {
+    return this.#follower.refusal(partition) === undefined;
   }
 
   /** Why partitions stand still: their log holds what can't be read. */
   get stopped(): readonly IdallocError[] {
-    return this.#follower?.stopped() ?? [];
+    return this.#follower.stopped();
   }
 
   [Symbol.dispose](): void {
+    this.#restores[Symbol.dispose]();
+    this.#copies[Symbol.dispose]();
     this.#reader.stop();
-    this.#opened[Symbol.dispose]();
-  }
-
-  #showRestore(): void {
-    const { gate } = this.#tools;
-    if (this.#follower?.caughtUp() === true) gate.clear('index');
-    else gate.close('index', 'INDEX_RESTORING');
+    this.#disk[Symbol.dispose]();
   }
 }

@@ -24,8 +24,10 @@ export interface RequestGroupOptions {
   /** How long leaving waits for the parts under way. */
   readonly drainTimeoutMs: number;
   readonly handler: RequestHandler;
-  /** All partitions of this member, and those of them that it did not have before. */
-  readonly onAssigned: (partitions: readonly number[], added: readonly number[]) => void;
+  /** Whether requests of the partition can be decided now; see `refresh`. */
+  readonly isReady: (partition: number) => boolean;
+  /** What this worker owns from now on, and what it stands by for. */
+  readonly onAssigned: (share: Share) => void;
   /** Records of the partition that wait behind the last one answered; undefined once it is another member's. */
   readonly onLag: (partition: number, records: number | undefined) => void;
   /** The request topic ends before where reading was: it was made anew, or has lost its tail. */
@@ -40,6 +42,17 @@ const MAX_WAIT_MS = 100;
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const RETRY_MS = 200;
 
+/** What the group has given to this worker. */
+export interface Share {
+  readonly owned: readonly number[];
+  /** Those of them that it did not own before. */
+  readonly added: readonly number[];
+  /** Partitions that it keeps copies of without owning them. */
+  readonly standbys: readonly number[];
+  /** Those of them that it is going to own once its copies are complete. */
+  readonly warmups: readonly number[];
+}
+
 interface Served {
   readonly session: RequestSession;
   readonly followed: Followed;
@@ -49,7 +62,8 @@ interface Served {
 /**
  * One stay in the request group: a membership, and a session for each partition that it brings.
  *
- * A partition that stays through a rebalance keeps its session, so its requests don't wait for the others to join. One
+ * A partition whose copy of the ledger is not complete is assigned, but waits alone: nothing of it is read until it is
+ * ready. One that stays through a rebalance keeps its session, so its requests don't wait for the others to join. One
  * that goes ends at once; the part under way settles in the background, and whoever has the partition next may answer the
  * same requests: the ledger decides which batch they have, so their replies are equal.
  *
@@ -129,20 +143,38 @@ export class RequestGroup implements GroupMember {
   /** Takes no more requests; the parts under way end by themselves. */
   pause(): void {
     this.#open = false;
-    for (const { session, followed } of this.#served.values()) {
+    this.#refreshAll();
+  }
+
+  /** Goes on with all partitions that are ready, in this turn of the event loop. */
+  resume(): void {
+    if (this.#stopped) return;
+    this.#open = true;
+    this.#refreshAll();
+  }
+
+  rejoin(_why: string): void {}
+
+  /** The partition has become ready, or is not ready any more. */
+  refresh(partition: number): void {
+    const served = this.#served.get(partition);
+    if (served === undefined) return;
+    const { session, followed } = served;
+    if (this.#isOpen(partition)) {
+      followed.resume();
+      session.resume();
+    } else {
       session.pause();
       followed.pause();
     }
   }
 
-  /** Goes on with all partitions, in this turn of the event loop. */
-  resume(): void {
-    if (this.#stopped) return;
-    this.#open = true;
-    for (const { session, followed } of this.#served.values()) {
-      followed.resume();
-      session.resume();
-    }
+  #refreshAll(): void {
+    for (const partition of this.#served.keys()) this.refresh(partition);
+  }
+
+  #isOpen(partition: number): boolean {
+    return this.#open && this.#options.isReady(partition);
   }
 
   #assign(assigned: readonly number[], added: readonly number[], removed: readonly number[]): void {
@@ -150,7 +182,8 @@ export class RequestGroup implements GroupMember {
     this.#assigned = new Set(assigned);
     for (const partition of removed) this.#end(partition);
     if (added.length > 0) void this.#begin(added);
-    this.#options.onAssigned(assigned, added);
+    const others = Array.from({ length: this.#options.partitions }, (_, p) => p).filter((p) => !assigned.includes(p));
+    this.#options.onAssigned({ owned: assigned, added, standbys: others, warmups: [] });
   }
 
   /** Reads on from what was committed, as soon as the coordinator answers. */
@@ -175,7 +208,7 @@ export class RequestGroup implements GroupMember {
       partition,
       handler,
       runtime,
-      isOpen: this.#open,
+      isOpen: this.#isOpen(partition),
       onProgress: (next) => onLag(partition, Math.max(0, end - next)),
       onFault: (error, lasting) => {
         const code = error instanceof IdallocError ? error.code : undefined;
@@ -203,8 +236,8 @@ export class RequestGroup implements GroupMember {
         },
       },
     );
-    if (!this.#open) followed.pause();
     this.#served.set(partition, { session, followed, committed });
+    if (!this.#isOpen(partition)) followed.pause();
   }
 
   #end(partition: number): void {

@@ -10,11 +10,12 @@ import { SparingLog } from '../kafka/loops/sparing-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
 import { type PipelineDeps, processBatch } from '../pipeline/batch.ts';
+import type { CopyProgress } from '../pipeline/followed-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerSide } from './ledger-side.ts';
 import type { GroupMember } from './membership.ts';
-import { RequestGroup } from './request-group.ts';
+import { RequestGroup, type Share } from './request-group.ts';
 import type { Tools } from './tools.ts';
 
 /** How often a marker is written where a partition is served, so that its ledger never runs empty. */
@@ -33,7 +34,8 @@ export class RequestSide implements Disposable {
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
   /** Undefined before the first assignment. */
-  #held: readonly number[] | undefined;
+  #share: Share | undefined;
+  #group: RequestGroup | undefined;
   #announced = false;
   #markerTimer: Timer | undefined;
 
@@ -42,6 +44,7 @@ export class RequestSide implements Disposable {
     this.#parts = parts;
     this.#pipeline = pipelineDeps(tools, parts);
     tools.gate.onChange(() => this.#announce());
+    parts.ledger.onChange((partition) => this.#copyChanged(partition));
     this.#scheduleMarkers();
   }
 
@@ -52,7 +55,7 @@ export class RequestSide implements Disposable {
   createMember(): GroupMember {
     const { config, cluster, runtime, metrics, log, wireLog, surroundings, fail } = this.#tools;
     const instanceId = surroundings.instanceId();
-    return new RequestGroup({
+    this.#group = new RequestGroup({
       cluster,
       runtime,
       log,
@@ -74,26 +77,62 @@ export class RequestSide implements Disposable {
         }
         metrics.observeBatch(runtime.monotonicMs() - startedMs);
       },
-      onAssigned: (partitions, added) => this.#assigned(partitions, added),
+      isReady: (partition) => this.#parts.ledger.isReady(partition),
+      onAssigned: (share) => this.#assigned(share),
       onLag: (partition, records) => metrics.setLag(partition, records),
       onCutOff: (partition) => this.#mark(partition),
       onFenced: () => fail(fenced(instanceId)),
     });
+    return this.#group;
   }
 
-  #assigned(partitions: readonly number[], added: readonly number[]): void {
+  /** What the group gave to this worker last; undefined before that. */
+  get share(): Share | undefined {
+    return this.#share;
+  }
+
+  /** The partitions of this worker that wait for their copies of the ledger, each with how far it is. */
+  get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress }[] {
+    return (this.#share?.owned ?? [])
+      .map((partition) => ({ partition, progress: this.#parts.ledger.progress(partition) }))
+      .filter(({ progress: { state } }) => state === 'restoring' || state === 'absent');
+  }
+
+  #assigned(share: Share): void {
     const { log, fail } = this.#tools;
-    this.#held = partitions;
+    const { owned, added, standbys, warmups } = share;
+    this.#share = share;
+    this.#parts.ledger.keep([...owned, ...standbys]);
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
-    log.info({ partitions, added }, 'joined the request group');
+    log.info({ partitions: owned, added, standbys, warmups }, 'joined the request group');
     this.#announce();
+  }
+
+  /**
+   * A partition waits while its copy is restored. Whoever leads the group learns of it: another member may have a complete
+   * copy, and what this one was to get when its copy is complete may come to it now.
+   */
+  #copyChanged(partition: number): void {
+    const isReady = this.#parts.ledger.isReady(partition);
+    const isOwned = this.#share?.owned.includes(partition) === true;
+    this.#group?.refresh(partition);
+    if (isOwned && isReady) this.#mark(partition);
+    if (isOwned !== isReady) this.#announceCopies(partition, isReady);
+    this.#announce();
+  }
+
+  #announceCopies(partition: number, isReady: boolean): void {
+    const isWarm = isReady && this.#share?.warmups.includes(partition) === true;
+    const isLost = !isReady && this.#share?.owned.includes(partition) === true;
+    if (isWarm || isLost) this.#group?.rejoin(`the copy of partition ${partition} is ${isWarm ? 'complete' : 'lost'}`);
   }
 
   /** Once, when requests of all partitions are served: a partition that stopped may be read again later. */
   #announce(): void {
     const { ledger, identity } = this.#parts;
-    if (this.#announced || this.#held === undefined || ledger.stopped.length > 0) return;
+    if (this.#announced || this.#share === undefined || ledger.stopped.length > 0) return;
+    if (this.restoring.length > 0) return;
     if (this.#tools.gate.reason() !== undefined) return;
     this.#announced = true;
     this.#tools.log.info({ ...identity.describe() }, 'idalloc ready');
@@ -101,14 +140,17 @@ export class RequestSide implements Disposable {
 
   #scheduleMarkers(): void {
     this.#markerTimer = this.#tools.runtime.schedule(MARKER_INTERVAL_MS, () => {
-      for (const partition of this.#held ?? []) this.#mark(partition);
+      for (const partition of this.#share?.owned ?? []) this.#mark(partition);
       this.#scheduleMarkers();
     });
   }
 
+  /** A marker that is due stays so until it can be written. */
   #mark(partition: number): void {
     const { log } = this.#tools;
-    this.#parts.ledger.ledger.mark(partition).catch((error) => {
+    const { ledger } = this.#parts.ledger;
+    ledger.mark(partition).catch((error) => {
+      if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
       const lasting = error instanceof IdallocError && !error.retryable;
       log[lasting ? 'error' : 'warn']({ partition, error: describeError(error) }, 'ledger partition was not marked');
     });

@@ -6,7 +6,7 @@ import type { Runtime } from '../core/runtime.ts';
 import type { Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer } from '../kafka/wire/settings.ts';
 import { etcdFaultLog, type Log } from '../log.ts';
-import type { Allocator, LedgerIndex } from '../pipeline/ports.ts';
+import type { Allocator, LedgerCopies } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
 import { type AllocatorOptions, ReignAllocator } from './allocator.ts';
 
@@ -15,7 +15,7 @@ export interface Surroundings {
   readonly runtime: Runtime;
   readonly dialer: Dialer;
   readonly etcd: ClosableEtcd;
-  readonly openIndex: (binding: IndexBinding, events: IndexEvents) => LedgerIndex & Disposable;
+  readonly openIndex: (binding: IndexBinding, events: IndexEvents) => LedgerCopies;
   /** Names this worker in the request group across restarts; asked for while the index is open. */
   readonly instanceId: () => string;
   readonly createAllocator: (options: AllocatorOptions) => Allocator;

@@ -43,6 +43,7 @@ export class Worker implements AsyncDisposable {
   readonly #beganMs: number;
   readonly #starting: Promise<void>;
   #ledger: LedgerSide | undefined;
+  #requests: RequestSide | undefined;
   #membership: Membership | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -81,7 +82,25 @@ export class Worker implements AsyncDisposable {
     if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
     const { kafkaSilenceMs: silentMs, isMember } = this.vitals();
     if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';
-    return isMember ? undefined : 'GROUP_JOINING';
+    if (!isMember) return 'GROUP_JOINING';
+    return this.#requests?.restoring.length === 0 ? undefined : 'INDEX_RESTORING';
+  }
+
+  /** What there is to say of `unready`, for people. */
+  get unreadyDetail(): string | undefined {
+    switch (this.unready) {
+      case 'LEDGER_UNREADABLE':
+        return this.stoppedPartitions.map(({ message }) => message).join('; ');
+      case 'INDEX_RESTORING':
+        return this.#requests?.restoring
+          .map(({ partition, progress }) => {
+            const place = progress.state === 'absent' ? 'not begun' : `at ${progress.end} of ${progress.logEnd}`;
+            return `ledger partition ${partition}: ${place}`;
+          })
+          .join('; ');
+      default:
+        return undefined;
+    }
   }
 
   /** How it stands with Kafka, whatever the gate says. */
@@ -91,7 +110,17 @@ export class Worker implements AsyncDisposable {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
       stoppedPartitions: this.stoppedPartitions.length,
+      copies: this.#copies(),
     };
+  }
+
+  #copies(): Vitals['copies'] {
+    const [ledger, share] = [this.#ledger, this.#requests?.share];
+    if (ledger === undefined) return [];
+    return ledger.copies().map(({ partition, state, end, logEnd }) => {
+      const isServing = state === 'following' && share?.owned.includes(partition) === true;
+      return { partition, state: isServing ? 'serving' : state, lag: logEnd - end };
+    });
   }
 
   /** Finishes what is in hand, leaves the group and gives the identity back. */
@@ -136,6 +165,8 @@ export class Worker implements AsyncDisposable {
     stack.defer(closeApi); // what is under way is answered before the identity is given back
     identity.start({ witness, askBrokers: () => ledger.log.askClocks() });
     const requests = stack.use(new RequestSide(this.#tools, { ledger, identity, allocator }));
+    this.#requests = requests;
+    await ledger.opened; // so that the group learns at the first join which copies this worker has
     const membership = new Membership({
       createMember: () => requests.createMember(),
       isOpen: () => gate.reason() === undefined,

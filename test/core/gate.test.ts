@@ -24,16 +24,16 @@ describe('the gate', () => {
   });
 
   it('stays closed until every source is clear', () => {
-    const both = closeGate(closeGate(open, 'index', 'INDEX_RESTORING', at(10)), 'identity', 'LEASE_LOST', at(20));
+    const both = closeGate(closeGate(open, 'process', 'KAFKA_UNAVAILABLE', at(10)), 'identity', 'LEASE_LOST', at(20));
     const one = clearGate(both, 'identity', at(30));
-    expect(gateReason(one)).toBe('INDEX_RESTORING');
-    expect(gateReason(clearGate(one, 'index', at(40)))).toBeUndefined();
+    expect(gateReason(one)).toBe('KAFKA_UNAVAILABLE');
+    expect(gateReason(clearGate(one, 'process', at(40)))).toBeUndefined();
   });
 
   it('names the most fundamental of several reasons', () => {
     const reasons: [GateSource, GateReason][] = [
       ['process', 'STARTING'],
-      ['index', 'INDEX_RESTORING'],
+      ['process', 'KAFKA_UNAVAILABLE'],
       ['identity', 'LEASE_SUSPENDED'],
       ['clock', 'CLOCK_BACKWARD'],
       ['identity', 'LAYOUT_EXHAUSTED'],
@@ -70,7 +70,7 @@ describe('the gate', () => {
     const first = closeGate(open, 'clock', 'CLOCK_DRIFT', at(100));
     const second = clearGate(closeGate(first, 'identity', 'NO_IDENTITY', at(200)), 'clock', at(300));
     expect(second.closedSince).toBe(100);
-    const again = closeGate(clearGate(second, 'identity', at(400)), 'index', 'INDEX_RESTORING', at(500));
+    const again = closeGate(clearGate(second, 'identity', at(400)), 'process', 'KAFKA_UNAVAILABLE', at(500));
     expect(again.closedSince).toBe(500);
   });
 
@@ -89,16 +89,16 @@ describe('the gate', () => {
   });
 
   it('is the same object when nothing changes, so that a listener sees changes only', () => {
-    expect(clearGate(open, 'index', at(10))).toBe(open);
-    const closed = closeGate(open, 'index', 'INDEX_RESTORING', at(10));
-    expect(closeGate(closed, 'index', 'INDEX_RESTORING', at(20))).toBe(closed);
+    expect(clearGate(open, 'clock', at(10))).toBe(open);
+    const closed = closeGate(open, 'process', 'KAFKA_UNAVAILABLE', at(10));
+    expect(closeGate(closed, 'process', 'KAFKA_UNAVAILABLE', at(20))).toBe(closed);
     expect(gateReason(open)).toBeUndefined();
   });
 
   it('is closed exactly while some source has a reason, and since when the first one came', () => {
     const change = fc.record({
-      source: fc.constantFrom<GateSource>('identity', 'clock', 'index', 'process'),
-      reason: fc.option(fc.constantFrom<GateReason>('NO_IDENTITY', 'CLOCK_DRIFT', 'INDEX_RESTORING')),
+      source: fc.constantFrom<GateSource>('identity', 'clock', 'process'),
+      reason: fc.option(fc.constantFrom<GateReason>('NO_IDENTITY', 'CLOCK_DRIFT', 'KAFKA_UNAVAILABLE')),
     });
     fc.assert(
       fc.property(fc.array(change), (changes) => {

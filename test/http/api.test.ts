@@ -164,7 +164,7 @@ describe('an idempotency key', () => {
 });
 
 describe('503', () => {
-  test.each(['STARTING', 'NO_IDENTITY', 'INDEX_RESTORING', 'STOPPING'] as const)(
+  test.each(['STARTING', 'NO_IDENTITY', 'KAFKA_UNAVAILABLE', 'STOPPING'] as const)(
     'with Retry-After tells the reason of the gate: %s',
     async (reason) => {
       const { app, stage } = start();

@@ -47,7 +47,7 @@ describe('the port', () => {
     },
   );
 
-  test.each(['STARTING', 'LEASE_SUSPENDED', 'NO_IDENTITY', 'INDEX_RESTORING', 'POOL_EXHAUSTED'] as const)(
+  test.each(['STARTING', 'LEASE_SUSPENDED', 'NO_IDENTITY', 'KAFKA_UNAVAILABLE', 'POOL_EXHAUSTED'] as const)(
     'stays open on %s, and answers with it',
     async (reason) => {
       const { stage, door, status } = await start();

@@ -114,7 +114,7 @@ describe('metrics', () => {
     const metrics = createMetrics(() => vitals);
     const lines = async () => (await metrics.render()).body.split('\n');
     expect(await lines()).toContain('idalloc_group_joined 0');
-    vitals = { isMember: true, kafkaSilenceMs: 1_500, stoppedPartitions: 2 };
+    vitals = { isMember: true, kafkaSilenceMs: 1_500, copies: [], stoppedPartitions: 2 };
     expect(await lines()).toEqual(
       expect.arrayContaining([
         'idalloc_group_joined 1',

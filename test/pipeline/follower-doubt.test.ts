@@ -46,6 +46,7 @@ describe('an own entry that was settled before it was read', () => {
           return appended;
         },
       },
+      topic.entries,
       index,
       follower,
     );

@@ -11,11 +11,11 @@ describe('restoring', () => {
     reader.poll(0, 2);
     topic.land(0, [entry('d')]);
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
-    expect(follower.caughtUp()).toBe(false);
+    expect(follower.progress(0)).toEqual({ state: 'restoring', end: 2, logEnd: 3 });
     reader.poll(0, 1);
     expect(index.end(0)).toBe(3);
     expect(follower.refusal(0)).toBeUndefined();
-    expect(follower.caughtUp()).toBe(true);
+    expect(follower.progress(0)).toEqual({ state: 'following', end: 3, logEnd: 3 });
   });
 
   it('is over at once for an empty partition', () => {
@@ -273,12 +273,6 @@ describe('an entry that can not be read', () => {
     follower.unreadable(0, 3, 'a zstd batch is damaged');
     reader.catchUp(0);
     expect(follower.refusal(0)).toBeUndefined();
-  });
-
-  it('does not keep other partitions from being served', () => {
-    const { follower, reader } = followedWorld({ entries: [{ key: null, value: null }] });
-    reader.catchUp(0);
-    expect(follower.caughtUp()).toBe(true);
   });
 
   it('ends the waiting of whoever waits for the entries behind it', async () => {

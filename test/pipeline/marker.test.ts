@@ -19,7 +19,7 @@ function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; ans
       return end;
     },
   };
-  return { worker, ledger: new Ledger(slow, worker.index, worker.follower), answer: held.resolve };
+  return { worker, ledger: new Ledger(slow, topic.entries, worker.index, worker.follower), answer: held.resolve };
 }
 
 const lastOf = (topic: MemoryLedger) => decodeLedgerEntry(topic.read(0, topic.bounds(0).high - 1)[0]?.value as Buffer);

@@ -2,17 +2,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
-import type { LedgerIndex } from '../../src/pipeline/ports.ts';
+import type { LedgerCopies } from '../../src/pipeline/ports.ts';
 import { FragileIndex } from './fragile-index.ts';
-
-export type OpenIndex = LedgerIndex & Disposable;
 
 /** What outlives the processes of a machine: the index, and the name under which they join the request group. */
 export interface Disk extends Disposable {
   /** `name` gives the name when there is none. */
   instanceId(name: () => string): string;
   /** Opens the index for one process; whoever had it open before is dead. */
-  open(binding: IndexBinding, events: IndexEvents): OpenIndex;
+  open(binding: IndexBinding, events: IndexEvents): LedgerCopies;
   /** What is on it can't be read any more, as whoever has it open will find. */
   damage(): void;
 }
@@ -25,13 +23,13 @@ const FILE = 'ledger-index.sqlite';
 export class FileDisk implements Disk {
   readonly #directory = mkdtempSync(join(tmpdir(), 'idalloc-sim-'));
   readonly #name = new Name();
-  #opened: OpenIndex | undefined;
+  #opened: LedgerCopies | undefined;
 
   instanceId(name: () => string): string {
     return this.#name.of(name);
   }
 
-  open(binding: IndexBinding, events: IndexEvents): OpenIndex {
+  open(binding: IndexBinding, events: IndexEvents): LedgerCopies {
     this.#opened?.[Symbol.dispose]();
     const opened = new SqliteIndex(this.#directory, binding, events, RUN_ENTRIES);
     const close = opened[Symbol.dispose].bind(opened);
@@ -64,7 +62,7 @@ export class MemoryDisk implements Disk {
     return this.#name.of(name);
   }
 
-  open(_binding: IndexBinding, events: IndexEvents): OpenIndex {
+  open(_binding: IndexBinding, events: IndexEvents): LedgerCopies {
     return this.#index.open(events);
   }
 

@@ -1,6 +1,6 @@
 import type { IndexEvents } from '../../src/adapters/index/sqlite-index.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { Applied, FORGOTTEN, IndexedEntry, LedgerIndex, LedgerRecord } from '../../src/pipeline/ports.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 
 /** An index in memory whose store fails when it is told to, and is replaced by an empty one then, as SqliteIndex does. */
@@ -8,7 +8,8 @@ export class FragileIndex {
   #index = new MemoryIndex();
   #opened: Opened | undefined;
 
-  open(events: IndexEvents): LedgerIndex & Disposable {
+  open(events: IndexEvents): LedgerCopies {
+    this.#index[Symbol.dispose]();
     this.#opened = new Opened(this.#index, events, () => {
       this.#index = new MemoryIndex();
       return this.#index;
@@ -22,10 +23,11 @@ export class FragileIndex {
   }
 }
 
-class Opened implements LedgerIndex {
+class Opened implements LedgerCopies {
   #index: MemoryIndex;
   readonly #events: IndexEvents;
   readonly #replace: () => MemoryIndex;
+  readonly #loaded = new Set<number>();
   #state: 'sound' | 'damaged' | 'replaced' = 'sound';
 
   constructor(index: MemoryIndex, events: IndexEvents, replace: () => MemoryIndex) {
@@ -60,9 +62,29 @@ class Opened implements LedgerIndex {
     return this.#index.last(partition);
   }
 
-  lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
+  origin(partition: number): number {
+    return this.#index.origin(partition);
+  }
+
+  held(): readonly number[] {
+    return this.#index.held();
+  }
+
+  load(partition: number): boolean {
     this.#requireSound();
-    return this.#index.lookUp(partition, key);
+    this.#loaded.add(partition);
+    return this.#index.load(partition);
+  }
+
+  drop(partition: number): boolean {
+    this.#requireSound();
+    this.#loaded.delete(partition);
+    return this.#index.drop(partition);
+  }
+
+  placesOf(partition: number, key: Buffer): readonly number[] {
+    this.#requireSound();
+    return this.#index.placesOf(partition, key);
   }
 
   apply(partition: number, records: readonly LedgerRecord[]): Applied {
@@ -89,6 +111,7 @@ class Opened implements LedgerIndex {
     if (this.#state !== 'damaged') return;
     this.#state = 'replaced';
     this.#index = this.#replace();
+    for (const partition of this.#loaded) this.#index.load(partition);
     this.#events.onWiped('the disk is damaged');
     throw new IdallocError('INDEX_RESTORING', 'the ledger index failed and is restored from the log');
   }

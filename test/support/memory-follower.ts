@@ -1,7 +1,7 @@
 import { Follower } from '../../src/pipeline/follower.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type LedgerDraft, MemoryLedger, MemoryReader } from './memory-ledger.ts';
-import { entry, offsetOf } from './memory-records.ts';
+import { entry } from './memory-records.ts';
 import { ManualTimers } from './memory-worker.ts';
 
 /** A follower of one partition, with an index that may be older than the follower. */
@@ -33,6 +33,10 @@ export function follow(topic: MemoryLedger, index = new MemoryIndex(), partition
       stopped.push([partition, code]);
     },
   });
+  for (let partition = 0; partition < partitions; partition += 1) {
+    index.load(partition);
+    follower.take(partition);
+  }
   const reader = new MemoryReader(topic, follower);
   return { index, timers, causes, stopped, follower, reader, changes: () => changes };
 }
@@ -45,4 +49,5 @@ export function indexOf(topic: MemoryLedger): MemoryIndex {
 }
 
 export const three = [entry('a'), entry('b'), entry('c')];
-export const heldAt = (index: MemoryIndex, id: string) => offsetOf(index.lookUp(0, entry(id).key));
+/** Where the first entry of a key lies by the index; undefined when it knows of none. */
+export const heldAt = (index: MemoryIndex, id: string) => index.placesOf(0, entry(id).key)[0];

@@ -1,16 +1,11 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { IdallocError } from '../../src/errors.ts';
-import {
-  type Applied,
-  FORGOTTEN,
-  type IndexedEntry,
-  type LedgerIndex,
-  type LedgerRecord,
-} from '../../src/pipeline/ports.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 
 interface Stored {
-  readonly indexed: IndexedEntry;
+  readonly offset: number;
+  readonly appendedAtMs: number;
   readonly end: number;
   readonly requestOffset: number;
 }
@@ -29,8 +24,39 @@ interface Partition {
 }
 
 /** The ledger index without a disk; held to the same claims as the real one. */
-export class MemoryIndex implements LedgerIndex {
+export class MemoryIndex implements LedgerCopies {
   readonly #partitions = new Map<number, Partition>();
+  readonly #loaded = new Set<number>();
+
+  /** With copies of these partitions open. */
+  constructor(partitions: readonly number[] = []) {
+    for (const partition of partitions) this.load(partition);
+  }
+
+  held(): readonly number[] {
+    return [...this.#partitions.keys()].sort((one, other) => one - other);
+  }
+
+  load(partition: number): boolean {
+    this.#loaded.add(partition);
+    if (!this.#partitions.has(partition)) this.wipe(partition, 0);
+    return false;
+  }
+
+  drop(partition: number): boolean {
+    this.#loaded.delete(partition);
+    this.#partitions.delete(partition);
+    return false;
+  }
+
+  /** As a process that ends leaves it. */
+  [Symbol.dispose](): void {
+    this.#loaded.clear();
+  }
+
+  origin(partition: number): number {
+    return this.#of(partition).origin;
+  }
 
   end(partition: number): number {
     return this.#of(partition).end;
@@ -53,13 +79,9 @@ export class MemoryIndex implements LedgerIndex {
     return this.#of(partition).last;
   }
 
-  lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
-    const at = this.#of(partition);
-    const [first] = at.entries.get(key.toString('latin1')) ?? [];
-    if (first === undefined) return undefined;
-    const { end, indexed } = first;
-    const known = end >= at.origin;
-    return known ? indexed : FORGOTTEN;
+  placesOf(partition: number, key: Buffer): readonly number[] {
+    const stored = this.#of(partition).entries.get(key.toString('latin1')) ?? [];
+    return stored.map(({ offset }) => offset);
   }
 
   apply(partition: number, records: readonly LedgerRecord[]): Applied {
@@ -69,11 +91,11 @@ export class MemoryIndex implements LedgerIndex {
     if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log goes on at ${hole.record.offset}`);
     let lossAt: number | undefined;
     for (const { record, name, end, requestOffset, through } of fresh) {
-      const { offset, value, appendedAtMs } = record;
-      if (name !== undefined && value !== null) {
+      const { offset, appendedAtMs } = record;
+      if (name !== undefined) {
         const known = at.entries.get(name) ?? [];
         at.entries.set(name, known);
-        known.push({ indexed: { offset, value, appendedAtMs }, end, requestOffset });
+        known.push({ offset, appendedAtMs, end, requestOffset });
       }
       if (at.since === undefined || end > offset) at.since = Math.max(at.since ?? at.appendedAtMs, appendedAtMs);
       at.appendedAtMs = appendedAtMs;
@@ -90,15 +112,17 @@ export class MemoryIndex implements LedgerIndex {
   }
 
   firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
+    const { entries, origin } = this.#of(partition);
     const firsts = new Set<number>();
     for (const { key, offset } of records) {
-      const found = key === null ? undefined : this.lookUp(partition, key);
-      if (found !== undefined && found !== FORGOTTEN && found.offset === offset) firsts.add(offset);
+      const [first] = entries.get(key?.toString('latin1') ?? '') ?? [];
+      if (key !== null && first?.offset === offset && first.end >= origin) firsts.add(offset);
     }
     return firsts;
   }
 
   wipe(partition: number, from: number): void {
+    if (!this.#loaded.has(partition)) throw notLoaded(partition);
     const through = this.#partitions.get(partition)?.through ?? -1;
     this.#partitions.set(partition, {
       entries: new Map(),
@@ -118,24 +142,27 @@ export class MemoryIndex implements LedgerIndex {
     if (!at.anchored || low <= at.origin) return false;
     at.origin = Math.min(low, at.end);
     for (const [name, stored] of at.entries) {
-      const kept = stored.filter(({ indexed }) => indexed.offset >= at.origin);
-      for (const { indexed, requestOffset } of stored) {
-        if (indexed.offset < at.origin) at.horizon = Math.max(at.horizon, requestOffset);
+      const kept = stored.filter(({ offset }) => offset >= at.origin);
+      for (const { offset, requestOffset } of stored) {
+        if (offset < at.origin) at.horizon = Math.max(at.horizon, requestOffset);
       }
       if (kept.length > 0) at.entries.set(name, kept);
       else at.entries.delete(name);
     }
-    const [oldest] = [...at.entries.values()].flat().sort((a, b) => a.indexed.offset - b.indexed.offset);
-    at.since = Math.max(at.since ?? 0, oldest?.indexed.appendedAtMs ?? at.appendedAtMs);
+    const [oldest] = [...at.entries.values()].flat().sort((a, b) => a.offset - b.offset);
+    at.since = Math.max(at.since ?? 0, oldest?.appendedAtMs ?? at.appendedAtMs);
     return false;
   }
 
   #of(partition: number): Partition {
     const known = this.#partitions.get(partition);
-    if (known !== undefined) return known;
-    this.wipe(partition, 0);
-    return this.#of(partition);
+    if (known === undefined || !this.#loaded.has(partition)) throw notLoaded(partition);
+    return known;
   }
+}
+
+function notLoaded(partition: number): RangeError {
+  return new RangeError(`no copy of ledger partition ${partition} is open`);
 }
 
 interface Read {

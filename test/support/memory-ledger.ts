@@ -1,5 +1,5 @@
 import { IdallocError } from '../../src/errors.ts';
-import type { Appended, LedgerLog, LedgerRecord, LogBounds } from '../../src/pipeline/ports.ts';
+import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds } from '../../src/pipeline/ports.ts';
 
 /**
  * What the network does to one append:
@@ -63,6 +63,18 @@ export class MemoryLedger {
       },
       endOffset: async (partition) => this.bounds(partition).high,
       requestEnd: async (partition) => this.requestEnds.get(partition) ?? REQUEST_END,
+    };
+  }
+
+  /** Reads single entries back. */
+  get entries(): LedgerEntries {
+    return {
+      read: async (partition, offsets) => {
+        const records = this.read(partition, this.bounds(partition).low);
+        return new Map(
+          records.filter(({ offset }) => offsets.includes(offset)).map((record) => [record.offset, record]),
+        );
+      },
     };
   }
 

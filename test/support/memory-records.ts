@@ -7,7 +7,7 @@ import {
   requestHash,
 } from '../../src/codec/ledger-entry.ts';
 import { presetLayout } from '../../src/core/presets.ts';
-import { FORGOTTEN, type LedgerIndex, type RequestRecord } from '../../src/pipeline/ports.ts';
+import type { RequestRecord } from '../../src/pipeline/ports.ts';
 
 /** The topic that requests name for their replies unless they say otherwise. */
 export const REPLIES = 'id.replies.orders';
@@ -65,9 +65,4 @@ export function entry(
     ...rest,
   });
   return { key: encodeLedgerKey(Buffer.from(id)), value };
-}
-
-/** The offset of what a look-up found; what it is instead where it has none. */
-export function offsetOf(found: ReturnType<LedgerIndex['lookUp']>): number | typeof FORGOTTEN | undefined {
-  return found === undefined || found === FORGOTTEN ? found : found.offset;
 }

@@ -6,7 +6,7 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
 import { Ledger } from '../../src/pipeline/ledger.ts';
-import type { LedgerIndex, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
+import type { LedgerCopies, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
@@ -48,7 +48,7 @@ export interface MemoryWorkerOptions {
   readonly partitions?: number;
   readonly workerId?: number;
   readonly link?: Link;
-  readonly index?: LedgerIndex;
+  readonly index?: LedgerCopies;
   readonly now?: () => WallMs;
   /** False: the reader comes only when it is polled; else also whenever somebody waits for it. */
   readonly diligent?: boolean;
@@ -64,7 +64,7 @@ export class MemoryWorker {
   readonly restarts: string[] = [];
   readonly timers = new ManualTimers();
   readonly publisher = new MemoryPublisher();
-  readonly index: LedgerIndex;
+  readonly index: LedgerCopies;
   readonly allocator: CountingAllocator;
   readonly follower: Follower;
   readonly reader: MemoryReader;
@@ -90,8 +90,13 @@ export class MemoryWorker {
       onChange: () => {},
       onStop: () => {},
     });
+    for (let partition = 0; partition < partitions; partition += 1) {
+      this.index.load(partition);
+      this.follower.take(partition);
+    }
     this.reader = new MemoryReader(topic, this.follower);
-    this.ledger = new Ledger(this.#recorded(topic.producer(options.link)), this.index, this.follower);
+    const log = this.#recorded(topic.producer(options.link));
+    this.ledger = new Ledger(log, topic.entries, this.index, this.follower);
     this.publisher.onEvent = (what, records) => {
       for (const { topic: to, key } of records) this.events.push(`${what} ${to} ${key?.toString() ?? ''}`);
     };

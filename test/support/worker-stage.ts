@@ -36,10 +36,6 @@ function bound(runtime: VirtualRuntime): Runtime {
   };
 }
 
-class DisposableIndex extends MemoryIndex implements Disposable {
-  [Symbol.dispose](): void {}
-}
-
 interface LogLine extends Readonly<Record<string, unknown>> {
   readonly level: number;
   readonly msg: string;
@@ -67,7 +63,7 @@ export class WorkerStage {
       runtime: bound(runtime),
       dialer: kafka.dialer(),
       etcd: { ...this.etcd.port(), close: () => {} },
-      openIndex: () => new DisposableIndex(),
+      openIndex: () => new MemoryIndex(),
       instanceId: () => 'instance',
       createAllocator: (options) => new ReignAllocator(options),
     };

@@ -134,10 +134,10 @@ describe('a gate that closes', () => {
     gate.onChange(() => membership.gateChanged());
     gate.clear('process');
     gate.close('identity', 'LEASE_SUSPENDED');
-    gate.close('index', 'INDEX_RESTORING');
+    gate.close('clock', 'CLOCK_DRIFT');
     gate.clear('identity');
     expect(member.calls.at(-1)).toBe('pause');
-    gate.clear('index');
+    gate.clear('clock');
     expect(member.calls.at(-1)).toBe('resume');
   });
 

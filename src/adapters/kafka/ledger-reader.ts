@@ -28,7 +28,6 @@ export interface LedgerReaderOptions {
   /** Read uncommitted. Whoever made it closes it. */
   readonly tail: Pick<Tail, 'follow'>;
   readonly topic: string;
-  readonly partitions: number;
   readonly sink: LedgerSink;
   readonly log: WireLog;
 }
@@ -48,49 +47,68 @@ const EXPIRE_INTERVAL_MS = 10_000;
  *
  *   beginning -> following   its bounds were asked for, and the sink said where to read
  *   following -> beginning   it is to be begun again: what was fetched is dropped
+ *   any       -> left        it is not to be read any more
  *
- * `epoch` rises whenever it is to be begun again, so that bounds and chunks from before are known.
+ * `epoch` rises whenever it is to be begun again or is left, so that bounds and chunks from before are known.
  */
 interface Place {
   readonly partition: number;
+  isLeft: boolean;
   epoch: number;
   isBeginning: boolean;
   begunMs: number;
   followed: Followed | undefined;
 }
 
-/** Reads all partitions of the ledger topic, all the time, into one sink. No call to the sink comes after `stop`. */
+/**
+ * Reads partitions of the ledger topic, all the time, into one sink. No call to the sink comes after `stop`, nor one for a
+ * partition after `leave`.
+ */
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
   readonly #log: SparingLog;
-  readonly #places: readonly Place[];
+  readonly #places = new Map<number, Place>();
   readonly #stopped = new AbortController();
   #expireTimer: Timer | undefined;
 
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
     this.#log = new SparingLog(options.runtime, options.log);
-    this.#places = Array.from({ length: options.partitions }, (_, partition) => {
-      return { partition, epoch: 0, isBeginning: false, begunMs: Number.NEGATIVE_INFINITY, followed: undefined };
-    });
   }
 
-  /** Each partition begins when its leader answers. */
   start(): void {
-    for (const place of this.#places) void this.#begin(place);
     this.#scheduleExpiry();
+  }
+
+  /** Reads a partition from now on. It begins when its leader answers. */
+  follow(partition: number): void {
+    if (this.#places.has(partition)) return;
+    const begunMs = Number.NEGATIVE_INFINITY;
+    const place = { partition, isLeft: false, epoch: 0, isBeginning: false, begunMs, followed: undefined };
+    this.#places.set(partition, place);
+    void this.#begin(place);
+  }
+
+  /** Reads a partition no longer. */
+  leave(partition: number): void {
+    const place = this.#places.get(partition);
+    if (place === undefined) return;
+    this.#places.delete(partition);
+    place.isLeft = true;
+    place.epoch += 1;
+    place.followed?.stop();
   }
 
   stop(): void {
     this.#stopped.abort();
     this.#expireTimer?.cancel();
-    for (const { followed } of this.#places) followed?.stop();
+    for (const partition of [...this.#places.keys()]) this.leave(partition);
   }
 
   /** Stops reading a partition, asks its leader for the bounds and reads from where the sink says. */
   restart(partition: number): void {
-    const place = this.#places[partition];
-    if (place === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
+    const place = this.#places.get(partition);
+    if (place === undefined) throw new RangeError(`ledger partition ${partition} is not followed`);
     place.epoch += 1;
     place.followed?.pause();
     void this.#begin(place);
@@ -100,12 +118,16 @@ export class LedgerReader {
     return this.#stopped.signal.aborted;
   }
 
+  #isOver({ isLeft }: Place): boolean {
+    return isLeft || this.#isStopped;
+  }
+
   async #begin(place: Place): Promise<void> {
     if (place.isBeginning) return; // it looks at the epoch
     place.isBeginning = true;
     const { runtime } = this.#options;
     await runtime.sleep(place.begunMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
-    for (let restMs = MIN_RETRY_MS; !this.#isStopped; restMs = Math.min(MAX_RETRY_MS, restMs * 2)) {
+    for (let restMs = MIN_RETRY_MS; !this.#isOver(place); restMs = Math.min(MAX_RETRY_MS, restMs * 2)) {
       try {
         await this.#tryToBegin(place);
         if (!place.isBeginning) return;
@@ -122,7 +144,7 @@ export class LedgerReader {
     const { sink, runtime } = this.#options;
     const { partition, epoch } = place;
     const { logStart, end } = await this.#boundsOf(partition);
-    if (this.#isStopped || place.epoch !== epoch) return;
+    if (this.#isOver(place) || place.epoch !== epoch) return;
     place.begunMs = runtime.monotonicMs();
     const offset = sink.begin(partition, { low: logStart, high: end });
     if (place.epoch !== epoch) return; // the index was replaced
@@ -160,7 +182,7 @@ export class LedgerReader {
     const { epoch } = place;
     for (let at = 0; at < records.length; at += APPLY_MAX_ENTRIES) {
       if (at > 0) await this.#options.runtime.nextTurn();
-      if (this.#isStopped || place.epoch !== epoch) return;
+      if (this.#isOver(place) || place.epoch !== epoch) return;
       this.#apply(place, records.slice(at, at + APPLY_MAX_ENTRIES), from);
     }
   }
@@ -190,14 +212,14 @@ export class LedgerReader {
   /** Lets the index forget what the log no longer has, a step at a time. */
   async #expireAll(): Promise<void> {
     const askedMs = this.#options.runtime.monotonicMs();
-    const begun = this.#places.filter(({ isBeginning }) => !isBeginning);
+    const begun = [...this.#places.values()].filter(({ isBeginning }) => !isBeginning);
     const asked = await Promise.allSettled(begun.map(({ partition }) => this.#boundsOf(partition)));
     for (const [i, answer] of asked.entries()) {
       const place = begun[i] as Place;
       try {
         if (answer.status === 'rejected') throw answer.reason;
         // Newer bounds than these may have been begun by.
-        if (!place.isBeginning && place.begunMs < askedMs) await this.#expire(place.partition, answer.value);
+        if (!place.isBeginning && place.begunMs < askedMs) await this.#expire(place, answer.value);
       } catch (error) {
         const fields = { partition: place.partition, error: describeError(error) };
         this.#log.warn(fields, 'the index could not forget what the ledger no longer has');
@@ -205,9 +227,9 @@ export class LedgerReader {
     }
   }
 
-  async #expire(partition: number, { logStart, end }: PartitionBounds): Promise<void> {
+  async #expire(place: Place, { logStart, end }: PartitionBounds): Promise<void> {
     const { sink, runtime } = this.#options;
-    while (!this.#isStopped && sink.expire(partition, logStart, end)) await runtime.nextTurn();
+    while (!this.#isOver(place) && sink.expire(place.partition, logStart, end)) await runtime.nextTurn();
   }
 
   #boundsOf(partition: number): Promise<PartitionBounds> {

@@ -12,6 +12,7 @@ const LEDGER = 'id.ledger';
 let stage: LoopStage;
 let tail: Tail;
 let reader: LedgerReader;
+let start: () => void;
 let lines: string[];
 
 /** Notes what it is given; begins where the log does, unless a test says otherwise. */
@@ -39,7 +40,11 @@ function open(nodes = 1, partitions = 3, replicas = 1): void {
   const maxBytes = 8_000_000;
   const limits = { maxWaitMs: 500, maxBytes, maxBytesPerPartition: 1_000_000 };
   tail = new Tail({ cluster, runtime, lane: 'ledger', isolation: 'read_uncommitted', ...limits });
-  reader = new LedgerReader({ cluster, runtime, tail, topic: LEDGER, partitions, sink, log });
+  reader = new LedgerReader({ cluster, runtime, tail, topic: LEDGER, sink, log });
+  start = () => {
+    for (let partition = 0; partition < partitions; partition += 1) reader.follow(partition);
+    reader.start();
+  };
 }
 
 beforeEach(() => open());
@@ -61,7 +66,7 @@ describe('the reader of the ledger', () => {
     for (const partition of range(0, 3)) send(partition, 10 * (partition + 1));
     stage.kafka.cluster.partition(LEDGER, 1).trim(5);
     sink.begin.mockImplementation((partition, { high }) => high - partition);
-    reader.start();
+    start();
     await stage.until(() => offsets(2).length === 2);
     expect(range(0, 3).map(begun)).toEqual([[{ low: 0, high: 10 }], [{ low: 5, high: 20 }], [{ low: 0, high: 30 }]]);
     send(0, 1);
@@ -72,7 +77,7 @@ describe('the reader of the ledger', () => {
   it('leaves out the entries that the sink does not need', async () => {
     sink.neededFrom.mockResolvedValue(13);
     for (const _ of range(0, 4)) send(0, 5);
-    reader.start();
+    start();
     await stage.until(() => offsets(0).at(-1) === 19);
     expect(sink.deliver.mock.calls[0]?.[2]).toBe(13);
     expect(offsets(0)).toEqual(range(13, 20));
@@ -81,7 +86,7 @@ describe('the reader of the ledger', () => {
   it('reads on behind what is not needed, however much that is', async () => {
     sink.neededFrom.mockResolvedValue(1_000);
     send(0, 5);
-    reader.start();
+    start();
     await stage.until(() => sink.neededFrom.mock.calls.length > 0);
     sink.neededFrom.mockResolvedValue(0);
     send(0, 5);
@@ -91,7 +96,7 @@ describe('the reader of the ledger', () => {
 
   it('trusts a log that has lost only what the sink does not need', async () => {
     send(0, 10);
-    reader.start();
+    start();
     await stage.until(() => offsets(0).length === 10);
     sink.neededFrom.mockResolvedValue(18);
     const { cluster } = stage.kafka;
@@ -109,7 +114,7 @@ describe('the reader of the ledger', () => {
     const key = Buffer.from('key');
     stage.kafka.cluster.send(LEDGER, 0, [{ key, value: Buffer.from('value') }]);
     const sentMs = Math.floor(stage.runtime.wallMs());
-    reader.start();
+    start();
     await stage.until(() => offsets(0).length === 1);
     expect(sink.deliver.mock.calls).toEqual([
       [0, [{ offset: 0, key, value: Buffer.from('value'), appendedAtMs: sentMs }], 0],
@@ -123,7 +128,7 @@ describe('the reader of the ledger', () => {
       order.push(`${records.length}`);
       if (order.length === 1) setImmediate(() => order.push('other work'));
     });
-    reader.start();
+    start();
     await stage.until(() => order.length === 4);
     expect(order).toEqual(['1000', 'other work', '1000', '500']);
   });
@@ -132,7 +137,7 @@ describe('the reader of the ledger', () => {
     open(2, 2);
     stage.kafka.cluster.freeze(2);
     for (const partition of [0, 1]) send(partition, 3);
-    reader.start();
+    start();
     await stage.until(() => offsets(0).length === 3);
     expect(stage.runtime.monotonicMs()).toBeLessThan(4_000);
     await stage.pass(25_000);
@@ -147,7 +152,7 @@ describe('a partition that is to be begun again', () => {
     send(1, 3_000);
     sink.deliver.mockImplementationOnce(() => reader.restart(1));
     sink.begin.mockImplementation((_, { high }) => (begun(1).length <= 1 ? 0 : high - 1));
-    reader.start();
+    start();
     await stage.until(() => begun(1).length === 2);
     expect(offsets(1)).toEqual(range(0, 1_000));
     await stage.until(() => offsets(1).length === 1_001);
@@ -156,7 +161,7 @@ describe('a partition that is to be begun again', () => {
   });
 
   it('begins again after half a second at the earliest, once for all that was asked', async () => {
-    reader.start();
+    start();
     await stage.until(() => begun(2).length === 1);
     const beganMs = stage.runtime.monotonicMs();
     for (let asked = 0; asked < 5; asked += 1) reader.restart(2);
@@ -181,7 +186,7 @@ describe('a partition that is to be begun again', () => {
       if (call === 'listOffsets' && way === 'back' && answers++ === 0) reader.restart(1);
       return undefined;
     };
-    reader.start();
+    start();
     await stage.until(() => begun(0).length === 2);
     send(0, 1);
     await stage.until(() => offsets(0).length === 1);
@@ -193,7 +198,7 @@ describe('a partition that is to be begun again', () => {
     sink.begin.mockImplementationOnce(() => {
       throw new Error('the disk is full');
     });
-    reader.start();
+    start();
     await stage.until(() => offsets(0).length === 1);
     expect([begun(0).length, lines.length]).toEqual([2, 1]);
   });
@@ -205,7 +210,7 @@ describe('a partition that is to be begun again', () => {
     for (const count of [5, 5]) send(0, count);
     change();
     sink.begin.mockImplementation((_, { low }) => (begun(0).length <= 1 ? from : low));
-    reader.start();
+    start();
     send(0, 0);
     await stage.until(() => sink.distrust.mock.calls.length === 1);
     const { end } = stage.kafka.cluster.partition(LEDGER, 0).log;
@@ -224,7 +229,7 @@ describe('records that can not be read', () => {
     damaged.writeUInt32BE(crc32c(damaged.subarray(CHECKED_FROM)), AT.crc);
     stage.kafka.cluster.sendBatch(LEDGER, 0, damaged);
     for (const partition of [0, 1]) send(partition, 2);
-    reader.start();
+    start();
     await stage.until(() => sink.unreadable.mock.calls.length === 1 && offsets(1).length === 2);
     send(0, 1);
     await stage.pass(5_000);
@@ -236,7 +241,7 @@ describe('records that can not be read', () => {
 describe('expiry', () => {
   it('reports to the sink every ten seconds where each log starts and ends, until it has forgotten all', async () => {
     for (const partition of range(0, 3)) send(partition, 20);
-    reader.start();
+    start();
     await stage.until(() => offsets(2).length === 20);
     for (const partition of range(0, 3)) stage.kafka.cluster.partition(LEDGER, partition).trim(partition + 1);
     let steps = 3;
@@ -258,7 +263,7 @@ describe('expiry', () => {
 
   it('goes by no bounds that are older than those by which a partition has begun', async () => {
     open(2, 2);
-    reader.start();
+    start();
     await stage.until(() => begun(0).length === 1 && begun(1).length === 1);
     await stage.pass(9_000);
     stage.kafka.cluster.freeze(2); // so that the answers of this round are waited for
@@ -272,7 +277,7 @@ describe('expiry', () => {
   });
 
   it('survives a store that fails, and ends with the reader', async () => {
-    reader.start();
+    start();
     sink.expire.mockImplementation(() => {
       throw new Error('the disk is full');
     });
@@ -291,14 +296,14 @@ describe('the end', () => {
   it('leaves the sink alone from then on, also in the middle of a chunk and of a beginning', async () => {
     send(0, 3_000);
     sink.deliver.mockImplementationOnce(() => reader.stop());
-    reader.start();
+    start();
     await stage.pass(1_000);
     const { length } = stage.fetches;
     await stage.pass(60_000);
     expect([sink.deliver.mock.calls.length, stage.fetches.length]).toEqual([1, length]);
     open(1, 1);
     stage.kafka.cluster.freeze(1);
-    reader.start();
+    start();
     await stage.pass(1_000);
     reader.stop();
     stage.kafka.cluster.thaw(1);

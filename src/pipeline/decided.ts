@@ -1,0 +1,108 @@
+import { decodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { IdallocError } from '../errors.ts';
+import type { LedgerEntries, LedgerFollower, LedgerIndex, LedgerRecord } from './ports.ts';
+
+/** What the ledger holds for a key: the entry that decides, and where it lies. */
+export interface Decided {
+  readonly offset: number;
+  readonly entry: LedgerBatchEntry;
+  readonly appendedAtMs: number;
+}
+
+/** There was a decision, but which one can't be told any more: the head of the log, where it may have been, is gone. */
+export const FORGOTTEN = 'forgotten';
+
+/** By the names of keys. Keys without a decision are absent. */
+export type Decisions = ReadonlyMap<string, Decided | typeof FORGOTTEN>;
+
+export interface DecidedDeps {
+  readonly index: LedgerIndex;
+  readonly follower: Pick<LedgerFollower, 'epoch' | 'refusal' | 'distrust'>;
+  readonly entries: LedgerEntries;
+}
+
+const NONE: Decisions = new Map();
+
+/** A key as the key of a map. */
+export function nameOf(key: Buffer): string {
+  return key.toString('latin1');
+}
+
+/**
+ * What is decided for keys of a partition. The index is asked for all of them at once, in the turn of the call, so that
+ * a key that is absent was unknown at the end that the index had then; what the entries say is read from the ledger.
+ *
+ * Rejects with INDEX_RESTORING when the partition came to be restored meanwhile, with LEDGER_TRUNCATED when the log does
+ * not hold what the index says, and as the ledger does.
+ */
+export async function readDecided(deps: DecidedDeps, partition: number, keys: readonly Buffer[]): Promise<Decisions> {
+  const { index, follower, entries } = deps;
+  const places = new Map<string, { readonly key: Buffer; readonly offsets: readonly number[] }>();
+  for (const key of keys) {
+    const offsets = index.placesOf(partition, key);
+    if (offsets.length > 0) places.set(nameOf(key), { key, offsets });
+  }
+  if (places.size === 0) return NONE;
+  const epoch = follower.epoch(partition);
+  const wanted = new Set([...places.values()].flatMap(({ offsets }) => offsets));
+  const found = await entries.read(
+    partition,
+    [...wanted].sort((one, other) => one - other),
+  );
+  const refusal = follower.refusal(partition);
+  if (refusal !== undefined) throw refusal;
+  if (follower.epoch(partition) !== epoch) {
+    throw new IdallocError('INDEX_RESTORING', `ledger partition ${partition} was restored while it was read`);
+  }
+  const decisions = new Map<string, Decided | typeof FORGOTTEN>();
+  for (const [name, { key, offsets }] of places) {
+    const first = firstOf(deps, partition, key, offsets, found);
+    if (first !== undefined) decisions.set(name, first);
+  }
+  return decisions;
+}
+
+/** The first entry of a key in log order decides. Undefined when all the entries at its places have other keys. */
+function firstOf(
+  deps: DecidedDeps,
+  partition: number,
+  key: Buffer,
+  offsets: readonly number[],
+  found: ReadonlyMap<number, LedgerRecord>,
+): Decided | typeof FORGOTTEN | undefined {
+  const origin = deps.index.origin(partition);
+  for (const offset of offsets) {
+    const record = found.get(offset);
+    // Retention has taken the entry, while the index remembers that there was one.
+    if (record === undefined || offset < origin) return FORGOTTEN;
+    if (record.key?.equals(key) !== true) {
+      requireIndexed(deps, partition, record);
+      continue;
+    }
+    const entry = entryOf(partition, record);
+    if (entry.end < origin) return FORGOTTEN;
+    return { offset, entry, appendedAtMs: record.appendedAtMs };
+  }
+  return undefined;
+}
+
+/**
+ * Two keys may have one hash. What has not even that lies in another log than the one that was indexed, where nothing is
+ * known of the key.
+ */
+function requireIndexed({ index, follower }: DecidedDeps, partition: number, { offset, key }: LedgerRecord): void {
+  if (key !== null && index.placesOf(partition, key).includes(offset)) return;
+  const cause = `the entry at offset ${offset} is not the one that was indexed`;
+  follower.distrust(partition, cause);
+  throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
+}
+
+function entryOf(partition: number, { offset, value }: LedgerRecord): LedgerBatchEntry {
+  const entry = value === null ? undefined : decodeLedgerEntry(value);
+  if (entry?.kind === 'batch') return entry;
+  const what = entry === undefined ? 'no value' : 'a marker';
+  throw new IdallocError(
+    'LEDGER_UNREADABLE',
+    `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: somebody else writes to the ledger topic`,
+  );
+}

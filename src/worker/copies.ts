@@ -1,0 +1,106 @@
+import type { Runtime, Timer } from '../core/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import type { LedgerCopies } from '../pipeline/ports.ts';
+
+export interface CopiesOptions {
+  readonly index: Pick<LedgerCopies, 'held' | 'load' | 'drop'>;
+  readonly runtime: Pick<Runtime, 'schedule' | 'nextTurn'>;
+  /** The copy is open: it may be read on. */
+  readonly onOpened: (partition: number) => void;
+  /** The copy is about to be deleted: nobody may ask for it any more. */
+  readonly onDropped: (partition: number) => void;
+  /** The disk failed. */
+  readonly onFault: (error: unknown) => void;
+}
+
+/** A copy that is not wanted any more is kept for so long: a partition that comes back soon need not be restored. */
+export const COPY_LINGER_MS = 600_000;
+
+interface Copy {
+  isOpen: boolean;
+  /** Runs while it is not wanted. */
+  lingering: Timer | undefined;
+}
+
+/**
+ * Which copies of ledger partitions this worker keeps.
+ *
+ *   absent  ──wanted──▶ opening ──loaded──▶ open ──not wanted for COPY_LINGER_MS──▶ dropping ──▶ absent
+ *   dropping ──wanted──▶ opening, when the last of it is deleted
+ *
+ * Opening and dropping go step by step, one partition at a time, so that others get their turn.
+ */
+export class Copies implements Disposable {
+  readonly #options: CopiesOptions;
+  readonly #copies = new Map<number, Copy>();
+  #work: Promise<void> = Promise.resolve();
+  #isOver = false;
+
+  constructor(options: CopiesOptions) {
+    this.#options = options;
+  }
+
+  /** Opens what the disk has. Resolves when all of it is open. */
+  async openHeld(): Promise<void> {
+    for (const partition of this.#options.index.held()) this.#open(partition);
+    await this.#work;
+    this.want([]); // what nobody asks for lingers
+  }
+
+  /** Keeps these, and lets the others go after a while. */
+  want(partitions: readonly number[]): void {
+    const wanted = new Set(partitions);
+    for (const partition of wanted) this.#open(partition);
+    for (const [partition, copy] of this.#copies) {
+      if (wanted.has(partition)) {
+        copy.lingering?.cancel();
+        copy.lingering = undefined;
+      } else {
+        copy.lingering ??= this.#options.runtime.schedule(COPY_LINGER_MS, () => this.#drop(partition));
+      }
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#isOver = true;
+    for (const { lingering } of this.#copies.values()) lingering?.cancel();
+  }
+
+  #open(partition: number): void {
+    if (this.#copies.has(partition)) return;
+    const copy: Copy = { isOpen: false, lingering: undefined };
+    this.#copies.set(partition, copy);
+    this.#enqueue(async () => {
+      await this.#stepwise(() => this.#options.index.load(partition));
+      if (this.#isOver) return;
+      copy.isOpen = true;
+      this.#options.onOpened(partition);
+    });
+  }
+
+  #drop(partition: number): void {
+    this.#copies.delete(partition);
+    this.#enqueue(async () => {
+      if (!this.#isOver) this.#options.onDropped(partition);
+      await this.#stepwise(() => this.#options.index.drop(partition));
+    });
+  }
+
+  #enqueue(work: () => Promise<void>): void {
+    this.#work = this.#work.then(work).catch((error: unknown) => this.#options.onFault(error));
+  }
+
+  async #stepwise(step: () => boolean): Promise<void> {
+    while (!this.#isOver && this.#hasMore(step)) await this.#options.runtime.nextTurn();
+  }
+
+  /** A store that fails is replaced by an empty one, where the work begins anew; it does not fail twice so. */
+  #hasMore(step: () => boolean): boolean {
+    try {
+      return step();
+    } catch (error) {
+      if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return true;
+      throw error;
+    }
+  }
+}

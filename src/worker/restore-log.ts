@@ -1,0 +1,52 @@
+import type { Runtime, Timer } from '../core/runtime.ts';
+import type { Log } from '../log.ts';
+import type { CopyProgress } from '../pipeline/followed-state.ts';
+
+export interface RestoreLogOptions {
+  readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
+  readonly log: Log;
+  readonly partitions: number;
+  readonly progress: (partition: number) => CopyProgress;
+}
+
+const INTERVAL_MS = 10_000;
+
+/** Logs how far restores have come that take longer than a moment: a line for each partition in 10 s. */
+export class RestoreLog implements Disposable {
+  readonly #options: RestoreLogOptions;
+  /** Where each partition that is restored ended at the last look. */
+  #seen = new Map<number, number>();
+  #timer: Timer | undefined;
+
+  constructor(options: RestoreLogOptions) {
+    this.#options = options;
+    this.#schedule();
+  }
+
+  [Symbol.dispose](): void {
+    this.#timer?.cancel();
+  }
+
+  #schedule(): void {
+    this.#timer = this.#options.runtime.schedule(INTERVAL_MS, () => {
+      this.#look();
+      this.#schedule();
+    });
+  }
+
+  #look(): void {
+    const { partitions, progress, log } = this.#options;
+    const seen = new Map<number, number>();
+    for (let partition = 0; partition < partitions; partition += 1) {
+      const copy = progress(partition);
+      if (copy.state !== 'restoring') continue;
+      const { end, logEnd } = copy;
+      seen.set(partition, end);
+      const before = this.#seen.get(partition);
+      if (before === undefined) continue;
+      const entriesPerSecond = Math.round(((end - before) / INTERVAL_MS) * 1_000);
+      log.info({ partition, end, logEnd, entriesPerSecond }, 'restoring a copy of a ledger partition');
+    }
+    this.#seen = seen;
+  }
+}
