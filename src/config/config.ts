@@ -50,6 +50,9 @@ export interface Config extends KafkaConfig {
   readonly pool: { readonly first: number; readonly last: number };
   readonly timing: LeaseTiming;
   readonly indexDir: string;
+  /** How many members of the group besides the owner keep a copy of each ledger partition. */
+  readonly standbys: number | 'all';
+  readonly copyLingerMs: number;
   /** Most IDs for one request. */
   readonly maxCount: number;
   /** Session timeout in the request group. */
@@ -162,6 +165,8 @@ function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
     pool,
     timing: timingOf(values, faults),
     indexDir: values.INDEX_DIR,
+    standbys: values.INDEX_STANDBYS,
+    copyLingerMs: values.INDEX_LINGER_MS,
     maxCount: maxCountOf(values, layout, faults),
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
     gateGraceMs: values.GATE_GRACE_MS,

@@ -164,6 +164,18 @@ export const WORKER_VARIABLES = {
     './.idalloc/index',
     'index of the ledger; one worker each',
   ),
+  INDEX_STANDBYS: withDefault(
+    z.union([z.literal('all'), integer(0, 1_023)], { error: 'must be from 0 to 1023, or all' }),
+    'copies | all',
+    '1',
+    'workers besides the owner that keep a copy of each ledger partition; all: every worker has every one',
+  ),
+  INDEX_LINGER_MS: withDefault(
+    integer(0, 7 * DAY_MS),
+    'ms',
+    '600000',
+    'a copy that this worker is not to keep any more is deleted after so long',
+  ),
   MAX_COUNT: optional(integer(1, 100_000), 'IDs', "most for one request; unset: the layout's most, up to 100000"),
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
     integer(6_000, 300_000),

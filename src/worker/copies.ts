@@ -5,6 +5,8 @@ import type { LedgerCopies } from '../pipeline/ports.ts';
 export interface CopiesOptions {
   readonly index: Pick<LedgerCopies, 'held' | 'load' | 'drop'>;
   readonly runtime: Pick<Runtime, 'schedule' | 'nextTurn'>;
+  /** A copy that is not wanted any more is kept for so long: a partition that comes back soon need not be restored. */
+  readonly lingerMs: number;
   /** The copy is open: it may be read on. */
   readonly onOpened: (partition: number) => void;
   /** The copy is about to be deleted: nobody may ask for it any more. */
@@ -12,9 +14,6 @@ export interface CopiesOptions {
   /** The disk failed. */
   readonly onFault: (error: unknown) => void;
 }
-
-/** A copy that is not wanted any more is kept for so long: a partition that comes back soon need not be restored. */
-export const COPY_LINGER_MS = 600_000;
 
 interface Copy {
   isOpen: boolean;
@@ -25,7 +24,7 @@ interface Copy {
 /**
  * Which copies of ledger partitions this worker keeps.
  *
- *   absent  ──wanted──▶ opening ──loaded──▶ open ──not wanted for COPY_LINGER_MS──▶ dropping ──▶ absent
+ *   absent  ──wanted──▶ opening ──loaded──▶ open ──not wanted for lingerMs──▶ dropping ──▶ absent
  *   dropping ──wanted──▶ opening, when the last of it is deleted
  *
  * Opening and dropping go step by step, one partition at a time, so that others get their turn.
@@ -56,7 +55,7 @@ export class Copies implements Disposable {
         copy.lingering?.cancel();
         copy.lingering = undefined;
       } else {
-        copy.lingering ??= this.#options.runtime.schedule(COPY_LINGER_MS, () => this.#drop(partition));
+        copy.lingering ??= this.#options.runtime.schedule(this.#options.lingerMs, () => this.#drop(partition));
       }
     }
   }

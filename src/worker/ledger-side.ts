@@ -77,6 +77,7 @@ export class LedgerSide implements Disposable {
     this.#copies = new Copies({
       index,
       runtime,
+      lingerMs: config.copyLingerMs,
       onOpened: (partition) => {
         this.#follower.take(partition);
         this.#reader.follow(partition);
@@ -86,7 +87,8 @@ export class LedgerSide implements Disposable {
         this.#reader.leave(partition);
         this.#follower.release(partition);
       },
-      onFault: (error) => log.error({ error: describeError(error) }, 'copies of ledger partitions could not be changed'),
+      onFault: (error) =>
+        log.error({ error: describeError(error) }, 'copies of ledger partitions could not be changed'),
     });
     this.#restores = new RestoreLog({ runtime, log, partitions, progress: (partition) => this.progress(partition) });
     this.#reader.start();

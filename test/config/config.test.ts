@@ -58,6 +58,8 @@ describe('a worker with only the required variables', () => {
       pool: { first: 0, last: 31 },
       timing: { ttlMs: 30_000, heartbeatMs: 10_000, refuseAfterMs: 15_000, reserveMs: 25_000 },
       indexDir: './.idalloc/index',
+      standbys: 1,
+      copyLingerMs: 600_000,
       maxCount: 100_000,
       gateGraceMs: 10_000,
       drainTimeoutMs: 10_000,
@@ -80,6 +82,14 @@ describe('a worker with only the required variables', () => {
   test('has no HTTP API when it is turned off', () => {
     expect(loadWorkerConfig({ ...WORKER, API_PORT: 'off' })).not.toHaveProperty('api');
     expect(faultsOf({ ...WORKER, API_PORT: 'on' })).toEqual(["API_PORT: must be from 0 to 65535, or off, not 'on'"]);
+  });
+
+  test('has as many standbys as it says, or all', () => {
+    const standbysOf = (value: string) => loadWorkerConfig({ ...WORKER, INDEX_STANDBYS: value }).standbys;
+    expect([standbysOf('0'), standbysOf('3'), standbysOf('all')]).toEqual([0, 3, 'all']);
+    expect(faultsOf({ ...WORKER, INDEX_STANDBYS: 'some' })).toEqual([
+      "INDEX_STANDBYS: must be from 0 to 1023, or all, not 'some'",
+    ]);
   });
 
   test('is frozen to its depth', () => {

@@ -11,6 +11,7 @@ import { CLOCK_MARGIN_MS } from './setting.ts';
  * - when it is not above the requests of entries that were let go of;
  * - when it is not above the `through` of the first anchor behind the start that a restore began at: an anchor is an
  *   entry or a marker at its own `end`, whose writer had read all that is gone;
+ * - when retention has taken the entry that decided its key, while an index remembers that there was one;
  * - when the first entry of its key behind the origin was written by somebody who had read less than up to the origin:
  *   there may have been an earlier one;
  * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to.
@@ -24,7 +25,8 @@ export function mayBeForgotten(history: History, asked: Asked, order: number): b
   const entries = by(history.entries);
   const born = asked.origin?.appendedAtMs;
   if (born !== undefined && born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
-  if (entries.some((entry) => entry.offset < reach && entry.requestOffset >= offset)) return true;
+  const isKey = (entry: Entry) => entry.correlationId === correlationId;
+  if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;
   const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
   const isCovered = (low: number): boolean => {
     const first = anchors.reduce(
@@ -35,7 +37,7 @@ export function mayBeForgotten(history: History, asked: Asked, order: number): b
   };
   if (lows.some((low) => low > 0 && isCovered(low))) return true;
   let below = 0;
-  for (const entry of entries.filter((one) => one.correlationId === correlationId)) {
+  for (const entry of entries.filter(isKey)) {
     const from = Math.max(below, entry.end) + 1;
     if (from <= Math.min(entry.offset, reach)) return true;
     below = entry.offset;

@@ -6,7 +6,7 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
 import { Ledger } from '../../src/pipeline/ledger.ts';
-import type { LedgerCopies, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
+import type { LedgerCopies, LedgerEntries, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
@@ -49,6 +49,8 @@ export interface MemoryWorkerOptions {
   readonly workerId?: number;
   readonly link?: Link;
   readonly index?: LedgerCopies;
+  /** In place of the topic itself, to read entries from. */
+  readonly entries?: LedgerEntries;
   readonly now?: () => WallMs;
   /** False: the reader comes only when it is polled; else also whenever somebody waits for it. */
   readonly diligent?: boolean;
@@ -96,7 +98,7 @@ export class MemoryWorker {
     }
     this.reader = new MemoryReader(topic, this.follower);
     const log = this.#recorded(topic.producer(options.link));
-    this.ledger = new Ledger(log, topic.entries, this.index, this.follower);
+    this.ledger = new Ledger(log, options.entries ?? topic.entries, this.index, this.follower);
     this.publisher.onEvent = (what, records) => {
       for (const { topic: to, key } of records) this.events.push(`${what} ${to} ${key?.toString() ?? ''}`);
     };

@@ -2,7 +2,11 @@ import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
 import { type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { type Applied, FORGOTTEN, type IndexedEntry, type LedgerRecord } from '../../pipeline/ports.ts';
+import type { Applied, LedgerRecord } from '../../pipeline/ports.ts';
+
+const FORGOTTEN = 'forgotten';
+type IndexedEntry = any;
+
 import { Blocks, type StoredEntry } from './blocks.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
 import { NOTHING, SavedState, type State } from './partition-state.ts';

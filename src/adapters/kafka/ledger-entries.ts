@@ -1,12 +1,12 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { callLeader, partitionFault } from '../../kafka/loops/leader-call.ts';
-import { START, offsetAt } from '../../kafka/loops/offsets.ts';
+import { offsetAt, START } from '../../kafka/loops/offsets.ts';
 import { retrying } from '../../kafka/loops/retrying.ts';
 import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
+import { type faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
 import { passes } from './brokers.ts';
 
@@ -95,7 +95,8 @@ export class KafkaLedgerEntries implements LedgerEntries {
       link.fetch(request),
     );
     const fetched = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-    if (fetched === undefined) throw new KafkaFault('MALFORMED_ANSWER', `nothing of ${topic}/${partition} was answered`);
+    if (fetched === undefined)
+      throw new KafkaFault('MALFORMED_ANSWER', `nothing of ${topic}/${partition} was answered`);
     if (fetched.fault === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
     if (fetched.fault !== undefined) throw partitionFault(cluster, place, fetched.fault);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());

@@ -1,0 +1,103 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-entries.ts';
+import { LoopStage } from '../../support/loop-stage.ts';
+
+const LEDGER = 'ledger';
+
+let stage: LoopStage;
+let entries: KafkaLedgerEntries;
+
+beforeEach(() => {
+  stage = new LoopStage({ nodes: 3 });
+  stage.kafka.cluster.createTopic(LEDGER, { partitions: 2, replicas: 3 });
+  const { cluster, runtime } = stage;
+  entries = new KafkaLedgerEntries({ cluster, runtime, topic: LEDGER });
+});
+
+const send = (count: number, bytes = 10) => stage.send(0, count, bytes, LEDGER);
+const log = () => stage.kafka.cluster.partition(LEDGER, 0).log;
+
+/** The offsets that were found, by what the entries say. */
+async function found(offsets: readonly number[], partition = 0): Promise<readonly number[]> {
+  const read = await stage.runtime.until(entries.read(partition, offsets));
+  for (const [offset, record] of read) expect(record.offset).toBe(offset);
+  return [...read.values()].map(({ value }) => Number(String(value)));
+}
+
+const outcome = (work: Promise<unknown>) =>
+  stage.runtime.until(work.catch(({ code, message }) => `${code}: ${message}`));
+
+describe('reading entries by their offsets', () => {
+  it('gives those that were asked for, wherever they lie in their batches', async () => {
+    send(10);
+    send(10);
+    expect(await found([3, 9, 10, 19])).toEqual([3, 9, 10, 19]);
+  });
+
+  it('asks once for many that lie together, and not at all for what comes next', async () => {
+    send(500);
+    const part = (from: number) => Array.from({ length: 50 }, (_, i) => from + i);
+    for (const from of [0, 50, 100]) expect(await found(part(from))).toEqual(part(from));
+    expect(stage.asked(0, LEDGER)).toEqual([0]);
+  });
+
+  it('reads on where what was read before ends', async () => {
+    for (let batch = 0; batch < 30; batch += 1) send(10, 10_000);
+    expect(await found([0, 150, 299])).toEqual([0, 150, 299]);
+    expect(stage.asked(0, LEDGER).length).toBeGreaterThan(1);
+  });
+
+  it('leaves out what retention has taken, and still gives the rest', async () => {
+    send(10);
+    send(10);
+    log().trim(10);
+    expect(await found([2, 5, 12])).toEqual([12]);
+  });
+
+  it('finds what was appended after an earlier read', async () => {
+    send(1);
+    await found([0]);
+    send(1);
+    expect(await found([1])).toEqual([1]);
+  });
+
+  it('gives what is in the log now once it was told to forget what it had read', async () => {
+    send(20);
+    await found(Array.from({ length: 20 }, (_, i) => i));
+    entries.forget(0);
+    await found([0]);
+    expect(stage.asked(0, LEDGER)).toEqual([0, 0]);
+  });
+
+  it('goes on with the next leader when the old one is frozen', async () => {
+    send(5);
+    await found([0]);
+    entries.forget(0);
+    stage.kafka.cluster.freeze(1);
+    stage.runtime.schedule(1_000, () => stage.kafka.cluster.moveLeader(LEDGER, 0, 2));
+    expect(await found([4])).toEqual([4]);
+  });
+
+  it('fails with LEDGER_UNANSWERED, naming the offset, when no broker answers in 5 s', async () => {
+    send(5);
+    for (const node of stage.kafka.cluster.brokers.keys()) stage.kafka.cluster.freeze(node);
+    const beganMs = stage.runtime.monotonicMs();
+    expect(await outcome(entries.read(0, [4]))).toMatch(/^LEDGER_UNANSWERED: .*offset 4 of ledger partition 0/);
+    expect(stage.runtime.monotonicMs() - beganMs).toBeLessThanOrEqual(6_000);
+  });
+
+  it('fails with LEDGER_UNANSWERED for an offset that the log does not reach yet', async () => {
+    send(5);
+    expect(await outcome(entries.read(0, [7]))).toMatch(/^LEDGER_UNANSWERED: .*offset 7/);
+  });
+
+  it('fails with LEDGER_UNREADABLE for an entry that is damaged', async () => {
+    send(5);
+    stage.distort = (answer) => {
+      for (const { records } of answer.partitions)
+        records.writeUInt8(records.readUInt8(records.length - 1) ^ 1, records.length - 1);
+      return answer;
+    };
+    expect(await outcome(entries.read(0, [0]))).toMatch(/^LEDGER_UNREADABLE: /);
+  });
+});

@@ -1,0 +1,105 @@
+import { describe, expect, it, vi } from 'vitest';
+import { IdallocError } from '../../src/errors.ts';
+import { FORGOTTEN, nameOf, readDecided } from '../../src/pipeline/decided.ts';
+import type { LedgerEntries } from '../../src/pipeline/ports.ts';
+import { followedWorld } from '../support/memory-follower.ts';
+import { MemoryLedger } from '../support/memory-ledger.ts';
+import { entry, request } from '../support/memory-records.ts';
+import { gist, MemoryWorker } from '../support/memory-worker.ts';
+
+const key = (id: string) => entry(id).key;
+
+/** A partition that was read to its end. */
+function world(ids: readonly string[]) {
+  const at = followedWorld({ entries: ids.map((id, i) => entry(id, { first: BigInt(100 * i), end: i })) });
+  at.reader.catchUp(0);
+  const deps = { index: at.index, follower: at.follower, entries: at.topic.entries };
+  const decided = async (id: string, over: Partial<typeof deps> = {}) => {
+    const found = (await readDecided({ ...deps, ...over }, 0, [key(id)])).get(nameOf(key(id)));
+    return found === undefined || found === FORGOTTEN ? found : Number(found.entry.batch.ranges[0]?.first);
+  };
+  return { ...at, deps, decided };
+}
+
+describe('what is decided for a key', () => {
+  it('is what its first entry says', async () => {
+    const { decided } = world(['a', 'b', 'a']);
+    expect([await decided('a'), await decided('b')]).toEqual([0, 100]);
+  });
+
+  it('is nothing, without a look at the ledger, when the index has no entry of its hash', async () => {
+    const entries: LedgerEntries = { read: () => Promise.reject(new Error('read')) };
+    expect(await world(['a']).decided('b', { entries })).toBeUndefined();
+  });
+
+  it('is told apart from that of a key with the same hash', async () => {
+    const { index, decided } = world(['a', 'b']);
+    vi.spyOn(index, 'placesOf').mockReturnValue([0, 1]);
+    expect([await decided('b'), await decided('c')]).toEqual([100, undefined]);
+  });
+
+  it('is FORGOTTEN once retention has taken the entry', async () => {
+    const { topic, decided } = world(['a', 'b']);
+    topic.trim(0, 1);
+    expect([await decided('a'), await decided('b')]).toEqual([FORGOTTEN, 100]);
+  });
+
+  it('is FORGOTTEN when its writer had not read up to where the index begins', async () => {
+    const { topic, reader, index, decided } = world(['a', 'b']);
+    topic.land(0, [entry('c', { end: 1 })]);
+    reader.catchUp(0);
+    vi.spyOn(index, 'origin').mockReturnValue(2);
+    expect(await decided('c')).toBe(FORGOTTEN);
+  });
+
+  it('is not known, and the partition is restored, when the log has an entry of another hash at its place', async () => {
+    const at = world(['a', 'b']);
+    at.topic.truncate(0, 0);
+    at.topic.land(0, [entry('x'), entry('y')]);
+    await expect(at.decided('a')).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
+    expect(at.causes).toEqual([expect.stringContaining('offset 0')]);
+  });
+
+  it.each([
+    ['is to be restored still', () => {}, /being restored/],
+    ['is restored', ({ reader }: ReturnType<typeof world>) => reader.catchUp(0), /while it was read/],
+  ])('is not known when the partition is found wrong meanwhile and %s', async (_, then, message) => {
+    const at = world(['a', 'b']);
+    const read: LedgerEntries['read'] = async (partition, offsets) => {
+      at.follower.distrust(0, 'it is another log');
+      then(at);
+      return at.topic.entries.read(partition, offsets);
+    };
+    await expect(at.decided('a', { entries: { read } })).rejects.toMatchObject({
+      code: 'INDEX_RESTORING',
+      message: expect.stringMatching(message),
+    });
+  });
+
+  it('stops the partition when a marker has a key', async () => {
+    const at = world(['a']);
+    const found = { ...(at.topic.read(0, 0)[0] as object), value: null } as never;
+    const entries: LedgerEntries = { read: async () => new Map([[0, found]]) };
+    await expect(at.decided('a', { entries })).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+  });
+});
+
+describe('requests while the ledger does not answer', () => {
+  it('are not served, neither known nor unknown ones, and are when it does', async () => {
+    const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+    const worker = new MemoryWorker({ topic });
+    await worker.serve([request(0, 'a')]);
+    const fault = new IdallocError('LEDGER_UNANSWERED', 'no answer');
+    let isAway = true;
+    const away = new MemoryWorker({
+      topic,
+      workerId: 1,
+      entries: { read: (...asked) => (isAway ? Promise.reject(fault) : topic.entries.read(...asked)) },
+    });
+    await expect(away.serve([request(1, 'a'), request(2, 'b')])).rejects.toBe(fault);
+    expect(away.allocator.asked).toEqual([]);
+    isAway = false;
+    await away.serve([request(1, 'a'), request(2, 'b')]);
+    expect(away.replies().map(gist)).toEqual([gist(worker.replies()[0] as never), expect.stringMatching(/^\d+\+1$/)]);
+  });
+});
