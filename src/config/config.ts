@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { EtcdTls } from '../adapters/etcd/etcd.ts';
-import type { TopicSettings } from '../adapters/kafka/topics/plan.ts';
+import { LEDGER_MARGIN_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
@@ -61,6 +61,8 @@ export interface Config extends KafkaConfig {
   readonly drainTimeoutMs: number;
   readonly commitIntervalMs: number;
   readonly clockMarginMs: number;
+  /** A decision is renewed in the ledger when a request is answered with it that came in so long after it. */
+  readonly renewAfterMs: number;
   /** The HTTP API, if there is to be one; port 0 takes any free one. */
   readonly api?: {
     readonly host: string;
@@ -173,6 +175,7 @@ function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
     clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
+    renewAfterMs: LEDGER_MARGIN_MS / 2,
     ...apiOf(values),
     ops: { host: values.OPS_HOST, port: values.OPS_PORT },
   };

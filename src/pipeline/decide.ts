@@ -20,6 +20,8 @@ export interface DecisionDeps {
   readonly now: () => WallMs;
   /** The partition that decides the requests of a correlation ID. */
   readonly homeOf: (correlationId: Buffer) => number;
+  /** A decision is renewed when a request is answered with it that came in so long after its newest entry. */
+  readonly renewAfterMs: number;
   /** Twice what the clocks of two brokers may differ by: one stamps a request, another the entry that decides it. */
   readonly clockMarginMs: number;
 }
@@ -61,15 +63,21 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
   const decisions = new Array<Decision | undefined>(part.length);
   const drafted = new Set<string>();
   const drafts: Draft[] = [];
+  const renewals = new Map<string, EntryDraft>();
   part.forEach((accepted, at) => {
     const name = nameOf(accepted.key);
-    if (drafted.has(name) || known.has(name)) return;
+    const decided = known.get(name);
+    if (decided !== undefined) {
+      if (isWearingOff(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
+      return;
+    }
+    if (drafted.has(name)) return;
     decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted);
     if (decisions[at] !== undefined) return;
     drafted.add(name);
     drafts.push({ at, name, accepted });
   });
-  const written = await write(deps, partition, view, drafts);
+  const written = await write(deps, partition, view, drafts, [...renewals.values()]);
   const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
   const found = new Map([...known, ...written.firsts, ...(await deps.ledger.decided(partition, lost))]);
   return part.map(
@@ -127,6 +135,33 @@ function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefine
   return { kind: 'refused', code: 'INVALID_COUNT', message };
 }
 
+/** An entry to be appended. */
+interface EntryDraft {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly entry: LedgerBatchEntry;
+}
+
+/**
+ * Whether the ledger may forget a decision while a request that is answered with it can still be read again. Entries are
+ * kept for longer than requests by more than `renewAfterMs`: so whoever reads the request again finds this entry or the
+ * renewal.
+ */
+function isWearingOff(
+  { renewAfterMs }: DecisionDeps,
+  { record, hash }: Accepted,
+  decided: Decided | typeof FORGOTTEN,
+): decided is Decided {
+  if (decided === FORGOTTEN || !decided.entry.requestHash.equals(hash)) return false;
+  return record.timestampMs - decided.newestMs >= renewAfterMs;
+}
+
+/** The same decision once more, for a request that came later. It decides nothing while an earlier entry is there. */
+function renewalOf({ key, record }: Accepted, decided: Decided, view: View): EntryDraft {
+  const entry = { ...decided.entry, requestOffset: record.offset, ...view };
+  return { key, value: encodeLedgerEntry(entry), entry };
+}
+
 interface Written {
   /** Of all entries, by the places of their requests in the part. */
   readonly offsets: ReadonlyMap<number, number>;
@@ -134,24 +169,32 @@ interface Written {
   readonly firsts: ReadonlyMap<string, Decided>;
 }
 
-/** Allocates for the drafts and commits their entries. */
-async function write(deps: DecisionDeps, partition: number, view: View, drafts: readonly Draft[]): Promise<Written> {
+/** Allocates for the drafts and commits their entries, and the renewals with them. */
+async function write(
+  deps: DecisionDeps,
+  partition: number,
+  view: View,
+  drafts: readonly Draft[],
+  renewals: readonly EntryDraft[],
+): Promise<Written> {
   const offsets = new Map<number, number>();
   const firsts = new Map<string, Decided>();
-  if (drafts.length === 0) return { offsets, firsts };
-  const allocations = await deps.allocator.allocate(drafts.map(({ accepted }) => accepted.request.count));
-  const entries = drafts.map(({ accepted }, i) => {
+  if (drafts.length + renewals.length === 0) return { offsets, firsts };
+  const counts = drafts.map(({ accepted }) => accepted.request.count);
+  const allocations = counts.length === 0 ? [] : await deps.allocator.allocate(counts);
+  const entries = drafts.map(({ accepted }, i): EntryDraft => {
     const allocation = allocations[i];
     if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
     const entry = entryOf(deps, accepted, allocation, view);
     return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });
-  const settled = await deps.ledger.commit(partition, { end: view.end, entries });
+  const settled = await deps.ledger.commit(partition, { end: view.end, entries: [...entries, ...renewals] });
   drafts.forEach(({ at, name }, i) => {
     const offset = settled.baseOffset + i;
     offsets.set(at, offset);
-    const { entry } = entries[i] as (typeof entries)[number];
-    if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs: settled.appendedAtMs });
+    const { entry } = entries[i] as EntryDraft;
+    const { appendedAtMs } = settled;
+    if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs, newestMs: appendedAtMs });
   });
   return { offsets, firsts };
 }
@@ -176,8 +219,7 @@ function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation,
     },
     framing: request.framing,
     schemaFingerprint: request.schemaFingerprint,
-    end: view.end,
-    through: view.through,
+    ...view,
   };
 }
 

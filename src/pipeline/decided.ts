@@ -7,6 +7,8 @@ export interface Decided {
   readonly offset: number;
   readonly entry: LedgerBatchEntry;
   readonly appendedAtMs: number;
+  /** When the newest entry of the key was appended: for so long after that the ledger knows what was decided. */
+  readonly newestMs: number;
 }
 
 /** There was a decision, but which one can't be told any more: the head of the log, where it may have been, is gone. */
@@ -22,6 +24,7 @@ export interface DecidedDeps {
 }
 
 const NONE: Decisions = new Map();
+const NOWHERE = -1;
 
 /** A key as the key of a map. */
 export function nameOf(key: Buffer): string {
@@ -62,7 +65,12 @@ export async function readDecided(deps: DecidedDeps, partition: number, keys: re
   return decisions;
 }
 
-/** The first entry of a key in log order decides. Undefined when all the entries at its places have other keys. */
+/**
+ * The first entry of a key in log order decides. Retention may have taken it, while the index remembers that there was
+ * one; then a later one decides whose writer had read all before it: it renewed the decision.
+ *
+ * Undefined when all the entries at the places have other keys.
+ */
 function firstOf(
   deps: DecidedDeps,
   partition: number,
@@ -71,19 +79,26 @@ function firstOf(
   found: ReadonlyMap<number, LedgerRecord>,
 ): Decided | typeof FORGOTTEN | undefined {
   const origin = deps.index.origin(partition);
+  let before = NOWHERE;
+  let decider: Omit<Decided, 'newestMs'> | undefined;
+  let newestMs = 0;
   for (const offset of offsets) {
-    const record = found.get(offset);
-    // Retention has taken the entry, while the index remembers that there was one.
-    if (record === undefined || offset < origin) return FORGOTTEN;
-    if (record.key?.equals(key) !== true) {
+    const record = offset < origin ? undefined : found.get(offset);
+    if (record !== undefined && record.key?.equals(key) !== true) {
       requireIndexed(deps, partition, record);
       continue;
     }
-    const entry = entryOf(partition, record);
-    if (entry.end < origin) return FORGOTTEN;
-    return { offset, entry, appendedAtMs: record.appendedAtMs };
+    if (record !== undefined) {
+      const entry = entryOf(partition, record);
+      newestMs = record.appendedAtMs;
+      if (decider === undefined && entry.end >= origin && entry.end > before) {
+        decider = { offset, entry, appendedAtMs: record.appendedAtMs };
+      }
+    }
+    before = offset;
   }
-  return undefined;
+  if (decider !== undefined) return { ...decider, newestMs };
+  return before === NOWHERE ? undefined : FORGOTTEN;
 }
 
 /**

@@ -194,6 +194,7 @@ function pipelineDeps({ config, metrics, cluster, runtime, log }: Tools, parts: 
     now: () => wallMs(runtime.wallMs()),
     names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
     homeOf: (correlationId) => partitionFor(correlationId, parts.ledger.partitions, () => 0),
+    renewAfterMs: config.renewAfterMs,
     clockMarginMs: config.clockMarginMs,
     requestTopic: topics.requests,
     deadLetterTopic: topics.deadLetters,

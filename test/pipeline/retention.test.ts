@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';
-import { MemoryWorker } from '../support/memory-worker.ts';
+import { MemoryWorker, RENEW_AFTER_MS } from '../support/memory-worker.ts';
 
 /** A topic in which one worker has served these, each in an append of its own. */
 async function served(...ids: string[]): Promise<MemoryLedger> {
@@ -98,5 +98,64 @@ describe('a marker', () => {
     await expect(later.ledger.mark(0)).rejects.toMatchObject({ code: 'REQUESTS_RECREATED' });
     await expect(later.serve([request(0, 'other')])).rejects.toMatchObject({ code: 'REQUESTS_RECREATED' });
     expect(later.replies()).toEqual([]);
+  });
+});
+
+describe('a request that is answered with an old decision', () => {
+  const NOW = 1_700_000_000_000;
+  const later = (offset: number, ms: number, fields = {}) => ({
+    ...request(offset, 'a', fields),
+    timestampMs: NOW + ms,
+  });
+
+  it('has it renewed in the ledger: the same batch once more, for the later request', async () => {
+    const topic = await served('a');
+    const worker = new MemoryWorker({ topic, workerId: 7 });
+    await worker.serve([later(9, RENEW_AFTER_MS)]);
+    const [first, renewal] = topic.read(0, 0).map(({ value }) => decodeLedgerEntry(value as Buffer));
+    expect(renewal).toEqual({ ...first, requestOffset: 9, end: 1, through: 0 });
+    expect(worker.allocator.asked).toEqual([]);
+    expect(worker.replies()).toMatchObject([{ replayed: true }]);
+  });
+
+  it('has it renewed once, however often it comes, and not when the decision is young', async () => {
+    let now = NOW;
+    const topic = new MemoryLedger(1, () => now);
+    const worker = new MemoryWorker({ topic });
+    await worker.serve([request(0, 'a'), later(1, RENEW_AFTER_MS - 1)]);
+    expect(topic.bounds(0).high).toBe(1);
+    now += RENEW_AFTER_MS;
+    await worker.serve([later(2, RENEW_AFTER_MS), later(3, RENEW_AFTER_MS)]);
+    await worker.serve([later(4, RENEW_AFTER_MS + 1)]);
+    expect(topic.bounds(0).high).toBe(2);
+  });
+
+  it('does not have it renewed when it is another request under the same correlation ID', async () => {
+    const topic = await served('a');
+    const worker = new MemoryWorker({ topic, workerId: 7 });
+    await worker.serve([later(9, RENEW_AFTER_MS, { count: 2 })]);
+    expect([outcomes(worker), topic.bounds(0).high]).toEqual([['CONFLICT'], 1]);
+  });
+
+  it('gets its batch again after retention took the first entry, from who knew that one and from who did not', async () => {
+    const topic = await served('a');
+    const worker = new MemoryWorker({ topic, workerId: 7 });
+    await worker.serve([later(9, RENEW_AFTER_MS)]);
+    topic.trim(0, 1);
+    const newcomer = new MemoryWorker({ topic, workerId: 8 });
+    for (const one of [worker, newcomer]) await one.serve([later(9, RENEW_AFTER_MS)]);
+    expect(outcomes(newcomer)).toEqual([outcomes(worker)[0]]);
+    expect(outcomes(worker)).toEqual([outcomes(newcomer)[0], outcomes(newcomer)[0]]);
+  });
+
+  it('is FORGOTTEN when retention has left a loser alone', async () => {
+    const topic = new MemoryLedger(1, () => NOW);
+    topic.land(0, [entry('a', { first: 1_000n, requestOffset: 5 })]);
+    const worker = new MemoryWorker({ topic });
+    topic.land(0, [entry('a', { first: 2_000n, requestOffset: 5, end: 0 })]);
+    worker.catchUp();
+    topic.trim(0, 1);
+    await worker.serve([request(5, 'a')]);
+    expect(outcomes(worker)).toEqual(['FORGOTTEN']);
   });
 });

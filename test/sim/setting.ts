@@ -40,6 +40,8 @@ export const layout = defineLayout({
 
 /** More than twice what the clocks of two brokers differ by here. */
 export const CLOCK_MARGIN_MS = 12_500;
+/** Decisions are renewed often, for so short a time goes by. */
+const RENEW_AFTER_MS = 2_000;
 /** The true time when a simulation begins. */
 export const START_MS = layout.epochMs + 1_000_000_000;
 
@@ -63,7 +65,8 @@ export function homeOf(correlationId: string): number {
 /** What a worker is configured with where there are so many brokers. */
 export function configFor(nodes: number): Config {
   const topics = { ...loaded.topics, replicationFactor: nodes, allowWeakLedger: nodes < 3 };
-  return { ...loaded, topics, layout, timing, maxCount: layout.maxCount, pool: descriptor.pool };
+  const { maxCount } = layout;
+  return { ...loaded, topics, layout, timing, maxCount, pool: descriptor.pool, renewAfterMs: RENEW_AFTER_MS };
 }
 
 export const { requests: REQUESTS, ledger: LEDGER, deadLetters: DEAD_LETTERS, witness: WITNESS } = loaded.topics;

@@ -17,6 +17,7 @@ const REQUESTS = 'id.requests';
 export const DEAD_LETTERS = 'id.requests.dlt';
 export const MAX_COUNT = 100_000;
 export const CLOCK_MARGIN_MS = 60_000;
+export const RENEW_AFTER_MS = 1_800_000;
 export const POLICY: ReplyPolicy = {
   prefix: 'id.replies.',
   requestTopic: REQUESTS,
@@ -124,6 +125,7 @@ export class MemoryWorker {
         forwarded: () => {},
       },
       homeOf: options.homeOf ?? (() => 0),
+      renewAfterMs: RENEW_AFTER_MS,
       clockMarginMs: CLOCK_MARGIN_MS,
     };
     this.#homeOf = options.homeOf;
