@@ -1,23 +1,18 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { parseArgs } from 'node:util';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
 import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
-import {
-  encodeLedgerEntry,
-  encodeLedgerKey,
-  type LedgerBatchEntry,
-  requestHash,
-} from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import type { LedgerRecord } from '../../src/pipeline/ports.ts';
 
 /**
- * Speed and memory of the ledger index: restore from what the log holds, batches of a worker at work, look-ups, opening
- * and expiry, with the longest time that each holds up the process. The restore rate is given as a ratio to inserting
- * the same rows into a plain table of the same store, which no index on SQLite can beat.
+ * Size and speed of the ledger index: restore from what the log holds, batches of a worker at work, look-ups, opening,
+ * expiry and deletion, with the longest time that a call of each held up the process.
  */
 const { values } = parseArgs({
   options: {
@@ -38,7 +33,10 @@ const entries = perPartition * partitions;
 /** What a reader applies at once, and what a worker appends at once. */
 const READ = 1_000;
 const PART = 500;
-const LOOK_UPS = 100_000;
+const LOOK_UPS = 400_000;
+const KEY_BYTES = 37;
+/** Keys of a part that may have the hash of another one. */
+const MET = 2;
 
 const directory = mkdtempSync(join(values.directory, 'idalloc-index-bench-'));
 const layout = presetLayout('default');
@@ -53,20 +51,20 @@ const open = () =>
     },
   });
 
-const keyOf = (partition: number, offset: number) =>
-  encodeLedgerKey(
-    Buffer.from(`5b1cf3a2-${String(partition).padStart(4, '0')}-4d1e-8f00-${String(offset).padStart(12, '0')}`),
-  );
+function keyOf(partition: number, offset: number): Buffer {
+  const id = `5b1cf3a2-${String(partition).padStart(4, '0')}-4d1e-8f00-${String(offset).padStart(12, '0')}`;
+  return encodeLedgerKey(Buffer.from(id, 'latin1'));
+}
 
-function record(partition: number, offset: number, end: number): LedgerRecord & { readonly entry: LedgerBatchEntry } {
-  const entry: LedgerBatchEntry = {
+function entryValue(end: number): Buffer {
+  return encodeLedgerEntry({
     kind: 'batch',
     requestHash: requestHash(1, 'id.replies.orders'),
     count: 1,
     replyTopic: 'id.replies.orders',
-    requestOffset: offset,
+    requestOffset: end,
     batch: {
-      ranges: [{ first: 55_325_805_773_398_016n + BigInt(offset), count: 1 }],
+      ranges: [{ first: 55_325_805_773_398_016n + BigInt(end), count: 1 }],
       step: layout.step,
       datacenterId: 4,
       workerId: 18,
@@ -79,9 +77,26 @@ function record(partition: number, offset: number, end: number): LedgerRecord & 
     schemaFingerprint: ID_REPLY_FINGERPRINT,
     end,
     through: end - 1,
-  };
-  const value = encodeLedgerEntry(entry);
-  return { offset, key: keyOf(partition, offset), value, appendedAtMs: 1_780_416_300_000 + offset, entry };
+  });
+}
+
+/** Records as a fetch gives them: views of one buffer. */
+function records(partition: number, from: number, length: number): LedgerRecord[] {
+  const value = entryValue(from);
+  const size = KEY_BYTES + value.length;
+  const bytes = Buffer.allocUnsafe(length * size);
+  return Array.from({ length }, (_, i) => {
+    const at = i * size;
+    bytes.set(keyOf(partition, from + i), at);
+    bytes.set(value, at + KEY_BYTES);
+    const key = bytes.subarray(at, at + KEY_BYTES);
+    return {
+      offset: from + i,
+      key,
+      value: bytes.subarray(at + KEY_BYTES, at + size),
+      appendedAtMs: 1_780_416_300_000 + from,
+    };
+  });
 }
 
 /** Adds up the time of calls, and keeps each. */
@@ -106,104 +121,97 @@ class Meter {
     const sorted = this.times.toSorted((a, b) => a - b);
     return Number((sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0).toFixed(2));
   }
+
+  get spread() {
+    return { p50_ms: this.quantile(0.5), p999_ms: this.quantile(0.999), max_ms: this.quantile(1) };
+  }
+}
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+
+/** What JavaScript holds, and its buffers: all but the store's cache, which has a fixed size. */
+function heldBytes(): number {
+  collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
 }
 
 const rssMb = () => Math.round(process.memoryUsage.rss() / 2 ** 20);
+const sizeOf = (file: string) => statSync(join(directory, file), { throwIfNoEntry: false })?.size ?? 0;
+const diskBytes = () => sizeOf('ledger-index.sqlite') + sizeOf('ledger-index.sqlite-wal');
 
 /** All records, `size` of a partition at a time, partitions in turn. */
 function* batches(size: number, from: number, to: number): Generator<readonly [number, LedgerRecord[]]> {
   for (let at = from; at < to; at += size) {
-    const length = Math.min(size, to - at);
-    for (let p = 0; p < partitions; p++) yield [p, Array.from({ length }, (_, i) => record(p, at + i, at))];
+    for (let p = 0; p < partitions; p++) yield [p, records(p, at, Math.min(size, to - at))];
   }
 }
 
-function baseline(): Meter {
-  const file = join(directory, 'baseline.sqlite');
-  const db = new DatabaseSync(file);
-  db.exec(`PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
-    CREATE TABLE entry (id INTEGER PRIMARY KEY, key BLOB, value BLOB, appended INTEGER)`);
-  const insert = db.prepare('INSERT INTO entry (key, value, appended) VALUES (?, ?, ?)');
+/** Steps of a kind of work over all partitions. */
+function inSteps(work: (partition: number) => boolean): Meter {
   const meter = new Meter();
-  for (const [, records] of batches(READ, 0, Math.min(perPartition, Math.ceil(1_000_000 / partitions)))) {
-    meter.run(() => {
-      db.exec('BEGIN');
-      for (const { key, value, appendedAtMs } of records) insert.run(key, value, appendedAtMs);
-      db.exec('COMMIT');
-    });
-  }
-  db.close();
-  rmSync(file);
+  for (let p = 0; p < partitions; p++) while (meter.run(() => work(p)));
   return meter;
 }
 
-const spread = (meter: Meter) => ({
-  p50Ms: meter.quantile(0.5),
-  p999Ms: meter.quantile(0.999),
-  maxMs: meter.quantile(1),
-});
+/** So many look-ups, of keys that were made before, and in the order of the log or not. */
+function lookUps(index: SqliteIndex, offsetOf: (i: number) => number, expected: number): Meter {
+  const meter = new Meter();
+  for (let from = 0; from < LOOK_UPS; from += PART) {
+    const p = (from / PART) % partitions;
+    const keys = Array.from({ length: PART }, (_, i) => keyOf(p, offsetOf(from + i)));
+    const found = meter.run(() => keys.filter((key) => index.placesOf(p, key).length > 0).length);
+    if (Math.abs(found - expected) > MET) throw new Error(`${found} of ${PART} keys were found`);
+  }
+  return meter;
+}
 
 function main(): object {
-  const plain = baseline();
-  const plainRate = plain.perSecond(plain.times.length * READ);
   let index = open();
-  const rssBefore = rssMb();
-
+  const heldBefore = heldBytes();
+  inSteps((p) => index.load(p));
   const restore = new Meter();
-  let rssPeak = rssBefore;
-  for (const [p, records] of batches(READ, 0, perPartition)) {
-    const read = records.map(({ offset, key, value, appendedAtMs }) => ({ offset, key, value, appendedAtMs }));
-    restore.run(() => index.apply(p, read));
-    if (restore.times.length % 100 === 0) rssPeak = Math.max(rssPeak, rssMb());
-  }
-  const restoreRate = restore.perSecond(entries);
+  for (const [p, read] of batches(READ, 0, perPartition)) restore.run(() => index.apply(p, read));
+  const disk = diskBytes();
+  const held = heldBytes() - heldBefore;
+
+  const random = () => Math.floor(Math.random() * perPartition);
+  const known = lookUps(index, random, PART);
+  const unknown = lookUps(index, (i) => perPartition * 9 + i, 0);
 
   const work = new Meter();
   const worked = Math.min(100_000, perPartition);
-  for (const [p, records] of batches(PART, perPartition, perPartition + worked)) {
+  for (const [p, part] of batches(PART, perPartition, perPartition + worked)) {
     work.run(() => {
-      for (const { key } of records)
-        if (index.lookUp(p, key as Buffer) !== undefined) throw new Error('a key came twice');
-      index.apply(p, records);
-      if (index.firsts(p, records).size !== records.length) throw new Error('an entry is not the first of its key');
+      const known = part.filter(({ key }) => index.placesOf(p, key as Buffer).length > 0);
+      index.apply(p, part);
+      if (known.length + index.firsts(p, part).size !== PART || known.length > MET) throw new Error('a key came twice');
     });
   }
-
-  const known = new Meter();
-  const unknown = new Meter();
-  for (let i = 0; i < LOOK_UPS; i++) {
-    const p = i % partitions;
-    const offset = Math.floor(Math.random() * perPartition);
-    const key = keyOf(p, offset);
-    const found = known.run(() => index.lookUp(p, key));
-    if (found === undefined || found === 'forgotten' || found.offset !== offset) throw new Error('a key was not found');
-    const other = keyOf(p, offset + 10 ** 11);
-    if (unknown.run(() => index.lookUp(p, other)) !== undefined) throw new Error('a key was found that is not there');
-  }
-  const rssAfter = rssMb();
-  const bytes = statSync(join(directory, 'ledger-index.sqlite')).size;
-
+  const rss = rssMb();
   index[Symbol.dispose]();
-  const reopen = new Meter();
-  index = reopen.run(open);
 
-  const expiry = new Meter();
-  for (let p = 0; p < partitions; p++) while (expiry.run(() => index.expire(p, perPartition)));
-  const wipe = new Meter();
-  for (let p = 0; p < partitions; p++) wipe.run(() => index.wipe(p, 0));
+  index = open();
+  const load = inSteps((p) => index.load(p));
+  const isOdd = (p: number) => p % 2 === 1;
+  const expire = inSteps((p) => isOdd(p) && index.expire(p, perPartition));
+  const drop = inSteps((p) => !isOdd(p) && index.drop(p));
   index[Symbol.dispose]();
   return {
     entries,
     partitions,
-    plainInsertsPerSecond: plainRate,
-    restore: { perSecond: restoreRate, ratioToPlain: Number((restoreRate / plainRate).toFixed(2)), ...spread(restore) },
-    partsOf500: { perSecond: work.perSecond(worked * partitions), ...spread(work) },
-    lookUpsPerSecond: { known: known.perSecond(LOOK_UPS), unknown: unknown.perSecond(LOOK_UPS) },
-    openMs: reopen.quantile(1),
-    expiry: { perSecond: expiry.perSecond(entries), ...spread(expiry) },
-    wipeMaxMs: wipe.quantile(1),
-    rssMb: { empty: rssBefore, peak: rssPeak, after: rssAfter },
-    bytesPerEntry: Math.round(bytes / (entries + worked * partitions)),
+    disk_bytes_per_entry: Number((disk / entries).toFixed(2)),
+    memory_bytes_per_entry: Number((held / entries).toFixed(2)),
+    restore_entries_per_s: restore.perSecond(entries),
+    unknown_lookups_per_s: unknown.perSecond(LOOK_UPS),
+    known_lookups_per_s: known.perSecond(LOOK_UPS),
+    parts_of_500: { entries_per_s: work.perSecond(worked * partitions), ...work.spread },
+    apply: restore.spread,
+    load: { steps: load.times.length, total_ms: Math.round(load.times.reduce((a, b) => a + b)), ...load.spread },
+    expire: { steps: expire.times.length, ...expire.spread },
+    drop: { steps: drop.times.length, ...drop.spread },
+    rss_mb: rss,
   };
 }
 

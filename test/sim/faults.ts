@@ -51,7 +51,7 @@ export class Faults implements Disposable {
     this.#gapMs = rng.between(600, 4_000);
     const isMixed = place.scenario === 'mixed';
     const alone = rng.chance(aloneIn(place.scenario));
-    const newDisk = rng.chance(FILES) ? () => new MemoryDisk() : () => new MemoryDisk();
+    const newDisk = rng.chance(FILES) ? () => new FileDisk() : () => new MemoryDisk();
     this.#slots = Array.from({ length: alone ? 1 : machinesIn(place.scenario) }, (_, i) => ({
       machine: new Machine(world, `m${i}`, i + 1, newDisk),
       host: undefined,

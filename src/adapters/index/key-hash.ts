@@ -1,5 +1,5 @@
-/** Bits of a key's hash; with the 15 bits of a place within a run they fit a number exactly. */
-export const HASH_BITS = 38;
+/** Bits of a key's hash; with the 21 bits of a place within a run they are 64. */
+export const HASH_BITS = 43;
 
 /** Two 32-bit words, random for each store. */
 export interface HashSeed {
@@ -40,7 +40,7 @@ export function hashKey(key: Uint8Array, seed: HashSeed): number {
       v1 ^= 0xdd;
     }
   }
-  return first * 64 + ((v1 ^ v3) & 63);
+  return first * 2_048 + ((v1 ^ v3) & 2_047);
 }
 
 function wordAt(bytes: Uint8Array, at: number): number {

@@ -11,14 +11,14 @@ export interface State {
   readonly horizon: number;
   /** Whether an entry covers what the lost head of the log decided: before that the horizon is only the least that it can be. */
   readonly anchored: boolean;
-  /** The place of an entry is its offset and this. */
-  readonly shift: number;
   /** Since when all decisions are known, by the brokers' clocks; 0 for ever, undefined when nothing tells. */
   readonly since: number | undefined;
   /** When the last entry was appended. */
   readonly appended: number;
   /** Highest request offset that entries since the last sealed run tell of. */
   readonly recent: number;
+  /** When the first entry since the last sealed run was appended that is not a marker; undefined for none. */
+  readonly opened: number | undefined;
 }
 
 /** Of a partition of which nothing was read yet. */
@@ -29,36 +29,40 @@ export const NOTHING: State = {
   origin: 0,
   horizon: -1,
   anchored: true,
-  shift: 0,
   since: 0,
   appended: 0,
   recent: -1,
+  opened: undefined,
 };
 
-/** The row of a partition's state. */
+/** The row of a partition's state, which is there for as long as anything else of the partition. */
 export class SavedState {
   readonly #partition: number;
   readonly #find: StatementSync;
   readonly #put: StatementSync;
+  readonly #delete: StatementSync;
 
   constructor(db: DatabaseSync, partition: number) {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
-    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#delete = db.prepare('DELETE FROM state WHERE id = ?');
   }
 
-  save({ end, through, digest, origin, horizon, anchored, shift, since, appended, recent }: State): void {
-    const known = [end, through, digest ?? null, origin, horizon, Number(anchored)];
-    const fields = [this.#partition, ...known, shift, since ?? null, appended, recent];
+  /** `dropped` tells that the rest of the partition is being deleted. */
+  save(state: State, dropped = false): void {
+    const { end, through, digest, origin, horizon, anchored, since, appended, recent, opened } = state;
+    const known = [end, through, digest ?? null, origin, horizon, Number(anchored), since ?? null];
+    const fields = [this.#partition, ...known, appended, recent, opened ?? null, Number(dropped)];
     this.#put.run(...fields, sumOf(...fields));
   }
 
-  /** Throws StoreFault when the row is not as it was written. */
-  load(): State {
+  /** Undefined where there is nothing of the partition. Throws StoreFault when the row is not as it was written. */
+  find(): State | 'dropped' | undefined {
     const stored = this.#find.get(this.#partition);
-    if (stored === undefined) return NOTHING;
-    const { sum, ...fields } = stored;
-    requireIntact(sum === sumOf(...Object.values(fields)), 'what is said of a partition');
+    if (stored === undefined) return undefined;
+    requireSum(stored);
+    if (stored.dropped === 1) return 'dropped';
     return {
       end: Number(stored.end),
       through: Number(stored.through),
@@ -66,10 +70,33 @@ export class SavedState {
       origin: Number(stored.origin),
       horizon: Number(stored.horizon),
       anchored: stored.anchored === 1,
-      shift: Number(stored.shift),
-      since: stored.since === null ? undefined : Number(stored.since),
+      since: numberIn(stored.since),
       appended: Number(stored.appended),
       recent: Number(stored.recent),
+      opened: numberIn(stored.opened),
     };
   }
+
+  delete(): void {
+    this.#delete.run(this.#partition);
+  }
+}
+
+/** The partitions of which there is anything, in rising order. Throws StoreFault when a row is not as it was written. */
+export function partitionsIn(db: DatabaseSync): readonly number[] {
+  return db
+    .prepare('SELECT * FROM state ORDER BY id')
+    .all()
+    .map((stored) => {
+      requireSum(stored);
+      return Number(stored.id);
+    });
+}
+
+function requireSum({ sum, ...fields }: Record<string, unknown>): void {
+  requireIntact(sum === sumOf(...Object.values(fields)), 'what is said of a partition');
+}
+
+function numberIn(value: unknown): number | undefined {
+  return value === null ? undefined : Number(value);
 }

@@ -1,51 +1,54 @@
-/** Most entries of a run: the place of one within it takes 15 bits. */
-export const MAX_RUN_ENTRIES = 32_768;
-
-const SLOTS = 2 * MAX_RUN_ENTRIES;
-const NO_KEY = -1;
+import { hashIn, ITEM_WORDS, type Items, lowerOf, placeIn, upperOf } from './items.ts';
 
 /**
- * The keys of the newest entries of a partition, by hash: those since the last run was sealed.
+ * The items of the open run, by hash: those since the last run was sealed.
  *
  * A table with linear probing that only grows until it is cleared. Places come in rising order, so that among equal
  * hashes the first that is met is the oldest.
  */
 export class RecentKeys {
-  /** Place + 1 of the entry in each slot; 0 for none. */
-  readonly #slots = new Uint16Array(SLOTS);
-  readonly #hashes = new Float64Array(MAX_RUN_ENTRIES).fill(NO_KEY);
+  readonly #items: Items;
+  /** Number + 1 of the item in each slot; 0 for none. */
+  readonly #slots: Uint16Array;
   #count = 0;
 
+  constructor(capacity: number) {
+    this.#items = new Uint32Array(capacity * ITEM_WORDS);
+    this.#slots = new Uint16Array(capacity * 2);
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
   add(hash: number, place: number): void {
-    let slot = hash % SLOTS;
-    while (this.#slots[slot] !== 0) slot = (slot + 1) % SLOTS;
-    this.#slots[slot] = place + 1;
-    this.#hashes[place] = hash;
+    const at = this.#count * ITEM_WORDS;
+    this.#items[at] = lowerOf(hash, place);
+    this.#items[at + 1] = upperOf(hash);
     this.#count += 1;
+    const slots = this.#slots;
+    let slot = hash % slots.length;
+    while (slots[slot] !== 0) slot = (slot + 1) % slots.length;
+    slots[slot] = this.#count;
   }
 
-  /** The lowest place above `after` that has this hash; -1 for none. */
-  find(hash: number, after = -1): number {
-    for (let slot = hash % SLOTS; ; slot = (slot + 1) % SLOTS) {
-      const place = (this.#slots[slot] as number) - 1;
-      if (place === -1 || (place > after && this.#hashes[place] === hash)) return place;
+  /** Adds the places that have this hash to `found`, raised by `first`, the lowest one first. */
+  find(hash: number, first: number, found: number[]): void {
+    const slots = this.#slots;
+    for (let slot = hash % slots.length; slots[slot] !== 0; slot = (slot + 1) % slots.length) {
+      const at = ((slots[slot] as number) - 1) * ITEM_WORDS;
+      const lower = this.#items[at] as number;
+      if (hashIn(lower, this.#items[at + 1] as number) === hash) found.push(first + placeIn(lower));
     }
   }
 
-  /** All of them as `hash * MAX_RUN_ENTRIES + place`, in rising order. */
-  packed(): Float64Array<ArrayBuffer> {
-    const packed = new Float64Array(this.#count);
-    let at = 0;
-    for (let place = 0; place < MAX_RUN_ENTRIES; place++) {
-      const hash = this.#hashes[place] as number;
-      if (hash !== NO_KEY) packed[at++] = hash * MAX_RUN_ENTRIES + place;
-    }
-    return packed.sort();
+  /** The items from the number `from` on, in the order in which they came. */
+  since(from: number): Items {
+    return this.#items.slice(from * ITEM_WORDS, this.#count * ITEM_WORDS);
   }
 
   clear(): void {
     this.#slots.fill(0);
-    this.#hashes.fill(NO_KEY);
     this.#count = 0;
   }
 }

@@ -1,70 +1,85 @@
-/** Runs that share one array, a bit each. */
-const GROUP = 8;
-/** 16 bits for each entry of a full run: one look-up in 700 meets a run for nothing. */
-const SLOT_BITS = 19;
-const MASK = 2 ** SLOT_BITS - 1;
-const PROBES = 5;
+import { hashIn, ITEM_WORDS, type Items, partOf, upperOf } from './items.ts';
+import { requireIntact } from './store.ts';
 
-const NONE: readonly number[] = Object.freeze([]);
+/** Bits for each place of a run: one look-up in 140 or so meets a run for nothing. */
+const BITS_PER_PLACE = 11;
+/** A block is a cache line: 8 lanes of 64 bits, in each of which a hash has one bit. */
+const BLOCK_WORDS = 16;
+const BLOCK_BITS = 512;
+/** Odd numbers that choose the bits; any will do. */
+const SALTS = [0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31] as const;
 
-/**
- * Tells in memory which runs may hold a hash, so that the look-up of a new key need not read any of them.
- *
- * Bloom filters of eight runs lie in one array, a run's bits in the same bit of each byte: one probe tests all eight.
- * It takes two bytes an entry.
- */
-export class RunFilter {
-  readonly #groups = new Map<number, Uint8Array>();
-  #from = 0;
+/** So many words of a filter make a row of the store, and so many of those the filter of the largest run. */
+const CHUNK_WORDS = 16_384;
+export const MAX_CHUNKS = 64;
 
-  add(run: number, hash: number): void {
-    const group = this.#group(Math.floor(run / GROUP));
-    const bit = 1 << (run % GROUP);
-    let at = hash & MASK;
-    const stride = strideOf(hash);
-    for (let probe = 0; probe < PROBES; probe++) {
-      group[at] = (group[at] as number) | bit;
-      at = (at + stride) & MASK;
-    }
-  }
-
-  /** Runs that may hold the hash, in rising order. */
-  runsOf(hash: number): readonly number[] {
-    let found: number[] | undefined;
-    const start = hash & MASK;
-    const stride = strideOf(hash);
-    for (const [number, group] of this.#groups) {
-      let bits = 0xff;
-      let at = start;
-      for (let probe = 0; probe < PROBES && bits !== 0; probe++) {
-        bits &= group[at] as number;
-        at = (at + stride) & MASK;
-      }
-      for (let run = number * GROUP; bits !== 0; run++, bits >>>= 1) {
-        if ((bits & 1) === 0 || run < this.#from) continue;
-        found ??= [];
-        found.push(run);
-      }
-    }
-    return found ?? NONE;
-  }
-
-  /** Forgets all runs below this one. */
-  dropBelow(run: number): void {
-    this.#from = run;
-    for (const number of this.#groups.keys()) if ((number + 1) * GROUP <= run) this.#groups.delete(number);
-  }
-
-  #group(number: number): Uint8Array {
-    const known = this.#groups.get(number);
-    if (known !== undefined) return known;
-    const made = new Uint8Array(MASK + 1);
-    this.#groups.set(number, made);
-    return made;
-  }
+function blocksFor(places: number): number {
+  return Math.ceil((places * BITS_PER_PLACE) / BLOCK_BITS);
 }
 
-/** The upper half of the hash; odd, so that the probes of one hash differ. */
-function strideOf(hash: number): number {
-  return Math.floor(hash / 2 ** SLOT_BITS) | 1;
+/** How many chunks the filter of a run of so many places has. */
+export function chunksFor(places: number): number {
+  return Math.ceil((blocksFor(places) * BLOCK_WORDS) / CHUNK_WORDS);
+}
+
+/**
+ * Tells in memory whether a run may hold a hash, so that the look-up of a new key need not read it: a blocked Bloom filter.
+ * Blocks follow each other in the order of hashes, so that it fills from its beginning when a run is written in order.
+ */
+export class RunFilter {
+  readonly #words: Uint32Array<ArrayBuffer>;
+  readonly #blocks: number;
+
+  constructor(places: number) {
+    this.#blocks = blocksFor(places);
+    this.#words = new Uint32Array(this.#blocks * BLOCK_WORDS);
+  }
+
+  get chunks(): number {
+    return Math.ceil(this.#words.length / CHUNK_WORDS);
+  }
+
+  /** The part of its words that one row of the store has. */
+  chunk(number: number): Uint32Array<ArrayBuffer> {
+    return this.#words.subarray(number * CHUNK_WORDS, (number + 1) * CHUNK_WORDS);
+  }
+
+  /** Takes over a chunk that was stored. Throws StoreFault when it has another length. */
+  restore(number: number, words: Uint32Array): void {
+    const chunk = this.chunk(number);
+    requireIntact(words.length === chunk.length, 'the filter of a run');
+    chunk.set(words);
+  }
+
+  /** How many chunks are complete when all hashes below a part of them, of so many, were added. */
+  chunksBelow(part: number, parts: number): number {
+    if (part === parts) return this.chunks;
+    return Math.floor((Math.floor((part * this.#blocks) / parts) * BLOCK_WORDS) / CHUNK_WORDS);
+  }
+
+  addAll(items: Items): void {
+    for (let at = 0; at < items.length; at += ITEM_WORDS) {
+      this.add(hashIn(items[at] as number, items[at + 1] as number));
+    }
+  }
+
+  add(hash: number): void {
+    const words = this.#words;
+    const block = partOf(upperOf(hash), this.#blocks) * BLOCK_WORDS;
+    for (let lane = 0; lane < SALTS.length; lane += 1) {
+      const bit = Math.imul(hash, SALTS[lane] as number) >>> 26;
+      const at = block + lane * 2 + (bit >>> 5);
+      words[at] = (words[at] as number) | (1 << bit);
+    }
+  }
+
+  mayHold(hash: number): boolean {
+    const words = this.#words;
+    const block = partOf(upperOf(hash), this.#blocks) * BLOCK_WORDS;
+    for (let lane = 0; lane < SALTS.length; lane += 1) {
+      const bit = Math.imul(hash, SALTS[lane] as number) >>> 26;
+      if (((words[block + lane * 2 + (bit >>> 5)] as number) & (1 << bit)) === 0) return false;
+    }
+    return true;
+  }
 }

@@ -1,119 +1,177 @@
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { crc32 } from 'node:zlib';
-import { HASH_BITS } from './key-hash.ts';
-import { MAX_RUN_ENTRIES } from './recent-keys.ts';
-import { RunFilter } from './run-filter.ts';
-import { requireIntact, StoreFault, sumOf } from './store.ts';
+import { findPlaces, type Items, partOf, upperOf } from './items.ts';
+import { mergeRuns, type Run, writeRun } from './run-rows.ts';
+import { FAN_IN, LEVELS, type RunShape } from './run-shape.ts';
+import { RunSweeper } from './run-sweeper.ts';
+import type { RunFacts, RunTables } from './run-tables.ts';
+import { requireIntact } from './store.ts';
 
-/** A run's hashes are cut by their highest bits into this many rows, about 1 KB each. */
-const CHUNKS = 256;
-const HASHES_PER_CHUNK = 2 ** HASH_BITS / CHUNKS;
-/** Rows deleted in one step. */
-const SWEEP_CHUNKS = 512;
+/** A merge does so many entries' work for each entry that is applied: it is over long before the next one is due. */
+const MERGE_PACE = 2;
+
+interface Merge {
+  readonly inputs: readonly Run[];
+  readonly output: RunFacts;
+  readonly steps: Generator<void, Run>;
+  /** Entries that a step merges. */
+  readonly stepPlaces: number;
+  /** Entries' work that is due. */
+  due: number;
+}
 
 /**
- * The way from a key's hash to places, for entries that are not among the recent ones any more.
+ * The way from a key's hash to offsets, for entries that are not in the open run any more.
  *
- * A run is as many places as its items can tell apart. It is written at once, in the order of hashes, and never
- * changed: random keys cost no random writes. Whole runs go when the ledger's head goes.
+ * A run is written in the order of hashes and never changed: random keys cost no random writes. Eight runs of a level,
+ * the oldest ones, are merged into one of the next, so that few have to be asked. A merge is done in steps, so much with each
+ * apply as the apply adds. Until its last step only its inputs count, and after a restart it begins anew. What does not count
+ * any more is deleted in steps as well.
  */
 export class SealedRuns {
-  readonly #filter = new RunFilter();
-  readonly #entries: number;
-  readonly #insertChunk: StatementSync;
-  readonly #insertRun: StatementSync;
-  readonly #chunk: StatementSync;
-  readonly #highest: StatementSync;
-  readonly #oldest: StatementSync;
-  readonly #delete: StatementSync;
-  readonly #deleteRuns: StatementSync;
+  readonly #tables: RunTables;
+  readonly #shape: RunShape;
+  readonly #sweeper: RunSweeper;
+  /** Each begins where the one before it ends; levels never rise. */
+  #runs: readonly Run[];
+  /** By the level of their inputs. */
+  readonly #merges = new Map<number, Merge>();
+  #nextId: number;
 
-  /** `entries` places make a run; those below run `from` are forgotten, those from `to` on are not sealed yet. */
-  constructor(db: DatabaseSync, partition: number, entries: number, from: number, to: number) {
-    this.#entries = entries;
-    db.exec(`
-      CREATE TABLE IF NOT EXISTS chunk_${partition} (id INTEGER PRIMARY KEY, packed BLOB NOT NULL, sum INTEGER NOT NULL);
-      CREATE TABLE IF NOT EXISTS run_${partition} (id INTEGER PRIMARY KEY, requests INTEGER NOT NULL, sum INTEGER NOT NULL)`);
-    this.#insertChunk = db.prepare(`INSERT INTO chunk_${partition} VALUES (?, ?, ?)`);
-    this.#insertRun = db.prepare(`INSERT INTO run_${partition} VALUES (?, ?, ?)`);
-    this.#chunk = db.prepare(`SELECT packed, sum FROM chunk_${partition} WHERE id = ?`);
-    this.#highest = db.prepare(`SELECT id, requests, sum FROM run_${partition} WHERE id >= ? AND id < ?`);
-    this.#oldest = db.prepare(`SELECT min(id) AS id FROM chunk_${partition}`);
-    this.#delete = db.prepare(`DELETE FROM chunk_${partition} WHERE id < ?`);
-    this.#deleteRuns = db.prepare(`DELETE FROM run_${partition} WHERE id < ?`);
-    this.#filter.dropBelow(from);
-    const chunks = db.prepare(`SELECT packed, sum FROM chunk_${partition} WHERE id >= ? ORDER BY id`);
-    let next = from * CHUNKS;
-    for (const chunk of chunks.iterate(next)) {
-      const run = Math.floor(next / CHUNKS);
-      for (const item of unpack(next, chunk)) this.#filter.add(run, hashOf(item));
-      next += 1;
-    }
-    requireIntact(next === to * CHUNKS, 'the number of sealed runs');
+  /** `runs` are those that count, `dead` those that don't. */
+  constructor(tables: RunTables, shape: RunShape, runs: readonly Run[], dead: readonly RunFacts[]) {
+    this.#tables = tables;
+    this.#shape = shape;
+    this.#runs = runs;
+    this.#sweeper = new RunSweeper(tables, shape, dead);
+    this.#nextId = Math.max(-1, ...[...runs, ...dead].map(({ id }) => id)) + 1;
   }
 
-  /** Writes a run. `packed` is RecentKeys' own; `requests` the highest request offset that its entries tell of. */
-  seal(run: number, packed: Float64Array<ArrayBuffer>, requests: number): void {
-    let from = 0;
-    for (let chunk = 0; chunk < CHUNKS; chunk++) {
-      const limit = (chunk + 1) * HASHES_PER_CHUNK * MAX_RUN_ENTRIES;
-      let to = from;
-      while (to < packed.length && (packed[to] as number) < limit) to += 1;
-      const [id, bytes] = [run * CHUNKS + chunk, new Uint8Array(packed.buffer, from * 8, (to - from) * 8)];
-      this.#insertChunk.run(id, bytes, crc32(bytes, id >>> 0)); // one without entries too: a row that is gone is seen
-      from = to;
-    }
-    for (const item of packed) this.#filter.add(run, hashOf(item));
-    this.#insertRun.run(run, requests, sumOf(run, requests));
+  /** Writes the items of the entries at [first, end), which follow those of the last run. */
+  seal(items: Items, entries: Pick<RunFacts, 'first' | 'end' | 'requests' | 'appended'>): void {
+    const facts = { id: this.#newId(), level: 0, ...entries };
+    const run = writeRun(this.#tables, this.#shape, facts, items);
+    this.#tables.put(facts, true);
+    this.#runs = [...this.#runs, run];
   }
 
-  /** The places that have this hash, in rising order. */
-  placesOf(hash: number): readonly number[] {
-    const runs = this.#filter.runsOf(hash);
-    if (runs.length === 0) return runs;
-    const places: number[] = [];
-    for (const run of runs) {
-      const id = run * CHUNKS + Math.floor(hash / HASHES_PER_CHUNK);
-      for (const item of unpack(id, this.#chunk.get(id))) {
-        if (hashOf(item) === hash) places.push(run * this.#entries + (item % MAX_RUN_ENTRIES));
+  /** Adds the offsets that have this hash, in rising order. */
+  find(hash: number, found: number[]): void {
+    for (const run of this.#runs) {
+      if (!run.filter.mayHold(hash)) continue;
+      const rows = this.#shape.rowsAt(run.level);
+      const row = run.id * rows + partOf(upperOf(hash), rows);
+      findPlaces(this.#tables.readItems(run.level, row), hash, run.first, found);
+    }
+  }
+
+  /** Merges as much as is due when so many entries were applied. */
+  merge(entries: number): void {
+    for (let level = 0; level < LEVELS - 1; level += 1) {
+      const merge = this.#merges.get(level) ?? this.#begin(level);
+      if (merge === undefined) continue;
+      merge.due += MERGE_PACE * entries;
+      while (merge.due >= merge.stepPlaces) {
+        merge.due -= merge.stepPlaces;
+        const step = merge.steps.next();
+        if (step.done !== true) continue;
+        this.#finish(level, merge, step.value);
+        break;
       }
     }
-    return places;
+    this.#sweeper.sweepFor(entries);
   }
 
-  /** The highest request offset that entries of the runs [from, to) tell of; -1 for none. */
-  highestRequest(from: number, to: number): number {
-    const runs = this.#highest.all(from, to);
-    const intact = runs.length === to - from && runs.every((run) => run.sum === sumOf(run.id, run.requests));
-    requireIntact(intact, 'what is said of sealed runs');
-    return runs.reduce((highest, { requests }) => Math.max(highest, Number(requests)), -1);
+  #begin(level: number): Merge | undefined {
+    const inputs = this.#runs.filter((run) => run.level === level).slice(0, FAN_IN);
+    const [oldest] = inputs;
+    if (oldest === undefined || inputs.length < FAN_IN) return undefined;
+    const output: RunFacts = {
+      id: this.#newId(),
+      level: level + 1,
+      first: oldest.first,
+      end: oldest.first + this.#shape.placesAt(level + 1),
+      requests: highestRequest(inputs),
+      appended: firstAppended(inputs),
+    };
+    this.#tables.put(output, false);
+    const steps = mergeRuns(this.#tables, this.#shape, output, inputs);
+    const stepPlaces = this.#shape.placesAt(level + 1) / this.#shape.rowsAt(level);
+    const merge = { inputs, output, steps, stepPlaces, due: 0 };
+    this.#merges.set(level, merge);
+    return merge;
   }
 
-  /** Runs below this one are not looked at any more. */
-  forgetBelow(run: number): void {
-    this.#filter.dropBelow(run);
+  #finish(level: number, { inputs, output }: Merge, merged: Run): void {
+    this.#merges.delete(level);
+    this.#tables.put(output, true);
+    const at = this.#runs.indexOf(inputs[0] as Run);
+    this.#bury(inputs);
+    this.#runs = this.#runs.toSpliced(at, inputs.length, merged);
   }
 
-  /** Deletes some of what lies below a run; true when it found something. */
-  sweep(run: number): boolean {
-    const oldest = this.#oldest.get()?.id;
-    const limit = run * CHUNKS;
-    if (typeof oldest !== 'number' || oldest >= limit) return false;
-    this.#delete.run(Math.min(limit, oldest + SWEEP_CHUNKS));
-    this.#deleteRuns.run(run);
-    return true;
+  /** The runs of which every entry lies below an offset. */
+  below(low: number): readonly Run[] {
+    return this.#runs.filter(({ end }) => end <= low);
+  }
+
+  /** When the first entry at this offset or later was appended that is not a marker; undefined for none. */
+  appendedFrom(offset: number): number | undefined {
+    return firstAppended(this.#runs.filter(({ first }) => first >= offset));
+  }
+
+  /** Forgets runs that end below an offset, within a transaction. They are deleted later. */
+  forgetBelow(low: number): void {
+    const forgotten = new Set(this.below(low));
+    for (const [level, { inputs, output }] of this.#merges) {
+      if (!inputs.some((run) => forgotten.has(run))) continue;
+      this.#merges.delete(level);
+      this.#sweeper.add(output);
+    }
+    this.#bury([...forgotten]);
+    this.#runs = this.#runs.filter((run) => !forgotten.has(run));
+  }
+
+  /** Deletes some of what was forgotten or merged; true while there is more. */
+  sweep(): boolean {
+    return this.#sweeper.sweep();
+  }
+
+  #bury(runs: readonly Run[]): void {
+    for (const run of runs) {
+      this.#tables.put(run, false);
+      this.#sweeper.add(run);
+    }
+  }
+
+  #newId(): number {
+    const id = this.#nextId;
+    this.#nextId += 1;
+    return id;
   }
 }
 
-function hashOf(item: number): number {
-  return Math.floor(item / MAX_RUN_ENTRIES);
+/** The runs that count, in order. Throws StoreFault unless they cover the offsets from `origin` on without a gap. */
+export function requireContiguous<R extends RunFacts>(
+  runs: readonly R[],
+  shape: RunShape,
+  origin: number,
+): readonly R[] {
+  const sorted = runs.toSorted((a, b) => a.first - b.first);
+  let due = origin;
+  let level = LEVELS - 1;
+  for (const run of sorted) {
+    const isNext = run.first === due && run.level <= level && run.end === run.first + shape.placesAt(run.level);
+    requireIntact(isNext, 'the order of the sealed runs');
+    due = run.end;
+    level = run.level;
+  }
+  return sorted;
 }
 
-/** The hashes and places in a chunk. Throws StoreFault when it is damaged or gone. */
-function unpack(id: number, chunk: Record<string, unknown> | undefined): Float64Array {
-  const { packed, sum } = chunk ?? {};
-  if (packed instanceof Uint8Array && crc32(packed, id >>> 0) === sum) {
-    return new Float64Array(packed.buffer, packed.byteOffset, packed.byteLength / 8);
-  }
-  throw new StoreFault(`part ${id} of the sealed runs is gone, or not as it was written`);
+/** The highest request offset that entries of these runs tell of; -1 for none. */
+export function highestRequest(runs: readonly RunFacts[]): number {
+  return runs.reduce((highest, { requests }) => Math.max(highest, requests), -1);
+}
+
+function firstAppended(runs: readonly RunFacts[]): number | undefined {
+  return runs.find(({ appended }) => appended !== undefined)?.appended;
 }

@@ -1,11 +1,13 @@
 import { describeError, IdallocError } from '../../errors.ts';
-import type { Applied, FORGOTTEN, IndexedEntry, LedgerIndex, LedgerRecord } from '../../pipeline/ports.ts';
-import { PartitionTables } from './partition-tables.ts';
-import { MAX_RUN_ENTRIES } from './recent-keys.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../pipeline/ports.ts';
+import { dropPartition, loadPartition } from './partition-copy.ts';
+import type { PartitionIndex } from './partition-index.ts';
+import { partitionsIn } from './partition-state.ts';
+import { RUN_ENTRIES } from './run-shape.ts';
 import { isStoreFault, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Bumped when the tables change: an index of another format is wiped, since the ledger can restore it. */
-const FORMAT = 8;
+const FORMAT = 9;
 
 /** Which ledger an index belongs to; any difference makes what is stored worthless. */
 export interface IndexBinding {
@@ -22,28 +24,32 @@ export interface IndexEvents {
 }
 
 /**
- * The ledger index on local disk, in one SQLite file in a directory that one process locks.
+ * The ledger index on local disk, in one SQLite file in a directory that one process locks. It has hashes and offsets; the
+ * entries are in the ledger.
  *
- * Entries and end offset change in one transaction, so after a crash the index is an older, whole state of itself, and
- * the reader goes on from there.
+ * What is known of entries and the end offset change in one transaction, so after a crash the index is an older, whole
+ * state of itself, and the reader goes on from there.
  *
  * A fault of the store (damaged, full, deleted) never shows as an answer: the call is refused with INDEX_RESTORING, the
- * store has been replaced by an empty one by then, and `onWiped` was told. A second fault in one process is not
- * mended: INDEX_UNUSABLE.
+ * store has been replaced by an empty one by then, in which the partitions that were loaded are loaded, and `onWiped` was
+ * told. A second fault in one process is not mended: INDEX_UNUSABLE.
  *
  * SQLite notices damage to the shape of its pages, not to what is in them. Nothing else would notice it either: a key
  * that is not found any more is decided anew, and the entry of that is the first one of its key that this index knows.
- * So everything has checksums, which are compared when it is read, and rows that have to be there must be: blocks of
- * entries, sealed runs, what is said of them and of a partition, and the hash seed.
+ * So everything has checksums, which are compared when it is read, and rows that have to be there must be: items and
+ * filters of runs, what is said of runs and of a partition, the open run, and the hash seed.
  */
-export class SqliteIndex implements LedgerIndex {
+export class SqliteIndex implements LedgerCopies {
   readonly #directory: string;
   readonly #binding: IndexBinding;
   readonly #events: IndexEvents;
   readonly #runEntries: number;
   readonly #lock: Disposable;
   #store!: Store;
-  #partitions!: readonly PartitionTables[];
+  readonly #loaded = new Map<number, PartitionIndex>();
+  /** Under way, and to be taken up again with the next call. */
+  readonly #loads = new Map<number, Generator<void, PartitionIndex>>();
+  readonly #drops = new Map<number, Generator<void, void>>();
   #mended = false;
   #refusal: IdallocError | undefined;
 
@@ -51,7 +57,7 @@ export class SqliteIndex implements LedgerIndex {
    * What is there and can't be read, or is of another ledger, is wiped. Throws INDEX_LOCKED when another process has
    * the directory, INDEX_UNUSABLE when it can't be read and written.
    */
-  constructor(directory: string, binding: IndexBinding, events: IndexEvents, runEntries = MAX_RUN_ENTRIES) {
+  constructor(directory: string, binding: IndexBinding, events: IndexEvents, runEntries = RUN_ENTRIES) {
     this.#directory = directory;
     this.#binding = binding;
     this.#events = events;
@@ -69,46 +75,80 @@ export class SqliteIndex implements LedgerIndex {
     }
   }
 
+  held(): readonly number[] {
+    return this.#guarded(() => partitionsIn(this.#store.db));
+  }
+
+  load(partition: number): boolean {
+    return this.#guarded(() => {
+      if (this.#loaded.has(this.#requireKnown(partition))) return false;
+      this.#drops.delete(partition);
+      const load = this.#loads.get(partition) ?? this.#newLoad(partition);
+      this.#loads.set(partition, load);
+      const step = load.next();
+      if (step.done !== true) return true;
+      this.#loads.delete(partition);
+      this.#loaded.set(partition, step.value);
+      return false;
+    });
+  }
+
+  drop(partition: number): boolean {
+    return this.#guarded(() => {
+      this.#loaded.delete(this.#requireKnown(partition));
+      this.#loads.delete(partition);
+      const drop = this.#drops.get(partition) ?? dropPartition(this.#store.db, partition);
+      this.#drops.set(partition, drop);
+      if (drop.next().done !== true) return true;
+      this.#drops.delete(partition);
+      return false;
+    });
+  }
+
   end(partition: number): number {
-    return this.#tables(partition).end;
+    return this.#of(partition).end;
+  }
+
+  origin(partition: number): number {
+    return this.#of(partition).origin;
   }
 
   through(partition: number): number {
-    return this.#tables(partition).through;
+    return this.#of(partition).through;
   }
 
   horizon(partition: number): number | undefined {
-    return this.#tables(partition).horizon;
+    return this.#of(partition).horizon;
   }
 
   since(partition: number): number | undefined {
-    return this.#tables(partition).since;
+    return this.#of(partition).since;
   }
 
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
-    return this.#tables(partition).last;
+    return this.#of(partition).last;
   }
 
-  lookUp(partition: number, key: Buffer): IndexedEntry | typeof FORGOTTEN | undefined {
-    return this.#guarded(() => this.#tables(partition).lookUp(key));
+  placesOf(partition: number, key: Buffer): readonly number[] {
+    return this.#guarded(() => this.#of(partition).placesOf(key));
   }
 
   apply(partition: number, records: readonly LedgerRecord[]): Applied {
-    return this.#guarded(() => this.#tables(partition).apply(records));
+    return this.#guarded(() => this.#of(partition).apply(records));
   }
 
   firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
-    return this.#guarded(() => this.#tables(partition).firsts(records));
+    return this.#guarded(() => this.#of(partition).firsts(records));
   }
 
   wipe(partition: number, from: number): void {
-    this.#guarded(() => this.#tables(partition).wipe(from));
+    this.#guarded(() => this.#of(partition).wipe(from));
   }
 
   expire(partition: number, low: number): boolean {
     return this.#guarded(() => {
       this.#store.requirePresent();
-      return this.#tables(partition).expire(low);
+      return this.#of(partition).expire(low);
     });
   }
 
@@ -131,12 +171,7 @@ export class SqliteIndex implements LedgerIndex {
   #open(openIt: typeof openStore): void {
     const { partitions, ...ledger } = this.#binding;
     const identity = JSON.stringify({ format: FORMAT, runEntries: this.#runEntries, partitions, ...ledger });
-    const store = openIt(this.#directory, identity);
-    this.#store = store;
-    const options = { runEntries: this.#runEntries, seed: store.seed };
-    store.db.exec('BEGIN');
-    this.#partitions = Array.from({ length: partitions }, (_, p) => new PartitionTables(store.db, p, options));
-    store.db.exec('COMMIT');
+    this.#store = openIt(this.#directory, identity);
   }
 
   #close(): void {
@@ -159,7 +194,7 @@ export class SqliteIndex implements LedgerIndex {
     if (this.#mended || !isStoreFault(error)) return this.#giveUp(error);
     this.#mended = true;
     try {
-      this.#open(replaceStore);
+      this.#openEmpty();
     } catch (again) {
       return this.#giveUp(again);
     }
@@ -168,15 +203,37 @@ export class SqliteIndex implements LedgerIndex {
     return new IdallocError('INDEX_RESTORING', `the ledger index failed (${cause}) and is restored from the log`);
   }
 
+  #openEmpty(): void {
+    this.#open(replaceStore);
+    this.#loads.clear();
+    this.#drops.clear();
+    for (const partition of this.#loaded.keys()) {
+      const load = this.#newLoad(partition);
+      let step = load.next();
+      while (step.done !== true) step = load.next();
+      this.#loaded.set(partition, step.value);
+    }
+  }
+
+  #newLoad(partition: number): Generator<void, PartitionIndex> {
+    const { db, seed } = this.#store;
+    return loadPartition(db, partition, { runEntries: this.#runEntries, seed });
+  }
+
   #giveUp(error: unknown): IdallocError {
     this.#refusal = refusalOf(this.#directory, error);
     this.#events.onUnusable(this.#refusal);
     return this.#refusal;
   }
 
-  #tables(partition: number): PartitionTables {
-    const tables = this.#partitions[partition];
-    if (tables === undefined) throw new RangeError(`ledger partition ${partition} is not in the index`);
-    return tables;
+  #of(partition: number): PartitionIndex {
+    const loaded = this.#loaded.get(partition);
+    if (loaded === undefined) throw new RangeError(`ledger partition ${partition} is not loaded in the index`);
+    return loaded;
+  }
+
+  #requireKnown(partition: number): number {
+    if (Number.isInteger(partition) && partition >= 0 && partition < this.#binding.partitions) return partition;
+    throw new RangeError(`ledger partition ${partition} is not in the index`);
   }
 }

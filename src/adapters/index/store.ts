@@ -27,6 +27,20 @@ export function requireIntact(intact: boolean, what: string): asserts intact {
   if (!intact) throw new StoreFault(`${what} is not as it was written: the disk, or what is between, damaged it`);
 }
 
+/**
+ * Changes all of something or nothing. What fails in here may leave objects in memory ahead of the disk, so it is the end
+ * of the store, whatever it is.
+ */
+export function inTransaction(db: DatabaseSync, change: () => void): void {
+  try {
+    db.exec('BEGIN');
+    change();
+    db.exec('COMMIT');
+  } catch (error) {
+    throw sqliteResult(error) === undefined ? new StoreFault(describeError(error), { cause: error }) : error;
+  }
+}
+
 /** SQLite's results that a new file does not mend: somebody has it; or permissions, memory, no such directory. */
 const LOCKED = new Set([5, 6]);
 const HOPELESS = new Set([3, 7, 8, 14, 22, 23]);
@@ -123,7 +137,8 @@ function create(db: DatabaseSync, identity: string): HashSeed {
   const seed = randomBytes(8);
   db.exec(`BEGIN;
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
-      horizon INTEGER, anchored INTEGER, shift INTEGER, since REAL, appended REAL, recent INTEGER, sum INTEGER)`);
+      horizon INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, dropped INTEGER,
+      sum INTEGER)`);
   db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, sumOf(identity, seed));
   db.exec('COMMIT');
   return toSeed(seed);

@@ -1,0 +1,86 @@
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import { hashIn, ITEM_WORDS, type Items, placeIn, sortItems } from './items.ts';
+import { RecentKeys } from './recent-keys.ts';
+import { asBuffer, requireIntact } from './store.ts';
+
+/** The newest entries of a partition, which make the next run: in memory, and as each apply brought them, on disk. */
+export class OpenRun {
+  readonly #name: string;
+  readonly #keys: RecentKeys;
+  readonly #insert: StatementSync;
+  readonly #all: StatementSync;
+  readonly #clear: StatementSync;
+  #first: number;
+  /** Items that are on disk. */
+  #saved = 0;
+
+  /** Of at most `entries` entries from the offset `first` on. */
+  constructor(db: DatabaseSync, partition: number, entries: number, first: number) {
+    this.#name = `open_${partition}`;
+    this.#keys = new RecentKeys(entries);
+    this.#first = first;
+    this.#insert = db.prepare(`INSERT INTO ${this.#name} VALUES (?, ?, ?, ?)`);
+    this.#all = db.prepare(`SELECT * FROM ${this.#name} ORDER BY id`);
+    this.#clear = db.prepare(`DELETE FROM ${this.#name}`);
+  }
+
+  /** Where it begins. */
+  get first(): number {
+    return this.#first;
+  }
+
+  /** Reads what is on disk. Throws StoreFault unless that is the entries up to `end`, as they were written. */
+  load(end: number): void {
+    let due = this.#first;
+    for (const row of this.#all.all()) {
+      const bytes = asBuffer(row.bytes);
+      const [from, to] = [Number(row.id), Number(row.end)];
+      requireIntact(from === due && row.sum === this.#sumOf(from, to, bytes), 'what is known of the newest entries');
+      const items: Items = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+      for (let at = 0; at < items.length; at += ITEM_WORDS) {
+        const lower = items[at] as number;
+        this.#keys.add(hashIn(lower, items[at + 1] as number), placeIn(lower));
+      }
+      due = to;
+    }
+    requireIntact(due === end, 'what is known of the newest entries');
+    this.#saved = this.#keys.count;
+  }
+
+  add(hash: number, offset: number): void {
+    this.#keys.add(hash, offset - this.#first);
+  }
+
+  /** Writes what was added for the entries at [from, to). */
+  save(from: number, to: number): void {
+    const items = this.#keys.since(this.#saved);
+    const bytes = new Uint8Array(items.buffer);
+    this.#insert.run(from, bytes, this.#sumOf(from, to, bytes), to);
+    this.#saved = this.#keys.count;
+  }
+
+  /** Adds the offsets that have this hash, in rising order. */
+  find(hash: number, found: number[]): void {
+    this.#keys.find(hash, this.#first, found);
+  }
+
+  /** All of it, in the order of hashes. */
+  sorted(): Items {
+    const items = this.#keys.since(0);
+    sortItems(items);
+    return items;
+  }
+
+  /** Begins anew at an offset. */
+  restart(first: number): void {
+    this.#clear.run();
+    this.#keys.clear();
+    this.#saved = 0;
+    this.#first = first;
+  }
+
+  #sumOf(from: number, to: number, bytes: Uint8Array): number {
+    return crc32(bytes, crc32(`${this.#name} ${from} ${to}`));
+  }
+}

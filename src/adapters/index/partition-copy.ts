@@ -1,0 +1,84 @@
+import type { DatabaseSync } from 'node:sqlite';
+import type { HashSeed } from './key-hash.ts';
+import { OpenRun } from './open-run.ts';
+import { PartitionIndex } from './partition-index.ts';
+import { NOTHING, SavedState, type State } from './partition-state.ts';
+import { loadRun, type Run } from './run-rows.ts';
+import { RunShape } from './run-shape.ts';
+import { RunTables, tablesOf } from './run-tables.ts';
+import { requireContiguous, SealedRuns } from './sealed-runs.ts';
+import { inTransaction } from './store.ts';
+
+export interface CopyOptions {
+  readonly runEntries: number;
+  readonly seed: HashSeed;
+}
+
+/** Opens the copy of a partition in steps, an empty one where there is none, or where one is half deleted. */
+export function* loadPartition(
+  db: DatabaseSync,
+  partition: number,
+  options: CopyOptions,
+): Generator<void, PartitionIndex> {
+  const saved = new SavedState(db, partition);
+  if (saved.find() === 'dropped') yield* dropPartition(db, partition);
+  const state = saved.find();
+  if (state === undefined || state === 'dropped') {
+    createTables(db, partition, saved);
+    return yield* openParts(db, partition, saved, NOTHING, options);
+  }
+  return yield* openParts(db, partition, saved, state, options);
+}
+
+/** Throws StoreFault unless everything between the origin and the end is there, but for items, which a look-up reads. */
+function* openParts(
+  db: DatabaseSync,
+  partition: number,
+  saved: SavedState,
+  state: State,
+  options: CopyOptions,
+): Generator<void, PartitionIndex> {
+  const shape = new RunShape(options.runEntries);
+  const tables = new RunTables(db, partition);
+  const all = tables.all();
+  const live = requireContiguous(
+    all.filter(({ whole }) => whole),
+    shape,
+    state.origin,
+  );
+  const runs: Run[] = [];
+  for (const facts of live) runs.push(yield* loadRun(tables, shape, facts));
+  const sealed = new SealedRuns(
+    tables,
+    shape,
+    runs,
+    all.filter(({ whole }) => !whole),
+  );
+  const open = new OpenRun(db, partition, options.runEntries, runs.at(-1)?.end ?? state.origin);
+  open.load(state.end);
+  return new PartitionIndex(db, partition, { state, saved, open, runs: sealed }, options);
+}
+
+/** Tables without a state would be those of a partition whose state is gone: to make them anew fails then. */
+function createTables(db: DatabaseSync, partition: number, saved: SavedState): void {
+  inTransaction(db, () => {
+    for (const { name, columns } of tablesOf(partition)) db.exec(`CREATE TABLE ${name} (${columns})`);
+    saved.save(NOTHING);
+  });
+}
+
+/** Deletes all that there is of a partition, in steps. After a restart in the middle of it, it has to be called again. */
+export function* dropPartition(db: DatabaseSync, partition: number): Generator<void, void> {
+  const saved = new SavedState(db, partition);
+  if (saved.find() === undefined) return;
+  inTransaction(db, () => saved.save(NOTHING, true));
+  for (const { name, rowsAStep } of tablesOf(partition)) {
+    const some = db.prepare(`DELETE FROM ${name} WHERE id IN (SELECT id FROM ${name} ORDER BY id LIMIT ${rowsAStep})`);
+    do yield;
+    while (Number(some.run().changes) > 0);
+  }
+  inTransaction(db, () => {
+    for (const { name } of tablesOf(partition)) db.exec(`DROP TABLE ${name}`);
+    saved.delete();
+  });
+}

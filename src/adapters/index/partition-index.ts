@@ -1,0 +1,222 @@
+import type { DatabaseSync } from 'node:sqlite';
+import { digestEntry } from '../../codec/ledger-digest.ts';
+import { type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { IdallocError } from '../../errors.ts';
+import type { Applied, LedgerRecord } from '../../pipeline/ports.ts';
+import { type HashSeed, hashKey } from './key-hash.ts';
+import type { OpenRun } from './open-run.ts';
+import { NOTHING, type SavedState, type State } from './partition-state.ts';
+import { highestRequest, type SealedRuns } from './sealed-runs.ts';
+import { inTransaction } from './store.ts';
+
+/** What a partition consists of, as it was loaded. */
+export interface PartitionParts {
+  readonly state: State;
+  readonly saved: SavedState;
+  /** From the end of the last sealed run to the end of the partition. */
+  readonly open: OpenRun;
+  /** From the origin on. */
+  readonly runs: SealedRuns;
+}
+
+/**
+ * One partition that is loaded: two ways from a key's hash to offsets, OpenRun for the run that is being filled, SealedRuns
+ * for those before. Only whole runs are forgotten, so the origin always lies where a run begins.
+ */
+export class PartitionIndex {
+  readonly #db: DatabaseSync;
+  readonly #partition: number;
+  readonly #runEntries: number;
+  readonly #seed: HashSeed;
+  readonly #saved: SavedState;
+  readonly #open: OpenRun;
+  readonly #runs: SealedRuns;
+  #state: State;
+
+  constructor(
+    db: DatabaseSync,
+    partition: number,
+    { state, saved, open, runs }: PartitionParts,
+    options: { readonly runEntries: number; readonly seed: HashSeed },
+  ) {
+    this.#db = db;
+    this.#partition = partition;
+    this.#runEntries = options.runEntries;
+    this.#seed = options.seed;
+    this.#state = state;
+    this.#saved = saved;
+    this.#open = open;
+    this.#runs = runs;
+  }
+
+  get end(): number {
+    return this.#state.end;
+  }
+
+  get origin(): number {
+    return this.#state.origin;
+  }
+
+  get through(): number {
+    return this.#state.through;
+  }
+
+  get horizon(): number | undefined {
+    return this.#state.anchored ? this.#state.horizon : undefined;
+  }
+
+  get since(): number | undefined {
+    return this.#state.since;
+  }
+
+  get last(): { readonly offset: number; readonly digest: Buffer } | undefined {
+    const { end, digest } = this.#state;
+    return digest === undefined ? undefined : { offset: end - 1, digest };
+  }
+
+  placesOf(key: Buffer): readonly number[] {
+    const hash = hashKey(key, this.#seed);
+    const found: number[] = [];
+    this.#runs.find(hash, found);
+    this.#open.find(hash, found);
+    return found;
+  }
+
+  firsts(records: readonly LedgerRecord[]): ReadonlySet<number> {
+    const firsts = new Set<number>();
+    for (const record of records) {
+      if (record.key === null || this.placesOf(record.key)[0] !== record.offset) continue;
+      if (positionOf(this.#partition, record).end >= this.origin) firsts.add(record.offset);
+    }
+    return firsts;
+  }
+
+  /** Nothing is written before all of it was read: an entry that can't be read leaves everything as it was. */
+  apply(records: readonly LedgerRecord[]): Applied {
+    const fresh = records.filter((record) => record.offset >= this.end);
+    const last = fresh.at(-1);
+    if (last === undefined) return {};
+    const positions = fresh.map((record) => positionOf(this.#partition, record));
+    this.#requireWhole(fresh);
+    this.#change(() => {
+      for (let at = 0; at < fresh.length; ) {
+        const left = this.#open.first + this.#runEntries - this.end;
+        this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
+        at += left;
+      }
+      this.#state = { ...this.#state, digest: digestEntry(last), appended: last.appendedAtMs };
+    });
+    const lost = fresh.findLast(({ offset }, i) => (positions[i] as LedgerPosition).end > offset);
+    return lost === undefined ? {} : { lossAt: lost.offset };
+  }
+
+  #requireWhole(fresh: readonly LedgerRecord[]): void {
+    const hole = fresh.findIndex(({ offset }, i) => offset !== this.end + i);
+    if (hole === -1) return;
+    const message = `ledger partition ${this.#partition} goes on at offset ${fresh[hole]?.offset} where ${this.end + hole} was due`;
+    throw new IdallocError('LEDGER_TRUNCATED', message);
+  }
+
+  /** Goes on with the open run, which has room for these; seals it when it is full. Then merges what is due. */
+  #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
+    const first = this.end;
+    this.#read(records, positions);
+    const { end } = this.#state;
+    if (end === this.#open.first + this.#runEntries) this.#seal();
+    else this.#open.save(first, end);
+    this.#runs.merge(records.length);
+  }
+
+  /** Takes over what these entries tell, in memory. */
+  #read(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
+    let { end, through, horizon, anchored, since, recent, opened } = this.#state;
+    for (const [i, record] of records.entries()) {
+      const position = positions[i] as LedgerPosition;
+      const requestOffset = position.requestOffset ?? -1;
+      if (coversLoss(position, record.offset, anchored)) {
+        horizon = Math.max(horizon, position.through);
+        anchored = true;
+      }
+      // What is gone was appended before this entry, and before the last one that was known.
+      if (since === undefined || position.end > record.offset) {
+        since = Math.max(since ?? this.#state.appended, record.appendedAtMs);
+      }
+      through = Math.max(through, position.through, requestOffset);
+      recent = Math.max(recent, requestOffset);
+      end += 1;
+      if (position.requestOffset === undefined || record.key === null) continue;
+      opened ??= record.appendedAtMs;
+      this.#open.add(hashKey(record.key, this.#seed), record.offset);
+    }
+    this.#state = { ...this.#state, end, through, horizon, anchored, since, recent, opened };
+  }
+
+  #seal(): void {
+    const { end, recent, opened } = this.#state;
+    this.#runs.seal(this.#open.sorted(), { first: this.#open.first, end, requests: recent, appended: opened });
+    this.#open.restart(end);
+    this.#state = { ...this.#state, recent: -1, opened: undefined };
+  }
+
+  wipe(from: number): void {
+    const { through, appended } = this.#state;
+    this.#change(() => {
+      this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
+      this.#open.restart(from);
+      const since = from === 0 && through === -1 ? 0 : undefined;
+      const known = { through, horizon: through, anchored: from === 0, since, appended };
+      this.#state = { ...NOTHING, ...known, end: from, origin: from };
+    });
+  }
+
+  /** Forgets whole runs below an offset, then deletes some of what was forgotten. True while there is more to delete. */
+  expire(low: number): boolean {
+    const forgotten = this.#runs.below(low);
+    const origin = forgotten.at(-1)?.end;
+    if (origin !== undefined && this.#state.anchored) {
+      const { opened, appended } = this.#state;
+      const horizon = Math.max(this.#state.horizon, highestRequest(forgotten));
+      const oldest = this.#runs.appendedFrom(origin) ?? opened ?? appended;
+      const since = Math.max(this.#state.since ?? 0, oldest);
+      this.#change(() => {
+        this.#runs.forgetBelow(origin);
+        this.#state = { ...this.#state, origin, horizon, since };
+      });
+    }
+    let hasMore = false;
+    inTransaction(this.#db, () => {
+      hasMore = this.#runs.sweep();
+    });
+    return hasMore;
+  }
+
+  /** Entries and what is said of them change together or not at all: an end without its entries would be believed. */
+  #change(change: () => void): void {
+    inTransaction(this.#db, () => {
+      change();
+      this.#saved.save(this.#state);
+    });
+  }
+}
+
+/**
+ * Whether all that may be gone of the log is covered by the `through` of an entry. Its writer had read the log to `end`:
+ * if that was its own place, it had read what was trimmed; if that was above, what lay between is lost.
+ */
+function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
+  return end > offset || (end === offset && !anchored);
+}
+
+function positionOf(partition: number, record: LedgerRecord): LedgerPosition {
+  if (record.value === null) throw foreign(partition, record, 'no value');
+  const position: LedgerPosition = record.entry ?? readLedgerPosition(record.value);
+  if (position.requestOffset !== undefined && record.key === null) throw foreign(partition, record, 'no key');
+  return position;
+}
+
+function foreign(partition: number, record: LedgerRecord, what: string): IdallocError {
+  return new IdallocError(
+    'LEDGER_UNREADABLE',
+    `ledger partition ${partition} has an entry with ${what} at offset ${record.offset}: somebody else writes to the ledger topic`,
+  );
+}

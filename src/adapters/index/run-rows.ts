@@ -1,0 +1,113 @@
+import { cutItems, ITEM_WORDS, type Items, sortItems } from './items.ts';
+import { chunksFor, MAX_CHUNKS, RunFilter } from './run-filter.ts';
+import type { RunShape } from './run-shape.ts';
+import type { RunFacts, RunTables } from './run-tables.ts';
+
+/** Read or deleted in one step, which takes a millisecond or so. */
+const CHUNKS_A_STEP = 8;
+const ROWS_A_STEP = 128;
+
+/** A sealed run, with what tells whether a hash may be in it. */
+export interface Run extends RunFacts {
+  readonly filter: RunFilter;
+}
+
+/** Writes all of a run, `facts` excepted. */
+export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): Run {
+  const filter = new RunFilter(shape.placesAt(facts.level));
+  filter.addAll(items);
+  writeRows(tables, shape, facts, items, 0, shape.rowsAt(facts.level));
+  writeChunks(tables, facts, filter, 0, filter.chunks);
+  return { ...facts, filter };
+}
+
+/**
+ * Writes one run with all that is in others, which follow each other and are of the level below; `facts` excepted. Each
+ * step does what one row of each has, in the order of hashes. What it has written counts for nothing before the end.
+ */
+export function* mergeRuns(
+  tables: RunTables,
+  shape: RunShape,
+  facts: RunFacts,
+  inputs: readonly Run[],
+): Generator<void, Run> {
+  const filter = new RunFilter(shape.placesAt(facts.level));
+  const inputLevel = facts.level - 1;
+  const steps = shape.rowsAt(inputLevel);
+  const rowsAStep = shape.rowsAt(facts.level) / steps;
+  let chunk = 0;
+  for (let step = 0; step < steps; step += 1) {
+    const rows = inputs.map(({ id }) => tables.readItems(inputLevel, id * steps + step));
+    const items = joined(
+      rows,
+      inputs.map(({ first }) => first - facts.first),
+    );
+    sortItems(items);
+    filter.addAll(items);
+    writeRows(tables, shape, facts, items, step * rowsAStep, (step + 1) * rowsAStep);
+    const complete = filter.chunksBelow(step + 1, steps);
+    writeChunks(tables, facts, filter, chunk, complete);
+    chunk = complete;
+    yield;
+  }
+  return { ...facts, filter };
+}
+
+/** All items of some rows; the places of each row are raised. */
+function joined(rows: readonly Items[], raises: readonly number[]): Items {
+  const items: Items = new Uint32Array(rows.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const [i, row] of rows.entries()) {
+    const raise = raises[i] as number;
+    items.set(row, at);
+    const end = at + row.length;
+    for (; at < end; at += ITEM_WORDS) items[at] = (items[at] as number) + raise;
+  }
+  return items;
+}
+
+/** A row without items is written as well: one that is gone is seen. */
+function writeRows(
+  tables: RunTables,
+  shape: RunShape,
+  { id, level }: RunFacts,
+  items: Items,
+  from: number,
+  to: number,
+): void {
+  const rows = shape.rowsAt(level);
+  const starts = cutItems(items, rows, from, to);
+  for (let row = from; row < to; row += 1) {
+    tables.writeItems(level, id * rows + row, items.subarray(starts[row - from], starts[row - from + 1]));
+  }
+}
+
+function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, from: number, to: number): void {
+  for (let chunk = from; chunk < to; chunk += 1) tables.writeFilter(id * MAX_CHUNKS + chunk, filter.chunk(chunk));
+}
+
+/** Reads the filter of a run, some of it in each step. Throws StoreFault when it is not as it was written. */
+export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, Run> {
+  const filter = new RunFilter(shape.placesAt(facts.level));
+  for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
+    filter.restore(chunk, tables.readFilter(facts.id * MAX_CHUNKS + chunk));
+    if (chunk % CHUNKS_A_STEP === CHUNKS_A_STEP - 1) yield;
+  }
+  yield;
+  return { ...facts, filter };
+}
+
+/** Deletes all rows of a run that does not count any more, some of them in each step. */
+export function* deleteRun(tables: RunTables, shape: RunShape, { id, level }: RunFacts): Generator<void, void> {
+  const rows = shape.rowsAt(level);
+  for (let row = 0; row < rows; row += ROWS_A_STEP) {
+    tables.deleteItems(level, id * rows + row, id * rows + Math.min(rows, row + ROWS_A_STEP));
+    yield;
+  }
+  const chunks = chunksFor(shape.placesAt(level));
+  for (let chunk = 0; chunk < chunks; chunk += CHUNKS_A_STEP) {
+    tables.deleteFilters(id * MAX_CHUNKS + chunk, id * MAX_CHUNKS + chunk + CHUNKS_A_STEP);
+    yield;
+  }
+  tables.delete(id);
+}

@@ -1,0 +1,50 @@
+import { deleteRun } from './run-rows.ts';
+import type { RunShape } from './run-shape.ts';
+import type { RunFacts, RunTables } from './run-tables.ts';
+
+/** A step deletes what three times as many entries have in one level; each of them is deleted from three in its time. */
+const ENTRIES_A_STEP = 2_048;
+/** Steps of one call that has nothing else to do, some milliseconds. */
+const STEPS_A_SWEEP = 4;
+
+/** Deletes the runs that don't count any more, in steps. What it has not done at a restart is told to the next one. */
+export class RunSweeper {
+  readonly #tables: RunTables;
+  readonly #shape: RunShape;
+  readonly #dead: RunFacts[];
+  #steps: Generator<void, void> | undefined;
+  #due = 0;
+
+  constructor(tables: RunTables, shape: RunShape, dead: readonly RunFacts[]) {
+    this.#tables = tables;
+    this.#shape = shape;
+    this.#dead = [...dead];
+  }
+
+  add(run: RunFacts): void {
+    this.#dead.push(run);
+  }
+
+  /** Does as much as is due when so many entries were applied. */
+  sweepFor(entries: number): void {
+    this.#due += entries;
+    for (; this.#due >= ENTRIES_A_STEP; this.#due -= ENTRIES_A_STEP) this.#step();
+  }
+
+  /** Does some of the work; true while there is more. */
+  sweep(): boolean {
+    for (let steps = 0; steps < STEPS_A_SWEEP; steps += 1) if (!this.#step()) return false;
+    return true;
+  }
+
+  /** False when there is nothing to do. */
+  #step(): boolean {
+    const [oldest] = this.#dead;
+    if (oldest === undefined) return false;
+    this.#steps ??= deleteRun(this.#tables, this.#shape, oldest);
+    if (this.#steps.next().done !== true) return true;
+    this.#steps = undefined;
+    this.#dead.shift();
+    return true;
+  }
+}

@@ -1,0 +1,157 @@
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import { ITEM_BYTES, type Items } from './items.ts';
+import { LEVELS } from './run-shape.ts';
+import { asBuffer, requireIntact, sumOf } from './store.ts';
+
+/** What is said of a run: the entries at the offsets [first, end). */
+export interface RunFacts {
+  readonly id: number;
+  readonly level: number;
+  readonly first: number;
+  readonly end: number;
+  /** The highest request offset that its entries tell of; -1 for none. */
+  readonly requests: number;
+  /** When the first of its entries was appended that is not a marker; undefined for none. */
+  readonly appended: number | undefined;
+}
+
+/** A table of one partition. */
+export interface TableFacts {
+  readonly name: string;
+  readonly columns: string;
+  /** How many rows are deleted in a millisecond or two. */
+  readonly rowsAStep: number;
+}
+
+export function tablesOf(partition: number): readonly TableFacts[] {
+  const blobs = 'id INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL';
+  const facts = 'level INTEGER, first INTEGER, "end" INTEGER, requests INTEGER, appended REAL, whole INTEGER';
+  const items = Array.from({ length: LEVELS }, (_, level) => `items_${partition}_${level}`);
+  return [
+    { name: `open_${partition}`, columns: `${blobs}, "end" INTEGER NOT NULL`, rowsAStep: 512 },
+    { name: `run_${partition}`, columns: `id INTEGER PRIMARY KEY, ${facts}, sum INTEGER`, rowsAStep: 512 },
+    { name: `filter_${partition}`, columns: blobs, rowsAStep: 8 },
+    ...items.map((name) => ({ name, columns: blobs, rowsAStep: 512 })),
+  ];
+}
+
+/** Rows of the store that are a number and bytes, with a checksum over both and the table's name. */
+class BlobTable {
+  readonly #name: string;
+  readonly #salt: number;
+  readonly #insert: StatementSync;
+  readonly #find: StatementSync;
+  readonly #delete: StatementSync;
+
+  constructor(db: DatabaseSync, name: string) {
+    this.#name = name;
+    this.#salt = crc32(name);
+    this.#insert = db.prepare(`INSERT INTO ${name} VALUES (?, ?, ?)`);
+    this.#find = db.prepare(`SELECT bytes, sum FROM ${name} WHERE id = ?`);
+    this.#delete = db.prepare(`DELETE FROM ${name} WHERE id >= ? AND id < ?`);
+  }
+
+  write(id: number, words: Uint32Array<ArrayBuffer>): void {
+    const bytes = new Uint8Array(words.buffer, words.byteOffset, words.byteLength);
+    this.#insert.run(id, bytes, this.#sumOf(id, bytes));
+  }
+
+  /** Throws StoreFault when the row is gone, or not as it was written. */
+  read(id: number): Uint32Array<ArrayBuffer> {
+    const row = this.#find.get(id);
+    requireIntact(row !== undefined, `row ${id} of ${this.#name}`);
+    const bytes = asBuffer(row.bytes);
+    requireIntact(row.sum === this.#sumOf(id, bytes), `row ${id} of ${this.#name}`);
+    return new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+  }
+
+  delete(from: number, to: number): void {
+    this.#delete.run(from, to);
+  }
+
+  #sumOf(id: number, bytes: Uint8Array): number {
+    return crc32(bytes, (this.#salt + id) >>> 0);
+  }
+}
+
+/**
+ * The rows of the sealed runs of a partition. Each level has a table for its items, in which one run at a time is written,
+ * behind all that is there: so its pages are filled as they are made, and given back from the other end.
+ */
+export class RunTables {
+  readonly #items: readonly BlobTable[];
+  readonly #filters: BlobTable;
+  readonly #put: StatementSync;
+  readonly #all: StatementSync;
+  readonly #delete: StatementSync;
+
+  constructor(db: DatabaseSync, partition: number) {
+    this.#items = Array.from({ length: LEVELS }, (_, level) => new BlobTable(db, `items_${partition}_${level}`));
+    this.#filters = new BlobTable(db, `filter_${partition}`);
+    this.#put = db.prepare(`INSERT OR REPLACE INTO run_${partition} VALUES (?, ?, ?, ?, ?, ?, ?, ?)`);
+    this.#all = db.prepare(`SELECT * FROM run_${partition} ORDER BY id`);
+    this.#delete = db.prepare(`DELETE FROM run_${partition} WHERE id = ?`);
+  }
+
+  /** `whole` tells that the run counts: it is written to its end, and not forgotten. */
+  put({ id, level, first, end, requests, appended }: RunFacts, whole: boolean): void {
+    const fields = [id, level, first, end, requests, appended ?? null, Number(whole)];
+    this.#put.run(...fields, sumOf(...fields));
+  }
+
+  /** All runs, in the order in which they were begun. Throws StoreFault when one is not as it was written. */
+  all(): readonly (RunFacts & { readonly whole: boolean })[] {
+    return this.#all.all().map((row) => {
+      const { sum, ...fields } = row;
+      requireIntact(sum === sumOf(...Object.values(fields)), 'what is said of a run');
+      return {
+        id: Number(row.id),
+        level: Number(row.level),
+        first: Number(row.first),
+        end: Number(row.end),
+        requests: Number(row.requests),
+        appended: row.appended === null ? undefined : Number(row.appended),
+        whole: row.whole === 1,
+      };
+    });
+  }
+
+  delete(id: number): void {
+    this.#delete.run(id);
+  }
+
+  writeItems(level: number, row: number, items: Items): void {
+    this.#table(level).write(row, items);
+  }
+
+  /** Throws StoreFault when the row is gone, or not as it was written. */
+  readItems(level: number, row: number): Items {
+    const items = this.#table(level).read(row);
+    requireIntact(items.byteLength % ITEM_BYTES === 0, `row ${row} of a run`);
+    return items;
+  }
+
+  deleteItems(level: number, from: number, to: number): void {
+    this.#table(level).delete(from, to);
+  }
+
+  writeFilter(row: number, words: Uint32Array<ArrayBuffer>): void {
+    this.#filters.write(row, words);
+  }
+
+  /** Throws StoreFault when the row is gone, or not as it was written. */
+  readFilter(row: number): Uint32Array<ArrayBuffer> {
+    return this.#filters.read(row);
+  }
+
+  deleteFilters(from: number, to: number): void {
+    this.#filters.delete(from, to);
+  }
+
+  #table(level: number): BlobTable {
+    const table = this.#items[level];
+    requireIntact(table !== undefined, 'the level of a run');
+    return table;
+  }
+}
