@@ -6,15 +6,17 @@ interface Place {
   readonly copies: Copies;
   readonly before: ReadonlySet<number>;
   readonly partitions: Set<number>;
+  /** Of its copies, how many are of partitions that the same member owns. */
+  readonly ofOwner: Map<Candidate, number>;
 }
 
 /**
- * Who keeps copies of which partitions beside their owners: `count` members for each, or as many as there are.
+ * Who keeps copies of which partitions beside their owners: `perPartition` members for each, or as many as there are.
  *
- * - Whoever warms up is one of them, whatever `count` says.
+ * - Whoever warms up is one of them, whatever `perPartition` says.
  * - Those whose copies are most complete come first; all that are caught up are equal.
  * - Of equals one that has less than its part, then one that was a standby before, then one that has some copy, then the
- *   one that has least.
+ *   one that has fewest of the same owner's, so that many can share what an owner leaves behind, then fewest of all.
  * - A member that says nothing of its copies is none.
  */
 export function chooseStandbys(
@@ -22,23 +24,23 @@ export function chooseStandbys(
   owners: readonly Candidate[],
   targets: readonly Candidate[],
   lags: Lags,
-  count: number,
+  perPartition: number,
 ): ReadonlyMap<Candidate, ReadonlySet<number>> {
   const places = candidates.flatMap((candidate) => placeOf(candidate) ?? []);
   const others = owners.map((owner) => places.filter(({ candidate }) => candidate !== owner));
-  const wanted = others.map(({ length }) => Math.min(count, length));
+  const wanted = others.map(({ length }) => Math.min(perPartition, length));
   const part = wanted.reduce((sum, one) => sum + one, 0) / places.length;
-  for (const { candidate, partitions } of places) {
-    targets.forEach((target, partition) => {
-      if (target === candidate && owners[partition] !== candidate) partitions.add(partition);
+  for (const place of places) {
+    owners.forEach((owner, partition) => {
+      if (targets[partition] === place.candidate && owner !== place.candidate) add(place, partition, owner);
     });
   }
-  others.forEach((able, partition) => {
-    const isWarm = able.some(({ partitions }) => partitions.has(partition));
-    const best = inPreference(able, partition, lags, part).filter(({ partitions }) => !partitions.has(partition));
-    for (const { partitions } of best.slice(0, Math.max(0, (wanted[partition] ?? 0) - Number(isWarm)))) {
-      partitions.add(partition);
-    }
+  owners.forEach((owner, partition) => {
+    const [able, count] = [others[partition] ?? [], wanted[partition] ?? 0];
+    const free = able.filter(({ partitions }) => !partitions.has(partition));
+    const warm = able.length - free.length;
+    const best = inPreference(free, partition, owner, lags, part);
+    for (const place of best.slice(0, Math.max(0, count - warm))) add(place, partition, owner);
   });
   return new Map(places.map(({ candidate, partitions }) => [candidate, partitions]));
 }
@@ -47,15 +49,21 @@ function placeOf(candidate: Candidate): Place | undefined {
   const { copies, claims } = candidate;
   if (copies === undefined) return undefined;
   const before = new Set(claims.flatMap(({ standbys }) => standbys));
-  return { candidate, copies, before, partitions: new Set() };
+  return { candidate, copies, before, partitions: new Set(), ofOwner: new Map() };
 }
 
-function inPreference(able: readonly Place[], partition: number, lags: Lags, part: number): Place[] {
-  const rank = ({ candidate, copies, before, partitions }: Place) => [
+function add({ partitions, ofOwner }: Place, partition: number, owner: Candidate): void {
+  partitions.add(partition);
+  ofOwner.set(owner, (ofOwner.get(owner) ?? 0) + 1);
+}
+
+function inPreference(able: readonly Place[], partition: number, owner: Candidate, lags: Lags, part: number): Place[] {
+  const rank = ({ candidate, copies, before, partitions, ofOwner }: Place) => [
     lags.isCaughtUp(candidate, partition) ? 0 : lags.of(candidate, partition),
     partitions.size < part ? 0 : 1,
     before.has(partition) ? 0 : 1,
     copies.has(partition) ? 0 : 1,
+    ofOwner.get(owner) ?? 0,
     partitions.size,
   ];
   return able
