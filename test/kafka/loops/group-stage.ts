@@ -154,10 +154,7 @@ export class StagedMember {
       groupId: GROUP,
       topic: TOPIC,
       partitions: PARTITIONS,
-      onAssigned: (assigned) => {
-        this.held = assigned.partitions;
-        this.assigned.push({ atMs: stage.nowMs, ...assigned });
-      },
+      onAssigned: (assigned) => this.onAssigned(assigned),
       onLost: ({ fault }) => {
         this.held = [];
         this.lost.push({ atMs: stage.nowMs, fault });
@@ -171,6 +168,11 @@ export class StagedMember {
     const last = this.assigned.at(-1);
     if (last === undefined) throw new Error('nothing was assigned');
     return last;
+  }
+
+  onAssigned(assigned: Assigned): void {
+    this.held = assigned.partitions;
+    this.assigned.push({ atMs: this.stage.nowMs, ...assigned });
   }
 
   start(): this {
