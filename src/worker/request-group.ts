@@ -105,7 +105,7 @@ export class RequestGroup implements GroupMember {
       instanceId,
       sessionTimeoutMs,
       beforeRejoin: () => this.#commit(),
-      onAssigned: (assigned, added, removed) => this.#assign(assigned, added, removed),
+      onAssigned: ({ partitions, added, removed }) => this.#assign(partitions, added, removed),
       onLost: () => this.#lose(),
       onFenced,
     });

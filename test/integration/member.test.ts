@@ -41,7 +41,7 @@ class Process {
       partitions: PARTITIONS,
       sessionTimeoutMs: SESSION_MS,
       heartbeatMs: HEARTBEAT_MS,
-      onAssigned: (partitions, added, removed) => {
+      onAssigned: ({ partitions, added, removed }) => {
         this.held = partitions;
         this.added.push(...added);
         this.removed.push(...removed);

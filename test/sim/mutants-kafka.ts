@@ -70,8 +70,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/kafka/loops/assigner.ts',
-        'for (const seat of seats) free.push(...handBack(seat, claimants));',
-        'for (const seat of seats) handBack(seat, claimants);',
+        'for (const seat of seats) free.push(...handBack(seat, seats, lags));',
+        'for (const seat of seats) handBack(seat, seats, lags);',
       ),
     ],
   },

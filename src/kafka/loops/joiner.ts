@@ -2,19 +2,19 @@ import type { Runtime } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { KafkaFault } from '../wire/fault.ts';
 import type { Answer, BrokerLink, JoinAnswer, MemberRequest } from '../wire/port.ts';
-import type { Claims } from './assigner.ts';
+import type { Claims, Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
+import { decodeStanding } from './copies-format.ts';
 import { decodeAssignment } from './group-protocol.ts';
 import { Leadership } from './leadership.ts';
 import { offeredProtocols } from './member-claims.ts';
-import { type MemberSettings, timingOf } from './member-options.ts';
+import { type MemberSettings, planSettingsOf, timingOf } from './member-options.ts';
 import type { SparingLog } from './sparing-log.ts';
 
 /** A generation of the group with what this member got in it. */
 export interface Joined {
   readonly generation: number;
-  /** In their order. */
-  readonly partitions: readonly number[];
+  readonly share: Share;
   /** When the last call was sent that brought it: the session counts from there. */
   readonly sentMs: number;
 }
@@ -22,7 +22,7 @@ export interface Joined {
 /** A call that waits for other members is given up so long after the coordinator should have ended the wait. */
 const GRACE_MS = 5_000;
 const NO_GENERATION = -1;
-const NO_BYTES = Buffer.alloc(0);
+const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 
 /**
  * JoinGroup and SyncGroup, which the coordinator holds until the other members have come. They have a connection of
@@ -43,7 +43,7 @@ export class Joiner {
     this.#coordinator = coordinator;
     this.#runtime = runtime;
     this.#log = log;
-    this.#leadership = new Leadership(settings.topic, settings.partitions, log);
+    this.#leadership = new Leadership(settings.topic, planSettingsOf(settings), log);
   }
 
   /** A call is under way, so that it matters whether the coordinator lives. */
@@ -88,11 +88,11 @@ export class Joiner {
     const sentMs = this.#runtime.monotonicMs();
     const { assignment } = await this.#wait((link) => link.syncGroup({ ...member, assignments }));
     this.#leadership.confirm();
-    return { generation, partitions: this.#partitionsOf(assignment), sentMs };
+    return { generation, share: this.#shareOf(assignment), sentMs };
   }
 
   async #joinGroup(memberId: string, claims: Claims): Promise<JoinAnswer> {
-    const { groupId, topic, instanceId, userData } = this.#settings;
+    const { groupId, topic, instanceId, copies } = this.#settings;
     const { sessionTimeoutMs, rebalanceTimeoutMs } = timingOf(this.#settings);
     const request = {
       groupId,
@@ -100,7 +100,7 @@ export class Joiner {
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       protocolType: 'consumer',
-      protocols: offeredProtocols(topic, claims, userData?.() ?? NO_BYTES),
+      protocols: offeredProtocols(topic, claims, copies?.()),
     };
     this.#asksForId = memberId === '' && instanceId === undefined;
     try {
@@ -112,16 +112,25 @@ export class Joiner {
     }
   }
 
-  #partitionsOf(assignment: Buffer): readonly number[] {
+  #shareOf(assignment: Buffer): Share {
     try {
-      const { assigned } = decodeAssignment(assignment);
+      const { assigned, userData } = decodeAssignment(assignment);
       const ours = assigned.filter(({ topic }) => topic === this.#settings.topic);
-      return [...new Set(ours.flatMap(({ partitions }) => partitions))].sort((one, other) => one - other);
+      const partitions = [...new Set(ours.flatMap((one) => one.partitions))].sort((one, other) => one - other);
+      return { partitions, ...this.#standingOf(userData, partitions) };
     } catch (error) {
       const fields = { groupId: this.#settings.groupId, error: describeError(error) };
       this.#log.warn(fields, 'the assignment by the leader of the group is malformed; no partition is served');
-      return [];
+      return NOTHING;
     }
+  }
+
+  /** A leader of an earlier release says nothing, and one of a later release what can't be understood: no copies are kept. */
+  #standingOf(userData: Buffer | null, owned: readonly number[]): Pick<Share, 'standbys' | 'warmups'> {
+    const standing = userData === null ? undefined : decodeStanding(userData);
+    const isFree = (partition: number) => partition < this.#settings.partitions && !owned.includes(partition);
+    const standbys = standing?.standbys.filter(isFree) ?? [];
+    return { standbys, warmups: standing?.warmups.filter((partition) => standbys.includes(partition)) ?? [] };
   }
 
   #member(generation: number, memberId: string): MemberRequest {

@@ -1,12 +1,16 @@
 import { describeError } from '../../errors.ts';
 import type { JoinAnswer, SyncRequest } from '../wire/port.ts';
-import { assignRoundRobin, assignSticky, type Candidate, type Claims, type Plan } from './assigner.ts';
+import type { Candidate, Claims, Share } from './assigner.ts';
+import { encodeStanding } from './copies-format.ts';
 import { encodeAssignment } from './group-protocol.ts';
 import { decodeJoining, STICKY } from './member-claims.ts';
+import { type Plan, type PlanSettings, planGroup, planRoundRobin } from './planner.ts';
 import type { SparingLog } from './sparing-log.ts';
 
 /** Instance IDs whose partitions are remembered; the one that was there longest ago is forgotten first. */
 const MAX_REMEMBERED = 1_000;
+
+const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 
 type Member = JoinAnswer['members'][number];
 
@@ -18,14 +22,14 @@ type Member = JoinAnswer['members'][number];
  */
 export class Leadership {
   readonly #topic: string;
-  readonly #partitions: number;
+  readonly #settings: PlanSettings;
   readonly #log: SparingLog;
   readonly #given = new Map<string, Claims>();
   #proposed: ReadonlyMap<string, Claims> = new Map();
 
-  constructor(topic: string, partitions: number, log: SparingLog) {
+  constructor(topic: string, settings: PlanSettings, log: SparingLog) {
     this.#topic = topic;
-    this.#partitions = partitions;
+    this.#settings = settings;
     this.#log = log;
   }
 
@@ -34,13 +38,10 @@ export class Leadership {
     const candidates = members.flatMap((member) => this.#candidate(member) ?? []);
     const plan =
       protocol === STICKY
-        ? assignSticky(this.#partitions, candidates)
-        : assignRoundRobin(
-            this.#partitions,
-            candidates.map(({ memberId }) => memberId),
-          );
+        ? planGroup(this.#settings, candidates)
+        : planRoundRobin(this.#settings.partitions, candidates);
     this.#proposed = byInstance(generation, members, plan);
-    return members.map(({ memberId }) => ({ memberId, assignment: this.#encoded(plan.get(memberId) ?? []) }));
+    return members.map(({ memberId }) => ({ memberId, assignment: this.#encoded(plan.get(memberId) ?? NOTHING) }));
   }
 
   /** The coordinator has taken the last assignment. Before that it may never come into force. */
@@ -57,7 +58,7 @@ export class Leadership {
 
   #candidate({ memberId, instanceId, metadata }: Member): Candidate | undefined {
     try {
-      const { topics, claims } = decodeJoining(this.#topic, metadata);
+      const { topics, claims, copies } = decodeJoining(this.#topic, metadata);
       if (!topics.includes(this.#topic)) {
         this.#log.warn({ memberId, topics }, 'a member of the group subscribes to other topics and gets no partitions');
         return undefined;
@@ -67,6 +68,7 @@ export class Leadership {
         memberId,
         ...(instanceId === undefined ? {} : { instanceId }),
         claims: given === undefined ? [claims] : [claims, given],
+        copies,
       };
     } catch (error) {
       const fields = { memberId, error: describeError(error) };
@@ -75,17 +77,18 @@ export class Leadership {
     }
   }
 
-  #encoded(partitions: readonly number[]): Buffer {
+  #encoded({ partitions, standbys, warmups }: Share): Buffer {
     const assigned = partitions.length === 0 ? [] : [{ topic: this.#topic, partitions }];
-    return encodeAssignment({ assigned, userData: Buffer.alloc(0) });
+    const userData = standbys.length === 0 ? Buffer.alloc(0) : encodeStanding({ standbys, warmups });
+    return encodeAssignment({ assigned, userData });
   }
 }
 
 function byInstance(generation: number, members: readonly Member[], plan: Plan): ReadonlyMap<string, Claims> {
   return new Map(
     members.flatMap(({ memberId, instanceId }) => {
-      const partitions = plan.get(memberId);
-      return instanceId === undefined || partitions === undefined ? [] : [[instanceId, { generation, partitions }]];
+      const share = plan.get(memberId);
+      return instanceId === undefined || share === undefined ? [] : [[instanceId, { generation, ...share }]];
     }),
   );
 }

@@ -4,11 +4,13 @@ import type { MemberRequest } from '../wire/port.ts';
 import type { Claims } from './assigner.ts';
 import { Backoff } from './backoff.ts';
 import { Coordinator } from './coordinator.ts';
+import { sayGoodbye } from './goodbye.ts';
 import { DISOWNED, FENCED, LASTING, REBALANCING, STRANGER } from './group-faults.ts';
 import { GroupOffsets } from './group-offsets.ts';
 import { type Joined, Joiner } from './joiner.ts';
 import { type MemberOptions, timingOf } from './member-options.ts';
 import { Pulse } from './pulse.ts';
+import { Rejoining } from './rejoining.ts';
 import { SessionWatch } from './session-watch.ts';
 import { SparingLog } from './sparing-log.ts';
 
@@ -27,7 +29,7 @@ type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
  *
  *   out      ──start──▶ joining
  *   joining  ──assignment──▶ in                                  onAssigned
- *   in       ──a rebalance is announced──▶ closing               beforeRejoin
+ *   in       ──a rebalance is announced, or wished──▶ closing    beforeRejoin
  *   closing  ──no commit is under way any more──▶ joining
  *   in, closing, joining  ──not a member any more──▶ joining     onLost, if it had an assignment
  *   any      ──another process has the instance ID──▶ ended      onLost, onFenced
@@ -40,6 +42,8 @@ type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
  *   JoinGroup goes out, and none begins before the next assignment is there.
  * - Heartbeats go on while the coordinator holds a JoinGroup or SyncGroup, so that its silence is noticed.
  * - What was held last is claimed at the next join, with its generation, also after the membership was lost.
+ * - `rejoin` ends a generation that nobody else does, so that the leader plans anew: the coordinator begins a rebalance
+ *   when a member of a stable group joins again and says something else than before. It changes nothing else.
  */
 export class Member {
   readonly #options: MemberOptions;
@@ -48,6 +52,7 @@ export class Member {
   readonly #joiner: Joiner;
   readonly #pulse: Pulse;
   readonly #session: SessionWatch;
+  readonly #rejoining: Rejoining;
   readonly #offsets: GroupOffsets;
   readonly #backoff: Backoff;
   readonly #ending = new AbortController();
@@ -57,7 +62,7 @@ export class Member {
   /** As whom heartbeats and commits are sent. */
   #who: MemberRequest;
   #held: readonly number[] | undefined;
-  #claims: Claims = { generation: NO_GENERATION, partitions: [] };
+  #claims: Claims = { generation: NO_GENERATION, partitions: [], standbys: [], warmups: [] };
   #joining: Promise<void> = Promise.resolve();
 
   constructor(options: MemberOptions) {
@@ -66,10 +71,12 @@ export class Member {
     const timing = timingOf(options);
     this.#log = new SparingLog(runtime, options.log);
     this.#coordinator = new Coordinator(cluster, runtime, groupId);
-    this.#joiner = new Joiner(options, this.#coordinator, runtime, this.#log);
+    this.#rejoining = new Rejoining(runtime, timing.rejoinAfterMs, () => {
+      if (this.#phase === 'in') this.#enter('closing');
+    });
+    this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
     this.#backoff = new Backoff(runtime, BACKOFF_MS.min, BACKOFF_MS.max);
-    const nobody = { groupId, generation: NO_GENERATION, memberId: '' };
-    this.#who = instanceId === undefined ? nobody : { ...nobody, instanceId };
+    this.#who = { groupId, generation: NO_GENERATION, memberId: '', ...(instanceId !== undefined && { instanceId }) };
     this.#pulse = new Pulse({
       ...timing,
       coordinator: this.#coordinator,
@@ -78,10 +85,9 @@ export class Member {
       onAnswer: (who, sentMs, fault) => this.#heard(who, sentMs, fault),
       onSilence: (error) => this.#unheard(error),
     });
-    const { sessionTimeoutMs } = timing;
     this.#offsets = new GroupOffsets(this.#coordinator, topic);
-    this.#session = new SessionWatch(runtime, sessionTimeoutMs, () =>
-      this.#lose('NO_ANSWER', `no heartbeat was answered for ${sessionTimeoutMs} ms`),
+    this.#session = new SessionWatch(runtime, timing.sessionTimeoutMs, () =>
+      this.#lose('NO_ANSWER', `no heartbeat was answered for ${timing.sessionTimeoutMs} ms`),
     );
   }
 
@@ -100,6 +106,16 @@ export class Member {
     this.#enter('joining');
     this.#joining = this.#keepJoined();
     void this.#pulse.run(this.#ending.signal);
+  }
+
+  /**
+   * Joins again though no rebalance was announced, since its copies have changed. A generation lasts a while at least;
+   * all wishes until then are one.
+   */
+  rejoin(why: string): void {
+    if (this.#phase === 'out' || this.#phase === 'ended' || this.#options.copies === undefined) return;
+    this.#log.debug({ groupId: this.#options.groupId, why }, 'the group is going to be joined again');
+    this.#rejoining.wish();
   }
 
   /**
@@ -157,6 +173,7 @@ export class Member {
     this.#enter('ended');
     this.#held = undefined;
     this.#session.end();
+    this.#rejoining.end();
     this.#joiner.cancel();
     this.#ending.abort();
     this.#over.resolve();
@@ -197,18 +214,19 @@ export class Member {
     if (this.#phase === 'closing') this.#enter('joining');
   }
 
-  #assigned({ generation, partitions, sentMs }: Joined): void {
+  #assigned({ generation, share, sentMs }: Joined): void {
     const before = new Set(this.#held);
-    const now = new Set(partitions);
+    const now = new Set(share.partitions);
     this.#who = { ...this.#who, generation };
-    this.#held = partitions;
-    this.#claims = { generation, partitions };
+    this.#held = share.partitions;
+    this.#claims = { generation, ...share };
     this.#enter('in');
     this.#session.confirm(sentMs);
-    const added = partitions.filter((partition) => !before.has(partition));
+    this.#rejoining.joined();
+    const added = share.partitions.filter((partition) => !before.has(partition));
     const removed = [...before].filter((partition) => !now.has(partition));
-    this.#log.debug({ groupId: this.#options.groupId, generation, partitions, added, removed }, 'group joined');
-    this.#options.onAssigned(partitions, added, removed, generation);
+    this.#log.debug({ groupId: this.#options.groupId, ...this.#claims, added, removed }, 'group joined');
+    this.#options.onAssigned({ ...this.#claims, added, removed });
   }
 
   /** How long to wait before the next try. */
@@ -241,8 +259,8 @@ export class Member {
 
   #unheard(error: unknown): void {
     this.#joiner.doubt();
-    const { groupId } = this.#options;
-    this.#log.warn({ groupId, error: describeError(error) }, 'the coordinator of the group does not answer');
+    const fields = { groupId: this.#options.groupId, error: describeError(error) };
+    this.#log.warn(fields, 'the coordinator of the group does not answer');
   }
 
   /** A heartbeat or a commit of ours was refused. What concerns a join under way comes as its answer as well. */
@@ -274,15 +292,8 @@ export class Member {
   }
 
   async #sayGoodbye(): Promise<void> {
-    const { groupId, instanceId } = this.#options;
-    if (this.#who.memberId === '' && instanceId === undefined) await this.#joining; // it may be given a member ID yet
-    const { memberId } = this.#who;
-    if (memberId === '' && instanceId === undefined) return;
-    const leaving = instanceId === undefined ? { groupId, memberId } : { groupId, memberId, instanceId };
-    try {
-      await this.#coordinator.call('control', LEAVE_MS, (link) => link.leaveGroup(leaving));
-    } catch (error) {
-      this.#log.debug({ groupId, error: describeError(error) }, 'the group was not left');
-    }
+    const { memberId, instanceId } = this.#who;
+    if (memberId === '' && instanceId === undefined) await this.#joining; // it may be given a member ID yet
+    await sayGoodbye(this.#coordinator, this.#who, LEAVE_MS, this.#log);
   }
 }

@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { assignRoundRobin, assignSticky, type Candidate, type Plan } from '../../../src/kafka/loops/assigner.ts';
+import { assignRoundRobin, assignSticky, type Candidate, inOrder } from '../../../src/kafka/loops/assigner.ts';
+import { type Copies, Lags } from '../../../src/kafka/loops/copies.ts';
 import { decodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 
 /** kafkajs' assigner, as far as it is used here. */
@@ -16,14 +17,29 @@ type RoundRobin = (context: {
 
 const PARTITIONS = 12;
 
+type Plan = ReadonlyMap<string, readonly number[]>;
+
+/** Of members that are caught up when they lack no more than ten entries. */
+function assign(partitions: number, members: readonly Candidate[]): Plan {
+  const candidates = inOrder(members);
+  const owners = assignSticky(partitions, candidates, new Lags(candidates, 10));
+  const heldBy = (one: Candidate) => owners.flatMap((owner, partition) => (owner === one ? [partition] : []));
+  return new Map(candidates.map((one) => [one.memberId, heldBy(one)]));
+}
+
 /** A member that had those partitions in that generation; a newcomer when nothing is said. */
 function member(memberId: string, partitions: readonly number[] = [], generation = 1): Candidate {
-  return { memberId, claims: [{ generation, partitions }] };
+  return { memberId, claims: [{ generation, partitions, standbys: [], warmups: [] }] };
 }
 
 /** The members as they join again after a plan has come into force. */
 function rejoining(plan: Plan, generation: number): Candidate[] {
   return [...plan].map(([memberId, partitions]) => member(memberId, partitions, generation));
+}
+
+/** Copies of logs that end at 1,000. */
+function ends(byPartition: Readonly<Record<number, number>>): Copies {
+  return new Map(Object.entries(byPartition).map(([partition, end]) => [Number(partition), { end, logEnd: 1_000 }]));
 }
 
 /** How many partitions have another owner than before, those included that had none. */
@@ -39,6 +55,8 @@ const partitionCounts = fc.integer({ min: 1, max: 40 });
 const claim = fc.record({
   generation: fc.integer({ min: -1, max: 4 }),
   partitions: fc.array(fc.integer({ min: -2, max: 45 }), { maxLength: 20 }),
+  standbys: fc.constant([]),
+  warmups: fc.constant([]),
 });
 /** Claims that contradict each other, go beyond the topic, and come twice. */
 const candidates = fc
@@ -72,7 +90,7 @@ describe('sticky assignment', () => {
   it('deals out every partition once, and nobody gets two more than another', () => {
     fc.assert(
       fc.property(partitionCounts, candidates, (partitions, members) => {
-        const plan = assignSticky(partitions, members);
+        const plan = assign(partitions, members);
         const dealt = [...plan.values()].flat().sort((one, other) => one - other);
         expect(dealt).toEqual(Array.from({ length: partitions }, (_, i) => i));
         expect([...plan.keys()].sort()).toEqual(members.map(({ memberId }) => memberId).sort());
@@ -90,7 +108,7 @@ describe('sticky assignment', () => {
           .map((one) => ({ one, at: dice.next().value }))
           .sort((one, other) => one.at - other.at)
           .map(({ one }) => one);
-        expect(new Map(assignSticky(partitions, shuffled))).toEqual(new Map(assignSticky(partitions, members)));
+        expect(new Map(assign(partitions, shuffled))).toEqual(new Map(assign(partitions, members)));
       }),
     );
   });
@@ -99,7 +117,7 @@ describe('sticky assignment', () => {
     fc.assert(
       fc.property(partitionCounts, candidates, (partitions, members) => {
         const owners = newestClaims(partitions, members);
-        const plan = assignSticky(partitions, members);
+        const plan = assign(partitions, members);
         const kept = [...plan].flatMap(([memberId, held]) => held.filter((one) => owners.get(one)?.has(memberId)));
         // Claims of one generation contradict each other only by a fault; then any of the claimants may win.
         fc.pre([...owners.values()].every(({ size }) => size === 1));
@@ -116,11 +134,11 @@ describe('sticky assignment', () => {
   it('moves nothing while the members stay', () => {
     fc.assert(
       fc.property(partitionCounts, some, (partitions, count) => {
-        const plan = assignSticky(
+        const plan = assign(
           partitions,
           ids(count).map((id) => member(id)),
         );
-        expect(new Map(assignSticky(partitions, rejoining(plan, 1)))).toEqual(new Map(plan));
+        expect(new Map(assign(partitions, rejoining(plan, 1)))).toEqual(new Map(plan));
       }),
     );
   });
@@ -128,14 +146,14 @@ describe('sticky assignment', () => {
   it('moves only the partitions of members that leave', () => {
     fc.assert(
       fc.property(partitionCounts, some, some, (partitions, count, leaving) => {
-        const plan = assignSticky(
+        const plan = assign(
           partitions,
           ids(count + 1).map((id) => member(id)),
         );
         const gone = ids(count + 1).slice(0, Math.min(leaving, count));
         const orphans = gone.flatMap((id) => plan.get(id) ?? []);
         const stay = rejoining(plan, 1).filter(({ memberId }) => !gone.includes(memberId));
-        expect(moved(plan, assignSticky(partitions, stay))).toBe(orphans.length);
+        expect(moved(plan, assign(partitions, stay))).toBe(orphans.length);
       }),
     );
   });
@@ -143,12 +161,12 @@ describe('sticky assignment', () => {
   it('moves to members that join only what they are to have', () => {
     fc.assert(
       fc.property(partitionCounts, some, some, (partitions, count, joining) => {
-        const plan = assignSticky(
+        const plan = assign(
           partitions,
           ids(count).map((id) => member(id)),
         );
         const newcomers = ids(count + joining).slice(count);
-        const next = assignSticky(partitions, [...rejoining(plan, 1), ...newcomers.map((id) => member(id))]);
+        const next = assign(partitions, [...rejoining(plan, 1), ...newcomers.map((id) => member(id))]);
         const got = newcomers.flatMap((id) => next.get(id) ?? []);
         expect(moved(plan, next)).toBe(got.length);
       }),
@@ -156,7 +174,7 @@ describe('sticky assignment', () => {
   });
 
   it('gives a partition that two members claim to the later owner', () => {
-    const plan = assignSticky(2, [member('a', [0, 1], 3), member('b', [1], 4)]);
+    const plan = assign(2, [member('a', [0, 1], 3), member('b', [1], 4)]);
     expect(new Map(plan)).toEqual(
       new Map([
         ['a', [0]],
@@ -167,20 +185,59 @@ describe('sticky assignment', () => {
 
   it('gives a member that returns what it had, out of what the others must hand back', () => {
     const others = [member('b', [0, 1, 2, 3, 4, 5], 7), member('c', [6, 7, 8, 9, 10, 11], 7)];
-    const plan = assignSticky(PARTITIONS, [...others, member('a', [2, 4, 7, 11], 6)]);
+    const plan = assign(PARTITIONS, [...others, member('a', [2, 4, 7, 11], 6)]);
     expect(plan.get('a')).toEqual([2, 4, 7, 11]);
+  });
+
+  it('gives what nobody has, among members with room, to the one that lacks least of it', () => {
+    const plan = assign(4, [
+      { ...member('a', [0, 1]), copies: ends({ 0: 900, 1: 900, 2: 900, 3: 900 }) },
+      { ...member('b'), copies: ends({ 2: 300, 3: 800 }) },
+      { ...member('c'), copies: ends({ 2: 400 }) },
+    ]);
+    expect(plan.get('a')).toHaveLength(2);
+    expect([plan.get('b'), plan.get('c')]).toEqual([[3], [2]]);
+  });
+
+  it('leaves room for what only one member has a copy of', () => {
+    const all = { 0: 995, 1: 995, 2: 995, 3: 995 };
+    const plan = assign(4, [
+      { ...member('a'), copies: ends(all) },
+      { ...member('b'), copies: ends({ 0: 995, 1: 995 }) },
+    ]);
+    expect([plan.get('a'), plan.get('b')]).toEqual([
+      [2, 3],
+      [0, 1],
+    ]);
+  });
+
+  it('hands over first what a member with room lacks least of', () => {
+    const plan = assign(4, [
+      { ...member('a', [0, 1, 2, 3]), copies: ends({ 0: 900, 1: 900, 2: 900, 3: 900 }) },
+      { ...member('b'), copies: ends({ 0: 800, 2: 700, 3: 10 }) },
+    ]);
+    expect(plan.get('b')).toEqual([0, 2]);
+  });
+
+  it('keeps what it promised as a warm-up, against its owner of the same generation and no later one', () => {
+    const copies = ends({});
+    const promised = { generation: 4, partitions: [], standbys: [1], warmups: [1] };
+    const b: Candidate = { memberId: 'b', claims: [promised], copies };
+    expect(assign(2, [member('a', [0, 1], 4), b]).get('b')).toEqual([1]);
+    const c = member('c', [1], 5);
+    expect(assign(3, [member('a', [0, 2], 5), b, c]).get('c')).toEqual([1]);
   });
 
   it('orders members by their instance IDs, which a restart does not change', () => {
     const named = (memberId: string, instanceId: string): Candidate => ({ memberId, instanceId, claims: [] });
-    const before = assignSticky(PARTITIONS, [named('x-1', 'one'), named('a-2', 'two')]);
-    const now = assignSticky(PARTITIONS, [named('a-3', 'one'), named('x-4', 'two')]);
+    const before = assign(PARTITIONS, [named('x-1', 'one'), named('a-2', 'two')]);
+    const now = assign(PARTITIONS, [named('a-3', 'one'), named('x-4', 'two')]);
     expect(now.get('a-3')).toEqual(before.get('x-1'));
     expect(now.get('x-4')).toEqual(before.get('a-2'));
   });
 
   it('deals out nothing to nobody', () => {
-    expect(assignSticky(PARTITIONS, []).size).toBe(0);
+    expect(assign(PARTITIONS, []).size).toBe(0);
   });
 });
 

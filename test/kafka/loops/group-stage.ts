@@ -1,5 +1,5 @@
 import { Member } from '../../../src/kafka/loops/member.ts';
-import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
+import type { Assigned, MemberOptions } from '../../../src/kafka/loops/member-options.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import type { BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
 import type { CallName } from '../../support/fake-kafka/calls.ts';
@@ -111,12 +111,8 @@ export interface Call {
   fault: string | undefined;
 }
 
-export interface Assigned {
+export interface StagedAssigned extends Assigned {
   readonly atMs: number;
-  readonly partitions: readonly number[];
-  readonly added: readonly number[];
-  readonly removed: readonly number[];
-  readonly generation: number;
 }
 
 export class StagedMember {
@@ -126,7 +122,7 @@ export class StagedMember {
   readonly calls: Call[] = [];
   /** How often it has tried to connect. */
   dials = 0;
-  readonly assigned: Assigned[] = [];
+  readonly assigned: StagedAssigned[] = [];
   readonly lost: { readonly atMs: number; readonly fault: string }[] = [];
   readonly fenced: string[] = [];
   readonly warnings: string[] = [];
@@ -158,10 +154,7 @@ export class StagedMember {
       groupId: GROUP,
       topic: TOPIC,
       partitions: PARTITIONS,
-      onAssigned: (partitions, added, removed, generation) => {
-        this.held = partitions;
-        this.assigned.push({ atMs: stage.nowMs, partitions, added, removed, generation });
-      },
+      onAssigned: (assigned) => this.onAssigned(assigned),
       onLost: ({ fault }) => {
         this.held = [];
         this.lost.push({ atMs: stage.nowMs, fault });
@@ -171,10 +164,15 @@ export class StagedMember {
     });
   }
 
-  get last(): Assigned {
+  get last(): StagedAssigned {
     const last = this.assigned.at(-1);
     if (last === undefined) throw new Error('nothing was assigned');
     return last;
+  }
+
+  onAssigned(assigned: Assigned): void {
+    this.held = assigned.partitions;
+    this.assigned.push({ atMs: this.stage.nowMs, ...assigned });
   }
 
   start(): this {

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Claims } from '../../../src/kafka/loops/assigner.ts';
+import type { Copies } from '../../../src/kafka/loops/copies.ts';
+import { decodeStanding } from '../../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
 import { decodeJoining, offeredProtocols, ROUND_ROBIN, STICKY } from '../../../src/kafka/loops/member-claims.ts';
@@ -7,54 +9,73 @@ import { SparingLog } from '../../../src/kafka/loops/sparing-log.ts';
 import type { JoinAnswer } from '../../../src/kafka/wire/port.ts';
 
 const TOPIC = 'id.requests';
-const NOTHING: Claims = { generation: -1, partitions: [] };
+const NOTHING: Claims = { generation: -1, partitions: [], standbys: [], warmups: [] };
 
 type Member = JoinAnswer['members'][number];
+
+/** What a member had that kept no copies for others. */
+const had = (generation: number, partitions: readonly number[]): Claims => ({ ...NOTHING, generation, partitions });
 
 function leading(partitions: number) {
   const warnings: string[] = [];
   const log = new SparingLog({ monotonicMs: () => 0 }, (level, fields, message) => {
     if (level === 'warn') warnings.push(`${(fields as { memberId: string }).memberId}: ${message}`);
   });
-  const leadership = new Leadership(TOPIC, partitions, log);
+  const leadership = new Leadership(TOPIC, { partitions, standbys: 1, acceptableLag: 100 }, log);
   /** One generation: what each member got. */
-  const assign = (members: readonly Member[], { protocol = STICKY, generation = 1, confirmed = true } = {}) => {
+  const lead = (members: readonly Member[], { protocol = STICKY, generation = 1, confirmed = true } = {}) => {
     const answer = { throttleMs: 0, generation, protocol, leaderId: 'a', memberId: 'a', members };
     const assignments = leadership.assign(answer);
     if (confirmed) leadership.confirm();
-    return Object.fromEntries(
-      assignments.map(({ memberId, assignment }) => {
-        const { assigned } = decodeAssignment(assignment);
-        return [memberId, assigned.flatMap((one) => one.partitions)];
-      }),
-    );
+    return assignments.map(({ memberId, assignment }) => {
+      const { assigned, userData } = decodeAssignment(assignment);
+      return { memberId, owned: assigned.flatMap((one) => one.partitions), userData: userData ?? Buffer.alloc(0) };
+    });
   };
-  return { assign, warnings };
+  const assign = (...args: Parameters<typeof lead>) =>
+    Object.fromEntries(lead(...args).map(({ memberId, owned }) => [memberId, owned]));
+  return { lead, assign, warnings };
 }
 
-function member(memberId: string, claims: Claims = NOTHING, instanceId?: string): Member {
-  const [sticky] = offeredProtocols(TOPIC, claims, Buffer.alloc(0));
+function member(memberId: string, claims: Claims = NOTHING, instanceId?: string, copies?: Copies): Member {
+  const [sticky] = offeredProtocols(TOPIC, claims, copies);
   const metadata = sticky?.metadata ?? Buffer.alloc(0);
   return instanceId === undefined ? { memberId, metadata } : { memberId, instanceId, metadata };
 }
 
 describe('what a member says when it joins', () => {
   it('offers our assigner first, and that of earlier releases for groups that have one of them', () => {
-    expect(offeredProtocols(TOPIC, NOTHING, Buffer.alloc(0)).map(({ name }) => name)).toEqual([STICKY, ROUND_ROBIN]);
+    expect(offeredProtocols(TOPIC, NOTHING).map(({ name }) => name)).toEqual([STICKY, ROUND_ROBIN]);
     expect([STICKY, ROUND_ROBIN]).toEqual(['idalloc-sticky', 'RoundRobinAssigner']);
   });
 
-  it('carries what it had with the generation, and data that others interpret', () => {
-    const claims = { generation: 9, partitions: [1, 5] };
-    const [sticky] = offeredProtocols(TOPIC, claims, Buffer.from('reach'));
-    const said = decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0));
-    expect(said).toEqual({ topics: [TOPIC], claims, extra: Buffer.from('reach') });
+  it('carries what it had with the generation, and how far its copies reach', () => {
+    const claims = { generation: 9, partitions: [1, 5], standbys: [2, 7], warmups: [7] };
+    const copies = new Map([[1, { end: 40, logEnd: 41 }]]);
+    const [sticky] = offeredProtocols(TOPIC, claims, copies);
+    expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0))).toEqual({ topics: [TOPIC], claims, copies });
+  });
+
+  it('says nothing of copies where it has none to tell of, as an earlier release does', () => {
+    const [sticky] = offeredProtocols(TOPIC, had(9, [1]));
+    const owned = [{ topic: TOPIC, partitions: [1] }];
+    const userData = Buffer.from([1, 0, 0, 0, 9]);
+    expect(sticky?.metadata).toEqual(encodeSubscription({ topics: [TOPIC], userData, owned }));
+    expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0)).copies).toBeUndefined();
+  });
+
+  it('keeps its claims where what it says of copies is of a later release, or damaged', () => {
+    for (const told of ['02', '0102', 'ff00', '00']) {
+      const userData = Buffer.concat([Buffer.from([1, 0, 0, 0, 9]), Buffer.from(told, 'hex')]);
+      const metadata = encodeSubscription({ topics: [TOPIC], userData, owned: [{ topic: TOPIC, partitions: [3] }] });
+      expect(decodeJoining(TOPIC, metadata)).toEqual({ topics: [TOPIC], claims: had(9, [3]), copies: undefined });
+    }
   });
 
   it('takes user data of somebody else for none', () => {
     for (const userData of [null, Buffer.alloc(0), Buffer.from([9, 0, 0, 0, 7]), Buffer.from([1, 0])]) {
       const metadata = encodeSubscription({ topics: [TOPIC], userData, owned: [{ topic: TOPIC, partitions: [3] }] });
-      expect(decodeJoining(TOPIC, metadata).claims).toEqual({ generation: -1, partitions: [3] });
+      expect(decodeJoining(TOPIC, metadata).claims).toEqual(had(-1, [3]));
     }
   });
 });
@@ -62,10 +83,7 @@ describe('what a member says when it joins', () => {
 describe('the leader of the group', () => {
   it('leaves members what they have', () => {
     const { assign } = leading(4);
-    const members = [
-      member('a', { generation: 3, partitions: [1, 3] }),
-      member('b', { generation: 3, partitions: [0, 2] }),
-    ];
+    const members = [member('a', had(3, [1, 3])), member('b', had(3, [0, 2]))];
     expect(assign(members)).toEqual({ a: [1, 3], b: [0, 2] });
   });
 
@@ -112,17 +130,13 @@ describe('the leader of the group', () => {
   it('gives a static member back what it had, though it claims nothing after its restart', () => {
     const { assign } = leading(6);
     const before = assign([member('a', NOTHING, 'i-a'), member('b', NOTHING, 'i-b'), member('c', NOTHING, 'i-c')]);
-    const without = assign(
-      [
-        member('a', { generation: 1, partitions: before.a ?? [] }, 'i-a'),
-        member('b', { generation: 1, partitions: before.b ?? [] }, 'i-b'),
-      ],
-      { generation: 2 },
-    );
+    const without = assign([member('a', had(1, before.a ?? []), 'i-a'), member('b', had(1, before.b ?? []), 'i-b')], {
+      generation: 2,
+    });
     const again = assign(
       [
-        member('a', { generation: 2, partitions: without.a ?? [] }, 'i-a'),
-        member('b', { generation: 2, partitions: without.b ?? [] }, 'i-b'),
+        member('a', had(2, without.a ?? []), 'i-a'),
+        member('b', had(2, without.b ?? []), 'i-b'),
         member('c-again', NOTHING, 'i-c'),
       ],
       { generation: 3 },
@@ -133,10 +147,41 @@ describe('the leader of the group', () => {
   it('believes members about what they have, and not what it proposed in vain', () => {
     const { assign } = leading(4);
     assign([member('a', NOTHING, 'i-a'), member('b', NOTHING, 'i-b')], { generation: 5, confirmed: false });
-    const held = { generation: 4, partitions: [0, 1] };
-    const plan = assign([member('a', held, 'i-a'), member('b', { generation: 4, partitions: [2, 3] }, 'i-b')], {
+    const held = had(4, [0, 1]);
+    const plan = assign([member('a', held, 'i-a'), member('b', had(4, [2, 3]), 'i-b')], {
       generation: 6,
     });
     expect(plan).toEqual({ a: [0, 1], b: [2, 3] });
+  });
+
+  it('tells each member of which partitions it keeps copies, and which of these it is to own', () => {
+    const { lead } = leading(2);
+    const complete = { end: 1_000, logEnd: 1_000 };
+    const copiesOfA = new Map([0, 1].map((partition) => [partition, complete]));
+    const plan = lead([member('a', had(1, [0, 1]), 'i-a', copiesOfA), member('b', NOTHING, 'i-b', new Map())]);
+    expect(plan.map(({ owned }) => owned)).toEqual([[0, 1], []]);
+    expect(plan.map(({ userData }) => decodeStanding(userData))).toEqual([
+      undefined,
+      { standbys: [0, 1], warmups: [1] },
+    ]);
+  });
+
+  it('remembers for a static member that restarts what was promised to it', () => {
+    const { lead } = leading(2);
+    const complete = new Map([0, 1].map((partition) => [partition, { end: 1_000, logEnd: 1_000 }]));
+    const inPart = new Map([0, 1].map((partition) => [partition, { end: 500 + partition, logEnd: 1_000 }]));
+    const a = (generation: number) => member('a', had(generation, [0, 1]), 'i-a', complete);
+    lead([a(1), member('b', { ...NOTHING, generation: 1, warmups: [0] }, 'i-b', inPart)], { generation: 2 });
+    const [, b] = lead([a(2), member('b-again', NOTHING, 'i-b', inPart)], { generation: 3 });
+    expect(b?.userData && decodeStanding(b.userData)).toEqual({ standbys: [0, 1], warmups: [0] });
+  });
+
+  it('tells nothing of copies while the group has a member of an earlier release', () => {
+    const { lead } = leading(2);
+    const complete = new Map([0, 1].map((partition) => [partition, { end: 1_000, logEnd: 1_000 }]));
+    const plan = lead([member('a', NOTHING, 'i-a', complete), member('b', NOTHING, 'i-b', complete)], {
+      protocol: ROUND_ROBIN,
+    });
+    expect(plan.map(({ userData }) => userData.length)).toEqual([0, 0]);
   });
 });

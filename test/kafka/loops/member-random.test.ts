@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Copy } from '../../../src/kafka/loops/copies.ts';
+import type { Assigned } from '../../../src/kafka/loops/member-options.ts';
 import { FAIR, type Weather } from '../../support/fake-kafka/network.ts';
 import { GROUP, GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
 
@@ -7,6 +9,7 @@ const SESSION_MS = 10_000;
 const NAMES = ['a', 'b', 'c', 'd'] as const;
 const NODES = [1, 2, 3] as const;
 const COMMIT_EVERY_MS = 700;
+const LOG_END = 1_000_000;
 
 type Name = (typeof NAMES)[number];
 type Node = (typeof NODES)[number];
@@ -14,6 +17,7 @@ type Node = (typeof NODES)[number];
 /** What happens to the group, and then nothing for a while. */
 type Step =
   | { readonly kind: 'start' | 'leave' | 'crash' | 'restart'; readonly name: Name; readonly thenMs: number }
+  | { readonly kind: 'rejoin'; readonly name: Name; readonly thenMs: number }
   | { readonly kind: 'cut'; readonly name: Name; readonly forMs: number; readonly thenMs: number }
   | { readonly kind: 'freeze'; readonly node: Node; readonly forMs: number; readonly thenMs: number }
   | { readonly kind: 'kill'; readonly node: Node; readonly forMs: number; readonly thenMs: number }
@@ -26,6 +30,7 @@ const thenMs = fc.oneof(fc.nat(40), fc.nat(1_500), fc.nat(15_000));
 const forMs = fc.oneof(fc.nat(3_000), fc.nat(25_000));
 const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ kind: fc.constantFrom('start', 'start', 'leave', 'crash', 'restart'), name, thenMs }),
+  fc.record({ kind: fc.constant('rejoin'), name, thenMs }),
   fc.record({ kind: fc.constant('cut'), name, forMs, thenMs }),
   fc.record({ kind: fc.constantFrom('freeze', 'kill'), node, forMs, thenMs }),
   fc.record({ kind: fc.constant('move'), thenMs }),
@@ -36,15 +41,22 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   }),
 );
 
-/** A group that is played with. Some of its members are static, and come back as who they were. */
+/**
+ * A group that is played with. Some of its members are static, and come back as who they were, with their copies as far as
+ * they reached. One of the dynamic ones says nothing of copies.
+ */
 class Play {
   readonly stage = new GroupStage({ nodes: NODES.length, groups: { loadMs: () => 200 } });
   readonly running = new Map<Name, StagedMember>();
   readonly all: StagedMember[] = [];
+  readonly #disks = new Map<Name, Map<number, Copy>>();
+  readonly #copyMs: number;
   #offset = 0;
   #over = false;
 
-  constructor() {
+  /** A copy is complete so long after it was begun. */
+  constructor(copyMs: number) {
+    this.#copyMs = copyMs;
     void this.#commitNowAndThen();
   }
 
@@ -53,7 +65,12 @@ class Play {
     const instanceId = who === 'a' || who === 'b' ? { instanceId: `worker-${who}` } : {};
     const member: StagedMember = this.stage.member(who, {
       ...instanceId,
+      ...(who === 'd' ? {} : { copies: () => new Map(this.#disk(who)), standbys: 1 }),
       beforeRejoin: () => this.#commit(member),
+      onAssigned: (assigned) => {
+        member.onAssigned(assigned);
+        this.#copy(who, member, assigned);
+      },
     });
     this.running.set(who, member.start());
     this.all.push(member);
@@ -68,6 +85,8 @@ class Play {
         runtime.schedule(step.forMs, () => {
           member.isReachable = true;
         });
+      } else if (kind === 'rejoin') {
+        member?.member.rejoin('for the sake of it');
       } else if (kind !== 'start' && kind !== 'cut') {
         this.running.delete(step.name);
         if (kind === 'leave') await member?.leave();
@@ -101,7 +120,38 @@ class Play {
     for (const [who, member] of this.running) if (member.fenced.length > 0) this.running.delete(who);
     if (this.running.size === 0) this.start('d');
     await this.stage.settled(...this.running.values());
+    // Who has no copies yet gets its part when it has them, and then nothing moves any more.
+    await this.stage.until(() => this.#isBalanced, 'a balanced group');
+    await this.stage.settled(...this.running.values());
+    const { generation } = this.stage.group;
+    await this.stage.pass(300_000);
+    expect(this.stage.group.generation, 'no joins without end').toBeLessThanOrEqual(generation + 2);
     this.#over = true;
+  }
+
+  get #isBalanced(): boolean {
+    const counts = [...this.running.values()].map(({ held }) => held.length);
+    return Math.max(...counts) - Math.min(...counts) <= 1;
+  }
+
+  #disk(who: Name): Map<number, Copy> {
+    const disk = this.#disks.get(who) ?? new Map<number, Copy>();
+    this.#disks.set(who, disk);
+    return disk;
+  }
+
+  /** Drops what it is not to keep, and copies what it lacks. */
+  #copy(who: Name, member: StagedMember, { partitions, standbys }: Assigned): void {
+    const disk = this.#disk(who);
+    const kept = new Set([...partitions, ...standbys]);
+    for (const partition of disk.keys()) if (!kept.has(partition)) disk.delete(partition);
+    const behind = [...kept].filter((partition) => !disk.has(partition));
+    if (behind.length === 0) return;
+    this.stage.runtime.schedule(this.#copyMs, () => {
+      if (this.running.get(who) !== member) return;
+      for (const partition of behind) disk.set(partition, { end: LOG_END, logEnd: LOG_END });
+      member.member.rejoin('copies are complete');
+    });
   }
 
   async #commitNowAndThen(): Promise<void> {
@@ -156,8 +206,8 @@ function checkSessions(play: Play): void {
 describe('members of a group under any faults', () => {
   it('keep to the order of joins and commits, and share the topic in the end', { timeout: 60_000 }, async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 3, maxLength: 25 }), async (steps) => {
-        const play = new Play();
+      fc.asyncProperty(fc.array(step, { minLength: 3, maxLength: 25 }), fc.nat(8_000), async (steps, copyMs) => {
+        const play = new Play(copyMs);
         play.start('a');
         for (const one of steps) {
           await play.take(one);

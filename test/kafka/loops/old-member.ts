@@ -8,18 +8,24 @@ import { GROUP, type GroupStage, PARTITIONS, TOPIC } from './group-stage.ts';
 
 const HEARTBEAT_MS = 3_000;
 
-/** A member as a consumer of kafkajs is one in an earlier release: it knows one assigner, and no generation of claims. */
+/**
+ * A member of an earlier release: a consumer of kafkajs, which knows one assigner and no generation of claims, or one that
+ * knows our assigner but says nothing of copies. As the leader each deals out in turns.
+ */
 export class OldMember {
   readonly #stage: GroupStage;
+  readonly #protocol: string;
   readonly #assignment: Buffer | undefined;
   #link: BrokerLink | undefined;
   #memberId = '';
   #left = false;
+  #generation = 0;
   held: readonly number[] = [];
 
   /** As the leader it gives the same bytes to everybody, where there are any. */
-  constructor(stage: GroupStage, assignment?: Buffer) {
+  constructor(stage: GroupStage, assignment?: Buffer, protocol = ROUND_ROBIN) {
     this.#stage = stage;
+    this.#protocol = protocol;
     this.#assignment = assignment;
   }
 
@@ -51,14 +57,20 @@ export class OldMember {
   }
 
   async #join(link: BrokerLink): Promise<number> {
-    const metadata = encodeSubscription({ topics: [TOPIC], userData: Buffer.alloc(0) });
+    const owned = this.held.length === 0 ? [] : [{ topic: TOPIC, partitions: this.held }];
+    const none = { topics: [TOPIC], userData: Buffer.alloc(0) };
+    const ours = { topics: [TOPIC], userData: Buffer.from([1, 0, 0, 0, this.#generation]), owned };
+    const protocols = [{ name: ROUND_ROBIN, metadata: encodeSubscription(none) }];
+    if (this.#protocol !== ROUND_ROBIN) {
+      protocols.unshift({ name: this.#protocol, metadata: encodeSubscription(ours) });
+    }
     const joined = await link.joinGroup({
       groupId: GROUP,
       memberId: this.#memberId,
       sessionTimeoutMs: 10_000,
       rebalanceTimeoutMs: 60_000,
       protocolType: 'consumer',
-      protocols: [{ name: ROUND_ROBIN, metadata }],
+      protocols,
     });
     this.#memberId = joined.memberId;
     if (joined.fault !== undefined) return this.#join(link);
@@ -68,6 +80,7 @@ export class OldMember {
     if (this.#assignment === undefined) {
       this.held = decodeAssignment(assignment).assigned.flatMap(({ partitions }) => partitions);
     }
+    this.#generation = generation;
     return generation;
   }
 

@@ -1,0 +1,43 @@
+/** How far a member's copy of the state of one partition reaches, in offsets of the log that it is made from. */
+export interface Copy {
+  /** Behind the last entry that it holds. */
+  readonly end: number;
+  /** Where the log ended when the member looked. */
+  readonly logEnd: number;
+}
+
+/** By partition. */
+export type Copies = ReadonlyMap<number, Copy>;
+
+interface Holder {
+  /** Undefined when nothing is known of them. */
+  readonly copies?: Copies | undefined;
+}
+
+/**
+ * How many entries the members' copies lack. A log ends where the member that has seen most of it says, and who has no
+ * copy lacks all of it, so that of a short log everybody is caught up.
+ *
+ * Who says nothing of its copies is taken to have them all: members of earlier releases do, and waiting for their copies
+ * would never end.
+ */
+export class Lags {
+  readonly #acceptableLag: number;
+  readonly #logEnds = new Map<number, number>();
+
+  constructor(holders: readonly Holder[], acceptableLag: number) {
+    this.#acceptableLag = acceptableLag;
+    for (const [partition, { logEnd }] of holders.flatMap(({ copies }) => [...(copies ?? [])])) {
+      this.#logEnds.set(partition, Math.max(logEnd, this.#logEnds.get(partition) ?? 0));
+    }
+  }
+
+  of({ copies }: Holder, partition: number): number {
+    if (copies === undefined) return 0;
+    return (this.#logEnds.get(partition) ?? 0) - (copies.get(partition)?.end ?? 0);
+  }
+
+  isCaughtUp(holder: Holder, partition: number): boolean {
+    return this.of(holder, partition) <= this.#acceptableLag;
+  }
+}

@@ -1,0 +1,112 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  decodeStanding,
+  decodeTold,
+  encodeStanding,
+  encodeTold,
+  type Told,
+} from '../../../src/kafka/loops/copies-format.ts';
+
+const NONE = { copies: new Map(), standbys: [], warmups: [] };
+
+const partition = fc.oneof(fc.nat(300), fc.integer({ min: 0, max: 2 ** 31 - 1 }));
+const partitions = fc.uniqueArray(partition, { maxLength: 20 }).map((list) => list.toSorted((x, y) => x - y));
+const offset = fc.oneof(fc.nat(300), fc.maxSafeNat());
+const copy = fc.tuple(offset, offset).map(([x, y]) => ({ end: Math.min(x, y), logEnd: Math.max(x, y) }));
+const told: fc.Arbitrary<Told> = fc.record({
+  copies: fc
+    .uniqueArray(fc.tuple(partition, copy), { selector: ([at]) => at, maxLength: 20 })
+    .map((all) => new Map(all)),
+  standbys: partitions,
+  warmups: partitions,
+});
+
+describe('what is told of copies', () => {
+  it('has these bytes', () => {
+    const copies = new Map([
+      [5, { end: 300, logEnd: 300 }],
+      [2, { end: 0, logEnd: 127 }],
+    ]);
+    const bytes = encodeTold({ copies, standbys: [0, 2], warmups: [2] });
+    expect(bytes.toString('hex')).toBe('0102' + '02007f' + '02ac0200' + '020001' + '0102');
+    expect(encodeStanding({ standbys: [0, 2], warmups: [2] }).toString('hex')).toBe('01' + '020001' + '0102');
+  });
+
+  it('is read as it was written', () => {
+    fc.assert(
+      fc.property(told, (one) => {
+        expect(decodeTold(encodeTold(one))).toEqual(one);
+        const { standbys, warmups } = one;
+        expect(decodeStanding(encodeStanding(one))).toEqual({ standbys, warmups });
+      }),
+    );
+  });
+
+  it('takes seven bytes for a copy that reaches to a million, and less for one that reaches to none', () => {
+    const many = (end: number) =>
+      new Map(Array.from({ length: 1_024 }, (_, at) => [at, { end, logEnd: end + 1_000 }] as const));
+    expect(encodeTold({ ...NONE, copies: many(1_000_000) }).length).toBeLessThan(1_024 * 7);
+    expect(encodeTold({ ...NONE, copies: many(0) }).length).toBeLessThan(1_024 * 5);
+  });
+
+  it('leaves out a copy that ends beyond its log, or at no offset', () => {
+    const copies = new Map([
+      [0, { end: 8, logEnd: 7 }],
+      [1, { end: -1, logEnd: 7 }],
+      [2, { end: Number.NaN, logEnd: 7 }],
+      [3, { end: 1.5, logEnd: 7 }],
+      [4, { end: 1, logEnd: Number.POSITIVE_INFINITY }],
+      [5, { end: 7, logEnd: 7 }],
+    ]);
+    expect([...(decodeTold(encodeTold({ ...NONE, copies }))?.copies ?? [])]).toEqual([[5, { end: 7, logEnd: 7 }]]);
+  });
+
+  it('is not understood in another version', () => {
+    for (const version of [0, 2, 127, 255]) {
+      const bytes = encodeTold(NONE);
+      bytes[0] = version;
+      expect(decodeTold(bytes)).toBeUndefined();
+      expect(decodeStanding(bytes)).toBeUndefined();
+    }
+  });
+
+  it('is not understood when it is cut off, or runs on', () => {
+    const whole = encodeTold({ copies: new Map([[3, { end: 300, logEnd: 301 }]]), standbys: [4, 200], warmups: [200] });
+    for (let length = 0; length < whole.length; length += 1) {
+      expect(decodeTold(whole.subarray(0, length))).toBeUndefined();
+    }
+    expect(decodeTold(Buffer.concat([whole, Buffer.from([0])]))).toBeUndefined();
+  });
+
+  it('is not understood when a number is too large for an offset or a partition', () => {
+    const largest = 'ffffffffffffff0f';
+    for (const hex of [
+      '010100' + 'ffffffffffffff10' + '000000', // a copy that ends at 2^53
+      `010100${largest}010000`, // a log that ends there
+      '010100ffffffffffffffffff010000', // more than eight bytes
+      '010100808080808080808080808080000000', // zeros that do not end
+    ]) {
+      expect(decodeTold(Buffer.from(hex, 'hex')), hex).toBeUndefined();
+    }
+    expect(decodeStanding(Buffer.from('0101ffffffff0700', 'hex'))?.standbys).toEqual([2 ** 31 - 1]);
+    expect(decodeStanding(Buffer.from('0101808080800800', 'hex'))).toBeUndefined();
+    expect(decodeTold(Buffer.from(`010100${largest}000000`, 'hex'))?.copies.get(0)?.end).toBe(2 ** 53 - 1);
+  });
+
+  it('reads any bytes, or does not understand them, without making room for what they only claim', () => {
+    const count = fc.constantFrom('ffffffff0f', 'ffffffffffffff0f', '01', '7f').map((hex) => Buffer.from(hex, 'hex'));
+    const rest = fc.uint8Array({ maxLength: 40 }).map((array) => Buffer.from(array));
+    fc.assert(
+      fc.property(fc.tuple(fc.constant(Buffer.from([1])), count, rest).map(Buffer.concat.bind(Buffer)), (any) => {
+        for (const decode of [decodeTold, decodeStanding]) {
+          const read = decode(any);
+          for (const at of [...(read?.standbys ?? []), ...(read?.warmups ?? [])]) {
+            expect(at).toSatisfy((one: number) => Number.isInteger(one) && one >= 0 && one < 2 ** 31);
+          }
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});

@@ -1,0 +1,312 @@
+import { describe, expect, it } from 'vitest';
+import type { Copies, Copy } from '../../../src/kafka/loops/copies.ts';
+import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
+import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
+import type { JoinRequest, SyncRequest } from '../../../src/kafka/wire/port.ts';
+import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
+import { OldMember } from './old-member.ts';
+
+const ALL = Array.from({ length: PARTITIONS }, (_, i) => i);
+const LOG_END = 1_000_000;
+/** How long a generation lasts at least before a member ends it. */
+const YOUNG_MS = 5_000;
+/** Until all members have noticed a rebalance and joined again. */
+const REJOINED_MS = 700;
+
+/** The copies of one member, which grow by what a test does. */
+class Disk {
+  readonly copies = new Map<number, Copy>();
+  asked = 0;
+
+  complete(partitions: readonly number[]): void {
+    for (const partition of partitions) this.copies.set(partition, { end: LOG_END, logEnd: LOG_END });
+  }
+
+  readonly tell = (): Copies => {
+    this.asked += 1;
+    return new Map(this.copies);
+  };
+}
+
+interface Keeper extends StagedMember {
+  readonly disk: Disk;
+}
+
+function keeper(stage: GroupStage, name: string, options: Partial<MemberOptions> = {}, disk = new Disk()): Keeper {
+  const member = stage.member(name, { copies: disk.tell, standbys: 1, ...options });
+  return Object.assign(member, { disk });
+}
+
+/** One that has the topic to itself and all copies, and one that has just joined, with none. */
+async function beginning(stage: GroupStage, options: (name: string) => Partial<MemberOptions> = () => ({})) {
+  const a = keeper(stage, 'a', options('a'));
+  a.disk.complete(ALL);
+  a.start();
+  await stage.settled(a);
+  const b = keeper(stage, 'b', options('b'));
+  b.start();
+  await stage.settled(a, b);
+  return [a, b] as const;
+}
+
+const joins = (member: StagedMember) => member.called('joinGroup');
+const toldBy = (member: StagedMember) => {
+  const request = joins(member).at(-1)?.request as JoinRequest | undefined;
+  return decodeJoining(TOPIC, request?.protocols.find(({ name }) => name === STICKY)?.metadata ?? Buffer.alloc(0));
+};
+/** How many members it has dealt out to, the last time that it joined. */
+const ledBy = (member: StagedMember) =>
+  (member.called('syncGroup').at(-1)?.request as SyncRequest | undefined)?.assignments.length;
+const kinds = [
+  ['dynamic', () => ({})],
+  ['static', (name: string) => ({ instanceId: `worker-${name}` })],
+] as const;
+
+describe.each(kinds)('copies of a %s member', (_, named) => {
+  it('warm up while the owner keeps its partitions, and take them over when the member joins again', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await beginning(stage, named);
+    expect([a.held, b.held]).toEqual([ALL, []]);
+    expect(b.last.standbys).toEqual(ALL);
+    expect(b.last.warmups).toHaveLength(6);
+    const { warmups } = b.last;
+    b.disk.complete(ALL);
+    b.member.rejoin('a copy is complete');
+    await stage.until(() => b.held.length > 0, 'a take-over');
+    expect(b.last).toMatchObject({ partitions: warmups, added: warmups, removed: [], warmups: [], standbys: a.held });
+    await stage.until(() => a.held.length === 6, 'a hand-over');
+    expect(a.last).toMatchObject({ removed: warmups, standbys: warmups, warmups: [] });
+    expect([...a.lost, ...b.lost]).toEqual([]);
+    expect(stage.owners(a, b)).toEqual(new Array(PARTITIONS).fill(1));
+  });
+
+  it('are planned anew also when the leader joins again', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await beginning(stage, named);
+    await stage.pass(YOUNG_MS);
+    const { generation } = stage.group;
+    a.member.rejoin('looks at the end of the log again');
+    await stage.until(() => a.member.generation > generation, 'a generation');
+    await stage.settled(a, b);
+    expect(stage.group.generation).toBe(generation + 1);
+    expect(b.last.warmups).toHaveLength(6);
+  });
+
+  it('are asked for at each join, and told with what the member keeps for others', async () => {
+    const stage = new GroupStage();
+    const [, b] = await beginning(stage, named);
+    expect(toldBy(b).copies?.size).toBe(0);
+    const asked = b.disk.asked;
+    b.disk.complete([3]);
+    const { standbys, warmups, generation } = b.last;
+    b.member.rejoin('a copy is complete');
+    await stage.until(() => b.member.generation > generation, 'a generation');
+    expect(toldBy(b)).toMatchObject({ claims: { generation, partitions: [], standbys, warmups } });
+    expect(toldBy(b).copies).toEqual(b.disk.copies);
+    expect(b.disk.asked).toBe(asked + 1);
+  });
+});
+
+describe('joining again', () => {
+  it('happens once for all wishes, and no sooner than a generation is five seconds old', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await beginning(stage);
+    const [before, beganMs] = [joins(b).length, b.last.atMs];
+    for (let wish = 0; wish < 20; wish += 1) {
+      b.member.rejoin('another copy is complete');
+      await stage.pass(100);
+    }
+    expect(joins(b)).toHaveLength(before);
+    await stage.pass(10 * YOUNG_MS);
+    expect(joins(b)).toHaveLength(before + 1);
+    const sentMs = joins(b).at(-1)?.sentMs ?? 0;
+    expect(sentMs - beganMs).toBeGreaterThanOrEqual(YOUNG_MS);
+    expect(sentMs - beganMs).toBeLessThan(YOUNG_MS + 50);
+    await stage.settled(a, b);
+  });
+
+  it('happens at once when the generation has lasted for a while', async () => {
+    const stage = new GroupStage();
+    const [, b] = await beginning(stage);
+    await stage.pass(2 * YOUNG_MS);
+    const before = joins(b).length;
+    b.member.rejoin('a copy is complete');
+    await stage.pass(50);
+    expect(joins(b)).toHaveLength(before + 1);
+  });
+
+  it('happens with the next rebalance, where that comes first', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await beginning(stage);
+    b.disk.complete(ALL);
+    b.member.rejoin('all copies are complete');
+    const c = keeper(stage, 'c');
+    c.start();
+    await stage.settled(a, b, c);
+    expect(b.held).toHaveLength(4);
+    const before = joins(b).length;
+    await stage.pass(10 * YOUNG_MS);
+    expect(joins(b)).toHaveLength(before);
+  });
+
+  it('is not forgotten when it is wished while a join is under way', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await beginning(stage);
+    a.crash();
+    const again = keeper(stage, 'a-again', {}, a.disk);
+    again.start();
+    await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
+    await stage.pass(1_000);
+    expect(joins(b).at(-1)?.endedMs).toBeUndefined();
+    b.disk.complete(ALL);
+    b.member.rejoin('all copies are complete');
+    await stage.until(() => b.held.length === 6, 'a take-over');
+    await stage.settled(again, b);
+  });
+
+  it('lets offsets be committed before, and takes no partition away meanwhile', async () => {
+    const stage = new GroupStage();
+    const commits: string[] = [];
+    const [a, b] = await beginning(stage, (name) =>
+      name === 'b' ? {} : { beforeRejoin: async () => void commits.push(await a.commit({ 0: 17 })) },
+    );
+    await stage.pass(YOUNG_MS);
+    commits.length = 0;
+    const { generation } = a.last;
+    a.member.rejoin('a copy is lost');
+    await stage.until(() => a.member.generation > generation, 'a generation');
+    expect(commits).toEqual(['well']);
+    expect(stage.committed(0)).toBe(17);
+    expect(a.last).toMatchObject({ partitions: ALL, added: [], removed: [] });
+    expect(a.called('commitOffsets').at(-1)?.endedMs).toBeLessThanOrEqual(joins(a).at(-1)?.sentMs ?? 0);
+    await stage.settled(a, b);
+  });
+
+  it('is nothing to a member that has not started, or has left', async () => {
+    const stage = new GroupStage();
+    const member = keeper(stage, 'a');
+    member.member.rejoin('not started');
+    await stage.pass(2 * YOUNG_MS);
+    expect(member.calls).toEqual([]);
+    member.start();
+    await stage.settled(member);
+    member.member.rejoin('leaves soon');
+    await member.leave();
+    member.member.rejoin('has left');
+    await stage.pass(2 * YOUNG_MS);
+    expect(member.calls.at(-1)?.call).toBe('leaveGroup');
+  });
+
+  it('is nothing to a member that tells of no copies', async () => {
+    const stage = new GroupStage();
+    const [a] = await stage.members(1);
+    const before = joins(a).length;
+    a.member.rejoin('nothing to tell');
+    await stage.pass(2 * YOUNG_MS);
+    expect(joins(a)).toHaveLength(before);
+  });
+
+  it('ends: a group whose copies are complete joins no more', async () => {
+    const stage = new GroupStage();
+    const members = ['a', 'b', 'c'].map((name) => {
+      const one: Keeper = keeper(stage, name, {
+        onAssigned: (assigned) => {
+          one.onAssigned(assigned);
+          const behind = [...assigned.standbys, ...assigned.partitions].filter((at) => !one.disk.copies.has(at));
+          if (behind.length === 0) return;
+          stage.runtime.schedule(3_000, () => {
+            one.disk.complete(behind);
+            one.member.rejoin('copies are complete');
+          });
+        },
+      });
+      return one;
+    });
+    members[0]?.disk.complete(ALL);
+    for (const one of members) {
+      one.start();
+      await stage.settled(...members.slice(0, members.indexOf(one) + 1));
+    }
+    await stage.pass(60_000);
+    expect(members.map(({ held }) => held.length)).toEqual([4, 4, 4]);
+    const { generation } = stage.group;
+    expect(generation).toBeLessThan(12);
+    await stage.pass(600_000);
+    expect(stage.group.generation).toBe(generation);
+  });
+});
+
+describe('a static leader that restarts', () => {
+  it('plans by what the others tell when one of them joins again', async () => {
+    const stage = new GroupStage();
+    const named = (name: string) => ({ instanceId: `worker-${name}` });
+    const [a, b] = await beginning(stage, named);
+    expect(ledBy(a)).toBe(2);
+    a.crash();
+    const again = keeper(stage, 'a', named('a'), a.disk);
+    again.start();
+    await stage.settled(again, b);
+    expect(again.last).toMatchObject({ partitions: ALL, standbys: [], warmups: [] });
+    expect(b.assigned).toHaveLength(1);
+    b.disk.complete(ALL);
+    b.member.rejoin('all copies are complete');
+    await stage.until(() => b.held.length === 6 && again.held.length === 6, 'a take-over');
+    expect(ledBy(again)).toBe(2);
+  });
+
+  it('learns from the group of which partitions it keeps copies', async () => {
+    const stage = new GroupStage();
+    const named = (name: string) => ({ instanceId: `worker-${name}` });
+    const [a, b] = await beginning(stage, named);
+    const { standbys, warmups } = b.last;
+    b.crash();
+    const again = keeper(stage, 'b', named('b'), b.disk);
+    again.start();
+    await stage.settled(a, again);
+    expect(again.last).toMatchObject({ partitions: [], standbys, warmups });
+  });
+});
+
+describe('a rolling upgrade', () => {
+  it('gives partitions at once to members that tell of no copies, and they pass over what they are told', async () => {
+    const stage = new GroupStage();
+    const a = keeper(stage, 'a');
+    a.disk.complete(ALL);
+    a.start();
+    await stage.settled(a);
+    const old = new OldMember(stage, undefined, STICKY).start();
+    await stage.until(() => old.held.length === 6 && a.held.length === 6, 'two members');
+    expect(a.last).toMatchObject({ standbys: old.held, warmups: [] });
+    const b = keeper(stage, 'b');
+    b.start();
+    await stage.until(() => b.assigned.length > 0, 'a third member');
+    await stage.pass(REJOINED_MS);
+    expect([a.held.length + old.held.length, b.held]).toEqual([PARTITIONS, []]);
+    expect(b.last.warmups).toHaveLength(4);
+  });
+
+  it('takes what a leader of an earlier release gives, and keeps no copies for others', async () => {
+    const stage = new GroupStage();
+    const old = new OldMember(stage, undefined, STICKY).start();
+    await stage.until(() => old.held.length === PARTITIONS, 'an old leader');
+    const b = keeper(stage, 'b');
+    b.start();
+    await stage.until(() => b.assigned.length > 0, 'an assignment');
+    expect(b.last).toMatchObject({ standbys: [], warmups: [] });
+    expect(b.held).toHaveLength(6);
+    await stage.runtime.until(old.leave());
+    await stage.settled(b);
+    expect(b.held).toEqual(ALL);
+  });
+
+  it('keeps no copies for others while a member knows only the assigner of kafkajs', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await beginning(stage);
+    const old = new OldMember(stage).start();
+    await stage.until(() => [a, b, old].every(({ held }) => held.length === 4), 'three members');
+    expect([a.last, b.last]).toMatchObject([
+      { standbys: [], warmups: [] },
+      { standbys: [], warmups: [] },
+    ]);
+  });
+});

@@ -1,0 +1,103 @@
+import type { Candidate, Claims, Share } from '../../../src/kafka/loops/assigner.ts';
+import type { Copy } from '../../../src/kafka/loops/copies.ts';
+import { type Plan, type PlanSettings, planGroup } from '../../../src/kafka/loops/planner.ts';
+
+const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
+
+interface Planned {
+  share: Share;
+  generation: number;
+  /** Where its copies end, by partition. */
+  readonly ends: Map<number, number>;
+}
+
+/** A group whose members say to the leader what they have, and do what it says; nothing else happens in it. */
+export class PlannedGroup {
+  readonly settings: PlanSettings;
+  readonly logEnd: number;
+  readonly members = new Map<string, Planned>();
+  /** By instance ID: what the leader gave to members that are out now. */
+  readonly #remembered = new Map<string, Claims>();
+  #generation = 0;
+
+  constructor(settings: PlanSettings, logEnd: number) {
+    this.settings = settings;
+    this.logEnd = logEnd;
+  }
+
+  join(name: string, ends: ReadonlyMap<number, number> = new Map()): void {
+    this.members.set(name, { share: NOTHING, generation: -1, ends: new Map(ends) });
+  }
+
+  /** Returns where its copies end, as they stay on its disk. */
+  leave(name: string): ReadonlyMap<number, number> {
+    const member = this.members.get(name);
+    if (member === undefined) throw new Error(`there is no member ${name}`);
+    this.members.delete(name);
+    this.#remembered.set(name, { generation: member.generation, ...member.share });
+    return member.ends;
+  }
+
+  /** One rebalance. Returns how many partitions have another owner than before, those included that had none. */
+  plan(): number {
+    const before = this.owners;
+    const plan: Plan = planGroup(this.settings, this.candidates);
+    this.#generation += 1;
+    for (const [name, member] of this.members) {
+      member.share = plan.get(name) ?? NOTHING;
+      member.generation = this.#generation;
+    }
+    return [...this.owners].filter(([partition, name]) => before.get(partition) !== name).length;
+  }
+
+  /** Copies become complete, of so many partitions a member at most; others are dropped, or stay as they are. */
+  copy({ atMost = Number.POSITIVE_INFINITY, drop = true } = {}): void {
+    for (const { share, ends } of this.members.values()) {
+      const kept = new Set([...share.partitions, ...share.standbys]);
+      if (drop) for (const partition of ends.keys()) if (!kept.has(partition)) ends.delete(partition);
+      const behind = [...kept].filter((partition) => ends.get(partition) !== this.logEnd);
+      for (const partition of behind.slice(0, atMost)) ends.set(partition, this.logEnd);
+    }
+  }
+
+  /** Plans and copies until nothing changes any more; returns the moves of each round. */
+  settle(copying: { readonly atMost?: number; readonly drop?: boolean } = {}): number[] {
+    const moves: number[] = [];
+    for (let round = 0; round < 200; round += 1) {
+      const before = this.#described;
+      moves.push(this.plan());
+      this.copy(copying);
+      if (this.#described === before) return moves.slice(0, -1);
+    }
+    throw new Error('the group goes on planning');
+  }
+
+  get candidates(): Candidate[] {
+    return [...this.members].map(([name, { share, generation, ends }]) => {
+      const claims = [{ generation, ...share }, ...[this.#remembered.get(name) ?? []].flat()];
+      const copies = new Map<number, Copy>([...ends].map(([at, end]) => [at, { end, logEnd: this.logEnd }]));
+      return { memberId: name, instanceId: name, claims, copies };
+    });
+  }
+
+  get owners(): ReadonlyMap<number, string> {
+    return new Map([...this.members].flatMap(([name, { share }]) => share.partitions.map((at) => [at, name])));
+  }
+
+  /** Partitions whose owner has no complete copy of them, while some member has one. */
+  get stalled(): readonly number[] {
+    const hasAll = (name: string | undefined, partition: number) =>
+      this.members.get(name ?? '')?.ends.get(partition) === this.logEnd;
+    return [...this.owners]
+      .filter(([at, owner]) => !hasAll(owner, at) && [...this.members.keys()].some((name) => hasAll(name, at)))
+      .map(([at]) => at);
+  }
+
+  counts(of: keyof Share): number[] {
+    return [...this.members.values()].map(({ share }) => share[of].length);
+  }
+
+  get #described(): string {
+    return JSON.stringify([...this.members].map(([name, { share, ends }]) => [name, share, [...ends].sort()]));
+  }
+}

@@ -1,0 +1,332 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Candidate, Share } from '../../../src/kafka/loops/assigner.ts';
+import type { Copies } from '../../../src/kafka/loops/copies.ts';
+import { type Plan, type PlanSettings, planGroup } from '../../../src/kafka/loops/planner.ts';
+import { PlannedGroup } from './planned-group.ts';
+
+const LOG_END = 1_000;
+const LAG = 100;
+
+const settings = (partitions: number, standbys: number | 'all' = 1): PlanSettings => ({
+  partitions,
+  standbys,
+  acceptableLag: LAG,
+});
+
+/** Copies of logs that end at 1,000. */
+const ends = (byPartition: Readonly<Record<number, number>>): Copies =>
+  new Map(Object.entries(byPartition).map(([at, end]) => [Number(at), { end, logEnd: LOG_END }]));
+
+/** All partitions below the count, each complete. */
+const all = (partitions: number): Copies =>
+  ends(Object.fromEntries(Array.from({ length: partitions }, (_, at) => [at, LOG_END])));
+
+function member(memberId: string, copies: Copies | undefined, had: Partial<Share> = {}, generation = 1): Candidate {
+  return { memberId, copies, claims: [{ generation, partitions: [], standbys: [], warmups: [], ...had }] };
+}
+
+const partition = fc.integer({ min: 0, max: 45 });
+const claims = fc.record({
+  generation: fc.integer({ min: -1, max: 4 }),
+  partitions: fc.array(partition, { maxLength: 12 }),
+  standbys: fc.array(partition, { maxLength: 8 }),
+  warmups: fc.array(partition, { maxLength: 4 }),
+});
+const copy = fc
+  .tuple(fc.constantFrom(0, 450, 899, 900, 950, LOG_END), fc.constantFrom(LOG_END, 1_001, 1_050))
+  .map(([end, logEnd]) => ({ end, logEnd }));
+const copies = fc.array(fc.tuple(partition, copy), { maxLength: 60 }).map((entries) => new Map(entries));
+const candidates = fc.uniqueArray(
+  fc.record({
+    memberId: fc.string({ minLength: 1, maxLength: 3 }),
+    claims: fc.array(claims, { maxLength: 2 }),
+    copies: fc.option(copies, { nil: undefined, freq: 5 }),
+  }),
+  { selector: ({ memberId }) => memberId, minLength: 1, maxLength: 6 },
+);
+const anySettings = fc.record({
+  partitions: fc.integer({ min: 1, max: 40 }),
+  standbys: fc.constantFrom<number | 'all'>(0, 1, 2, 'all'),
+  acceptableLag: fc.constantFrom(0, LAG, 10_000),
+});
+
+/** As the planner may see them: how much of the log each lacks, and nothing where it does not say. */
+function lagOf(members: readonly Candidate[], { copies }: Candidate, at: number): number {
+  const logEnd = Math.max(0, ...members.map((one) => one.copies?.get(at)?.logEnd ?? 0));
+  return copies === undefined ? 0 : logEnd - (copies.get(at)?.end ?? 0);
+}
+
+const sharesOf = (plan: Plan, members: readonly Candidate[]) =>
+  members.map((one) => ({ one, share: plan.get(one.memberId) as Share }));
+
+describe('a plan', () => {
+  it('gives every partition one owner, and copies of it to as many others as there are to be', () => {
+    fc.assert(
+      fc.property(anySettings, candidates, (given, members) => {
+        const shares = sharesOf(planGroup(given, members), members);
+        const able = members.filter((one) => one.copies !== undefined);
+        for (let at = 0; at < given.partitions; at += 1) {
+          const [owner, ...more] = shares.filter(({ share }) => share.partitions.includes(at));
+          expect(more).toEqual([]);
+          const standbys = shares.filter(({ share }) => share.standbys.includes(at));
+          const warm = shares.filter(({ share }) => share.warmups.includes(at));
+          expect(standbys).not.toContain(owner);
+          expect(warm.length).toBeLessThanOrEqual(1);
+          expect(standbys).toEqual(expect.arrayContaining(warm));
+          const others = able.filter((one) => one !== owner?.one).length;
+          const count = given.standbys === 'all' ? others : Math.min(given.standbys, others);
+          expect(standbys).toHaveLength(Math.max(count, warm.length));
+        }
+        for (const { one, share } of shares) if (one.copies === undefined) expect(share.standbys).toEqual([]);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('is the same in whatever order the members come', () => {
+    fc.assert(
+      fc.property(anySettings, candidates, fc.infiniteStream(fc.nat()), (given, members, dice) => {
+        const shuffled = members
+          .map((one) => ({ one, at: dice.next().value }))
+          .sort((one, other) => one.at - other.at)
+          .map(({ one }) => one);
+        expect(planGroup(given, shuffled)).toEqual(planGroup(given, members));
+      }),
+    );
+  });
+
+  it('lets nobody own what it lacks more of than is acceptable while somebody lacks less', () => {
+    fc.assert(
+      fc.property(anySettings, candidates, (given, members) => {
+        for (const { one, share } of sharesOf(planGroup(given, members), members)) {
+          for (const at of share.partitions) {
+            const lags = members.map((other) => lagOf(members, other, at));
+            const isOneCaughtUp = lags.some((lag) => lag <= given.acceptableLag);
+            if (isOneCaughtUp) expect(lagOf(members, one, at)).toBeLessThanOrEqual(given.acceptableLag);
+          }
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('owns and promises in balance: what members own and what they wait for differs by one at most', () => {
+    fc.assert(
+      fc.property(anySettings, candidates, (given, members) => {
+        const plan = planGroup(given, members);
+        const waitedFor = new Set([...plan.values()].flatMap(({ warmups }) => warmups));
+        const counts = [...plan.values()].map(
+          ({ partitions, warmups }) => partitions.filter((at) => !waitedFor.has(at)).length + warmups.length,
+        );
+        expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+
+  it('leaves a partition with its owner while a member that joins warms up, and hands it over after that', () => {
+    const a = member('a', all(2), { partitions: [0, 1] });
+    const plan = planGroup(settings(2), [a, member('b', ends({}), {}, -1)]);
+    expect(plan.get('a')).toEqual({ partitions: [0, 1], standbys: [], warmups: [] });
+    expect(plan.get('b')).toEqual({ partitions: [], standbys: [0, 1], warmups: [1] });
+    const b = member('b', ends({ 0: 899, 1: 899 }), plan.get('b'), 2);
+    const again = planGroup(settings(2), [{ ...a, claims: [{ ...(plan.get('a') as Share), generation: 2 }] }, b]);
+    expect(again).toEqual(plan);
+    const complete = member('b', ends({ 0: 899, 1: 900 }), plan.get('b'), 2);
+    const last = planGroup(settings(2), [{ ...a, claims: [{ ...(plan.get('a') as Share), generation: 2 }] }, complete]);
+    expect(last.get('a')).toEqual({ partitions: [0], standbys: [1], warmups: [] });
+    expect(last.get('b')).toEqual({ partitions: [1], standbys: [0], warmups: [] });
+  });
+
+  it('lets those who have copies stand in for an owner that is gone, the one first that owns least', () => {
+    const members = [
+      member('a', all(7), { partitions: [0, 1] }),
+      member('b', all(7), { partitions: [2, 3, 4] }),
+      member('c', ends({})),
+    ];
+    const plan = planGroup(settings(7), members);
+    expect([plan.get('a')?.partitions, plan.get('b')?.partitions]).toEqual([
+      [0, 1, 5, 6],
+      [2, 3, 4],
+    ]);
+    expect(plan.get('c')?.warmups).toEqual([5, 6]);
+  });
+
+  it('lets the target owner restore a partition of which nobody has a complete copy', () => {
+    const plan = planGroup(settings(2, 0), [
+      member('a', ends({ 0: 1_000, 1: 500 }), { partitions: [0] }),
+      member('b', ends({}), { partitions: [1] }),
+    ]);
+    expect(plan.get('b')).toEqual({ partitions: [1], standbys: [], warmups: [] });
+  });
+
+  it('lets a member warm up also where there are to be no standbys', () => {
+    const plan = planGroup(settings(2, 0), [member('a', all(2), { partitions: [0, 1] }), member('b', ends({}))]);
+    expect(plan.get('b')).toEqual({ partitions: [], standbys: [1], warmups: [1] });
+  });
+
+  it('gives partitions at once to a member that says nothing of its copies, as an earlier release', () => {
+    const plan = planGroup(settings(4), [member('a', all(4), { partitions: [0, 1, 2, 3] }), member('old', undefined)]);
+    expect(plan.get('old')).toEqual({ partitions: [2, 3], standbys: [], warmups: [] });
+    expect(plan.get('a')).toEqual({ partitions: [0, 1], standbys: [2, 3], warmups: [] });
+  });
+
+  it('leaves partitions with a member that says nothing while others warm up', () => {
+    const old = member('old', undefined, { partitions: [0, 1, 2, 3] });
+    const plan = planGroup(settings(4), [old, member('a', ends({ 0: 10, 1: 10, 2: 10, 3: 1_000 }))]);
+    expect(plan.get('old')?.partitions).toEqual([0, 1, 2]);
+    expect(plan.get('a')).toMatchObject({ partitions: [3], warmups: [2] });
+  });
+
+  it('moves everything at once while the logs are shorter than what copies may lack', () => {
+    const short = (member: Candidate): Candidate => ({
+      ...member,
+      copies: new Map([...(member.copies ?? [])].map(([at]) => [at, { end: LAG, logEnd: LAG }])),
+    });
+    const plan = planGroup(settings(4), [
+      short(member('a', all(4), { partitions: [0, 1, 2, 3] })),
+      member('b', ends({})),
+    ]);
+    expect(plan.get('b')).toMatchObject({ partitions: [2, 3], warmups: [] });
+  });
+});
+
+describe('standbys', () => {
+  it('are those whose copies are most complete', () => {
+    const plan = planGroup(settings(1), [
+      member('a', all(1), { partitions: [0] }),
+      member('b', ends({ 0: 300 })),
+      member('c', ends({ 0: 400 })),
+      member('d', ends({})),
+    ]);
+    expect(plan.get('c')?.standbys).toEqual([0]);
+  });
+
+  it('stay who they were among those who are caught up', () => {
+    const members = [
+      member('a', all(2), { partitions: [0, 1] }),
+      member('b', all(2)),
+      member('c', ends({ 0: 900, 1: 900 }), { standbys: [0] }),
+      member('d', all(2), { standbys: [1] }),
+    ];
+    // Four members and two partitions: b and c are to own one each.
+    const plan = planGroup({ ...settings(2), acceptableLag: LAG }, members);
+    expect([plan.get('c')?.standbys, plan.get('d')?.standbys]).toEqual([[0], [1]]);
+  });
+
+  it('are spread evenly where all copies are equal', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 6 }), fc.integer({ min: 1, max: 40 }), (count, partitions) => {
+        const members = Array.from({ length: count }, (_, i) => member(`m${i}`, all(partitions)));
+        const plan = planGroup(settings(partitions), members);
+        const counts = [...plan.values()].map(({ standbys }) => standbys.length);
+        expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(2);
+      }),
+    );
+  });
+
+  it('are all the others, where all are to be', () => {
+    const members = ['a', 'b', 'c'].map((name) => member(name, ends({})));
+    for (const { partitions, standbys } of planGroup(settings(6, 'all'), members).values()) {
+      expect([...partitions, ...standbys].sort()).toEqual([0, 1, 2, 3, 4, 5]);
+    }
+  });
+});
+
+describe('planning again', () => {
+  const start = fc.record({
+    partitions: fc.integer({ min: 1, max: 30 }),
+    standbys: fc.constantFrom<number | 'all'>(0, 1, 2, 'all'),
+    ends: fc.array(fc.dictionary(fc.nat(29).map(String), fc.constantFrom(0, 300, 850, 900, LOG_END), { maxKeys: 30 }), {
+      minLength: 1,
+      maxLength: 5,
+    }),
+    drop: fc.boolean(),
+  });
+
+  /** A group that begins with any copies on its members' disks. */
+  function groupOf({ partitions, standbys, ends }: { partitions: number; standbys: number | 'all'; ends: object[] }) {
+    const group = new PlannedGroup(settings(partitions, standbys), LOG_END);
+    ends.forEach((one, i) => {
+      group.join(`m${i}`, new Map(Object.entries(one).map(([at, end]) => [Number(at), end])));
+    });
+    return group;
+  }
+
+  it('reaches a balanced plan that stays, in a few rounds, when copies become complete', () => {
+    fc.assert(
+      fc.property(start, (given) => {
+        const group = groupOf(given);
+        const moves = group.settle({ drop: given.drop });
+        expect(moves.length).toBeLessThanOrEqual(4);
+        expect(moves.slice(1).reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(given.partitions);
+        expect(group.counts('warmups').every((count) => count === 0)).toBe(true);
+        const counts = group.counts('partitions');
+        expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
+        expect(group.plan()).toBe(0);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('reaches its target however slowly copies become complete, by one move of what was promised', () => {
+    fc.assert(
+      fc.property(start, fc.integer({ min: 1, max: 3 }), (given, atMost) => {
+        const group = groupOf(given);
+        group.plan();
+        const promised = new Map<number, string>();
+        for (const [name, { share }] of group.members) for (const at of share.warmups) promised.set(at, name);
+        const owners = group.owners;
+        const moves = new Map<number, number>();
+        for (let before = owners, left = 200; left > 0; before = group.owners, left -= 1) {
+          group.copy({ drop: given.drop, atMost });
+          group.plan();
+          for (const [at, name] of group.owners) {
+            if (before.get(at) !== name) moves.set(at, (moves.get(at) ?? 0) + 1);
+          }
+        }
+        expect(group.owners).toEqual(
+          new Map([...group.owners.keys()].map((at) => [at, promised.get(at) ?? owners.get(at)])),
+        );
+        for (const [at, count] of moves) {
+          // Where nobody had a complete copy, a standby that is complete first stands in for the owner that restores.
+          expect(count).toBe(promised.has(at) ? 1 : 2);
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('never makes a partition wait for its owner while somebody has a complete copy, as members come and go', () => {
+    const step = fc.record({
+      who: fc.nat(3),
+      rounds: fc.nat(3),
+      drop: fc.boolean(),
+      atMost: fc.integer({ min: 1, max: 9 }),
+    });
+    fc.assert(
+      fc.property(
+        fc.array(step, { minLength: 1, maxLength: 12 }),
+        fc.constantFrom<number | 'all'>(1, 2, 'all'),
+        (steps, standbys) => {
+          const group = new PlannedGroup({ partitions: 12, standbys, acceptableLag: 0 }, LOG_END);
+          const disks = new Map<string, ReadonlyMap<number, number>>();
+          group.join('m0');
+          group.settle();
+          for (const { who, rounds, drop, atMost } of steps) {
+            const name = `m${who}`;
+            if (!group.members.has(name)) group.join(name, disks.get(name));
+            else if (group.members.size > 1) disks.set(name, group.leave(name));
+            for (let round = 0; round <= rounds; round += 1) {
+              group.plan();
+              expect(group.stalled).toEqual([]);
+              group.copy({ drop, atMost });
+            }
+          }
+          expect(group.settle().length).toBeLessThanOrEqual(5);
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+});
