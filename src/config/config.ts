@@ -52,6 +52,8 @@ export interface Config extends KafkaConfig {
   readonly indexDir: string;
   /** How many members of the group besides the owner keep a copy of each ledger partition. */
   readonly standbys: number | 'all';
+  /** Entries that a copy may lack for its worker to own the partition. */
+  readonly acceptableLag: number;
   readonly copyLingerMs: number;
   /** Most IDs for one request. */
   readonly maxCount: number;
@@ -168,6 +170,7 @@ function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
     timing: timingOf(values, faults),
     indexDir: values.INDEX_DIR,
     standbys: values.INDEX_STANDBYS,
+    acceptableLag: values.INDEX_ACCEPTABLE_LAG,
     copyLingerMs: values.INDEX_LINGER_MS,
     maxCount: maxCountOf(values, layout, faults),
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,

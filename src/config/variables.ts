@@ -170,6 +170,12 @@ export const WORKER_VARIABLES = {
     '1',
     'workers besides the owner that keep a copy of each ledger partition; all: every worker has every one',
   ),
+  INDEX_ACCEPTABLE_LAG: withDefault(
+    integer(0, 2 ** 40),
+    'entries',
+    '100000',
+    'a worker whose copy lacks no more than this may own the partition; else it stands by until its copy is complete',
+  ),
   INDEX_LINGER_MS: withDefault(
     integer(0, 7 * DAY_MS),
     'ms',

@@ -1,4 +1,4 @@
-import type { IdallocError } from '../errors.ts';
+import { IdallocError } from '../errors.ts';
 
 export interface Waiter {
   readonly offset: number;
@@ -12,6 +12,8 @@ export type CopyProgress =
   | { readonly state: 'absent' }
   | {
       readonly state: 'restoring' | 'following' | 'stopped';
+      /** It was found to be of this log: until then it may be another one's. */
+      readonly isRecognised: boolean;
       /** The offset after the last entry that it has. */
       readonly end: number;
       /** Where the log ended when that was last looked at. */
@@ -52,6 +54,13 @@ export class FollowedState {
     }
   }
 
+  /** Of a copy that is there and ends at `end`. */
+  progress(end: number, isFollowing: boolean): CopyProgress {
+    const state = this.stopped !== undefined ? 'stopped' : isFollowing ? 'following' : 'restoring';
+    const isRecognised = this.recognised && !this.distrusted;
+    return { state, isRecognised, end, logEnd: Math.max(this.logEnd, end) };
+  }
+
   /** There is no copy any more. */
   reset(): void {
     this.isTaken = false;
@@ -75,4 +84,9 @@ export class FollowedState {
     waiter.timer.cancel();
     this.waiters.delete(waiter);
   }
+}
+
+/** What whoever asks for a partition without a copy is refused with. */
+export function absent(partition: number): IdallocError {
+  return new IdallocError('INDEX_RESTORING', `this worker has no copy of ledger partition ${partition} yet`);
 }

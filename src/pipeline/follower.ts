@@ -1,6 +1,6 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
-import { type CopyProgress, FollowedState, type Waiter } from './followed-state.ts';
+import { absent, type CopyProgress, FollowedState, type Waiter } from './followed-state.ts';
 import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
@@ -10,7 +10,7 @@ export interface FollowerOptions {
   readonly setTimer: (run: () => void, delayMs: number) => { cancel(): void };
   /** The reader has to stop at the partition, ask for its bounds, call `begin` and read from there. */
   readonly onRestart: (partition: number, cause: string) => void;
-  /** A partition was caught up, fell behind for a restore, can't be read any more, or is not followed any more. */
+  /** Something has changed of what `progress` says besides offsets. */
   readonly onChange: (partition: number) => void;
   /** A partition can't be read any more, until its log has lost what is unreadable. Called before `onChange`. */
   readonly onStop: (partition: number, fault: IdallocError) => void;
@@ -196,12 +196,9 @@ export class Follower implements LedgerFollower {
   }
 
   progress(partition: number): CopyProgress {
-    const { isTaken, stopped, logEnd } = this.#state(partition);
-    if (!isTaken) return { state: 'absent' };
-    const end = this.#options.index.end(partition);
-    const isFollowing = this.refusal(partition) === undefined;
-    const state = stopped !== undefined ? 'stopped' : isFollowing ? 'following' : 'restoring';
-    return { state, end, logEnd: Math.max(logEnd, end) };
+    const state = this.#state(partition);
+    if (!state.isTaken) return { state: 'absent' };
+    return state.progress(this.#options.index.end(partition), this.refusal(partition) === undefined);
   }
 
   reached(partition: number, offset: number): Promise<void> {
@@ -243,7 +240,9 @@ export class Follower implements LedgerFollower {
       this.distrust(partition, `the entry at offset ${found.offset} is not the one that was applied before`);
       return false;
     }
+    const isNews = !state.recognised;
     state.recognised = true;
+    if (isNews) this.#options.onChange(partition);
     return true;
   }
 
@@ -302,8 +301,4 @@ export class Follower implements LedgerFollower {
     if (state === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
     return state;
   }
-}
-
-function absent(partition: number): IdallocError {
-  return new IdallocError('INDEX_RESTORING', `this worker has no copy of ledger partition ${partition} yet`);
 }

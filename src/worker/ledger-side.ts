@@ -13,6 +13,9 @@ import { Copies } from './copies.ts';
 import { RestoreLog } from './restore-log.ts';
 import type { Tools } from './tools.ts';
 
+/** A copy that is not recognised after so long counts as none when the group is joined. */
+const RECOGNITION_MS = 5_000;
+
 /**
  * The ledger as a worker has it: writing, deciding, and the copies of its partitions in the index, which a reader keeps in
  * step with the log.
@@ -22,8 +25,9 @@ export class LedgerSide implements Disposable {
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
+  readonly #tools: Tools;
   /** Resolves when the copies that were on the disk are open. */
-  readonly opened: Promise<void>;
+  readonly #opened: Promise<void>;
   readonly #disk: Disposable;
   readonly #copies: Copies;
   readonly #follower: Follower;
@@ -35,6 +39,7 @@ export class LedgerSide implements Disposable {
   constructor(tools: Tools, { clusterId, partitions }: TopicsReport, tail: Tail) {
     const { config, runtime, cluster, clock, log, wireLog, surroundings, fail } = tools;
     const { ledger: topic, requests: requestTopic } = config.topics;
+    this.#tools = tools;
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
     const index = surroundings.openIndex(binding, {
@@ -92,7 +97,21 @@ export class LedgerSide implements Disposable {
     });
     this.#restores = new RestoreLog({ runtime, log, partitions, progress: (partition) => this.progress(partition) });
     this.#reader.start();
-    this.opened = this.#copies.openHeld();
+    this.#opened = this.#copies.openHeld();
+  }
+
+  /** Resolves when the copies that were on the disk are known to be this log's, or not to be; within 5 s in any case. */
+  async recognised(stop: AbortSignal): Promise<void> {
+    await this.#opened;
+    const isPending = () => this.copies().some(({ state, isRecognised }) => state === 'restoring' && !isRecognised);
+    const done = new AbortController();
+    const end = () => done.abort();
+    this.onChange(() => {
+      if (!isPending()) end();
+    });
+    stop.addEventListener('abort', end);
+    if (isPending() && !stop.aborted) await this.#tools.runtime.sleep(RECOGNITION_MS, done.signal);
+    stop.removeEventListener('abort', end);
   }
 
   /** Calls back whenever the state of a partition's copy has changed. */

@@ -1,6 +1,8 @@
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import type { Copy } from '../kafka/loops/copies.ts';
 import { Member } from '../kafka/loops/member.ts';
+import type { Assigned } from '../kafka/loops/member-options.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
@@ -26,8 +28,12 @@ export interface RequestGroupOptions {
   readonly handler: RequestHandler;
   /** Whether requests of the partition can be decided now; see `refresh`. */
   readonly isReady: (partition: number) => boolean;
+  /** The copies of the ledger's partitions that this worker has, and how far each reaches. */
+  readonly copies: () => ReadonlyMap<number, Copy>;
+  readonly standbys: number | 'all';
+  readonly acceptableLag: number;
   /** What this worker owns from now on, and what it stands by for. */
-  readonly onAssigned: (share: Share) => void;
+  readonly onAssigned: (assigned: Assigned) => void;
   /** Records of the partition that wait behind the last one answered; undefined once it is another member's. */
   readonly onLag: (partition: number, records: number | undefined) => void;
   /** The request topic ends before where reading was: it was made anew, or has lost its tail. */
@@ -41,17 +47,6 @@ const MAX_WAIT_MS = 100;
 /** 1 MiB: two of the largest record batches that the request topic takes would not help, one must fit. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const RETRY_MS = 200;
-
-/** What the group has given to this worker. */
-export interface Share {
-  readonly owned: readonly number[];
-  /** Those of them that it did not own before. */
-  readonly added: readonly number[];
-  /** Partitions that it keeps copies of without owning them. */
-  readonly standbys: readonly number[];
-  /** Those of them that it is going to own once its copies are complete. */
-  readonly warmups: readonly number[];
-}
 
 interface Served {
   readonly session: RequestSession;
@@ -85,6 +80,7 @@ export class RequestGroup implements GroupMember {
   constructor(options: RequestGroupOptions) {
     this.#options = options;
     const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
+    const { copies, standbys, acceptableLag } = options;
     this.#tail = new Tail({
       cluster,
       runtime,
@@ -105,7 +101,10 @@ export class RequestGroup implements GroupMember {
       instanceId,
       sessionTimeoutMs,
       beforeRejoin: () => this.#commit(),
-      onAssigned: ({ partitions, added, removed }) => this.#assign(partitions, added, removed),
+      copies,
+      standbys,
+      acceptableLag,
+      onAssigned: (assigned) => this.#assign(assigned),
       onLost: () => this.#lose(),
       onFenced,
     });
@@ -153,7 +152,10 @@ export class RequestGroup implements GroupMember {
     this.#refreshAll();
   }
 
-  rejoin(_why: string): void {}
+  /** Joins again, for its copies have changed: whoever leads the group is to plan anew. */
+  rejoin(why: string): void {
+    this.#member.rejoin(why);
+  }
 
   /** The partition has become ready, or is not ready any more. */
   refresh(partition: number): void {
@@ -177,13 +179,13 @@ export class RequestGroup implements GroupMember {
     return this.#open && this.#options.isReady(partition);
   }
 
-  #assign(assigned: readonly number[], added: readonly number[], removed: readonly number[]): void {
+  #assign(assigned: Assigned): void {
     if (this.#stopped) return;
-    this.#assigned = new Set(assigned);
+    const { partitions, added, removed } = assigned;
+    this.#assigned = new Set(partitions);
     for (const partition of removed) this.#end(partition);
     if (added.length > 0) void this.#begin(added);
-    const others = Array.from({ length: this.#options.partitions }, (_, p) => p).filter((p) => !assigned.includes(p));
-    this.#options.onAssigned({ owned: assigned, added, standbys: others, warmups: [] });
+    this.#options.onAssigned(assigned);
   }
 
   /** Reads on from what was committed, as soon as the coordinator answers. */

@@ -6,6 +6,8 @@ import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import type { Copy } from '../kafka/loops/copies.ts';
+import type { Assigned } from '../kafka/loops/member-options.ts';
 import { SparingLog } from '../kafka/loops/sparing-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
@@ -15,7 +17,7 @@ import type { Allocator } from '../pipeline/ports.ts';
 import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerSide } from './ledger-side.ts';
 import type { GroupMember } from './membership.ts';
-import { RequestGroup, type Share } from './request-group.ts';
+import { RequestGroup } from './request-group.ts';
 import type { Tools } from './tools.ts';
 
 /** How often a marker is written where a partition is served, so that its ledger never runs empty. */
@@ -34,7 +36,7 @@ export class RequestSide implements Disposable {
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
   /** Undefined before the first assignment. */
-  #share: Share | undefined;
+  #share: Assigned | undefined;
   #group: RequestGroup | undefined;
   #announced = false;
   #markerTimer: Timer | undefined;
@@ -78,6 +80,9 @@ export class RequestSide implements Disposable {
         metrics.observeBatch(runtime.monotonicMs() - startedMs);
       },
       isReady: (partition) => this.#parts.ledger.isReady(partition),
+      copies: () => this.#copies(),
+      standbys: config.standbys,
+      acceptableLag: config.acceptableLag,
       onAssigned: (share) => this.#assigned(share),
       onLag: (partition, records) => metrics.setLag(partition, records),
       onCutOff: (partition) => this.#mark(partition),
@@ -87,25 +92,31 @@ export class RequestSide implements Disposable {
   }
 
   /** What the group gave to this worker last; undefined before that. */
-  get share(): Share | undefined {
+  get share(): Assigned | undefined {
     return this.#share;
   }
 
   /** The partitions of this worker that wait for their copies of the ledger, each with how far it is. */
   get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress }[] {
-    return (this.#share?.owned ?? [])
+    return (this.#share?.partitions ?? [])
       .map((partition) => ({ partition, progress: this.#parts.ledger.progress(partition) }))
       .filter(({ progress: { state } }) => state === 'restoring' || state === 'absent');
   }
 
-  #assigned(share: Share): void {
+  /** A copy that is not recognised as one of this log yet may be another one's. */
+  #copies(): ReadonlyMap<number, Copy> {
+    const own = this.#parts.ledger.copies().filter(({ isRecognised }) => isRecognised);
+    return new Map(own.map(({ partition, end, logEnd }) => [partition, { end, logEnd }]));
+  }
+
+  #assigned(share: Assigned): void {
     const { log, fail } = this.#tools;
-    const { owned, added, standbys, warmups } = share;
+    const { partitions, added, standbys, warmups } = share;
     this.#share = share;
-    this.#parts.ledger.keep([...owned, ...standbys]);
+    this.#parts.ledger.keep([...partitions, ...standbys]);
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
-    log.info({ partitions: owned, added, standbys, warmups }, 'joined the request group');
+    log.info({ partitions, added, standbys, warmups }, 'joined the request group');
     this.#announce();
   }
 
@@ -115,7 +126,7 @@ export class RequestSide implements Disposable {
    */
   #copyChanged(partition: number): void {
     const isReady = this.#parts.ledger.isReady(partition);
-    const isOwned = this.#share?.owned.includes(partition) === true;
+    const isOwned = this.#share?.partitions.includes(partition) === true;
     this.#group?.refresh(partition);
     if (isOwned && isReady) this.#mark(partition);
     if (isOwned !== isReady) this.#announceCopies(partition, isReady);
@@ -124,7 +135,7 @@ export class RequestSide implements Disposable {
 
   #announceCopies(partition: number, isReady: boolean): void {
     const isWarm = isReady && this.#share?.warmups.includes(partition) === true;
-    const isLost = !isReady && this.#share?.owned.includes(partition) === true;
+    const isLost = !isReady && this.#share?.partitions.includes(partition) === true;
     if (isWarm || isLost) this.#group?.rejoin(`the copy of partition ${partition} is ${isWarm ? 'complete' : 'lost'}`);
   }
 
@@ -140,7 +151,7 @@ export class RequestSide implements Disposable {
 
   #scheduleMarkers(): void {
     this.#markerTimer = this.#tools.runtime.schedule(MARKER_INTERVAL_MS, () => {
-      for (const partition of this.#share?.owned ?? []) this.#mark(partition);
+      for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
       this.#scheduleMarkers();
     });
   }

@@ -118,7 +118,7 @@ export class Worker implements AsyncDisposable {
     const [ledger, share] = [this.#ledger, this.#requests?.share];
     if (ledger === undefined) return [];
     return ledger.copies().map(({ partition, state, end, logEnd }) => {
-      const isServing = state === 'following' && share?.owned.includes(partition) === true;
+      const isServing = state === 'following' && share?.partitions.includes(partition) === true;
       return { partition, state: isServing ? 'serving' : state, lag: logEnd - end };
     });
   }
@@ -166,7 +166,7 @@ export class Worker implements AsyncDisposable {
     identity.start({ witness, askBrokers: () => ledger.log.askClocks() });
     const requests = stack.use(new RequestSide(this.#tools, { ledger, identity, allocator }));
     this.#requests = requests;
-    await ledger.opened; // so that the group learns at the first join which copies this worker has
+    await ledger.recognised(this.#stop.signal); // the group is to learn at the first join which copies this worker has
     const membership = new Membership({
       createMember: () => requests.createMember(),
       isOpen: () => gate.reason() === undefined,

@@ -59,6 +59,7 @@ describe('a worker with only the required variables', () => {
       timing: { ttlMs: 30_000, heartbeatMs: 10_000, refuseAfterMs: 15_000, reserveMs: 25_000 },
       indexDir: './.idalloc/index',
       standbys: 1,
+      acceptableLag: 100_000,
       copyLingerMs: 600_000,
       maxCount: 100_000,
       gateGraceMs: 10_000,

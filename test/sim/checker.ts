@@ -153,7 +153,11 @@ function replay(history: History): string | undefined {
 }
 
 /** Whether the request of an entry was there when another one under its correlation ID was decided. */
-function isOlder({ partition, requestOffset, batch }: Entry, was: Entry, requests: ReadonlyMap<string, Asked>): boolean {
+function isOlder(
+  { partition, requestOffset, batch }: Entry,
+  was: Entry,
+  requests: ReadonlyMap<string, Asked>,
+): boolean {
   if (sameRanges(batch, was.batch)) return false; // renewed
   const { origin } = requests.get(`${partition}/${requestOffset}`) ?? {};
   if (origin === undefined) return was.requestOffset >= requestOffset;
