@@ -36,11 +36,11 @@ export function chooseStandbys(
     });
   }
   owners.forEach((owner, partition) => {
-    const [able, count] = [others[partition] ?? [], wanted[partition] ?? 0];
+    const able = others[partition] ?? [];
     const free = able.filter(({ partitions }) => !partitions.has(partition));
-    const warm = able.length - free.length;
-    const best = inPreference(free, partition, owner, lags, part);
-    for (const place of best.slice(0, Math.max(0, count - warm))) add(place, partition, owner);
+    const missing = Math.max(0, (wanted[partition] ?? 0) - (able.length - free.length));
+    const best = missing < free.length ? inPreference(free, partition, owner, lags, part) : free;
+    for (const place of best.slice(0, missing)) add(place, partition, owner);
   });
   return new Map(places.map(({ candidate, partitions }) => [candidate, partitions]));
 }
