@@ -34,6 +34,11 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
     "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 5 ../../schemas",
     'test/integration/interop-spring.test.ts',
   ],
+  ['go run . -reply-topic id.replies.orders -count 5', 'test/integration/interop-go.test.ts'],
+  [
+    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 5 ../../schemas",
+    'test/integration/interop-java.test.ts',
+  ],
   ['npm ci', 'test/integration/interop-nestjs.test.ts'],
   ['node requester.js localhost:9092 id.requests 5 ../../schemas', 'test/integration/interop-nestjs.test.ts'],
   ['./request.sh localhost:9092 id.requests id.replies.orders 5', 'test/integration/interop-kcat.test.ts'],
