@@ -2,7 +2,7 @@ import { hashIn, ITEM_WORDS, type Items, partOf, upperOf } from './items.ts';
 import { requireIntact } from './store.ts';
 
 /** Bits for each place of a run: one look-up in 140 or so meets a run for nothing. */
-const BITS_PER_PLACE = 11;
+const BITS_PER_PLACE = 10;
 /** A block is a cache line: 8 lanes of 64 bits, in each of which a hash has one bit. */
 const BLOCK_WORDS = 16;
 const BLOCK_BITS = 512;

@@ -113,7 +113,7 @@ export function openStore(directory: string, identity: string): Store {
       PRAGMA journal_mode = WAL;
       PRAGMA synchronous = NORMAL;
       PRAGMA cache_size = -16384;
-      PRAGMA wal_autocheckpoint = 1000;
+      PRAGMA wal_autocheckpoint = 250;
       CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT, seed BLOB, sum INTEGER)`);
     const seed = readSeed(db, identity) ?? create(db, identity);
     const { ino } = statSync(file);
