@@ -6,6 +6,7 @@ import { checkTopics } from '../../adapters/kafka/topics/topics.ts';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import { bindingFaults, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { greetBroker } from '../../kafka/wire/greeting.ts';
@@ -145,8 +146,10 @@ async function checkClock(endpoint: string, now: () => number): Promise<Check> {
 async function checkNamespace(config: Config, view: WitnessView | undefined, nowMs: number): Promise<Check> {
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   try {
-    const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));
-    return judgeNamespace(config, snapshot, view, nowMs);
+    return await withEtcd(config, async (etcd) => {
+      const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
+      return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
+    });
   } catch (error) {
     return fault('namespace', describeError(error), 'see the message: nothing is allocated on a guess');
   }
