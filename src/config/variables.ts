@@ -101,7 +101,7 @@ export const KAFKA_VARIABLES = {
   LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'decisions are kept here'),
   DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'requests that can not be served go here'),
   REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies go only to topics that start so'),
-  REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; frozen'),
+  REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; never changed'),
   TOPIC_REPLICATION_FACTOR: withDefault(integer(1, 32), 'replicas', '3', 'of the topics that topics init makes'),
   REQUEST_RETENTION_MS: withDefault(
     retention,

@@ -127,7 +127,7 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
   const found = viewFound(config, before);
   if (before.descriptor !== undefined && found.uuid !== null) requireDescriptor(before.descriptor, wanted);
-  const ledger = await searchLedgers(context, config, source, await ledgersOf(servers, options));
+  const ledger = await searchLedgers(context, config, source, await ledgersOf(servers, options)).catch(withLedgerHint);
   const told = viewFound(config, before, ledger);
   if (json !== true) context.err(foundText(told));
   const time = await confirmedTime(context, now, lastUseMs(config, before, ledger));
@@ -146,6 +146,13 @@ async function ledgersOf({ config, etcd }: Servers, { ledger = [], withoutLedger
   const all = new Set([config.topics.ledger, ...bound, ...ledger]);
   for (const gone of withoutLedger) all.delete(gone);
   return [...all];
+}
+
+/** What is missing is not passed over: it may be there for others, with IDs above all that this user sees. */
+function withLedgerHint(error: unknown): never {
+  if (!(error instanceof IdallocError) || error.code !== 'TOPIC_INVALID') throw error;
+  const message = `${error.message}; a ledger that was deleted for good is left out by --without-ledger`;
+  throw new IdallocError('TOPIC_INVALID', message, { cause: error });
 }
 
 /** When the last tick began that somebody is known to have reserved or used. */

@@ -4,7 +4,7 @@ import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts'
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
-import { checkAll } from '../audit/audit.ts';
+import { checkAll, LEDGER_FLAG, LEDGER_HELP, repeated } from '../audit/audit.ts';
 import type { JoinCounts } from '../audit/check.ts';
 import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
 import { Findings, findingsJson, findingsText } from '../audit/report.ts';
@@ -24,6 +24,7 @@ interface ReplayOptions {
   readonly partition?: number;
   readonly stallMs: number;
   readonly tempDir: string;
+  readonly ledgerTopic?: readonly string[];
   readonly dryRun?: true;
   readonly yes?: true;
   readonly wait: boolean;
@@ -62,6 +63,7 @@ export function replayCommand(context: CliContext): Command {
     .option('--no-verify', 'wait for the workers, but do not check their replies')
     .option('--stall-ms <ms>', 'give up when no worker reads on for so long', wholeNumber(1_000, 86_400_000), 600_000)
     .option('--temp-dir <directory>', 'where replies are sorted', tmpdir())
+    .option(LEDGER_FLAG, LEDGER_HELP, repeated)
     .option(
       '--json',
       'print one line of JSON: {"plan","read_again","repeated","without_first","dead_letters","errors","findings"}',
@@ -148,7 +150,8 @@ async function verify(
 ): Promise<void> {
   const { context, config, source } = session;
   const findings = new Findings(100);
-  const scope = await auditScope(source, config.topics.ledger, await replyTopics(source, config));
+  const ledgers = [config.topics.ledger, ...(session.options.ledgerTopic ?? [])];
+  const scope = await auditScope(source, ledgers, await replyTopics(source, config));
   const reader = new AuditReader(scope.ledger, {
     add: (batch) => store.add(batch),
     find: findings.add,
