@@ -75,7 +75,7 @@ export class Stage implements AsyncDisposable {
       REQUEST_TOPIC: `b${id}.requests`,
       LEDGER_TOPIC: `b${id}.ledger`,
       DEAD_LETTER_TOPIC: `b${id}.dlt`,
-      WITNESS_TOPIC: `b${id}.witness`,
+      ID_SPACE: `b${id}`,
       REPLY_TOPIC_PREFIX: `b${id}.replies.`,
       REQUEST_PARTITIONS: String(partitions),
       TOPIC_REPLICATION_FACTOR: '1',

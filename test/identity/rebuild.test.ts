@@ -4,7 +4,7 @@ import { toTicks } from '../../src/core/layout.ts';
 import { ticks, type WallMs, wallMs } from '../../src/core/units.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import { floorOver, rebuildNamespace } from '../../src/identity/rebuild.ts';
-import { descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
+import { bindings, descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
 
 let rebuilds = 0;
 const newUuid = () => `00000000-0000-4000-8000-${String(++rebuilds).padStart(12, '0')}`;
@@ -26,6 +26,7 @@ function rebuild(stage: Stage, changes: Changes = {}) {
     witness,
     keys,
     wanted,
+    bindings,
     floorOf: (remains) => floorOver(layout, { remains, ledger, now, reserveMs: timing.reserveMs }),
   });
 }
@@ -238,7 +239,7 @@ describe('a rebuild that is interrupted', () => {
     const slow: EtcdPort = {
       ...port,
       transact: async (compares, operations) => {
-        if (!begun) {
+        if (!begun && operations.some((operation) => 'put' in operation && keys.parse(operation.put) !== undefined)) {
           begun = true;
           await rebuild(stage);
         }
