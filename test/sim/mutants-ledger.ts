@@ -52,7 +52,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: "a loser near the log's start applied",
     scenario: 'retention',
-    patches: [patch('src/pipeline/decided.ts', ' && entry.end >= origin && entry.end > before', '')],
+    patches: [patch('src/pipeline/decided.ts', 'if (entry.end >= origin && entry.end > before) {', '{')],
   },
   {
     name: 'a restore that retention has overtaken goes on',
