@@ -7,7 +7,10 @@ export interface Decided {
   readonly offset: number;
   readonly entry: LedgerBatchEntry;
   readonly appendedAtMs: number;
-  /** When the newest entry of the key was appended: for so long after that the ledger knows what was decided. */
+  /**
+   * When the newest entry of the key was appended that tells the same: for so long after that the ledger knows what was
+   * decided. A later one whose writer did not know of the decision tells nothing once that is gone.
+   */
   readonly newestMs: number;
 }
 
@@ -89,10 +92,11 @@ function firstOf(
       continue;
     }
     if (record !== undefined) {
+      const { appendedAtMs } = record;
       const entry = entryOf(partition, record);
-      newestMs = record.appendedAtMs;
-      if (decider === undefined && entry.end >= origin && entry.end > before) {
-        decider = { offset, entry, appendedAtMs: record.appendedAtMs };
+      if (entry.end >= origin && entry.end > before) {
+        decider ??= { offset, entry, appendedAtMs };
+        newestMs = appendedAtMs;
       }
     }
     before = offset;

@@ -130,6 +130,22 @@ describe('a request that is answered with an old decision', () => {
     expect(topic.bounds(0).high).toBe(2);
   });
 
+  it('has it renewed though a loser is younger than the decision', async () => {
+    let now = NOW;
+    const topic = new MemoryLedger(1, () => now);
+    const worker = new MemoryWorker({ topic });
+    await worker.serve([request(0, 'a')]);
+    now += RENEW_AFTER_MS;
+    topic.land(0, [entry('a', { first: 2_000n, requestOffset: 0, end: 0 })]);
+    worker.catchUp();
+    await worker.serve([later(9, RENEW_AFTER_MS)]);
+    topic.trim(0, 1);
+    const newcomer = new MemoryWorker({ topic, workerId: 8 });
+    for (const one of [worker, newcomer]) await one.serve([later(9, RENEW_AFTER_MS)]);
+    expect(outcomes(worker)[1]).toEqual(expect.any(BigInt));
+    expect([...outcomes(worker), ...outcomes(newcomer)]).toEqual(Array(4).fill(outcomes(worker)[0]));
+  });
+
   it('does not have it renewed when it is another request under the same correlation ID', async () => {
     const topic = await served('a');
     const worker = new MemoryWorker({ topic, workerId: 7 });

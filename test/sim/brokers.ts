@@ -3,10 +3,12 @@ import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Config } from '../../src/config/config.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
+import type { LedgerRecord } from '../../src/pipeline/ports.ts';
 import { batchOf, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
-import type { Fate, Message, Network } from '../support/fake-kafka/network.ts';
+import type { CallObserver, Fate, Message, Network } from '../support/fake-kafka/network.ts';
+import { partitionIn } from '../support/fake-kafka/view.ts';
 import type { History } from './history.ts';
 import type { Process } from './machine.ts';
 import { type Draft, Recorder, TAG } from './recorder.ts';
@@ -37,7 +39,7 @@ export class Brokers {
     const { rng } = world;
     const nodes = rng.pick([1, 2, 3, 3]);
     const cutsFetches = rng.chance(0.5);
-    this.config = configFor(nodes);
+    this.config = configFor(nodes, rng.pick([0, 1, 1, 'all']));
     this.recorder = new Recorder(world, history);
     this.kafka = fakeKafka({
       clock: serverClock(world),
@@ -79,13 +81,13 @@ export class Brokers {
     return Math.floor(this.cluster.clock.wallMs());
   }
 
-  /** Connections of one process; `onAnswer` is called for each answer that it gets. */
-  dialer(process: Process, onAnswer: () => void): Dialer {
+  /** Connections of one process, which are observed by the recorder, and by whoever else wants to. */
+  dialer(process: Process, observers: readonly CallObserver[]): Dialer {
     return this.kafka.dialer({
       name: process.name,
       deliver: (run) => process.deliver(run),
       reaches: (node) => !process.cut.has('kafka') && !process.cut.has(`kafka:${node}`),
-      observer: this.recorder.observer(process.name, onAnswer),
+      observer: allOf([this.recorder.observer(process.name), ...observers]),
       fateOf: (message) => this.#fateOf(process.name, message),
     });
   }
@@ -101,6 +103,33 @@ export class Brokers {
   bounds(topic: string, partition: number): { readonly low: number; readonly high: number } {
     const { log, highWatermark } = this.cluster.partition(topic, partition);
     return { low: log.start, high: highWatermark };
+  }
+
+  /** Where a ledger partition ends at least, whichever broker that may believe to lead it is asked from now on. */
+  surelyEnds(partition: number): number {
+    const at = this.cluster.partition(LEDGER, partition);
+    const { leadership } = at;
+    const ends = this.nodes.flatMap((node) => {
+      const { believed } = partitionIn(this.cluster.broker(node).view, LEDGER, partition) ?? {};
+      if (believed === leadership) return [];
+      // Of several changes that it has not heard of one may have made it the leader, and another one deposed it.
+      const mayLead = believed === undefined || believed.leader === node || leadership.epoch > believed.epoch + 1;
+      return mayLead ? [at.highWatermarkOf(node)] : [];
+    });
+    return Math.min(at.highWatermark, ...ends);
+  }
+
+  /** The ledger's record at an offset, unless that is not there. */
+  ledgerRecord(partition: number, offset: number): LedgerRecord | undefined {
+    const { log } = this.cluster.partition(LEDGER, partition);
+    if (offset < log.start || offset >= log.end) return undefined;
+    const record = log
+      .batches(offset, offset + 1)
+      .flatMap(recordsOf)
+      .find((one) => one.offset === offset);
+    if (record === undefined) return undefined;
+    const { key = null, value = null, timestampMs } = record;
+    return { offset, key, value, appendedAtMs: timestampMs };
   }
 
   /** Sends requests as a client does; nothing happens while nobody leads the partition. */
@@ -193,6 +222,17 @@ export class Brokers {
     const configs = { 'min.insync.replicas': this.nodes.length < 3 ? '1' : '2' };
     this.cluster.createTopic(name, { partitions, replicas: this.nodes.length, configs });
   }
+}
+
+function allOf(observers: readonly CallObserver[]): CallObserver {
+  return {
+    sent: (call, request) => {
+      for (const one of observers) one.sent(call, request);
+    },
+    ended: (call, request, isAnswered) => {
+      for (const one of observers) one.ended(call, request, isAnswered);
+    },
+  };
 }
 
 function requestOf({ count, correlationId, replyTopic, expiresAtMs }: Draft) {

@@ -1,222 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { BAD } from './bad-histories.ts';
 import { CHECKS, type CheckName, checkHistory } from './checker.ts';
-import { type Entry, emptyHistory, type Grant, type History, type Issued, type Letter, type Told } from './history.ts';
-import { homeOf, layout } from './setting.ts';
-
-const REPLIES = 'id.replies.a';
-
-function batchOf(first: bigint, count = 2): Entry['batch'] {
-  return {
-    ranges: [{ first, count }],
-    step: layout.step,
-    datacenterId: 4,
-    workerId: 1,
-    fence: 10n,
-    epochMs: layout.epochMs,
-    layoutFingerprint: layout.fingerprint,
-    generatedAtMs: 1_700_000_000_000,
-  };
-}
-
-function entryOf(fields: Partial<Entry> = {}): Entry {
-  const place = { order: 10, partition: 0, offset: 5, correlationId: 'c', end: 5, through: -1, requestOffset: 0 };
-  const append = { process: 'm0.1', sent: 9, appendedAtMs: 1_700_000_000_000 };
-  return { ...place, ...append, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
-}
-
-function issuedOf(fields: Partial<Issued> = {}): Issued {
-  const taken = { order: 5, allocation: 1, workerId: 1, fence: 10n, from: 40, tick: 50, ceiling: 60 };
-  return { ...taken, first: 100n, last: 101n, ...fields };
-}
-
-function grantOf(fields: Partial<Grant> = {}): Grant {
-  const since = { order: 6, process: 'm0.1', config: 'usual', sinceRenewalMs: 1_000, behindMs: 0, stoodStill: false };
-  return { workerId: 1, fence: 10n, from: 40, to: 60, ...since, ...fields };
-}
-
-function toldOf(result: Entry['batch'] | string, fields: Partial<Told> = {}): Told {
-  const correlationId = Buffer.from('c');
-  const error = { code: String(result), message: 'because' };
-  const reply: IdReply = typeof result === 'string' ? { correlationId, error } : { correlationId, batch: result };
-  const value = encodeIdReply(reply, 'RANGES');
-  const sending = { sent: 20, landed: 21, atMs: 1_700_000_001_000, partition: 0, offset: 0, topic: REPLIES, key: 'c' };
-  return { ...sending, process: 'm0.1', value, reply, ...fields };
-}
-
-function letterOf(fields: Partial<Letter>): Letter {
-  return { sent: 20, landed: 21, partition: 0, offset: 1, code: 'REPLY_UNDELIVERABLE', ...fields };
-}
-
-const asked = { order: 1, partition: 0, offset: 0, correlationId: 'c', count: 2, replyTopic: REPLIES };
-
-/** One request, served as it should be. */
-function good(): History {
-  return {
-    ...emptyHistory(),
-    requests: [asked],
-    issued: [issuedOf()],
-    grants: [grantOf()],
-    ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 9_000 }],
-    entries: [entryOf()],
-    marks: [entryOf()],
-    appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true }],
-    told: [toldOf(batchOf(100n))],
-    commits: [{ sent: 30, accepted: 31, partition: 0, offset: 1 }],
-    healedMs: 5,
-  };
-}
-
-/** What is wrong with each history, by the check that must find it. */
-const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
-  unique: {
-    'two allocations share an ID': {
-      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 101n, last: 105n })],
-    },
-    'two requests were told one ID': {
-      told: [toldOf(batchOf(100n)), toldOf(batchOf(101n), { key: 'd', offset: 1 })],
-    },
-  },
-  covered: {
-    'a tick at the ceiling was issued': { issued: [issuedOf({ tick: 60 })] },
-    'a tick was issued without a ceiling': { issued: [issuedOf({ ceiling: undefined })] },
-  },
-  disjoint: {
-    'a ceiling fell': { ceilings: [{ workerId: 1, before: 60, after: 59, aheadMs: 0 }] },
-    'a ceiling was deleted': { ceilings: [{ workerId: 1, before: 60, after: undefined, aheadMs: 0 }] },
-    'two processes had one reign': { grants: [grantOf(), grantOf({ process: 'm1.1' })] },
-    'a reign began below the end of the one before': { grants: [grantOf(), grantOf({ fence: 11n, from: 59, to: 80 })] },
-  },
-  'near the present': {
-    'a ceiling lies far ahead': { ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 11_501 }] },
-  },
-  'rebuilt over all': {
-    'a reservation that a rebuild had not read was used afterwards': {
-      rebuilds: [{ order: 5, floor: 80, known: new Map([['1/10', 59]]) }],
-    },
-    'a reign that a rebuild had not read of went on': { rebuilds: [{ order: 5, floor: 80, known: new Map() }] },
-  },
-  'one configuration': {
-    'workers with two configurations allocated': { grants: [grantOf(), grantOf({ config: 'other' })] },
-  },
-  increasing: {
-    'IDs fell within a reign': {
-      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 90n, last: 91n })],
-    },
-    'IDs fell from one reign to the next': {
-      issued: [issuedOf({ order: 6 }), issuedOf({ order: 5, allocation: 2, fence: 11n, first: 90n, last: 91n })],
-    },
-  },
-  stopped: {
-    'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] },
-    'a clock that went back was used': { grants: [grantOf({ behindMs: 1 })] },
-    'a process that stood still went on': { grants: [grantOf({ stoodStill: true })] },
-  },
-  'no false alarm': {
-    'a worker took a sound etcd for one that was set back': { alarms: [5] },
-    'a worker did so before it was': { alarms: [5], setBacks: [6] },
-  },
-  replay: {
-    'a later entry was told': {
-      entries: [entryOf(), entryOf({ order: 11, offset: 6, batch: batchOf(200n) })],
-      told: [toldOf(batchOf(200n))],
-    },
-    'an entry was told whose writer had not read past the lost one': {
-      trims: [{ order: 11, partition: 0, low: 6 }],
-      entries: [entryOf(), entryOf({ order: 12, offset: 6, batch: batchOf(200n), requestOffset: 1 })],
-      told: [toldOf(batchOf(200n))],
-    },
-    'a request was decided anew after its decision was lost': {
-      trims: [{ order: 11, partition: 0, low: 6 }],
-      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, batch: batchOf(200n) })],
-      told: [toldOf(batchOf(200n))],
-    },
-    'a request was decided anew by who had told its batch, which the ledger lost': {
-      losses: [{ order: 22, partition: 0, from: 5 }],
-      entries: [entryOf(), entryOf({ order: 24, sent: 23, batch: batchOf(200n) })],
-    },
-    'the bytes differ': { told: [toldOf({ ...batchOf(100n), generatedAtMs: 1 })] },
-    'CONFLICT was told to the same request': { told: [toldOf('CONFLICT')] },
-    'a batch was told in place of CONFLICT': { requests: [{ ...asked, count: 3 }] },
-    'FORGOTTEN was told by a whole ledger': { told: [toldOf('FORGOTTEN')] },
-    'FORGOTTEN was told above the horizon': {
-      requests: [{ ...asked, offset: 1 }],
-      trims: [{ order: 11, partition: 0, low: 6 }],
-      told: [toldOf('FORGOTTEN', { offset: 1 })],
-    },
-    'EXPIRED was told to a request that does not expire': { told: [toldOf('EXPIRED')] },
-    'a reply went to another topic': { told: [toldOf(batchOf(100n), { topic: 'id.replies.b' })] },
-    'a reply answers nothing': { told: [toldOf(batchOf(100n), { offset: 7 })] },
-  },
-  'one home': {
-    'a correlation ID was decided in another partition than its own': {
-      entries: [entryOf({ partition: 1 - homeOf('c') })],
-    },
-  },
-  'honest entries': {
-    'an entry claims to know of a request that nobody had decided': { marks: [entryOf({ through: 3 })] },
-    'a marker claims all requests though there is an anchor': {
-      trims: [{ order: 9, partition: 0, low: 5 }],
-      marks: [entryOf(), { order: 12, partition: 0, offset: 6, end: 6, through: 9, appendedAtMs: 0 }],
-    },
-  },
-  expired: {
-    'a request expired before its time': {
-      requests: [{ ...asked, expiresAtMs: 1_700_000_002_000 }],
-      told: [toldOf('EXPIRED')],
-    },
-    'a request was decided long after its time': { requests: [{ ...asked, expiresAtMs: 1_699_999_990_000 }] },
-  },
-  'dead letters': {
-    'a good request was dropped': { letters: [letterOf({ offset: 0, code: 'MALFORMED_REQUEST' })] },
-    'what nobody asked was dropped': { letters: [letterOf({})] },
-  },
-  'decided before told': {
-    'a reply was sent before its entry landed': { told: [toldOf(batchOf(100n), { sent: 9 })] },
-    'a reply has no entry': { entries: [] },
-    'CONFLICT was told before there was an entry to conflict with': {
-      requests: [{ ...asked, count: 3 }],
-      told: [toldOf('CONFLICT', { sent: 9 })],
-    },
-  },
-  'told before committed': {
-    'an offset was committed before the reply landed': {
-      commits: [{ sent: 20, accepted: 31, partition: 0, offset: 1 }],
-    },
-    'an offset was committed past a request without a reply': {
-      requests: [asked, { ...asked, offset: 1 }],
-      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
-    },
-    'an offset was committed past a request that was dropped later': {
-      requests: [asked, { ...asked, offset: 1 }],
-      letters: [letterOf({ sent: 31, landed: 32 })],
-      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
-    },
-    'a request that nobody had read was lost after the commit': {
-      requests: [asked, { ...asked, offset: 1 }],
-      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
-      requestTrims: [{ order: 32, partition: 0, low: 2 }],
-    },
-  },
-  'own commits': { 'a member committed what another had': { foreignCommits: ['m0 committed 5 of 1, having 0'] } },
-  'one append at a time': {
-    'an append was sent before the last one ended': {
-      appends: [
-        { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true },
-        { process: 'm0.1', started: 4, partition: 0, sent: 10, ended: 12, answered: true, marks: true },
-      ],
-    },
-  },
-  'marked first': {
-    'a decision came before the marker': {
-      marks: [entryOf({ order: 3 })],
-      appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: false }],
-    },
-  },
-  sound: { 'a defect showed': { defects: ['TypeError: x is undefined'] } },
-  ready: { 'a worker was ready by its own account alone': { falselyReady: ['m0.1 at 5 ms was ready'] } },
-  answered: { 'requests were left': { healedMs: undefined } },
-};
+import { asked, batchOf, DECIDED_MS, entryOf, good, opened, takeOver, toldOf } from './good-history.ts';
+import { RENEW_AFTER_MS } from './setting.ts';
 
 describe('the checker', () => {
   it('finds nothing wrong with a good history', () => {
@@ -227,6 +13,28 @@ describe('the checker', () => {
     const append = { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true };
     const appends = [append, { ...append, partition: 1 }, { ...append, process: 'm1.1' }];
     expect(checkHistory({ ...good(), appends })).toEqual([]);
+  });
+
+  it('allows a renewal for a request that came late enough, and two batches once all that kept the first is lost', () => {
+    const late = { ...asked, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS, offset: 1 };
+    const renewal = entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 });
+    const told = [toldOf(batchOf(100n)), toldOf(batchOf(100n), { offset: 1 })];
+    expect(checkHistory({ ...good(), requests: [asked, late], entries: [entryOf(), renewal], told })).toEqual([]);
+    const soon = { ...asked, tag: 'r2', offset: 1 };
+    const anew = entryOf({ order: 23, sent: 23, offset: 7, end: 7, requestOffset: 1, batch: batchOf(200n) });
+    const twice = [...told, toldOf(batchOf(200n), { sent: 24, landed: 25, offset: 1 })];
+    const trims = [{ order: 22, partition: 0, low: 6 }];
+    const lost = { ...good(), requests: [asked, soon], entries: [entryOf(), anew], told: twice, trims };
+    expect(CHECKS['one answer'](lost)).toBeUndefined();
+  });
+
+  it('allows a partition that nobody asked, and one that was taken over', () => {
+    expect(CHECKS['taken over']({ ...good(), takeOvers: [{ ...takeOver, asked: 0 }] })).toBeUndefined();
+    const heir = entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 });
+    const copies = [{ ...opened, process: 'm1.1' }];
+    expect(
+      CHECKS['taken over']({ ...good(), takeOvers: [takeOver], entries: [entryOf(), heir], copies }),
+    ).toBeUndefined();
   });
 
   it('allows FORGOTTEN, and a new batch for a new request, once the ledger has lost the old one', () => {

@@ -1,5 +1,7 @@
-import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { oneAnswer, renewedInTime } from './answer-checks.ts';
+import { completeCopies, honestCopies, takenOver } from './copy-checks.ts';
+import { askedBy, decidersOf, hadLost, nameOf, sameRanges } from './decisions.ts';
 import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import {
@@ -13,6 +15,7 @@ import {
   rebuiltOverAll,
   stopped,
 } from './reign-checks.ts';
+import { markedFirst, oneAppendAtATime, ownCommits, toldBeforeCommitted } from './serving-checks.ts';
 import { FOREIGN_TOPIC, homeOf } from './setting.ts';
 
 /** From the look at a request's expiry to its allocation, which may wait for ticks. */
@@ -39,6 +42,8 @@ export const CHECKS = {
   'no false alarm': noFalseAlarm,
   'one home': oneHome,
   replay,
+  'one answer': oneAnswer,
+  'renewed in time': renewedInTime,
   'honest entries': honestEntries,
   expired,
   'dead letters': deadLetters,
@@ -47,6 +52,9 @@ export const CHECKS = {
   'own commits': ownCommits,
   'one append at a time': oneAppendAtATime,
   'marked first': markedFirst,
+  'complete copies': completeCopies,
+  'honest copies': honestCopies,
+  'taken over': takenOver,
   sound,
   ready,
   answered,
@@ -100,34 +108,6 @@ function oneHome({ entries }: History): string | undefined {
   const astray = entries.find(({ partition, correlationId }) => partition !== homeOf(correlationId));
   return astray && `${astray.correlationId} was decided in partition ${astray.partition}`;
 }
-
-const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
-  `${partition}/${correlationId}`;
-
-/**
- * The deciding entries of each correlation ID in its partition. The first decides. A later one can decide only after
- * retention took the first: then a new request under the old correlation ID is a new one. Its writer must have read on
- * past where the first was.
- */
-function decidersOf({ entries, trims }: History): ReadonlyMap<string, readonly Entry[]> {
-  const deciders = new Map<string, Entry[]>();
-  const gone = ({ partition, offset }: Entry, later: Entry): boolean =>
-    later.end > offset && trims.some((at) => at.partition === partition && at.low > offset && at.order < later.order);
-  for (const entry of entries) {
-    const known = deciders.get(nameOf(entry)) ?? [];
-    if (known.every((earlier) => gone(earlier, entry))) known.push(entry);
-    deciders.set(nameOf(entry), known);
-  }
-  return deciders;
-}
-
-/** Whether the ledger had lost acknowledged entries of a partition by then: what was decided there is not known. */
-function hadLost({ losses }: History, partition: number, order = Number.POSITIVE_INFINITY): boolean {
-  return losses.some((loss) => loss.partition === partition && loss.order < order);
-}
-
-const askedBy = ({ requests }: Pick<History, 'requests'>) =>
-  new Map(requests.map((asked) => [`${asked.partition}/${asked.offset}`, asked]));
 
 /** Each request is told what its deciding entry says, byte for byte; CONFLICT and FORGOTTEN only where due. */
 function replay(history: History): string | undefined {
@@ -232,75 +212,6 @@ function decidedBeforeTold(history: History): string | undefined {
       ({ order, batch }) => order < told.sent && (!('batch' in reply) || sameRanges(batch, reply.batch)),
     );
     if (!there) return `request ${told.partition}/${told.offset}`;
-  }
-  return undefined;
-}
-
-export function sameRanges(a: IdBatch, b: IdBatch): boolean {
-  return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);
-}
-
-/** When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. */
-function toldBeforeCommitted({
-  requests,
-  requestTrims,
-  commits,
-  told,
-  letters,
-  forwards,
-}: History): string | undefined {
-  const landed = new Map<string, number>();
-  for (const { partition, offset, landed: at } of [...told, ...letters, ...forwards]) {
-    const name = `${partition}/${offset}`;
-    landed.set(name, Math.min(at, landed.get(name) ?? Number.POSITIVE_INFINITY));
-  }
-  const byPlace = askedBy({ requests });
-  const checked = new Map<number, number>();
-  for (const { partition, offset, sent, accepted } of commits) {
-    for (let below = checked.get(partition) ?? 0; below < offset; below += 1) {
-      const name = `${partition}/${below}`;
-      if (!byPlace.has(name) || (landed.get(name) ?? Number.POSITIVE_INFINITY) <= sent) continue;
-      const isGone = requestTrims.some(
-        (trim) => trim.partition === partition && trim.low > below && trim.order < accepted,
-      );
-      if (!isGone) return `${name}, by a commit of ${offset}`;
-    }
-    checked.set(partition, Math.max(offset, checked.get(partition) ?? 0));
-  }
-  return undefined;
-}
-
-/** Offsets are committed by whom the coordinator has given the partition. */
-function ownCommits({ foreignCommits }: History): string | undefined {
-  return foreignCommits[0];
-}
-
-/** A process has one append to a partition under way. */
-function oneAppendAtATime({ appends }: History): string | undefined {
-  const open = new Map<string, number>();
-  for (const { process, partition, sent, ended } of appends) {
-    const name = `${process} to ledger ${partition}`;
-    if (sent < (open.get(name) ?? 0)) return `${name}: an append was sent while another was under way`;
-    open.set(name, ended);
-  }
-  return undefined;
-}
-
-/**
- * Whoever takes a partition over marks it before anything is decided there: so the log has an anchor for as long as
- * anybody serves. A marker by an index that has read nothing looks like one that asks for the time.
- */
-function markedFirst(history: History): string | undefined {
-  const { appends, marks, damaged } = history;
-  const first = new Map<string, History['appends'][number]>();
-  for (const append of appends) {
-    if (damaged.includes(append.process)) continue; // its marker may come from an index that is empty by then
-    const name = `${append.process} to ledger ${append.partition}`;
-    if (!first.has(name)) first.set(name, append);
-  }
-  for (const [name, { marks: isMarker, partition, started }] of first) {
-    const hasRead = marks.some((mark) => mark.partition === partition && mark.order < started);
-    if (!isMarker && hasRead && !hadLost(history, partition)) return `${name}: a decision came before the marker`;
   }
   return undefined;
 }

@@ -55,8 +55,13 @@ export class FileDisk implements Disk {
 
 /** A disk that costs nothing, with an index that is held to the same claims. */
 export class MemoryDisk implements Disk {
-  readonly #index = new FragileIndex();
+  readonly #index: FragileIndex;
   readonly #name = new Name();
+
+  /** `hashOf` as a MemoryIndex takes it. */
+  constructor(hashOf?: (key: Buffer) => string) {
+    this.#index = new FragileIndex(hashOf);
+  }
 
   instanceId(name: () => string): string {
     return this.#name.of(name);

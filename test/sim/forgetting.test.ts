@@ -35,6 +35,8 @@ function ledger(
 const trimmed = (low: number, order = 50) => [{ ...end(order), low }];
 const asked = (offset: number, correlationId = 'new') => ({
   order: 1,
+  tag: 'r1',
+  timestampMs: 0,
   partition: 0,
   offset,
   correlationId,

@@ -5,13 +5,20 @@ import { MemoryIndex } from '../support/memory-index.ts';
 
 /** An index in memory whose store fails when it is told to, and is replaced by an empty one then, as SqliteIndex does. */
 export class FragileIndex {
-  #index = new MemoryIndex();
+  readonly #empty: () => MemoryIndex;
+  #index: MemoryIndex;
   #opened: Opened | undefined;
+
+  /** `hashOf` as a MemoryIndex takes it. */
+  constructor(hashOf?: (key: Buffer) => string) {
+    this.#empty = () => new MemoryIndex([], hashOf);
+    this.#index = this.#empty();
+  }
 
   open(events: IndexEvents): LedgerCopies {
     this.#index[Symbol.dispose]();
     this.#opened = new Opened(this.#index, events, () => {
-      this.#index = new MemoryIndex();
+      this.#index = this.#empty();
       return this.#index;
     });
     return this.#opened;

@@ -36,6 +36,18 @@ export interface History {
   readonly foreignCommits: string[];
   /** Times at which a worker was ready by its own account, and was not. */
   readonly falselyReady: string[];
+  /** What became of copies of ledger partitions. */
+  readonly copies: CopyEvent[];
+  /** Copies that a worker told its group of, and that are of another log. */
+  readonly falseCopies: string[];
+  readonly takeOvers: TakeOver[];
+  /** How often entries were read back from the ledger, and members were told to warm up. */
+  readBacks: number;
+  warmUps: number;
+  /** Indexes tell keys apart by a hash that many share. */
+  sharesHashes: boolean;
+  /** The topics lose only what retention takes, and the ledger keeps what it has for longer, as it is demanded to. */
+  keepsItsTime: boolean;
   /** The most that the wall clock of any machine was ahead, and that of any broker off. */
   aheadMs: number;
   brokersOffMs: number;
@@ -48,9 +60,35 @@ export interface History {
   missing: readonly string[];
 }
 
+/** What became of a process's copy of a ledger partition. */
+export interface CopyEvent {
+  readonly order: number;
+  readonly process: string;
+  readonly partition: number;
+  /** Opened as the disk had it; emptied, to be restored; restored after either; dropped, since nobody wants it. */
+  readonly what: 'opened' | 'emptied' | 'restored' | 'dropped';
+  /** Of one that was opened or emptied: the log reached so far at least, whichever broker is asked. */
+  readonly logEnd: number;
+}
+
+/** An owner was killed while another worker had a complete copy of a partition of it, and nothing else was wrong. */
+export interface TakeOver {
+  readonly order: number;
+  readonly partition: number;
+  readonly killed: string;
+  /** When it was over, in the same order: by then another had to serve the partition. */
+  readonly until: number;
+  /** Requests that came meanwhile. */
+  readonly asked: number;
+}
+
 /** A record of the request topic that readers of committed records see. */
 export interface Asked {
   readonly order: number;
+  /** Of the record, and of all copies that were forwarded. */
+  readonly tag: string;
+  /** The broker's clock when it was appended. */
+  readonly timestampMs: number;
   readonly partition: number;
   readonly offset: number;
   readonly correlationId: string;
@@ -225,6 +263,13 @@ export function emptyHistory(): History {
     damaged: [],
     foreignCommits: [],
     falselyReady: [],
+    copies: [],
+    falseCopies: [],
+    takeOvers: [],
+    readBacks: 0,
+    warmUps: 0,
+    sharesHashes: false,
+    keepsItsTime: false,
     aheadMs: 0,
     brokersOffMs: 0,
     elections: 0,

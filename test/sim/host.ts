@@ -1,10 +1,10 @@
 import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
-
 import { ReignAllocator } from '../../src/worker/allocator.ts';
 import type { Surroundings } from '../../src/worker/surroundings.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import type { Brokers } from './brokers.ts';
+import { CopyWatch } from './copy-watch.ts';
 import type { Store } from './etcd.ts';
 import type { History } from './history.ts';
 import { logOf } from './host-log.ts';
@@ -48,12 +48,13 @@ export class Host {
     const runtime = runtimeOf(world, machine, this.process);
     const config = { ...brokers.config, workerIp: `10.0.0.${machine.number}`, pool: machine.pool };
     this.#probe = new Probe(world, history, store, this.process, JSON.stringify(machine.pool));
+    const copies = new CopyWatch(place, this.process.name);
     const readiness = new ReadinessProbe(place, machine, this.process);
     const surroundings: Surroundings = {
       runtime: this.#probe.watched(runtime),
-      dialer: brokers.dialer(this.process, () => readiness.answered()),
+      dialer: brokers.dialer(this.process, [readiness.observer, copies.observer]),
       etcd: this.#etcd(),
-      openIndex: (binding, events) => machine.disk.open(binding, events),
+      openIndex: (binding, events) => copies.around(machine.disk.open(binding, events)),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
       createAllocator: (options) => this.#probe.around(options, (watched) => new ReignAllocator(watched)),
     };

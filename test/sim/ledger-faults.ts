@@ -1,6 +1,6 @@
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
 import type { Asker } from './asker.ts';
-import { sameRanges } from './checker.ts';
+import { sameRanges } from './decisions.ts';
 import type { History } from './history.ts';
 import type { Place } from './host.ts';
 import { kindOf } from './recorder.ts';

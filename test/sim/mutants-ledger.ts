@@ -52,8 +52,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: "a loser near the log's start applied",
     scenario: 'retention',
-    // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
-    patches: [patch('test/support/memory-index.ts', 'const known = end >= at.origin;', 'const known = true;')],
+    patches: [patch('src/pipeline/decided.ts', 'if (entry.end >= origin && entry.end > before) {', '{')],
   },
   {
     name: 'a restore that retention has overtaken goes on',
@@ -84,7 +83,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'an index that was thrown away is not restored',
-    patches: [patch('src/worker/ledger-side.ts', '        this.#follower?.restore(cause);\n', '')],
+    patches: [patch('src/worker/ledger-side.ts', 'this.#follower?.restore(cause); //', '//')],
   },
   {
     name: 'a horizon that forgets too much',
@@ -122,7 +121,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a log without its head taken for whole',
-    // As above: the index under simulation is the one in memory.
+    // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
     patches: [patch('test/support/memory-index.ts', 'since: from === 0 && through === -1 ? 0 : undefined', 'since: 0')],
   },
   {

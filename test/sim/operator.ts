@@ -106,7 +106,7 @@ export class Operator {
     const { world, brokers, store } = this.#place;
     const { config } = brokers;
     const runtime = runtimeOf(world, this.#machine, process);
-    const dialer = brokers.dialer(process, () => {});
+    const dialer = brokers.dialer(process, []);
     const cluster = new Cluster({ dialer, seeds: brokers.kafka.seeds, runtime });
     const tail = ledgerTail(cluster, runtime, () => {});
     let calls = 0;

@@ -1,4 +1,5 @@
 import { KAFKA_SILENCE_MS, type Worker } from '../../src/worker/worker.ts';
+import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
 import type { Machine, Process } from './machine.ts';
 import { GROUP, SESSION_MS } from './setting.ts';
@@ -25,9 +26,13 @@ export class ReadinessProbe {
     this.#process = process;
   }
 
-  answered(): void {
-    this.#answeredMs = this.#machine.read().mono;
-  }
+  /** Sees the answers that the process gets. */
+  readonly observer: CallObserver = {
+    sent: () => {},
+    ended: (_call, _request, isAnswered) => {
+      if (isAnswered) this.#answeredMs = this.#machine.read().mono;
+    },
+  };
 
   watch(worker: Worker): void {
     this.#process.after(LOOK_MS, () => {

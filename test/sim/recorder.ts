@@ -13,7 +13,7 @@ import type { World } from './world.ts';
 /** The header in which a request says which one it is; replies and dead letters carry a copy. */
 export const TAG = 'traceparent';
 
-export type Draft = Omit<Asked, 'order' | 'partition' | 'offset' | 'origin'>;
+export type Draft = Omit<Asked, 'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'origin'>;
 
 interface Sent {
   readonly sent: number;
@@ -74,7 +74,7 @@ export class Recorder implements PartitionObserver {
   }
 
   /** What one process asks of the brokers. */
-  observer(process: string, onAnswer: () => void): CallObserver {
+  observer(process: string): CallObserver {
     const appends = new Map<object, Append>();
     const started = this.#world.tick();
     return {
@@ -91,7 +91,6 @@ export class Recorder implements PartitionObserver {
         } else this.#sentAt.set(request, { sent, process });
       },
       ended: (_call, request, isAnswered) => {
-        if (isAnswered) onAnswer();
         const own = appends.get(request);
         if (own === undefined) return;
         own.ended = this.#world.tick();
@@ -144,13 +143,14 @@ export class Recorder implements PartitionObserver {
       if (isCommitMarker(batch)) for (const one of asked) this.#ask(one);
       return;
     }
-    const asked = recordsOf(batch).flatMap(({ offset, headers }): Asked[] => {
+    const asked = recordsOf(batch).flatMap(({ offset, headers, timestampMs }): Asked[] => {
       const tag = String(headers?.[TAG]);
       const draft = this.#drafts.get(tag);
       if (draft === undefined) return [];
       const route = readRoute(headers ?? {});
       if (route.hops > 0 && route.origin !== undefined) this.#forwarded(route.origin);
-      const one = { order: this.#world.tick(), partition, offset, ...draft, origin: route.origin };
+      const order = this.#world.tick();
+      const one = { order, tag, timestampMs, partition, offset, ...draft, origin: route.origin };
       this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
       return [one];
     });

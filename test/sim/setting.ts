@@ -40,8 +40,12 @@ export const layout = defineLayout({
 
 /** More than twice what the clocks of two brokers differ by here. */
 export const CLOCK_MARGIN_MS = 12_500;
+/** A decision is renewed for a request that came so long after it. */
+export const RENEW_AFTER_MS = 2_000;
+/** A copy may lack so many entries for its worker to get the partition at once. */
+export const ACCEPTABLE_LAG = 10;
 /** So little time goes by, and so few entries are written, that what is rare elsewhere has to come early. */
-const HASTY = { renewAfterMs: 2_000, copyLingerMs: 4_000, acceptableLag: 10 };
+const HASTY = { renewAfterMs: RENEW_AFTER_MS, copyLingerMs: 4_000, acceptableLag: ACCEPTABLE_LAG };
 /** The true time when a simulation begins. */
 export const START_MS = layout.epochMs + 1_000_000_000;
 
@@ -62,11 +66,19 @@ export function homeOf(correlationId: string): number {
   return partitionFor(Buffer.from(correlationId, 'latin1'), PARTITIONS, () => 0);
 }
 
+/**
+ * A hash that some indexes have in place of their own, so short that keys share it all the time. By the key of an entry in
+ * the ledger.
+ */
+export function shortHashOf(key: Buffer): string {
+  return String(key.reduce((sum, byte) => (31 * sum + byte) % 64, 0));
+}
+
 /** What a worker is configured with where there are so many brokers. */
-export function configFor(nodes: number): Config {
+export function configFor(nodes: number, standbys: Config['standbys']): Config {
   const topics = { ...loaded.topics, replicationFactor: nodes, allowWeakLedger: nodes < 3 };
   const { maxCount } = layout;
-  return { ...loaded, ...HASTY, topics, layout, timing, maxCount, pool: descriptor.pool };
+  return { ...loaded, ...HASTY, standbys, topics, layout, timing, maxCount, pool: descriptor.pool };
 }
 
 export const { requests: REQUESTS, ledger: LEDGER, deadLetters: DEAD_LETTERS, witness: WITNESS } = loaded.topics;

@@ -1,3 +1,4 @@
+import { renewalsIn } from './answer-checks.ts';
 import type { History } from './history.ts';
 
 /** How much of what is hard was met: a simulation that nothing happens in proves nothing. */
@@ -16,6 +17,15 @@ export interface Tally {
   readonly trims: number;
   readonly truncations: number;
   readonly requestTrims: number;
+  /** Decisions that were written once more for a later request, and fetches that read entries back. */
+  readonly renewals: number;
+  readonly readBacks: number;
+  readonly copiesRestored: number;
+  readonly copiesDropped: number;
+  /** Partitions that a member was to own once its copy was complete. */
+  readonly warmUps: number;
+  /** Owners that were killed while another had a complete copy, and nothing else was wrong. */
+  readonly takeOvers: number;
   /** Changes of the leaders of ledger partitions. */
   readonly elections: number;
   readonly rebalances: number;
@@ -39,6 +49,12 @@ export const NOTHING: Tally = {
   trims: 0,
   truncations: 0,
   requestTrims: 0,
+  renewals: 0,
+  readBacks: 0,
+  copiesRestored: 0,
+  copiesDropped: 0,
+  warmUps: 0,
+  takeOvers: 0,
   elections: 0,
   rebalances: 0,
   reigns: 0,
@@ -49,6 +65,7 @@ export const NOTHING: Tally = {
 export function tallyOf(history: History): Tally {
   const { requests, told, letters, forwards, entries, appends, trims, requestTrims, losses, grants, setBacks } =
     history;
+  const { copies } = history;
   const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
   const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
   return {
@@ -65,6 +82,12 @@ export function tallyOf(history: History): Tally {
     trims: trims.length,
     truncations: losses.length,
     requestTrims: requestTrims.filter(({ low }) => low > 0).length,
+    renewals: renewalsIn(history),
+    readBacks: history.readBacks,
+    copiesRestored: copies.filter(({ what }) => what === 'restored').length,
+    copiesDropped: copies.filter(({ what }) => what === 'dropped').length,
+    warmUps: history.warmUps,
+    takeOvers: history.takeOvers.length,
     elections: history.elections,
     rebalances: history.rebalances,
     reigns: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,

@@ -11,7 +11,7 @@ interface Stored {
 }
 
 interface Partition {
-  /** All entries of each key that are still known, in log order. */
+  /** By the hash of the key: all entries that are still known, in log order. */
   readonly entries: Map<string, Stored[]>;
   origin: number;
   horizon: number;
@@ -27,9 +27,11 @@ interface Partition {
 export class MemoryIndex implements LedgerCopies {
   readonly #partitions = new Map<number, Partition>();
   readonly #loaded = new Set<number>();
+  readonly #hashOf: (key: Buffer) => string;
 
-  /** With copies of these partitions open. */
-  constructor(partitions: readonly number[] = []) {
+  /** With copies of these partitions open. Keys of one hash are not told apart; as a rule each key has its own. */
+  constructor(partitions: readonly number[] = [], hashOf = (key: Buffer): string => key.toString('latin1')) {
+    this.#hashOf = hashOf;
     for (const partition of partitions) this.load(partition);
   }
 
@@ -80,7 +82,7 @@ export class MemoryIndex implements LedgerCopies {
   }
 
   placesOf(partition: number, key: Buffer): readonly number[] {
-    const stored = this.#of(partition).entries.get(key.toString('latin1')) ?? [];
+    const stored = this.#of(partition).entries.get(this.#hashOf(key)) ?? [];
     return stored.map(({ offset }) => offset);
   }
 
@@ -90,11 +92,12 @@ export class MemoryIndex implements LedgerCopies {
     const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
     if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log goes on at ${hole.record.offset}`);
     let lossAt: number | undefined;
-    for (const { record, name, end, requestOffset, through } of fresh) {
+    for (const { record, key, end, requestOffset, through } of fresh) {
       const { offset, appendedAtMs } = record;
-      if (name !== undefined) {
-        const known = at.entries.get(name) ?? [];
-        at.entries.set(name, known);
+      if (key !== undefined) {
+        const hash = this.#hashOf(key);
+        const known = at.entries.get(hash) ?? [];
+        at.entries.set(hash, known);
         known.push({ offset, appendedAtMs, end, requestOffset });
       }
       if (at.since === undefined || end > offset) at.since = Math.max(at.since ?? at.appendedAtMs, appendedAtMs);
@@ -115,8 +118,8 @@ export class MemoryIndex implements LedgerCopies {
     const { entries, origin } = this.#of(partition);
     const firsts = new Set<number>();
     for (const { key, offset } of records) {
-      const [first] = entries.get(key?.toString('latin1') ?? '') ?? [];
-      if (key !== null && first?.offset === offset && first.end >= origin) firsts.add(offset);
+      const [first] = key === null ? [] : (entries.get(this.#hashOf(key)) ?? []);
+      if (first?.offset === offset && first.end >= origin) firsts.add(offset);
     }
     return firsts;
   }
@@ -141,13 +144,13 @@ export class MemoryIndex implements LedgerCopies {
     const at = this.#of(partition);
     if (!at.anchored || low <= at.origin) return false;
     at.origin = Math.min(low, at.end);
-    for (const [name, stored] of at.entries) {
+    for (const [hash, stored] of at.entries) {
       const kept = stored.filter(({ offset }) => offset >= at.origin);
       for (const { offset, requestOffset } of stored) {
         if (offset < at.origin) at.horizon = Math.max(at.horizon, requestOffset);
       }
-      if (kept.length > 0) at.entries.set(name, kept);
-      else at.entries.delete(name);
+      if (kept.length > 0) at.entries.set(hash, kept);
+      else at.entries.delete(hash);
     }
     const [oldest] = [...at.entries.values()].flat().sort((a, b) => a.offset - b.offset);
     at.since = Math.max(at.since ?? 0, oldest?.appendedAtMs ?? at.appendedAtMs);
@@ -166,7 +169,8 @@ function notLoaded(partition: number): RangeError {
 }
 
 interface Read {
-  readonly name?: string;
+  /** None for a marker. */
+  readonly key?: Buffer;
   readonly end: number;
   readonly through: number;
   /** -1 for a marker. */
@@ -180,5 +184,5 @@ function readEntry({ key, value, offset }: LedgerRecord): Read {
   }
   const { end, through } = entry;
   if (entry.kind === 'marker') return { end, through, requestOffset: -1 };
-  return { name: key?.toString('latin1') ?? '', end, through, requestOffset: entry.requestOffset };
+  return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset };
 }

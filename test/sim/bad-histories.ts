@@ -1,0 +1,209 @@
+import type { CheckName } from './checker.ts';
+import {
+  asked,
+  batchOf,
+  DECIDED_MS,
+  entryOf,
+  grantOf,
+  issuedOf,
+  letterOf,
+  opened,
+  takeOver,
+  toldOf,
+} from './good-history.ts';
+import type { History } from './history.ts';
+import { homeOf, RENEW_AFTER_MS } from './setting.ts';
+
+/** What is wrong with each history, by the check that must find it. */
+export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
+  unique: {
+    'two allocations share an ID': {
+      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 101n, last: 105n })],
+    },
+    'two requests were told one ID': {
+      told: [toldOf(batchOf(100n)), toldOf(batchOf(101n), { key: 'd', offset: 1 })],
+    },
+  },
+  covered: {
+    'a tick at the ceiling was issued': { issued: [issuedOf({ tick: 60 })] },
+    'a tick was issued without a ceiling': { issued: [issuedOf({ ceiling: undefined })] },
+  },
+  disjoint: {
+    'a ceiling fell': { ceilings: [{ workerId: 1, before: 60, after: 59, aheadMs: 0 }] },
+    'a ceiling was deleted': { ceilings: [{ workerId: 1, before: 60, after: undefined, aheadMs: 0 }] },
+    'two processes had one reign': { grants: [grantOf(), grantOf({ process: 'm1.1' })] },
+    'a reign began below the end of the one before': { grants: [grantOf(), grantOf({ fence: 11n, from: 59, to: 80 })] },
+  },
+  'near the present': {
+    'a ceiling lies far ahead': { ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 11_501 }] },
+  },
+  'rebuilt over all': {
+    'a reservation that a rebuild had not read was used afterwards': {
+      rebuilds: [{ order: 5, floor: 80, known: new Map([['1/10', 59]]) }],
+    },
+    'a reign that a rebuild had not read of went on': { rebuilds: [{ order: 5, floor: 80, known: new Map() }] },
+  },
+  'one configuration': {
+    'workers with two configurations allocated': { grants: [grantOf(), grantOf({ config: 'other' })] },
+  },
+  increasing: {
+    'IDs fell within a reign': {
+      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 90n, last: 91n })],
+    },
+    'IDs fell from one reign to the next': {
+      issued: [issuedOf({ order: 6 }), issuedOf({ order: 5, allocation: 2, fence: 11n, first: 90n, last: 91n })],
+    },
+  },
+  stopped: {
+    'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] },
+    'a clock that went back was used': { grants: [grantOf({ behindMs: 1 })] },
+    'a process that stood still went on': { grants: [grantOf({ stoodStill: true })] },
+  },
+  'no false alarm': {
+    'a worker took a sound etcd for one that was set back': { alarms: [5] },
+    'a worker did so before it was': { alarms: [5], setBacks: [6] },
+  },
+  replay: {
+    'a later entry was told': {
+      entries: [entryOf(), entryOf({ order: 11, offset: 6, batch: batchOf(200n) })],
+      told: [toldOf(batchOf(200n))],
+    },
+    'an entry was told whose writer had not read past the lost one': {
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, batch: batchOf(200n), requestOffset: 1 })],
+      told: [toldOf(batchOf(200n))],
+    },
+    'a request was decided anew after its decision was lost': {
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, batch: batchOf(200n) })],
+      told: [toldOf(batchOf(200n))],
+    },
+    'a request was decided anew by who had told its batch, which the ledger lost': {
+      losses: [{ order: 22, partition: 0, from: 5 }],
+      entries: [entryOf(), entryOf({ order: 24, sent: 23, batch: batchOf(200n) })],
+    },
+    'the bytes differ': { told: [toldOf({ ...batchOf(100n), generatedAtMs: 1 })] },
+    'CONFLICT was told to the same request': { told: [toldOf('CONFLICT')] },
+    'a batch was told in place of CONFLICT': { requests: [{ ...asked, count: 3 }] },
+    'FORGOTTEN was told by a whole ledger': { told: [toldOf('FORGOTTEN')] },
+    'FORGOTTEN was told above the horizon': {
+      requests: [{ ...asked, offset: 1, correlationId: 'd' }],
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      told: [toldOf('FORGOTTEN', { offset: 1, key: 'd' })],
+    },
+    'EXPIRED was told to a request that does not expire': { told: [toldOf('EXPIRED')] },
+    'a reply went to another topic': { told: [toldOf(batchOf(100n), { topic: 'id.replies.b' })] },
+    'a reply answers nothing': { told: [toldOf(batchOf(100n), { offset: 7 })] },
+  },
+  'one answer': {
+    'a request was told two batches while an entry kept the first': {
+      trims: [{ order: 11, partition: 0, low: 5 }],
+      told: [toldOf(batchOf(100n)), toldOf(batchOf(200n), { sent: 23 })],
+    },
+    'a request was told two batches, of which an entry said that it was its own': {
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      told: [toldOf(batchOf(100n)), toldOf(batchOf(200n), { sent: 23 })],
+    },
+    'a request that had a batch was forgotten by a ledger that keeps its time': {
+      keepsItsTime: true,
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      told: [toldOf(batchOf(100n)), toldOf('FORGOTTEN', { sent: 23 })],
+    },
+  },
+  'renewed in time': {
+    'a request was told a decision that is too old for it': {
+      requests: [{ ...asked, timestampMs: DECIDED_MS + RENEW_AFTER_MS, offset: 1 }],
+      told: [toldOf(batchOf(100n), { offset: 1 })],
+    },
+    'a decision was renewed too early': {
+      requests: [asked, { ...asked, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1 }],
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 })],
+    },
+    'a decision was renewed for nobody': {
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 7 })],
+    },
+  },
+  'one home': {
+    'a correlation ID was decided in another partition than its own': {
+      entries: [entryOf({ partition: 1 - homeOf('c') })],
+    },
+  },
+  'honest entries': {
+    'an entry claims to know of a request that nobody had decided': { marks: [entryOf({ through: 3 })] },
+    'a marker claims all requests though there is an anchor': {
+      trims: [{ order: 9, partition: 0, low: 5 }],
+      marks: [entryOf(), { order: 12, partition: 0, offset: 6, end: 6, through: 9, appendedAtMs: 0 }],
+    },
+  },
+  expired: {
+    'a request expired before its time': {
+      requests: [{ ...asked, expiresAtMs: 1_700_000_002_000 }],
+      told: [toldOf('EXPIRED')],
+    },
+    'a request was decided long after its time': { requests: [{ ...asked, expiresAtMs: 1_699_999_990_000 }] },
+  },
+  'dead letters': {
+    'a good request was dropped': { letters: [letterOf({ offset: 0, code: 'MALFORMED_REQUEST' })] },
+    'what nobody asked was dropped': { letters: [letterOf({})] },
+  },
+  'decided before told': {
+    'a reply was sent before its entry landed': { told: [toldOf(batchOf(100n), { sent: 9 })] },
+    'a reply has no entry': { entries: [] },
+    'CONFLICT was told before there was an entry to conflict with': {
+      requests: [{ ...asked, count: 3 }],
+      told: [toldOf('CONFLICT', { sent: 9 })],
+    },
+  },
+  'told before committed': {
+    'an offset was committed before the reply landed': {
+      commits: [{ sent: 20, accepted: 31, partition: 0, offset: 1 }],
+    },
+    'an offset was committed past a request without a reply': {
+      requests: [asked, { ...asked, offset: 1 }],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+    },
+    'an offset was committed past a request that was dropped later': {
+      requests: [asked, { ...asked, offset: 1 }],
+      letters: [letterOf({ sent: 31, landed: 32 })],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+    },
+    'a request that nobody had read was lost after the commit': {
+      requests: [asked, { ...asked, offset: 1 }],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+      requestTrims: [{ order: 32, partition: 0, low: 2 }],
+    },
+  },
+  'own commits': { 'a member committed what another had': { foreignCommits: ['m0 committed 5 of 1, having 0'] } },
+  'one append at a time': {
+    'an append was sent before the last one ended': {
+      appends: [
+        { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true },
+        { process: 'm0.1', started: 4, partition: 0, sent: 10, ended: 12, answered: true, marks: true },
+      ],
+    },
+  },
+  'marked first': {
+    'a decision came before the marker': {
+      marks: [entryOf({ order: 3 })],
+      appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: false }],
+    },
+  },
+  'complete copies': {
+    'who had not read to where the log ended decided': { copies: [{ ...opened, logEnd: 6 }] },
+    'who had emptied its copy before decided': {
+      copies: [opened, { ...opened, what: 'emptied', logEnd: 6 }, { ...opened, what: 'emptied', logEnd: 6 }],
+    },
+  },
+  'honest copies': { 'a member told of what it has not': { falseCopies: ['m0.1 told of ledger 0 up to 5'] } },
+  'taken over': {
+    'nobody served a partition that somebody stood by for': { takeOvers: [takeOver] },
+    'who served it had to restore it first': {
+      takeOvers: [takeOver],
+      entries: [entryOf(), entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 })],
+      copies: [{ ...opened, process: 'm1.1', order: 44 }],
+    },
+  },
+  sound: { 'a defect showed': { defects: ['TypeError: x is undefined'] } },
+  ready: { 'a worker was ready by its own account alone': { falselyReady: ['m0.1 at 5 ms was ready'] } },
+  answered: { 'requests were left': { healedMs: undefined } },
+};

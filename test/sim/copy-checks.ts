@@ -1,0 +1,46 @@
+import { hadLost } from './decisions.ts';
+import type { CopyEvent, Entry, History } from './history.ts';
+
+/**
+ * Nobody decides by a copy that is not complete: it has read at least to where the log ended when the copy was opened, or
+ * emptied to be restored. Whoever decides meanwhile has looked before that, so the last but one counts as well.
+ */
+export function completeCopies(history: History): string | undefined {
+  const begun = new Map<string, CopyEvent[]>();
+  for (const event of history.copies) {
+    if (event.what !== 'opened' && event.what !== 'emptied') continue;
+    const name = `${event.process} ${event.partition}`;
+    begun.set(name, [...(begun.get(name) ?? []), event]);
+  }
+  const early = history.entries.find((entry) => {
+    if (hadLost(history, entry.partition, entry.order)) return false;
+    const own = begun.get(`${entry.process} ${entry.partition}`)?.filter(({ order }) => order < entry.sent) ?? [];
+    return own.length > 0 && entry.end < Math.min(...own.slice(-2).map(({ logEnd }) => logEnd));
+  });
+  return early && `${early.process} decided ledger ${early.partition}/${early.offset}, having read up to ${early.end}`;
+}
+
+/** What a member tells its group of its copies is so. */
+export function honestCopies({ falseCopies }: History): string | undefined {
+  return falseCopies[0];
+}
+
+/** Where an owner is killed and another worker has a complete copy, the partition is served again soon, without a restore. */
+export function takenOver({ takeOvers, entries, copies }: History): string | undefined {
+  for (const { order, until, partition, killed, asked } of takeOvers) {
+    const within = (at: number): boolean => order < at && at < until;
+    const first = entries.find((entry): entry is Entry => {
+      return entry.partition === partition && entry.process !== killed && within(entry.order);
+    });
+    if (first === undefined) {
+      if (asked === 0) continue;
+      return `nobody has served partition ${partition} since ${killed} was killed`;
+    }
+    const restored = copies.find((event) => {
+      const isOwn = event.process === first.process && event.partition === partition && within(event.order);
+      return isOwn && event.order < first.order && (event.what === 'opened' || event.what === 'emptied');
+    });
+    if (restored !== undefined) return `${first.process} restored partition ${partition} after ${killed} was killed`;
+  }
+  return undefined;
+}

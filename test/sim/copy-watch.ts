@@ -1,0 +1,125 @@
+import { digestEntry } from '../../src/codec/ledger-digest.ts';
+import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
+import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
+import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
+import type { FetchRequest, JoinRequest, SyncRequest } from '../../src/kafka/wire/port.ts';
+import type { LedgerCopies } from '../../src/pipeline/ports.ts';
+import type { CallObserver } from '../support/fake-kafka/network.ts';
+import type { Brokers } from './brokers.ts';
+import type { CopyEvent, History } from './history.ts';
+import { LEDGER, REQUESTS } from './setting.ts';
+import type { World } from './world.ts';
+
+/** Where what becomes of copies is written down. */
+interface Place {
+  readonly world: World;
+  readonly brokers: Brokers;
+  readonly history: History;
+}
+
+/**
+ * Sees what becomes of the copies of one process: which it opens, empties, completes and drops; what it tells its group of
+ * them; and how often it reads entries of the ledger once more.
+ */
+export class CopyWatch {
+  readonly #place: Place;
+  readonly #process: string;
+  /** Copies that began with nothing, and where the log ended then. */
+  readonly #restoring = new Map<number, number>();
+  readonly #open = new Set<number>();
+  #index: LedgerCopies | undefined;
+
+  constructor(place: Place, process: string) {
+    this.#place = place;
+    this.#process = process;
+  }
+
+  /** The index of the process, seen from outside. */
+  around(index: LedgerCopies): LedgerCopies {
+    const { load, drop, wipe, apply } = index;
+    index.load = (partition) => {
+      const isNew = !index.held().includes(partition);
+      const hasMore = load.call(index, partition);
+      if (hasMore || this.#open.has(partition)) return hasMore;
+      this.#open.add(partition);
+      this.#began(partition, 'opened', isNew);
+      return hasMore;
+    };
+    index.drop = (partition) => {
+      if (this.#open.delete(partition)) this.#write({ partition, what: 'dropped', logEnd: 0 });
+      return drop.call(index, partition);
+    };
+    index.wipe = (partition, from) => {
+      wipe.call(index, partition, from);
+      this.#began(partition, 'emptied', true);
+    };
+    index.apply = (partition, records) => {
+      const applied = apply.call(index, partition, records);
+      const logEnd = this.#restoring.get(partition);
+      if (logEnd !== undefined && index.end(partition) >= logEnd) {
+        this.#restoring.delete(partition);
+        this.#write({ partition, what: 'restored', logEnd });
+      }
+      return applied;
+    };
+    this.#index = index;
+    return index;
+  }
+
+  readonly observer: CallObserver = {
+    sent: (call, request) => {
+      if (call === 'joinGroup') this.#told(request as JoinRequest);
+      if (call === 'syncGroup') this.#place.history.warmUps += warmUpsOf(request as SyncRequest);
+    },
+    ended: (call, request, isAnswered) => {
+      if (isAnswered && call === 'fetch' && readsBack(request as FetchRequest)) this.#place.history.readBacks += 1;
+    },
+  };
+
+  /** What a member says of its copies is compared with the log: those that it opened since the log lost anything are of it. */
+  #told({ protocols }: JoinRequest): void {
+    const { brokers, history } = this.#place;
+    const own = protocols.find(({ name }) => name === STICKY);
+    const { copies } = own === undefined ? {} : decodeJoining(REQUESTS, own.metadata);
+    for (const partition of copies?.keys() ?? []) {
+      if (!this.#open.has(partition)) continue;
+      const opened = history.copies.findLast(
+        (one) => one.process === this.#process && one.partition === partition && one.what !== 'restored',
+      );
+      const lost = history.losses.findLast((one) => one.partition === partition);
+      const last = this.#index?.last(partition);
+      if (opened === undefined || last === undefined || opened.order < (lost?.order ?? 0)) continue;
+      const record = brokers.ledgerRecord(partition, last.offset);
+      const isGone = last.offset < brokers.bounds(LEDGER, partition).low;
+      if (isGone || (record !== undefined && digestEntry(record).equals(last.digest))) continue;
+      history.falseCopies.push(
+        `${this.#process} told of ledger ${partition} up to ${last.offset}, which is another log's`,
+      );
+    }
+  }
+
+  #began(partition: number, what: 'opened' | 'emptied', isEmpty: boolean): void {
+    const logEnd = this.#place.brokers.surelyEnds(partition);
+    if (isEmpty && logEnd > 0) this.#restoring.set(partition, logEnd);
+    this.#write({ partition, what, logEnd });
+  }
+
+  #write(event: Pick<CopyEvent, 'partition' | 'what' | 'logEnd'>): void {
+    const { world, history } = this.#place;
+    history.copies.push({ order: world.tick(), process: this.#process, ...event });
+    world.note(() => `${this.#process}: copy of ledger ${event.partition} ${event.what}, log end ${event.logEnd}`);
+  }
+}
+
+/** How many partitions members are to own once their copies of them are complete. */
+function warmUpsOf({ assignments }: SyncRequest): number {
+  return assignments.reduce((sum, { assignment }) => {
+    const { userData } = decodeAssignment(assignment);
+    return sum + (decodeStanding(userData ?? Buffer.alloc(0))?.warmups.length ?? 0);
+  }, 0);
+}
+
+/** Followers let the broker hold a fetch; whoever wants one entry does not wait for others. */
+function readsBack({ maxWaitMs, partitions }: FetchRequest): boolean {
+  return maxWaitMs === 0 && partitions.every(({ topic }) => topic === LEDGER);
+}

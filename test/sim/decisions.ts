@@ -1,0 +1,34 @@
+import type { IdBatch } from '../../src/codec/id-batch.ts';
+import type { Entry, History } from './history.ts';
+
+export const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
+  `${partition}/${correlationId}`;
+
+/**
+ * The deciding entries of each correlation ID in its partition. The first decides. A later one can decide only after
+ * retention took the first: then a new request under the old correlation ID is a new one. Its writer must have read on
+ * past where the first was.
+ */
+export function decidersOf({ entries, trims }: History): ReadonlyMap<string, readonly Entry[]> {
+  const deciders = new Map<string, Entry[]>();
+  const gone = ({ partition, offset }: Entry, later: Entry): boolean =>
+    later.end > offset && trims.some((at) => at.partition === partition && at.low > offset && at.order < later.order);
+  for (const entry of entries) {
+    const known = deciders.get(nameOf(entry)) ?? [];
+    if (known.every((earlier) => gone(earlier, entry))) known.push(entry);
+    deciders.set(nameOf(entry), known);
+  }
+  return deciders;
+}
+
+/** Whether the ledger had lost acknowledged entries of a partition by then: what was decided there is not known. */
+export function hadLost({ losses }: History, partition: number, order = Number.POSITIVE_INFINITY): boolean {
+  return losses.some((loss) => loss.partition === partition && loss.order < order);
+}
+
+export const askedBy = ({ requests }: Pick<History, 'requests'>) =>
+  new Map(requests.map((asked) => [`${asked.partition}/${asked.offset}`, asked]));
+
+export function sameRanges(a: IdBatch, b: IdBatch): boolean {
+  return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);
+}
