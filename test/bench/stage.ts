@@ -76,6 +76,7 @@ export class Stage implements AsyncDisposable {
       LEDGER_TOPIC: `b${id}.ledger`,
       DEAD_LETTER_TOPIC: `b${id}.dlt`,
       ID_SPACE: `b${id}`,
+      WITNESS_TOPIC: `b${id}.witness`, // where the other checkout's workers don't derive it
       REPLY_TOPIC_PREFIX: `b${id}.replies.`,
       REQUEST_PARTITIONS: String(partitions),
       TOPIC_REPLICATION_FACTOR: '1',
