@@ -2,8 +2,8 @@ import { deleteRun } from './run-rows.ts';
 import type { RunShape } from './run-shape.ts';
 import type { RunFacts, RunTables } from './run-tables.ts';
 
-/** Steps of one call that has nothing else to do, some milliseconds. */
-const STEPS_A_SWEEP = 4;
+/** Steps of one call that has nothing else to do, a few milliseconds. */
+const STEPS_A_SWEEP = 2;
 
 /** Deletes the runs that don't count any more, in steps. What it has not done at a restart is told to the next one. */
 export class RunSweeper {
