@@ -107,9 +107,9 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
   if (history.sharesHashes) return undefined;
   const requests = new Map(history.requests.map((asked) => [`${asked.partition}/${asked.offset}`, asked]));
   return history.entries.find((entry) => {
-    const { partition, offset, requestOffset, end, order } = entry;
+    const { partition, requestOffset, end, order } = entry;
     if (hadLost(history, partition, order)) return false;
-    const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.offset < offset);
+    const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
     const isCopy = same.some((one) => one.requestOffset === requestOffset && sameRanges(one.batch, entry.batch));
     if (first === undefined || isCopy) return false;

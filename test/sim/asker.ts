@@ -1,7 +1,7 @@
 import type { Brokers } from './brokers.ts';
 import type { Asked, History } from './history.ts';
 import type { Draft } from './recorder.ts';
-import { FOREIGN_TOPIC, LATE_REPLY_TOPIC, PARTITIONS, REPLY_TOPICS } from './setting.ts';
+import { FOREIGN_TOPIC, homeOf, LATE_REPLY_TOPIC, PARTITIONS, REPLY_TOPICS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Most batches are small; some take many ticks of the small layout. */
@@ -48,6 +48,13 @@ export class Asker {
     const first = before === undefined ? this.#fresh() : this.#again(before, dice < 0.33);
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
     this.#brokers.ask(partition, [first, ...more], { inTransaction: rng.chance(0.08) });
+  }
+
+  /** A new request, which the partition decides that it is sent to. */
+  askAt(partition: number): void {
+    let draft = this.#fresh();
+    while (homeOf(draft.correlationId) !== partition) draft = this.#fresh();
+    this.#brokers.ask(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }]);
   }
 
   #fresh(): Draft {

@@ -1,6 +1,6 @@
 import { FAIR } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
-import { losesEtcd } from './scenario.ts';
+import { keepsItsTime, losesEtcd } from './scenario.ts';
 import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REPLY_TOPICS, REQUESTS, WITNESS } from './setting.ts';
 
 /** What a join is refused with that is none of a member's business. */
@@ -32,7 +32,7 @@ export class BrokerFaults {
       () => this.#lag(),
       () => this.#stepClock(),
       () => this.#resetOffsets(),
-      () => this.#trimRequests(),
+      ...(keepsItsTime(this.#place.scenario) ? [] : [() => this.#trimRequests()]),
       () => this.#makeLateTopic(),
     ];
   }
@@ -79,16 +79,23 @@ export class BrokerFaults {
     });
   }
 
-  #freeze(): void {
+  /** The leader of a partition freezes, if there is one and no other broker is ill. */
+  freezeLeader(topic: string, partition: number): void {
+    const { leader } = this.#place.brokers.cluster.partition(topic, partition).leadership;
+    if (leader !== -1) this.#freeze(leader);
+  }
+
+  #freeze(which?: number): void {
     const { cluster } = this.#place.brokers;
     const { rng } = this.#place.world;
-    this.#fall('freezes', (node) => {
+    const begin = (node: number) => {
       cluster.freeze(node);
       return () => {
         if (rng.chance(0.5)) cluster.deafen(node, rng.between(0, 3_000));
         cluster.thaw(node);
       };
-    });
+    };
+    this.#fall('freezes', begin, which);
   }
 
   /** As good as frozen for everybody outside; the other brokers may hear it, or give it up. */
@@ -106,11 +113,11 @@ export class BrokerFaults {
   }
 
   /** One broker falls ill and gets well again after a while. */
-  #fall(how: string, begin: (node: number) => () => void): void {
+  #fall(how: string, begin: (node: number) => () => void, which?: number): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
     if (this.#ill !== undefined) return;
-    const node = rng.pick(brokers.nodes);
+    const node = which ?? rng.pick(brokers.nodes);
     this.#ill = node;
     const forMs = rng.chance(0.5) ? rng.between(50, 2_000) : rng.between(2_000, 25_000);
     world.note(() => `broker ${node} ${how} for ${forMs.toFixed(0)} ms`);

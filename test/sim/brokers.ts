@@ -4,7 +4,7 @@ import type { Config } from '../../src/config/config.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import type { LedgerRecord } from '../../src/pipeline/ports.ts';
-import { batchOf, recordsOf } from '../support/fake-kafka/batches.ts';
+import { batchOf, headOf, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
 import type { CallObserver, Fate, Message, Network } from '../support/fake-kafka/network.ts';
@@ -58,9 +58,7 @@ export class Brokers {
     };
     this.recorder.assignedTo = (memberId) => this.#assignedTo(memberId);
     cluster.groups.onCommit = (request) => this.recorder.committed(request);
-    for (const { name, partitions, configs } of planTopics(this.config.topics)) {
-      cluster.createTopic(name, { partitions, replicas: nodes, configs });
-    }
+    this.#createTopics(() => true);
     for (const [i, name] of REPLY_TOPICS.entries()) this.#makeReplyTopic(name, i + 1);
   }
 
@@ -175,6 +173,14 @@ export class Brokers {
     if (!this.cluster.topics.has(LATE_REPLY_TOPIC)) this.#makeReplyTopic(LATE_REPLY_TOPIC, 1);
   }
 
+  /** How much of a partition is older than that, by the clock of its leader, and by whole batches as retention looks at it. */
+  agedTo(topic: string, partition: number, ageMs: number): number {
+    const { log, leadership } = this.cluster.partition(topic, partition);
+    const nowMs = this.cluster.brokers.get(leadership.leader)?.clock.wallMs() ?? Number.NEGATIVE_INFINITY;
+    const young = log.batches().find((batch) => headOf(batch).maxTimestampMs + ageMs > nowMs);
+    return young === undefined ? log.end : headOf(young).baseOffset;
+  }
+
   /** Drops the head of a ledger partition, as retention does. */
   trim(partition: number, low: number): void {
     const at = this.cluster.partition(LEDGER, partition);
@@ -189,6 +195,15 @@ export class Brokers {
     const { end } = this.cluster.partition(LEDGER, partition).log;
     this.#history.losses.push({ order: this.#world.tick(), partition, from: end });
     this.#world.note(() => `ledger ${partition}: truncated to ${end}`);
+  }
+
+  /** The ledger topic is deleted and made again. */
+  recreateLedger(): void {
+    this.#createTopics((name) => name === LEDGER);
+    for (const { number } of this.cluster.topics.get(LEDGER)?.partitions ?? []) {
+      this.#history.losses.push({ order: this.#world.tick(), partition: number, from: 0 });
+    }
+    this.#world.note(() => 'the ledger topic is made anew');
   }
 
   /** Drops the head of a request partition, read or not. */
@@ -216,6 +231,12 @@ export class Brokers {
     const partitions = this.cluster.topics.get(LEDGER)?.partitions ?? [];
     this.#history.elections = partitions.reduce((sum, { leadership }) => sum + leadership.epoch, 0);
     this.#history.rebalances = this.cluster.groups.get(GROUP)?.generation ?? 0;
+  }
+
+  #createTopics(isMeant: (name: string) => boolean): void {
+    for (const { name, partitions, configs } of planTopics(this.config.topics)) {
+      if (isMeant(name)) this.cluster.createTopic(name, { partitions, replicas: this.nodes.length, configs });
+    }
   }
 
   #makeReplyTopic(name: string, partitions: number): void {

@@ -120,6 +120,6 @@ function warmUpsOf({ assignments }: SyncRequest): number {
 }
 
 /** Followers let the broker hold a fetch; whoever wants one entry does not wait for others. */
-function readsBack({ maxWaitMs, partitions }: FetchRequest): boolean {
+export function readsBack({ maxWaitMs, partitions }: FetchRequest): boolean {
   return maxWaitMs === 0 && partitions.every(({ topic }) => topic === LEDGER);
 }

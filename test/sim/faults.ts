@@ -1,12 +1,13 @@
 import { Asker } from './asker.ts';
 import { BrokerFaults } from './broker-faults.ts';
-import { FileDisk, MemoryDisk } from './disk.ts';
+import { type Disk, FileDisk, MemoryDisk } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
 import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
-import { aloneIn, isAimed, losesEtcd, machinesIn } from './scenario.ts';
+import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
+import { shortHashOf } from './setting.ts';
 
 interface Slot {
   readonly machine: Machine;
@@ -23,6 +24,13 @@ const NUDGES_MS = 3_000;
 const NUDGE_REQUESTS = 5;
 /** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
 const FILES = 0.25;
+/** And in so many of the others their hashes are short. */
+const SHORT_HASHES = 0.25;
+/** In so many simulations one worker is added only later. */
+const LATE = 0.3;
+/** How often retention looks, and how often the ledger loses its tail where that is what happens. */
+const AGING_MS = 1_000;
+const LOST_TAIL_MS = 6_000;
 /** What one machine is configured with where not all are configured alike. */
 const OTHER_POOL = { first: 0, last: 2 } as const;
 
@@ -44,14 +52,17 @@ export class Faults implements Disposable {
     const { rng } = world;
     this.#asker = new Asker(world, brokers, history);
     this.#brokerFaults = new BrokerFaults(place);
-    this.#ledgerFaults = new LedgerFaults(place, this.#asker, {
-      kill: (process) => this.#kill(process),
+    const workers = {
+      kill: (process: string) => this.#kill(process),
       destroyOne: () => this.#crash(rng.pick(this.#slots), true),
-    });
+      blindOne: () => this.#blind(rng.pick(this.#slots)),
+    };
+    this.#ledgerFaults = new LedgerFaults(place, this.#asker, workers, this.#brokerFaults);
     this.#gapMs = rng.between(600, 4_000);
     const isMixed = place.scenario === 'mixed';
+    history.keepsItsTime = keepsItsTime(place.scenario);
     const alone = rng.chance(aloneIn(place.scenario));
-    const newDisk = rng.chance(FILES) ? () => new FileDisk() : () => new MemoryDisk();
+    const newDisk = this.#chooseDisks();
     this.#slots = Array.from({ length: alone ? 1 : machinesIn(place.scenario) }, (_, i) => ({
       machine: new Machine(world, `m${i}`, i + 1, newDisk),
       host: undefined,
@@ -66,9 +77,10 @@ export class Faults implements Disposable {
     this.#actions = this.#chooseActions();
     // By then every broker knows the topics.
     const startsMs = rng.between(50, 500);
+    const late = rng.chance(LATE) && this.#actions.length > 0 && !isMixed ? this.#slots.at(-1) : undefined;
     for (const slot of this.#slots) {
       const inMs = isMixed ? startsMs + rng.between(0, RACE_MS) : rng.between(50, 500);
-      world.after(inMs, () => this.#start(slot));
+      world.after(slot === late && slot !== first ? rng.between(5_000, 30_000) : inMs, () => this.#start(slot));
     }
     if (losesEtcd(place.scenario)) {
       const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#asker.ask() });
@@ -76,6 +88,8 @@ export class Faults implements Disposable {
       if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
     }
     this.#changeWeather();
+    if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
+    if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (place.scenario === 'clocks') this.#repeat(NUDGES_MS, () => this.#nudgeClock(rng.pick(this.#slots)));
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
@@ -98,13 +112,21 @@ export class Faults implements Disposable {
       (slot) => this.#damage(slot),
       () => this.#blackout(),
       () => this.#place.store.expireOne(),
-      () => this.#ledgerFaults.trim(),
+      ...(keepsItsTime(scenario) ? [] : [() => this.#ledgerFaults.trim()]),
       () => this.#changeWeather(),
       ...this.#brokerFaults.actions,
     ];
     const chosen = all.filter(() => rng.chance(isAimed(scenario) ? 0.2 : 0.6));
-    if (rng.chance(0.2)) chosen.push(() => this.#ledgerFaults.truncate());
+    if (rng.chance(0.2) && !keepsItsTime(scenario)) chosen.push(() => this.#ledgerFaults.truncate());
     return chosen;
+  }
+
+  /** Indexes lie in files as they ship, or in memory; of these some know keys by a short hash. */
+  #chooseDisks(): () => Disk {
+    const { world, history } = this.#place;
+    if (world.rng.chance(FILES)) return () => new FileDisk();
+    history.sharesHashes = world.rng.chance(SHORT_HASHES);
+    return history.sharesHashes ? () => new MemoryDisk(shortHashOf) : () => new MemoryDisk();
   }
 
   /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
@@ -163,7 +185,7 @@ export class Faults implements Disposable {
     slot.host = host;
     world.note(() => `${host.process.name} starts`);
     // Worst for a worker alone: nobody else writes what would show it.
-    if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1)) return;
+    if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1) || keepsItsTime(this.#place.scenario)) return;
     this.#ledgerFaults.overtake(host.process.name);
   }
 
@@ -176,6 +198,13 @@ export class Faults implements Disposable {
     if (diskLost) machine.loseDisk();
     world.note(() => `${host.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
     world.after(world.rng.between(0, 5_000), () => this.#start(slot));
+  }
+
+  #blind(slot: Slot): void {
+    const { rng } = this.#place.world;
+    if (rng.chance(0.4)) this.#freeze(slot);
+    else if (rng.chance(0.5)) this.#cut(slot, 'kafka', 6_000);
+    else this.#crash(slot, false);
   }
 
   #kill(process: string): void {

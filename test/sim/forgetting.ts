@@ -1,5 +1,6 @@
+import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import type { Asked, Entry, History, Mark } from './history.ts';
-import { CLOCK_MARGIN_MS } from './setting.ts';
+import { CLOCK_MARGIN_MS, shortHashOf } from './setting.ts';
 
 /**
  * Whether a request may be taken for forgotten by then: what decided it, if anything did, may be in what the ledger has
@@ -25,7 +26,7 @@ export function mayBeForgotten(history: History, asked: Asked, order: number): b
   const entries = by(history.entries);
   const born = asked.origin?.appendedAtMs;
   if (born !== undefined && born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
-  const isKey = (entry: Entry) => entry.correlationId === correlationId;
+  const isKey = (entry: Entry) => nameOf(history, entry.correlationId) === nameOf(history, correlationId);
   if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;
   const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
   const isCovered = (low: number): boolean => {
@@ -43,6 +44,11 @@ export function mayBeForgotten(history: History, asked: Asked, order: number): b
     below = entry.offset;
   }
   return false;
+}
+
+/** What an index tells keys apart by. */
+function nameOf({ sharesHashes }: History, correlationId: string): string {
+  return sharesHashes ? shortHashOf(encodeLedgerKey(Buffer.from(correlationId, 'latin1'))) : correlationId;
 }
 
 /** When the first record behind the log's lost head was appended; nothing is known of what is older. */

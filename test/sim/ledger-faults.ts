@@ -1,10 +1,14 @@
+import type { FetchRequest } from '../../src/kafka/wire/port.ts';
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
 import type { Asker } from './asker.ts';
+import type { BrokerFaults } from './broker-faults.ts';
+import { readsBack } from './copy-watch.ts';
 import { sameRanges } from './decisions.ts';
 import type { History } from './history.ts';
 import type { Place } from './host.ts';
 import { kindOf } from './recorder.ts';
-import { LEDGER, PARTITIONS } from './setting.ts';
+import { keepsItsTime } from './scenario.ts';
+import { LEDGER, PARTITIONS, RENEW_AFTER_MS, REQUESTS } from './setting.ts';
 
 /** How long an append is held up that is to become a loser, so that somebody else can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
@@ -12,6 +16,11 @@ const HELD_MS = { from: 2_000, to: 10_000 } as const;
 const HELD = 0.1;
 /** How long from the landing of a loser until the log is cut in front of it. */
 const CUT_MS = 2_000;
+/** So many of the correlation IDs that a lost tail had are asked again. */
+const AGAIN = 6;
+/** How old requests become, and how much longer the ledger keeps what it has: what brokers' clocks may differ by as well. */
+const KEPT_MS = 10_000;
+const LONGER_MS = RENEW_AFTER_MS + 6_500;
 
 /** What may be done to workers from here. */
 export interface Workers {
@@ -19,6 +28,8 @@ export interface Workers {
   readonly kill: (process: string) => void;
   /** Kills one of them, whose machine loses its disk. */
   readonly destroyOne: () => void;
+  /** One of them sees nothing for a while: it is frozen, cut off from the brokers, or down. */
+  readonly blindOne: () => void;
 }
 
 /** What happens to the ledger: retention, lost tails, and entries that come to it late. */
@@ -26,14 +37,22 @@ export class LedgerFaults {
   readonly #place: Place;
   readonly #asker: Asker;
   readonly #workers: Workers;
+  readonly #brokerFaults: Pick<BrokerFaults, 'freezeLeader'>;
+  /** How many of the fetches that read entries back meet a leader that freezes, or a log that has lost them by then. */
+  readonly #readsMeet: { readonly frozen: number; readonly gone: number };
   /** Processes whose restore retention overtakes: at their next fetch of what they lack. */
   readonly #overtaken = new Set<string>();
   #over = false;
 
-  constructor(place: Place, asker: Asker, workers: Workers) {
+  constructor(place: Place, asker: Asker, workers: Workers, brokerFaults: Pick<BrokerFaults, 'freezeLeader'>) {
     this.#place = place;
     this.#asker = asker;
     this.#workers = workers;
+    this.#brokerFaults = brokerFaults;
+    const { rng } = place.world;
+    const [frozen, gone] = [rng.chance(0.3) ? 0.05 : 0, rng.chance(0.3) ? 0.05 : 0];
+    const isCalm = place.scenario === 'take-over';
+    this.#readsMeet = { frozen: isCalm ? 0 : frozen, gone: keepsItsTime(place.scenario) ? 0 : gone };
     place.brokers.meddlers.push((process, message) => this.#meddle(process, message));
   }
 
@@ -63,18 +82,66 @@ export class LedgerFaults {
     brokers.truncate(partition, Math.max(low, high - world.rng.below(6)));
   }
 
+  /**
+   * The log loses much of its tail, or is made anew, and one worker does not see it. Others write in its place what is new,
+   * and what was decided before is asked again, of whoever comes to serve it.
+   */
+  loseTail(): void {
+    const { world, brokers, history } = this.#place;
+    const { rng } = world;
+    const partition = rng.below(PARTITIONS);
+    const { low, high } = brokers.bounds(LEDGER, partition);
+    const known = history.entries.filter((one) => one.partition === partition && one.offset >= low);
+    this.#workers.blindOne();
+    if (rng.chance(0.3)) brokers.recreateLedger();
+    else brokers.truncate(partition, low + rng.below(high - low + 1));
+    for (let left = rng.below(25); left > 0; left -= 1) {
+      world.after(rng.between(0, 2_500), () => this.#asker.askAt(partition));
+    }
+    for (const { correlationId } of known.filter(() => rng.chance(AGAIN / known.length))) {
+      this.#asker.repeatSoon(partition, correlationId);
+    }
+    if (rng.chance(0.3)) world.after(rng.between(0, 1_000), () => this.#brokerFaults.freezeLeader(LEDGER, partition));
+  }
+
+  /** Retention as it is demanded: requests go when they are old, and entries when they are so much older. */
+  age(): void {
+    const { brokers } = this.#place;
+    for (let partition = 0; partition < PARTITIONS; partition += 1) {
+      const [requests, ledger] = [
+        brokers.agedTo(REQUESTS, partition, KEPT_MS),
+        brokers.agedTo(LEDGER, partition, KEPT_MS + LONGER_MS),
+      ];
+      if (requests > brokers.bounds(REQUESTS, partition).low) brokers.trimRequests(partition, requests);
+      if (ledger > brokers.bounds(LEDGER, partition).low) brokers.trim(partition, ledger);
+    }
+  }
+
   #meddle(process: string, message: Message): Fate | undefined {
     if (message.way === 'back') return undefined;
-    if (message.call === 'fetch' && this.#overtaken.has(process)) {
-      for (const { topic, partition, offset } of message.request.partitions) {
-        if (topic === LEDGER) this.#overtakeAt(process, partition, offset);
-      }
-    }
+    if (message.call === 'fetch') this.#meddleWithFetch(process, message.request);
     if (message.call !== 'produce' || this.#place.scenario !== 'retention' || this.#over) return undefined;
     const { topic, partition, batch } = message.request;
     const { rng } = this.#place.world;
     if (topic !== LEDGER || kindOf(batch) !== 'decisions' || !rng.chance(HELD)) return undefined;
     return this.#holdBack(process, partition);
+  }
+
+  #meddleWithFetch(process: string, request: FetchRequest): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    for (const { topic, partition, offset } of request.partitions) {
+      if (topic === LEDGER && this.#overtaken.has(process)) this.#overtakeAt(process, partition, offset);
+    }
+    const [wanted] = request.partitions;
+    if (!readsBack(request) || wanted === undefined || this.#over) return;
+    const { partition, offset } = wanted;
+    if (this.#readsMeet.frozen > 0 && rng.chance(this.#readsMeet.frozen)) {
+      world.after(rng.between(0, 3), () => this.#brokerFaults.freezeLeader(LEDGER, partition));
+    }
+    if (this.#readsMeet.gone > 0 && rng.chance(this.#readsMeet.gone)) {
+      world.after(rng.between(0, 3), () => brokers.trim(partition, offset + 1 + rng.below(3)));
+    }
   }
 
   /** Whoever follows the log reads its last entry again: less than that is no restore. */

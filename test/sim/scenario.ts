@@ -8,6 +8,9 @@ export const SCENARIOS = {
   'slow-readers': 'the same, while readers of the witness topic are behind',
   'lost-claim': 'etcd forgets that a worker ID was taken, while others want one',
   retention: 'the ledger loses its head where it matters most',
+  aging: 'requests and ledger lose what is too old, and the ledger keeps its time',
+  'lost-tail': 'the ledger loses its tail, or is made anew, under who has read it',
+  'take-over': 'owners are killed while others have complete copies, and nothing else fails',
   clocks: 'wall clocks step, by little, and right before requests come',
   mixed: 'workers are configured differently, and race for the namespace',
 } as const;
@@ -20,6 +23,9 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['slow-readers', 0.05],
   ['lost-claim', 0.05],
   ['retention', 0.1],
+  ['aging', 0.08],
+  ['lost-tail', 0.06],
+  ['take-over', 0.05],
   ['clocks', 0.05],
   ['mixed', 0.05],
 ];
@@ -37,20 +43,26 @@ export function isScenario(name: string): name is Scenario {
   return Object.hasOwn(SCENARIOS, name);
 }
 
+const AIMED: ReadonlySet<Scenario> = new Set(['late-witness', 'lost-claim', 'clocks', 'lost-tail']);
 const LOSING: ReadonlySet<Scenario> = new Set(['etcd-loss', 'late-witness', 'slow-readers', 'lost-claim']);
 
 export function losesEtcd(scenario: Scenario | undefined): boolean {
   return scenario !== undefined && LOSING.has(scenario);
 }
 
+/** Whether the ledger keeps all that it has, or for as long as it should. */
+export function keepsItsTime(scenario: Scenario | undefined): boolean {
+  return scenario === 'aging' || scenario === 'take-over';
+}
+
 /** Whether what it takes comes in so many steps that few other faults may come between. */
 export function isAimed(scenario: Scenario | undefined): boolean {
-  return scenario === 'late-witness' || scenario === 'lost-claim' || scenario === 'clocks';
+  return scenario !== undefined && AIMED.has(scenario);
 }
 
 /** In so many simulations there is one worker: nobody writes what would show it that it missed something. */
 export function aloneIn(scenario: Scenario | undefined): number {
-  if (scenario === 'mixed' || scenario === 'lost-claim') return 0;
+  if (scenario === 'mixed' || scenario === 'lost-claim' || scenario === 'take-over') return 0;
   return scenario === 'retention' ? 0.6 : 0.2;
 }
 
