@@ -117,6 +117,8 @@ export class RequestSide implements Disposable {
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
     log.info({ partitions, added, standbys, warmups }, 'joined the request group');
+    // One whose copy came to be complete after this worker had told of its copies.
+    for (const partition of warmups) if (this.#parts.ledger.isReady(partition)) this.#announceCopies(partition, true);
     this.#announce();
   }
 
