@@ -72,7 +72,7 @@ export interface CopyEvent {
 }
 
 /** An owner was killed while another worker had a complete copy of a partition of it, and nothing else was wrong. */
-export interface TakeOver {
+interface TakeOver {
   readonly order: number;
   readonly partition: number;
   readonly killed: string;
