@@ -226,6 +226,12 @@ export class Brokers {
     return assigned.flatMap(({ topic, partitions }) => (topic === REQUESTS ? partitions : []));
   }
 
+  /** What the coordinator has given to the members of a process. */
+  ownedBy(process: string): readonly number[] {
+    const own = this.cluster.groups.get(GROUP)?.members.filter(({ clientId }) => clientId === process) ?? [];
+    return own.flatMap(({ memberId }) => this.#assignedTo(memberId));
+  }
+
   /** Writes down how often leaders and members changed. */
   count(): void {
     const partitions = this.cluster.topics.get(LEDGER)?.partitions ?? [];

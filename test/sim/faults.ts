@@ -8,6 +8,7 @@ import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
 import { shortHashOf } from './setting.ts';
+import { TakeOvers } from './take-overs.ts';
 
 interface Slot {
   readonly machine: Machine;
@@ -42,6 +43,7 @@ export class Faults implements Disposable {
   readonly #brokerFaults: BrokerFaults;
   readonly #ledgerFaults: LedgerFaults;
   readonly #etcdLoss: EtcdLoss | undefined;
+  readonly #takeOvers: TakeOvers | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
@@ -87,7 +89,12 @@ export class Faults implements Disposable {
       this.#etcdLoss = loss;
       if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
     }
-    this.#changeWeather();
+    if (place.scenario === 'take-over') {
+      this.#takeOvers = new TakeOvers(place, this.#asker, {
+        hosts: () => this.#slots.flatMap(({ host }) => host ?? []),
+        kill: (process, backMs) => this.#kill(process, backMs),
+      });
+    } else this.#changeWeather();
     if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (place.scenario === 'clocks') this.#repeat(NUDGES_MS, () => this.#nudgeClock(rng.pick(this.#slots)));
@@ -101,6 +108,7 @@ export class Faults implements Disposable {
   #chooseActions(): Array<(slot: Slot) => void> {
     const { world, brokers, scenario } = this.#place;
     const { rng } = world;
+    if (scenario === 'take-over') return [];
     const all: ReadonlyArray<(slot: Slot) => void> = [
       (slot) => this.#crash(slot),
       (slot) => this.#freeze(slot),
@@ -140,6 +148,7 @@ export class Faults implements Disposable {
     this.#brokerFaults.heal();
     this.#ledgerFaults.heal();
     this.#etcdLoss?.heal();
+    this.#takeOvers?.heal();
     for (const { machine, host } of this.#slots) {
       if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
       host?.process.cut.clear();
@@ -189,7 +198,7 @@ export class Faults implements Disposable {
     this.#ledgerFaults.overtake(host.process.name);
   }
 
-  #crash(slot: Slot, losesDisk?: boolean): void {
+  #crash(slot: Slot, losesDisk?: boolean, backMs?: number): void {
     const { world } = this.#place;
     const { host, machine } = slot;
     if (host === undefined || host.process.dead) return;
@@ -197,7 +206,7 @@ export class Faults implements Disposable {
     const diskLost = losesDisk ?? world.rng.chance(0.3);
     if (diskLost) machine.loseDisk();
     world.note(() => `${host.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
-    world.after(world.rng.between(0, 5_000), () => this.#start(slot));
+    world.after(backMs ?? world.rng.between(0, 5_000), () => this.#start(slot));
   }
 
   #blind(slot: Slot): void {
@@ -207,9 +216,10 @@ export class Faults implements Disposable {
     else this.#crash(slot, false);
   }
 
-  #kill(process: string): void {
+  #kill(process: string, backMs?: number): void {
     const slot = this.#slots.find(({ host }) => host?.process.name === process);
-    if (slot !== undefined) this.#crash(slot, false);
+    // Who comes back late may come back with nothing, and warms up.
+    if (slot !== undefined) this.#crash(slot, backMs === undefined ? false : undefined, backMs);
   }
 
   #blackout(): void {
