@@ -37,7 +37,7 @@ describe('README and the command line', () => {
   });
 
   test('every other program that README tells to run is tried somewhere that exists', () => {
-    const programs = /^(npm (?!run idalloc)|npx |docker |pip |python |mvn |java |node |\.\/\S+\.sh)/;
+    const programs = /^(npm (?!run idalloc)|npx |docker |pip |python |mvn |java |go |node |\.\/\S+\.sh)/;
     const told = [...blockCommands(README).map(({ command }) => command), ...inlineCode(README)];
     const others = new Set(told.filter((text) => programs.test(text)));
     expect([...others].sort()).toEqual([...ELSEWHERE.keys()].sort());

@@ -28,7 +28,7 @@ const FOR_ADAPTERS = [...BASE, 'log.ts', 'runtime.ts', ...PORTS];
 const SYSTEMS = ['adapters/etcd', 'adapters/index', 'adapters/kafka', 'adapters/registry'];
 const KAFKA = ['kafka/wire', 'kafka/records', 'kafka/loops'];
 /** Of identity, the commands know where things lie, how they are read, and how a namespace is rebuilt. */
-const IDENTITY_AT_REST = ['keys', 'namespace', 'ports', 'rebuild', 'snapshot', 'witness'].map(
+const IDENTITY_AT_REST = ['bindings', 'keys', 'namespace', 'ports', 'rebuild', 'snapshot', 'witness'].map(
   (file) => `identity/${file}.ts`,
 );
 const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-napi', 'zstddec'];

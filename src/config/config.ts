@@ -7,7 +7,15 @@ import type { Layout } from '../core/layout.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
 import { etcdAuthOf, etcdTlsOf } from './etcd-checks.ts';
-import { checkHeaders, checkRetention, checkTls, checkTopicNames, registryOf, saslOf } from './kafka-checks.ts';
+import {
+  checkHeaders,
+  checkRetention,
+  checkTls,
+  checkTopicNames,
+  registryOf,
+  saslOf,
+  witnessTopic,
+} from './kafka-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type ReadText } from './parse.ts';
 import {
   KAFKA_VARIABLES,
@@ -23,6 +31,7 @@ import { datacenterOf, layoutOf, maxCountOf, poolOf, timingOf } from './worker-c
 export interface KafkaConfig {
   readonly kafka: KafkaSettings;
   readonly groupId: string;
+  readonly idSpace: string;
   readonly topics: TopicSettings;
   readonly headers: HeaderNames;
   /** Where the schemas of requests in Confluent framing are looked up, if anywhere. */
@@ -111,7 +120,7 @@ export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8):
 }
 
 function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): KafkaConfig {
-  checkTopicNames(values, faults);
+  checkTopicNames(values, env, faults);
   checkRetention(values, faults);
   checkHeaders(values, faults);
   checkTls(values, faults);
@@ -126,11 +135,12 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
       ...(sasl === undefined ? {} : { sasl }),
     },
     groupId: values.KAFKA_GROUP_ID,
+    idSpace: values.ID_SPACE,
     topics: {
       requests: values.REQUEST_TOPIC,
       ledger: values.LEDGER_TOPIC,
       deadLetters: values.DEAD_LETTER_TOPIC,
-      witness: values.WITNESS_TOPIC,
+      witness: witnessTopic(values),
       replyPrefix: values.REPLY_TOPIC_PREFIX,
       requestPartitions: values.REQUEST_PARTITIONS,
       replicationFactor: values.TOPIC_REPLICATION_FACTOR,

@@ -2,24 +2,34 @@ import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topics/p
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import type { Faults } from './parse.ts';
+import type { Environment, Faults } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
 
+/** Follows from the ID space, so that who shares the one reads what the others reserved. */
+export function witnessTopic({ ID_SPACE }: Pick<KafkaValues, 'ID_SPACE'>): string {
+  return `${ID_SPACE}.witness`;
+}
+
 /** Replies go wherever a request asks under the prefix, so no topic of ours may lie there, nor be another's. */
-export function checkTopicNames(values: KafkaValues, faults: Faults): void {
+export function checkTopicNames(values: KafkaValues, { WITNESS_TOPIC = '' }: Environment, faults: Faults): void {
   const owners = new Map([[`${values.REQUEST_TOPIC}.reply`, 'a reply topic']]);
-  for (const name of ['REQUEST_TOPIC', 'LEDGER_TOPIC', 'DEAD_LETTER_TOPIC', 'WITNESS_TOPIC'] as const) {
+  const { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC } = values;
+  const topics = { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC, ID_SPACE: witnessTopic(values) };
+  for (const [name, topic] of Object.entries(topics)) {
     faults.across([name], () => {
-      const topic = values[name];
       const owner = owners.get(topic);
       if (owner !== undefined) faults.add(name, `'${topic}' is ${owner} already`);
       owners.set(topic, name);
     });
     faults.across([name, 'REPLY_TOPIC_PREFIX'], () => {
-      const lies = values[name].startsWith(values.REPLY_TOPIC_PREFIX);
-      if (lies) faults.add(name, `must not start with REPLY_TOPIC_PREFIX '${values.REPLY_TOPIC_PREFIX}'`);
+      const lies = topic.startsWith(values.REPLY_TOPIC_PREFIX);
+      if (lies) faults.add(name, `'${topic}' must not start with REPLY_TOPIC_PREFIX '${values.REPLY_TOPIC_PREFIX}'`);
     });
   }
+  faults.across(['ID_SPACE'], () => {
+    if (WITNESS_TOPIC === '' || WITNESS_TOPIC === topics.ID_SPACE) return;
+    faults.add('WITNESS_TOPIC', `is '${topics.ID_SPACE}' by ID_SPACE, not '${WITNESS_TOPIC}': set ID_SPACE alone`);
+  });
 }
 
 export function checkRetention(values: KafkaValues, faults: Faults): void {

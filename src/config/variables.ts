@@ -86,6 +86,12 @@ export const KAFKA_VARIABLES = {
   KAFKA_BROKERS: required(list('host:port', isBroker), 'host:port,…', 'first brokers to ask'),
   KAFKA_CLIENT_ID: withDefault(name, 'text', 'idalloc', "name in the brokers' logs and quotas"),
   KAFKA_GROUP_ID: withDefault(name, 'text', 'idalloc', 'consumer group of the workers'),
+  ID_SPACE: withDefault(
+    topic.max(200, 'is longer than 200'),
+    'name',
+    'id',
+    "within it no ID is given twice; what was reserved is told in the topic of this name and '.witness'",
+  ),
   KAFKA_TLS: withDefault(flag, '0 or 1', '0', 'TLS to the brokers'),
   KAFKA_CA: pem("certificates that sign the brokers' own; unset: those that Node brings"),
   KAFKA_SASL_MECHANISM: optional(oneOf(SASL), SASL.join(' | '), 'log in to the brokers; unset: no login'),
@@ -94,14 +100,8 @@ export const KAFKA_VARIABLES = {
   REQUEST_TOPIC: withDefault(topic, 'topic', 'id.requests', 'requests are read from here'),
   LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'decisions are kept here'),
   DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'requests that can not be served go here'),
-  WITNESS_TOPIC: withDefault(
-    topic,
-    'topic',
-    'id.witness',
-    'what was reserved is told here; one namespace each datacenter',
-  ),
   REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies go only to topics that start so'),
-  REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; frozen'),
+  REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; never changed'),
   TOPIC_REPLICATION_FACTOR: withDefault(integer(1, 32), 'replicas', '3', 'of the topics that topics init makes'),
   REQUEST_RETENTION_MS: withDefault(
     retention,
@@ -143,7 +143,11 @@ export const WORKER_VARIABLES = {
     '/keyspace',
     'all keys of this namespace start so',
   ),
-  DATACENTER_ID: optional(integer(0, 2 ** 32), 'number', 'differs for each etcd; required if the layout has the field'),
+  DATACENTER_ID: optional(
+    integer(0, 2 ** 32),
+    'number',
+    'one namespace each in an ID space, in whatever etcd; required if the layout has the field',
+  ),
   WORKER_ID: optional(integer(0, 2 ** 32), 'number', 'take this one only; unset: any free one of the pool'),
   WORKER_IP: optional(
     z.string().refine((text) => isIP(text) !== 0, 'must be an IPv4 or IPv6 address'),

@@ -28,7 +28,8 @@ export function datacenterOf(values: WorkerValues, layout: Layout, faults: Fault
   faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'DATACENTER_ID'], () => {
     const range = `from 0 to ${layout.maxDatacenter} in layout '${layout.name}'`;
     if (datacenterId === undefined) {
-      if (layout.maxDatacenter > 0) faults.add('DATACENTER_ID', `is required, ${range}, and differs for each etcd`);
+      if (layout.maxDatacenter > 0)
+        faults.add('DATACENTER_ID', `is required, ${range}, and differs for each namespace`);
     } else if (datacenterId > layout.maxDatacenter) {
       faults.add('DATACENTER_ID', `must be ${range}, not ${datacenterId}`);
     }

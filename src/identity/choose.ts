@@ -103,7 +103,7 @@ function ownersLeads(snapshot: Snapshot, layout: Layout, now: WallMs): DriftInte
 function exhausted(candidates: readonly number[]): string {
   const [only] = candidates;
   if (candidates.length === 1) return `worker ID ${only} has an owner: stop that worker, or let its lease run out`;
-  return `all ${candidates.length} worker IDs of the pool have owners: stop a worker, or widen the pool with a new prefix`;
+  return `all ${candidates.length} worker IDs of the pool have owners: stop a worker, or make a namespace with a larger pool under another DATACENTER_ID`;
 }
 
 /** Owners this young at one address may be what a crash loop left behind; the first few are taken for company. */

@@ -2,8 +2,10 @@ import { encodeCeiling } from '../codec/ceiling.ts';
 import { compareDescriptors, type Descriptor, decodeDescriptor, encodeDescriptor } from '../codec/descriptor.ts';
 import { ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
+import { attempt } from './attempt.ts';
+import { type Bindings, bindNamespace, claimDatacenter } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
-import type { Compare, EtcdPort, KeyValue, Operation, WitnessPort } from './ports.ts';
+import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
 import { requireNotRestored, requireUnused } from './witness.ts';
 
@@ -11,6 +13,16 @@ import { requireNotRestored, requireUnused } from './witness.ts';
 export interface Namespace {
   readonly descriptor: Descriptor;
   readonly descriptorValue: Buffer;
+}
+
+export interface OpenOptions {
+  readonly etcd: EtcdPort;
+  readonly witness: WitnessPort;
+  readonly keys: NamespaceKeys;
+  /** Its UUID names the namespace if it is made; else the stored one stands. */
+  readonly wanted: Descriptor;
+  readonly bindings: Bindings;
+  readonly newNonce: () => string;
 }
 
 /** Ceilings created in one transaction: one more comparison than this must still fit into etcd's 128. */
@@ -22,21 +34,17 @@ const SPARE_STEPS = 20;
 /**
  * Makes sure that the namespace exists and is the wanted one.
  *
- * Ceilings are created first, the descriptor last; both create-only, the ceilings only while there is no descriptor. So
- * a descriptor says that all ceilings exist, a crashed initialiser is resumed by the next, and of two that differ one
- * wins and the other refuses. Each step is decided by what a fresh read shows, never by the answer to a write.
+ * The datacenter is claimed first, so that two namespaces never give its IDs. Ceilings are created next, the descriptor
+ * last; both create-only, the ceilings only while there is no descriptor. So a descriptor says that all ceilings exist, a
+ * crashed initialiser is resumed by the next, and of two that differ one wins and the other refuses. Each step is decided
+ * by what a fresh read shows, never by the answer to a write. What else is bound is settled once the descriptor agrees.
  *
- * `wanted.uuid` names the namespace if this call creates it; else the stored one stands.
  * A namespace that was used and is gone, or was set back, is not made anew: RESTORED.
  * Throws also NAMESPACE_MISMATCH (naming each differing field), NAMESPACE_DAMAGED, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
-export async function openNamespace(
-  etcd: EtcdPort,
-  witness: WitnessPort,
-  keys: NamespaceKeys,
-  wanted: Descriptor,
-  newNonce: () => string,
-): Promise<Namespace> {
+export async function openNamespace(options: OpenOptions): Promise<Namespace> {
+  const { etcd, witness, keys, wanted, bindings, newNonce } = options;
+  await claimDatacenter(etcd, bindings);
   const pool = poolIds(wanted.pool);
   const steps = Math.ceil(pool.length / CHUNK) + SPARE_STEPS;
   for (let step = 0; step < steps; step += 1) {
@@ -46,6 +54,7 @@ export async function openNamespace(
       const descriptor = requireDescriptor(snapshot.descriptor, wanted);
       requireNotRestored(view, snapshot, descriptor.uuid);
       requireCeilings(snapshot, poolIds(descriptor.pool), keys);
+      await bindNamespace(etcd, bindings);
       return { descriptor, descriptorValue: snapshot.descriptor.value };
     }
     requireUnused(view);
@@ -88,7 +97,7 @@ export function requireDescriptor(stored: KeyValue, wanted: Descriptor): Descrip
   throw new IdallocError(
     'NAMESPACE_MISMATCH',
     `The namespace in etcd (${stored.key}) was made for another configuration: ${listed.join('; ')}. ` +
-      'Configure what is stored, or use another prefix or datacenter ID.',
+      'Configure what is stored, or use another DATACENTER_ID.',
   );
 }
 
@@ -106,13 +115,4 @@ function refuseRemains(snapshot: Snapshot, keys: NamespaceKeys): void {
   if (raised) throw damaged(`there is no descriptor, but ${keys.ceiling(raised[0])} is in use`);
   const [owner] = snapshot.owners.keys();
   if (owner !== undefined) throw damaged(`there is no descriptor, but ${keys.owner(owner)} has an owner`);
-}
-
-/** Without an answer it may have happened or not: the next read tells. */
-async function attempt(etcd: EtcdPort, compares: readonly Compare[], operations: readonly Operation[]): Promise<void> {
-  try {
-    await etcd.transact(compares, operations);
-  } catch (error) {
-    if (!(error instanceof IdallocError && error.retryable)) throw error;
-  }
 }

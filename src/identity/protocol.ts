@@ -1,6 +1,7 @@
 import { encodeCeiling } from '../codec/ceiling.ts';
 import { encodeLeaseRecord } from '../codec/lease-record.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import { bindNamespace } from './bindings.ts';
 import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
 import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { Attempt, Reign, Swap } from './reign.ts';
@@ -26,7 +27,7 @@ export function requireInPool({ namespace, staticWorkerId }: IdentitySettings): 
 
 /**
  * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have been
- * rebuilt since it was opened. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when the
+ * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when the
  * namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
 export async function readNamespace(settings: IdentitySettings): Promise<{ namespace: Namespace; snapshot: Snapshot }> {
@@ -40,6 +41,7 @@ export async function readNamespace(settings: IdentitySettings): Promise<{ names
   const descriptor = requireDescriptor(snapshot.descriptor, settings.namespace.descriptor);
   requireNotRestored(view, snapshot, descriptor.uuid);
   requireCeilings(snapshot, candidatesOf(settings), keys);
+  await bindNamespace(etcd, settings.bindings);
   return { namespace: { descriptor, descriptorValue: snapshot.descriptor.value }, snapshot };
 }
 

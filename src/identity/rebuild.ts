@@ -5,9 +5,11 @@ import type { WitnessView } from '../codec/witness.ts';
 import { type Layout, toTicks } from '../core/layout.ts';
 import { type Ticks, ticks, type WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
+import { attempt } from './attempt.ts';
+import { type Bindings, bindNamespace } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
 import { newestCeiling, poolIds } from './namespace.ts';
-import type { Compare, EtcdPort, KeyValue, Operation, WitnessPort } from './ports.ts';
+import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { readCeiling, type StoredCeiling } from './snapshot.ts';
 
 /** A namespace as it lies there, whatever state it is in. */
@@ -25,6 +27,7 @@ export interface RebuildOptions {
   readonly keys: NamespaceKeys;
   /** With a UUID of its own, different for each call. */
   readonly wanted: Descriptor;
+  readonly bindings: Bindings;
   /** The first tick that may be used again, above all that was ever reserved; asked when nothing old can be any more. */
   readonly floorOf: (remains: Remains) => Ticks;
 }
@@ -57,12 +60,14 @@ export async function readRemains(etcd: EtcdPort, witness: WitnessPort, keys: Na
  *    descriptor that is no longer there.
  * 4. The new namespace's witnesses are written, and only then are the old ones taken away.
  *
- * Rejects with REBUILD_REFUSED when somebody holds a worker ID or changes the namespace meanwhile, ETCD_UNAVAILABLE,
- * KAFKA_UNAVAILABLE, and as `floorOf` does.
+ * Before all that the datacenter is claimed and the topics are bound, as at a worker's start. Rejects with
+ * NAMESPACE_MISMATCH where they are another's, REBUILD_REFUSED when somebody holds a worker ID or changes the namespace
+ * meanwhile, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE, and as `floorOf` does.
  */
 export async function rebuildNamespace(options: RebuildOptions): Promise<{ readonly floor: Ticks }> {
-  const { etcd, witness, keys, wanted } = options;
+  const { etcd, witness, keys, wanted, bindings } = options;
   requireNoOwners((await readStore(etcd, keys)).owners);
+  await bindNamespace(etcd, bindings);
   await witness.write([{ seal: wanted.uuid }]);
   const remains = await readRemains(etcd, witness, keys);
   requireNoOwners(remains.owners);
@@ -96,7 +101,7 @@ export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: E
   throw new IdallocError(
     'LAYOUT_EXHAUSTED',
     `the namespace was used up to tick ${used}, at the end of layout ${layout.name}: move to another layout or ` +
-      'epoch, under another ETCD_PREFIX and WITNESS_TOPIC',
+      'epoch, under another ETCD_PREFIX and ID_SPACE',
   );
 }
 
@@ -230,13 +235,4 @@ function addressIn(record: Buffer): string {
 function refused(why: string): IdallocError {
   const remedy = 'stop all workers of this datacenter, wait until their leases have run out, and try again';
   return new IdallocError('REBUILD_REFUSED', `${why}: ${remedy}`);
-}
-
-/** Without an answer it may have happened or not: the next read tells. */
-async function attempt(etcd: EtcdPort, compares: readonly Compare[], operations: readonly Operation[]): Promise<void> {
-  try {
-    await etcd.transact(compares, operations);
-  } catch (error) {
-    if (!(error instanceof IdallocError && error.retryable)) throw error;
-  }
 }

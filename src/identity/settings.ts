@@ -2,6 +2,7 @@ import type { DriftSample, Verdict } from '../core/clock-guard.ts';
 import type { Layout } from '../core/layout.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
 import type { Random, Reading } from '../core/units.ts';
+import type { Bindings } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { Namespace } from './namespace.ts';
 import type { EtcdPort, WitnessPort } from './ports.ts';
@@ -21,6 +22,7 @@ export interface IdentitySettings {
   /** What must hold a reservation, beside etcd, before it is used. */
   readonly witness: WitnessPort;
   readonly keys: NamespaceKeys;
+  readonly bindings: Bindings;
   /** As it was opened. It may be rebuilt meanwhile, with another UUID and else the same. */
   readonly namespace: Namespace;
   readonly layout: Layout;

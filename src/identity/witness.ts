@@ -20,7 +20,7 @@ export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: 
   requireReadable(view);
   const strange = strangeUuid(view, uuid);
   if (strange !== undefined)
-    throw restored(`it holds the namespace ${uuid}, but the witness topic tells of ${strange}`);
+    throw restored(`it holds the namespace ${uuid}, but the witness topic tells of ${strange}`, OTHERS);
   for (const witness of view.witnesses) {
     if (witness.uuid !== uuid) continue;
     const lost = lostOf(witness, snapshot);
@@ -32,7 +32,7 @@ export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: 
 export function requireUnused(view: WitnessView): void {
   requireReadable(view);
   const used = view.seal ?? view.witnesses[0]?.uuid;
-  if (used !== undefined) throw restored(`it has no namespace, but the witness topic tells of ${used}`);
+  if (used !== undefined) throw restored(`it has no namespace, but the witness topic tells of ${used}`, OTHERS);
 }
 
 /** A reservation that was just written to the witness topic. */
@@ -93,11 +93,14 @@ function requireReadable({ unreadable }: WitnessView): void {
   );
 }
 
-function restored(what: string): IdallocError {
+/** What else it may be: an etcd that never had the namespace that was witnessed. A rebuild would take it from its workers. */
+const OTHERS =
+  ' But if workers with another etcd serve this datacenter of the ID space, give these another DATACENTER_ID, and do not rebuild.';
+
+function restored(what: string, otherwise = ''): IdallocError {
   return new IdallocError(
     'RESTORED',
     `etcd was set back: ${what}. IDs would be given twice, so none are given: stop the workers of this datacenter that ` +
-      "still serve (those that refuse may stay, and go on by themselves), and run 'idalloc namespace rebuild'. (Or " +
-      'WITNESS_TOPIC is shared with another namespace.)',
+      `still serve (those that refuse may stay, and go on by themselves), and run 'idalloc namespace rebuild'.${otherwise}`,
   );
 }

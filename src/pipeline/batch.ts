@@ -115,8 +115,11 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
   const answers = part.map((intake) => {
     return answer(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
   });
-  const letters = answers.flatMap(({ letter }) => letter ?? []);
-  letters.push(...(await publishReplies(deps, partition, answers)), ...(await forward(deps, partition, answers)));
+  const work = [publishReplies(deps, partition, answers), forward(deps, partition, answers)] as const;
+  await Promise.allSettled(work); // nothing of the part is under way when it fails
+  const [undelivered, unforwarded] = await Promise.all(work);
+  const letters = [...answers, ...unforwarded].flatMap(({ letter }) => letter ?? []);
+  letters.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, letters);
 }
 
@@ -151,6 +154,15 @@ function answer(deps: PipelineDeps, partition: number, intake: Intake, decision:
   }
   const refusal = decision?.kind === 'refused' ? decision : intake.kind === 'rejected' ? intake : undefined;
   if (refusal === undefined) throw new RangeError(`no decision for the request at offset ${intake.record.offset}`);
+  return refuse(deps, partition, intake, refusal);
+}
+
+function refuse(
+  deps: PipelineDeps,
+  partition: number,
+  intake: Intake,
+  refusal: { readonly code: ErrorCode; readonly message: string },
+): Answer {
   deps.observe.failed(refusal.code);
   const address = intake.kind === 'accepted' ? intake.request : intake.address;
   const letter = ERRORS[refusal.code].deadLetter ? deadLetter(intake.record, partition, refusal, deps) : undefined;
@@ -178,9 +190,9 @@ async function publishReplies(
 
 /**
  * Appends requests to the partitions that decide them. A record that the topic refuses, since its headers made it too
- * large, comes back as a dead letter. Rejects with TOPIC_INVALID when the topic takes none: they must not be lost.
+ * large, comes back as a refusal. Rejects with TOPIC_INVALID when the topic takes none: they must not be lost.
  */
-async function forward(deps: PipelineDeps, partition: number, answers: readonly Answer[]): Promise<OutgoingRecord[]> {
+async function forward(deps: PipelineDeps, partition: number, answers: readonly Answer[]): Promise<Answer[]> {
   const due = answers.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
   const refused = await publish(deps, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
@@ -189,9 +201,8 @@ async function forward(deps: PipelineDeps, partition: number, answers: readonly 
     if (fault === 'topic') {
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
-    deps.observe.deadLettered('MISROUTED');
     const message = `it could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
-    return deadLetter(intake.record, partition, { code: 'MISROUTED', message }, deps);
+    return refuse(deps, partition, intake, { code: 'MISROUTED', message });
   });
 }
 

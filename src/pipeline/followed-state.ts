@@ -1,6 +1,6 @@
 import { IdallocError } from '../errors.ts';
 
-export interface Waiter {
+interface Waiter {
   readonly offset: number;
   readonly resolve: () => void;
   readonly reject: (error: Error) => void;
@@ -45,6 +45,18 @@ export class FollowedState {
   /** Resolves when the append under way, if there is one, needs no more patience. */
   held: Promise<void> | undefined;
   readonly waiters = new Set<Waiter>();
+
+  /** Resolves when the copy reaches the offset; rejects when it fails before, or `startTimer` gives up. */
+  wait(offset: number, startTimer: (giveUp: (error: Error) => void) => { cancel(): void }): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const giveUp = (error: Error) => {
+        this.waiters.delete(waiter);
+        reject(error);
+      };
+      const waiter: Waiter = { offset, resolve, reject, timer: startTimer(giveUp) };
+      this.waiters.add(waiter);
+    });
+  }
 
   release(end: number): void {
     for (const waiter of this.waiters) {

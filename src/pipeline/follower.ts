@@ -1,6 +1,6 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
-import { absent, type CopyProgress, FollowedState, type Waiter } from './followed-state.ts';
+import { absent, type CopyProgress, FollowedState } from './followed-state.ts';
 import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
@@ -29,8 +29,7 @@ const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_
  * - restoring: behind the end that the log had when reading began, or the index is not yet recognised as this log's; it
  *   may not be asked.
  * - following: at the end, or about to be; the index may be asked.
- * - stopped: the log holds something that can't be read. Nothing is decided there until retention or somebody has
- *   removed it; then the partition is restored.
+ * - stopped: the log holds something that can't be read. Once that is removed, the partition is restored.
  *
  * Reading begins at the last entry applied. Whenever it passes that entry, be it one from before or one of our own that
  * was settled since, it must find it with the digest that the index stored. Every delivery must start where the one
@@ -206,15 +205,12 @@ export class Follower implements LedgerFollower {
     if (state.stopped !== undefined) return Promise.reject(state.stopped.fault);
     if (!state.isTaken) return Promise.reject(absent(partition));
     if (this.#options.index.end(partition) >= offset) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      const timer = this.#options.setTimer(() => {
-        state.waiters.delete(waiter);
+    return state.wait(offset, (giveUp) => {
+      return this.#options.setTimer(() => {
         const at = this.#options.index.end(partition);
         const message = `ledger partition ${partition} was read to offset ${at} only, not to ${offset}, in ${REACH_TIMEOUT_MS} ms`;
-        reject(new IdallocError('INDEX_RESTORING', message));
+        giveUp(new IdallocError('INDEX_RESTORING', message));
       }, REACH_TIMEOUT_MS);
-      const waiter: Waiter = { offset, resolve, reject, timer };
-      state.waiters.add(waiter);
     });
   }
 

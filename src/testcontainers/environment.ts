@@ -120,12 +120,12 @@ export class IdAllocEnvironment {
   }
 
   #topics(): IdAllocTopics {
-    const { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC, WITNESS_TOPIC } = this.#variables;
+    const { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC, ID_SPACE } = this.#variables;
     return {
       requests: REQUEST_TOPIC ?? 'id.requests',
       ledger: LEDGER_TOPIC ?? 'id.ledger',
       deadLetters: DEAD_LETTER_TOPIC ?? 'id.requests.dlt',
-      witness: WITNESS_TOPIC ?? 'id.witness',
+      witness: `${ID_SPACE ?? 'id'}.witness`,
       replies: this.#replyTopic,
     };
   }

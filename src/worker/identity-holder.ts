@@ -7,8 +7,9 @@ import { tickStartMs } from '../core/layout.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Reading } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import { type Bindings, bindingsOf } from '../identity/bindings.ts';
 import { Identity } from '../identity/identity.ts';
-import { namespaceKeys } from '../identity/keys.ts';
+import { type NamespaceKeys, namespaceKeys } from '../identity/keys.ts';
 import { type Namespace, openNamespace } from '../identity/namespace.ts';
 import type { WitnessPort } from '../identity/ports.ts';
 import { isRestored } from '../identity/protocol.ts';
@@ -128,8 +129,7 @@ export class IdentityHolder implements AsyncDisposable {
     const wanted = descriptorOf(config, runtime.uuid());
     while (!this.#stop.signal.aborted) {
       try {
-        const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-        return await openNamespace(etcd, witness, keys, wanted, runtime.uuid);
+        return await openNamespace({ etcd, witness, wanted, ...this.#place(), newNonce: runtime.uuid });
       } catch (error) {
         const restored = isRestored(error);
         if (!restored && !(error instanceof IdallocError && error.retryable)) throw error;
@@ -141,12 +141,18 @@ export class IdentityHolder implements AsyncDisposable {
     return undefined;
   }
 
+  #place(): { readonly keys: NamespaceKeys; readonly bindings: Bindings } {
+    const { config } = this.#options;
+    const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
+    return { keys, bindings: bindingsOf(keys, config) };
+  }
+
   #createIdentity(namespace: Namespace, { witness, askBrokers }: IdentityPorts): Identity {
     const { config, log, clock, etcd, runtime } = this.#options;
     return new Identity({
       etcd,
       witness,
-      keys: namespaceKeys(config.etcd.prefix, config.datacenterId),
+      ...this.#place(),
       namespace,
       layout: config.layout,
       timing: config.timing,

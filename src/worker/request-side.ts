@@ -38,6 +38,8 @@ export class RequestSide implements Disposable {
   /** Undefined before the first assignment. */
   #share: Assigned | undefined;
   #group: RequestGroup | undefined;
+  /** Partitions whose copies were complete at the last look. */
+  readonly #ready = new Set<number>();
   #announced = false;
   #markerTimer: Timer | undefined;
 
@@ -79,7 +81,7 @@ export class RequestSide implements Disposable {
         }
         metrics.observeBatch(runtime.monotonicMs() - startedMs);
       },
-      isReady: (partition) => this.#parts.ledger.isReady(partition),
+      isReady: (partition) => this.#isReady(partition),
       copies: () => this.#copies(),
       standbys: config.standbys,
       acceptableLag: config.acceptableLag,
@@ -117,26 +119,35 @@ export class RequestSide implements Disposable {
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
     log.info({ partitions, added, standbys, warmups }, 'joined the request group');
+    this.#tellWarm();
     this.#announce();
   }
 
   /**
-   * A partition waits while its copy is restored. Whoever leads the group learns of it: another member may have a complete
-   * copy, and what this one was to get when its copy is complete may come to it now.
+   * A partition waits while its copy is restored; the others go on. When the copy is lost that this worker needs, another
+   * member may have one.
    */
   #copyChanged(partition: number): void {
-    const isReady = this.#parts.ledger.isReady(partition);
-    const isOwned = this.#share?.partitions.includes(partition) === true;
+    const isOwn = this.#share?.partitions.includes(partition) === true;
+    const isReady = this.#isReady(partition);
+    const wasReady = this.#ready.has(partition);
+    if (isReady) this.#ready.add(partition);
+    else this.#ready.delete(partition);
     this.#group?.refresh(partition);
-    if (isOwned && isReady) this.#mark(partition);
-    if (isOwned !== isReady) this.#announceCopies(partition, isReady);
+    if (isOwn && isReady) this.#mark(partition);
+    if (isOwn && wasReady && !isReady) this.#group?.rejoin(`the copy of partition ${partition} is lost`);
+    this.#tellWarm();
     this.#announce();
   }
 
-  #announceCopies(partition: number, isReady: boolean): void {
-    const isWarm = isReady && this.#share?.warmups.includes(partition) === true;
-    const isLost = !isReady && this.#share?.partitions.includes(partition) === true;
-    if (isWarm || isLost) this.#group?.rejoin(`the copy of partition ${partition} is ${isWarm ? 'complete' : 'lost'}`);
+  /** The leader of the group assigns by the members' copies: it gives this worker what it has become ready for. */
+  #tellWarm(): void {
+    const warm = this.#share?.warmups.filter((partition) => this.#isReady(partition)) ?? [];
+    if (warm.length > 0) this.#group?.rejoin(`the copies of partitions ${warm} are complete`);
+  }
+
+  #isReady(partition: number): boolean {
+    return this.#parts.ledger.isReady(partition);
   }
 
   /** Once, when requests of all partitions are served: a partition that stopped may be read again later. */

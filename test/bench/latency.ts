@@ -1,12 +1,15 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
 import { Load, type Outcome } from './load.ts';
-import { type Contender, MAIN, median, Stage } from './stage.ts';
+import { MAIN, median, Stage } from './stage.ts';
 
 /**
  * From request to reply, at shares of what a worker can serve at most, beside a bare kafkajs copy loop (consume, produce,
  * commit) at the same rates. The two alternate on the same servers, each on topics of its own, and the figures are the
  * medians of the rounds. `Load` says how latency is counted.
+ *
+ * With --forwarded every other request goes to another partition than its own, and those are held against the rest of the
+ * same run.
  *
  * The maximum is measured here as well, with the same load: sender, reader, broker and worker share the machine.
  */
@@ -18,6 +21,7 @@ const { values } = parseArgs({
     'ids-per-request': { type: 'string', default: '1' },
     partitions: { type: 'string', default: '8' },
     rounds: { type: 'string', default: '3' },
+    forwarded: { type: 'boolean', default: false },
     main: { type: 'string', default: MAIN },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -27,8 +31,9 @@ if (values.help) {
   process.stdout.write(
     [
       'npm run bench:latency -- [--seconds 10] [--max-requests 300000] [--shares 0.1,0.5,0.8] [--rounds 3] [--json]',
-      '                         [--partitions 8] [--ids-per-request 1]',
+      '                         [--partitions 8] [--ids-per-request 1] [--forwarded]',
       '  --seconds, --max-requests   at each rate, whichever is less',
+      '  --forwarded                 forwarded requests beside direct ones, both to a worker',
       '  --main PATH                 main.ts of the worker, to compare another checkout',
       '',
     ].join('\n'),
@@ -42,6 +47,8 @@ const ids = Number(values['ids-per-request']);
 const partitions = Number(values.partitions);
 const rounds = Number(values.rounds);
 
+if (values.forwarded && partitions < 2) throw new RangeError('with one partition nothing is forwarded');
+
 /** Enough that a worker always finds whole batches. */
 const OUTSTANDING = 20_000;
 const MAXIMUM_MS = 8_000;
@@ -49,7 +56,14 @@ const START_TIMEOUT_MS = 60_000;
 const WARM_UP_SECONDS = 3;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
-type Measured = 'worker' | 'copy';
+type Measured = 'worker' | 'copy' | 'forwarded' | 'direct';
+/** What is compared, and to what. */
+const PAIR: readonly [Measured, Measured] = values.forwarded ? ['forwarded', 'direct'] : ['worker', 'copy'];
+/** Who answers, in turn. */
+const CONTENDERS = values.forwarded ? (['worker'] as const) : (['worker', 'copy'] as const);
+type Contender = (typeof CONTENDERS)[number];
+
+const isForwarded = (i: number): boolean => values.forwarded && i % 2 === 1;
 
 interface Percentiles {
   readonly p50_ms: number;
@@ -67,35 +81,44 @@ const lag = monitorEventLoopDelay({ resolution: 1 });
 async function withLoad<T>(contender: Contender, measure: (load: Load) => Promise<T>): Promise<T> {
   const topics = await stage.topics(partitions);
   await using running = stage.start(contender, topics);
-  await using load = new Load(stage, topics, running, ids);
+  await using load = new Load(stage, topics, running, ids, isForwarded);
   await load.begun(START_TIMEOUT_MS);
   return await measure(load);
 }
 
-function percentilesOf({ latenciesMs, sent, unanswered }: Outcome): Percentiles {
-  const sorted = latenciesMs.toSorted();
+/** Of all requests, or of those of one kind. */
+function percentilesOf({ latenciesMs, unanswered }: Outcome, counts = (_: number) => true): Percentiles {
+  const sorted = latenciesMs.filter((_, i) => counts(i)).sort();
   const at = (share: number) => Number((sorted[Math.floor(share * sorted.length)] ?? Number.NaN).toFixed(2));
-  return { p50_ms: at(0.5), p99_ms: at(0.99), p999_ms: at(0.999), sent, unanswered };
+  const late = unanswered.filter(counts).length;
+  return { p50_ms: at(0.5), p99_ms: at(0.99), p999_ms: at(0.999), sent: sorted.length, unanswered: late };
+}
+
+/** By what is measured. */
+function parts(contender: Contender, outcome: Outcome): readonly (readonly [Measured, Percentiles])[] {
+  if (!values.forwarded) return [[contender, percentilesOf(outcome)]];
+  return [
+    ['forwarded', percentilesOf(outcome, isForwarded)],
+    ['direct', percentilesOf(outcome, (i) => !isForwarded(i))],
+  ];
 }
 
 /** At each rate in turn, after a warm-up at the middle one. */
-function roundOf(contender: Measured, rates: readonly number[], round: number): Promise<Percentiles[]> {
+function runRound(contender: Contender, points: readonly Point[], round: number): Promise<void> {
   return withLoad(contender, async (load) => {
-    const warmUp = median(rates);
+    const warmUp = median(points.map(({ rate }) => rate));
     await load.atRate('warm', Math.ceil(WARM_UP_SECONDS * warmUp), warmUp);
-    const found: Percentiles[] = [];
-    for (const [i, rate] of rates.entries()) {
+    for (const [i, { rate, found }] of points.entries()) {
       lag.enable();
       const outcome = await load.atRate(`rate${i}`, Math.min(maxRequests, Math.ceil(seconds * rate)), rate);
       lag.disable();
-      const its = percentilesOf(outcome);
-      found.push(its);
-      const late = its.unanswered > 0 ? `, ${its.unanswered} of ${outcome.sent} without a reply` : '';
-      say(
-        `round ${round}, ${contender}, ${rate}/s: p50 ${its.p50_ms}, p99 ${its.p99_ms}, p99.9 ${its.p999_ms} ms${late}`,
-      );
+      for (const [measured, its] of parts(contender, outcome)) {
+        found[measured].push(its);
+        const late = its.unanswered > 0 ? `, ${its.unanswered} of ${its.sent} without a reply` : '';
+        const figures = `p50 ${its.p50_ms}, p99 ${its.p99_ms}, p99.9 ${its.p999_ms} ms`;
+        say(`round ${round}, ${measured}, ${rate}/s: ${figures}${late}`);
+      }
     }
-    return found;
   });
 }
 
@@ -110,34 +133,39 @@ function medians(of: readonly Percentiles[]): Percentiles {
   };
 }
 
+/** At one rate, in all rounds. */
+interface Point {
+  readonly share: number;
+  readonly rate: number;
+  readonly found: Record<Measured, Percentiles[]>;
+}
+
 const maximum = Math.round(await withLoad('worker', (load) => load.maximum(OUTSTANDING, MAXIMUM_MS)));
 say(`at most ${maximum} requests/s`);
-const rates = shares.map((share) => Math.max(1, Math.round(share * maximum)));
-const found: Record<Measured, Percentiles[][]> = { worker: [], copy: [] };
-for (let round = 1; round <= rounds; round += 1) {
-  for (const contender of ['worker', 'copy'] as const) {
-    found[contender].push(await roundOf(contender, rates, round));
-  }
-}
-const points = rates.map((rate, i) => {
-  const of = (contender: Measured) => medians(found[contender].flatMap((its) => its[i] ?? []));
-  const [worker, copy] = [of('worker'), of('copy')];
-  const p99Ratio = Number((worker.p99_ms / copy.p99_ms).toFixed(3));
-  return { share: shares[i], requests_per_s: rate, worker, copy, p99_ratio: p99Ratio };
+const points = shares.map((share): Point => {
+  const found = { worker: [], copy: [], forwarded: [], direct: [] };
+  return { share, rate: Math.max(1, Math.round(share * maximum)), found };
 });
-const lagMs = Number((lag.percentile(99) / 1e6).toFixed(2));
+for (let round = 1; round <= rounds; round += 1) {
+  for (const contender of CONTENDERS) await runRound(contender, points, round);
+}
 const result = {
   ids_per_request: ids,
   partitions,
   seconds,
   rounds,
   max_requests_per_s: maximum,
-  sender_lag_p99_ms: lagMs,
+  sender_lag_p99_ms: Number((lag.percentile(99) / 1e6).toFixed(2)),
 };
-if (values.json) process.stdout.write(`${JSON.stringify({ ...result, points })}\n`);
-else {
-  for (const { requests_per_s: rate, worker, copy, p99_ratio: ratio } of points) {
-    const line = `p50 ${worker.p50_ms} to ${copy.p50_ms}, p99 ${worker.p99_ms} to ${copy.p99_ms} (${ratio})`;
-    process.stdout.write(`${rate}/s, worker to copy loop, ms: ${line}, p99.9 ${worker.p999_ms} to ${copy.p999_ms}\n`);
-  }
-}
+const compared = points.map(({ share, rate, found }) => {
+  const [one, other] = [medians(found[PAIR[0]]), medians(found[PAIR[1]])];
+  const ratio = (name: 'p50_ms' | 'p99_ms') => Number((one[name] / other[name]).toFixed(3));
+  const line = `p50 ${one.p50_ms} to ${other.p50_ms}, p99 ${one.p99_ms} to ${other.p99_ms} (${ratio('p99_ms')})`;
+  const text = `${rate}/s, ${PAIR.join(' to ')}, ms: ${line}, p99.9 ${one.p999_ms} to ${other.p999_ms}`;
+  const ratios = { p50_ratio: ratio('p50_ms'), p99_ratio: ratio('p99_ms') };
+  return { text, json: { share, requests_per_s: rate, [PAIR[0]]: one, [PAIR[1]]: other, ...ratios } };
+});
+const told = values.json
+  ? JSON.stringify({ ...result, points: compared.map(({ json }) => json) })
+  : compared.map(({ text }) => text).join('\n');
+process.stdout.write(`${told}\n`);

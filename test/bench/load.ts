@@ -28,7 +28,7 @@ interface Phase {
 
 export interface Outcome {
   readonly sent: number;
-  readonly unanswered: number;
+  readonly unanswered: readonly number[];
   /** Of every request; of one without a reply, how long it has waited. */
   readonly latenciesMs: Float64Array;
 }
@@ -46,6 +46,7 @@ export class Load implements AsyncDisposable {
   readonly #topics: Topics;
   readonly #running: Running;
   readonly #requests: Requests;
+  readonly #forwarded: (i: number) => boolean;
   readonly #queues: NewRecord[][];
   readonly #sending = new Set<number>();
   readonly #phases = new Map<string, Phase>();
@@ -53,11 +54,13 @@ export class Load implements AsyncDisposable {
   #fault: unknown;
   #closed = false;
 
-  constructor(stage: Stage, topics: Topics, running: Running, ids: number) {
+  /** `forwarded`: whether the request with this number goes to another partition than its own. */
+  constructor(stage: Stage, topics: Topics, running: Running, ids: number, forwarded = (_: number) => false) {
     this.#stage = stage;
     this.#topics = topics;
     this.#running = running;
     this.#requests = new Requests(topics, ids);
+    this.#forwarded = forwarded;
     this.#queues = Array.from({ length: topics.partitions }, () => []);
     this.#reading = this.#readAll();
     this.#reading.catch((error: unknown) => this.#fail(error));
@@ -121,10 +124,13 @@ export class Load implements AsyncDisposable {
     while (phase.answered < phase.sent && performance.now() < deadlineMs) await this.#tick(10);
     this.#phases.delete(phase.name);
     const [nowMs, latenciesMs] = [performance.now(), phase.latenciesMs.slice(0, phase.sent)];
+    const unanswered: number[] = [];
     for (const [i, latencyMs] of latenciesMs.entries()) {
-      if (Number.isNaN(latencyMs)) latenciesMs[i] = nowMs - phase.dueMs(i);
+      if (!Number.isNaN(latencyMs)) continue;
+      unanswered.push(i);
+      latenciesMs[i] = nowMs - phase.dueMs(i);
     }
-    return { sent: phase.sent, unanswered: phase.sent - phase.answered, latenciesMs };
+    return { sent: phase.sent, unanswered, latenciesMs };
   }
 
   async #tick(delayMs: number): Promise<void> {
@@ -134,7 +140,8 @@ export class Load implements AsyncDisposable {
   }
 
   #send(phase: Phase): void {
-    const { record, partition } = this.#requests.make(`${phase.name}-${phase.sent}`);
+    const { record, partition: own } = this.#requests.make(`${phase.name}-${phase.sent}`);
+    const partition = this.#forwarded(phase.sent) ? (own + 1) % this.#topics.partitions : own;
     phase.sent += 1;
     this.#queues[partition]?.push(record);
     if (this.#sending.has(partition)) return;

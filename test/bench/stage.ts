@@ -75,7 +75,8 @@ export class Stage implements AsyncDisposable {
       REQUEST_TOPIC: `b${id}.requests`,
       LEDGER_TOPIC: `b${id}.ledger`,
       DEAD_LETTER_TOPIC: `b${id}.dlt`,
-      WITNESS_TOPIC: `b${id}.witness`,
+      ID_SPACE: `b${id}`,
+      WITNESS_TOPIC: `b${id}.witness`, // where the other checkout's workers don't derive it
       REPLY_TOPIC_PREFIX: `b${id}.replies.`,
       REQUEST_PARTITIONS: String(partitions),
       TOPIC_REPLICATION_FACTOR: '1',
@@ -93,16 +94,18 @@ export class Stage implements AsyncDisposable {
     return { env, requests, ledger, replies, partitions };
   }
 
-  start(contender: Contender, topics: Topics): Running {
-    const index = mkdtempSync(join(tmpdir(), 'idalloc-bench-'));
-    const { env, requests, replies, ledger } = topics;
+  /** Without INDEX_DIR among `more` its index is its own, and goes with it. */
+  start(contender: Contender, topics: Topics, more: Readonly<Record<string, string>> = {}): Running {
+    const own = more.INDEX_DIR === undefined ? mkdtempSync(join(tmpdir(), 'idalloc-bench-')) : undefined;
+    const { requests, replies, ledger } = topics;
+    const env = { ...topics.env, ...(own === undefined ? {} : { INDEX_DIR: own }), ...more };
     const addresses = [this.#servers.brokers.join(','), requests, replies];
     const args = {
       worker: [this.#main, 'worker'],
-      copy: [SCRIPTS.copy, ...addresses, `${env.KAFKA_GROUP_ID}-copy`],
+      copy: [SCRIPTS.copy, ...addresses, `${topics.env.KAFKA_GROUP_ID}-copy`],
       wire: [SCRIPTS.wire, ...addresses, ledger],
     }[contender];
-    return new Running(contender, this.#run(args, { ...env, INDEX_DIR: index }), index);
+    return new Running(contender, this.#run(args, env), own);
   }
 
   /** Appends to one partition of a topic; what a broker refuses ends the run. */
@@ -162,11 +165,12 @@ export class Stage implements AsyncDisposable {
 export class Running implements AsyncDisposable {
   readonly #contender: Contender;
   readonly #child: ChildProcess;
-  readonly #index: string;
+  readonly #index: string | undefined;
   readonly #ended: Promise<unknown>;
   #hasEnded = false;
 
-  constructor(contender: Contender, child: ChildProcess, index: string) {
+  /** `index`: a directory that goes with it. */
+  constructor(contender: Contender, child: ChildProcess, index: string | undefined) {
     this.#contender = contender;
     this.#child = child;
     this.#index = index;
@@ -199,7 +203,7 @@ export class Running implements AsyncDisposable {
     const timer = setTimeout(() => this.#child.kill('SIGKILL'), STOP_TIMEOUT_MS);
     await this.#ended;
     clearTimeout(timer);
-    rmSync(this.#index, { recursive: true, force: true });
+    if (this.#index !== undefined) rmSync(this.#index, { recursive: true, force: true });
   }
 }
 

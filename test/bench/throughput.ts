@@ -1,7 +1,6 @@
-import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import type { NewRecord } from '../../src/kafka/records/record.ts';
-import { type Contender, MAIN, median, Requests, Stage, type Topics, until } from './stage.ts';
+import { fill, type Rate, rateOf } from './backlog.ts';
+import { type Contender, MAIN, median, Stage } from './stage.ts';
 
 /**
  * Requests per second of one worker, as ratios to two baselines over the same records: a bare kafkajs copy loop (consume,
@@ -41,52 +40,15 @@ const counts = (values.count ?? values['ids-per-request']).split(',').map(Number
 /** Of the default layout: 4,096 in each millisecond. */
 const LIMIT_IDS_PER_S = 4_096_000;
 const CONTENDERS: readonly Contender[] = ['worker', 'copy', 'wire'];
-const SEND_CHUNK = 2_000;
-const POLL_MS = 20;
-const TIMEOUT_MS = 180_000;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
 await using stage = await Stage.open(say, values.main);
 
-/** Writes all requests. */
-async function fill(topics: Topics, ids: number): Promise<void> {
-  const maker = new Requests(topics, ids);
-  for (let at = 0; at < requests; ) {
-    const byPartition = Array.from({ length: partitions }, (): NewRecord[] => []);
-    for (const end = Math.min(requests, at + SEND_CHUNK * partitions); at < end; at += 1) {
-      const { record, partition } = maker.make(randomUUID());
-      byPartition[partition]?.push(record);
-    }
-    const parts = [...byPartition.entries()].filter(([, records]) => records.length > 0);
-    await Promise.all(parts.map(([partition, records]) => stage.append(topics.requests, partition, records)));
-  }
-}
-
-/** Between the first tenth of replies and the last. */
-interface Rate {
-  readonly requests_per_s: number;
-  /** Processor time, of which a busy machine changes less. */
-  readonly cpu_us: number;
-}
-
-async function rateOf(contender: Contender, ids: number): Promise<Rate> {
+async function serve(contender: Contender, ids: number): Promise<Rate> {
   const topics = await stage.topics(partitions);
-  await fill(topics, ids);
+  await fill(stage, topics, requests, ids);
   await using running = stage.start(contender, topics);
-  let from: { readonly atMs: number; readonly cpuMs: number; readonly seen: number } | undefined;
-  let rate: Rate | undefined;
-  await until(running, TIMEOUT_MS, POLL_MS, async () => {
-    const seen = await stage.written(topics.replies, partitions);
-    const [atMs, cpuMs] = [performance.now(), running.cpuMs()];
-    if (from === undefined && seen >= requests / 10) from = { atMs, cpuMs, seen };
-    if (from === undefined || seen < requests) return false;
-    const served = seen - from.seen;
-    const requestsPerS = Math.round((1_000 * served) / (atMs - from.atMs));
-    rate = { requests_per_s: requestsPerS, cpu_us: Number(((1_000 * (cpuMs - from.cpuMs)) / served).toFixed(1)) };
-    return true;
-  });
-  if (rate === undefined) throw new Error('all replies were there before the first was seen: take more requests');
-  return rate;
+  return await rateOf(stage, topics, running, requests);
 }
 
 type Rates = Readonly<Record<Contender, Rate>>;
@@ -94,7 +56,7 @@ type Rates = Readonly<Record<Contender, Rate>>;
 async function roundOf(ids: number, round: number): Promise<Rates> {
   const rates: Partial<Record<Contender, Rate>> = {};
   for (const contender of CONTENDERS) {
-    const rate = await rateOf(contender, ids);
+    const rate = await serve(contender, ids);
     rates[contender] = rate;
     say(`round ${round}, ${ids} IDs each, ${contender}: ${rate.requests_per_s}/s, ${rate.cpu_us} us of processor time`);
   }

@@ -36,6 +36,7 @@ describe('a worker with only the required variables', () => {
     expect(config).toMatchObject({
       kafka: { brokers: ['kafka:9092'], clientId: 'idalloc', tls: false },
       groupId: 'idalloc',
+      idSpace: 'id',
       topics: {
         requests: 'id.requests',
         ledger: 'id.ledger',
@@ -165,7 +166,8 @@ describe('faults', () => {
     ['two topics of one name', { LEDGER_TOPIC: 'id.requests' }, 'LEDGER_TOPIC'],
     ['the ledger where replies may go', { LEDGER_TOPIC: 'id.replies.x' }, 'LEDGER_TOPIC'],
     ["the ledger in NestJS's reply topic", { LEDGER_TOPIC: 'id.requests.reply' }, 'LEDGER_TOPIC'],
-    ['replies where the witness is', { REPLY_TOPIC_PREFIX: 'id.w' }, 'WITNESS_TOPIC'],
+    ['replies where the witness is', { REPLY_TOPIC_PREFIX: 'id.w' }, 'ID_SPACE'],
+    ['a witness topic that is not that of the ID space', { WITNESS_TOPIC: 'id.witness.2' }, 'WITNESS_TOPIC'],
     ['two headers of one name', { REPLY_TOPIC_HEADER: 'kafka_correlationId' }, 'REPLY_TOPIC_HEADER'],
     ['a header that means the count already', { REPLY_TOPIC_HEADER: 'idalloc-count' }, 'REPLY_TOPIC_HEADER'],
     [

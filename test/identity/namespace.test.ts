@@ -2,20 +2,23 @@ import { describe, expect, it } from 'vitest';
 import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import { decodeDescriptor, encodeDescriptor } from '../../src/codec/descriptor.ts';
 import { ticks } from '../../src/core/units.ts';
+import { claimDatacenter } from '../../src/identity/bindings.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';
 import { MemoryWitness } from '../support/memory-witness.ts';
 import { FakeEtcd, type Fault } from './fake-etcd.ts';
-import { descriptorOf, keys } from './stage.ts';
+import { bindings, descriptorOf, keys } from './stage.ts';
 
 const newEtcd = () => new FakeEtcd(() => 0);
-const open = (
+const open = async (
   etcd: FakeEtcd,
   changes: Parameters<typeof descriptorOf>[0] = {},
   faults: Fault[] = [],
   witness = new MemoryWitness(4),
 ) => {
+  await claimDatacenter(etcd.port(), bindings); // what the faults meet comes after it
   const port = etcd.port(async (name) => ({ fault: (name === 'transact' && faults.shift()) || 'pass' }));
-  return openNamespace(port, witness.port(), keys, descriptorOf(changes), () => 'init');
+  const wanted = descriptorOf(changes);
+  return await openNamespace({ etcd: port, witness: witness.port(), keys, wanted, bindings, newNonce: () => 'init' });
 };
 const ceilings = (etcd: FakeEtcd) => etcd.range(`${keys.root}ceilings/`).kvs;
 

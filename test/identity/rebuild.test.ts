@@ -2,9 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { decodeDescriptor } from '../../src/codec/descriptor.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { ticks, type WallMs, wallMs } from '../../src/core/units.ts';
+import { bindingsOf } from '../../src/identity/bindings.ts';
+import { namespaceKeys } from '../../src/identity/keys.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
-import { floorOver, rebuildNamespace } from '../../src/identity/rebuild.ts';
-import { descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
+import { floorOver, type Remains, rebuildNamespace } from '../../src/identity/rebuild.ts';
+import { BOUND, bindings, descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
 
 let rebuilds = 0;
 const newUuid = () => `00000000-0000-4000-8000-${String(++rebuilds).padStart(12, '0')}`;
@@ -26,6 +28,7 @@ function rebuild(stage: Stage, changes: Changes = {}) {
     witness,
     keys,
     wanted,
+    bindings,
     floorOf: (remains) => floorOver(layout, { remains, ledger, now, reserveMs: timing.reserveMs }),
   });
 }
@@ -175,6 +178,32 @@ describe('a rebuild', () => {
   });
 });
 
+describe('a rebuild under another prefix', () => {
+  const moved = namespaceKeys('/moved', 4);
+
+  function rebuildMoved(stage: Stage) {
+    const wanted = descriptorOf({ uuid: newUuid() });
+    const options = { etcd: stage.etcd.port(), witness: stage.witness.port(), keys: moved, wanted };
+    const floorOf = (remains: Remains) =>
+      floorOver(layout, { remains, ledger: undefined, now: stage.newClock().read().wall, reserveMs: timing.reserveMs });
+    return rebuildNamespace({ ...options, bindings: bindingsOf(moved, BOUND), floorOf });
+  }
+
+  it('is refused while the datacenter is claimed, and seals nothing', async () => {
+    const { stage } = await used();
+    await expect(rebuildMoved(stage)).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
+    expect([stage.witness.view().seal, stage.etcd.range(moved.root).kvs]).toEqual([undefined, []]);
+  });
+
+  it('begins above what the old one reserved once the claim was given up, and keeps its workers out', async () => {
+    const { stage, host, ceiling } = await used();
+    stage.etcd.tamper(bindings.claim.key, undefined);
+    expect((await rebuildMoved(stage)).floor).toBeGreaterThan(ceiling);
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
+    await expect(stage.open()).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
+  });
+});
+
 describe('a rebuild that is interrupted', () => {
   /** Lets so many calls through, and then none. */
   function limited(stage: Stage, calls: number) {
@@ -238,7 +267,7 @@ describe('a rebuild that is interrupted', () => {
     const slow: EtcdPort = {
       ...port,
       transact: async (compares, operations) => {
-        if (!begun) {
+        if (!begun && operations.some((operation) => 'put' in operation && keys.parse(operation.put) !== undefined)) {
           begun = true;
           await rebuild(stage);
         }

@@ -4,9 +4,10 @@ import type { Verdict } from '../../src/core/clock-guard.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { DEFAULT_TIMING, type LeaseTiming } from '../../src/core/reservation.ts';
 import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
+import { type Bound, bindingsOf } from '../../src/identity/bindings.ts';
 import { Identity } from '../../src/identity/identity.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
-import { openNamespace } from '../../src/identity/namespace.ts';
+import { type Namespace, openNamespace } from '../../src/identity/namespace.ts';
 import type { IdentitySettings } from '../../src/identity/settings.ts';
 import type { IdentityState } from '../../src/identity/state.ts';
 import { MemoryWitness } from '../support/memory-witness.ts';
@@ -15,6 +16,14 @@ import { FakeEtcd, type Fault, goodLink, type Link } from './fake-etcd.ts';
 export const layout = presetLayout('default');
 export const keys = namespaceKeys('/keyspace', 4);
 export const timing: LeaseTiming = DEFAULT_TIMING;
+
+export const BOUND: Bound = {
+  idSpace: 'id',
+  datacenterId: 4,
+  groupId: 'idalloc',
+  topics: { requests: 'id.requests', ledger: 'id.ledger', requestPartitions: 12 },
+};
+export const bindings = bindingsOf(keys, BOUND);
 
 /** A moment well inside the layout. */
 const START_MS = layout.epochMs + 1_000_000_000;
@@ -66,8 +75,13 @@ export class Stage {
 
   static async open(changes: Partial<Descriptor> = {}): Promise<Stage> {
     const stage = new Stage();
-    await openNamespace(stage.etcd.port(), stage.witness.port(), keys, descriptorOf(changes), () => 'init');
+    await stage.open(changes);
     return stage;
+  }
+
+  open(changes: Partial<Descriptor> = {}): Promise<Namespace> {
+    const ports = { etcd: this.etcd.port(), witness: this.witness.port() };
+    return openNamespace({ ...ports, keys, wanted: descriptorOf(changes), bindings, newNonce: () => 'init' });
   }
 
   pass(ms: number): void {
@@ -99,11 +113,10 @@ export class Stage {
       etcd,
       witness: this.witness.port(),
       keys,
+      bindings,
       layout,
       timing,
-      namespace:
-        changes.namespace ??
-        (await openNamespace(this.etcd.port(), this.witness.port(), keys, descriptorOf(), () => 'init')),
+      namespace: changes.namespace ?? (await this.open()),
       readClock: () => ({ reading: clock.read(), verdict: clock.verdict }),
       random: () => 0,
       newNonce: () => `n${++this.#nonces}`,

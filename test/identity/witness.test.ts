@@ -66,7 +66,10 @@ describe('an acquire', () => {
     for (const { key } of stage.etcd.range(keys.root).kvs) stage.etcd.tamper(key, undefined);
     expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'RESTORED' });
     expect(stage.etcd.range(keys.root).kvs).toEqual([]);
-    await expect(stage.host()).rejects.toMatchObject({ code: 'RESTORED' });
+    await expect(stage.host()).rejects.toMatchObject({
+      code: 'RESTORED',
+      message: expect.stringMatching(/namespace rebuild.*another etcd.*DATACENTER_ID/),
+    });
     expect(stage.etcd.range(keys.root).kvs).toEqual([]);
   });
 

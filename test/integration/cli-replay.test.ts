@@ -1,12 +1,15 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { decodeIdReply, encodeIdReply } from '../../src/codec/id-reply.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { testKafka } from '../support/test-kafka.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const REQUESTS = 300;
+const MISPLACED = 20;
 
 let realm: Realm;
 let replies: Followed;
@@ -72,6 +75,7 @@ test('reads all again: each reply is the batch that was told before', async ({ a
   expect(code, stderr).toBe(0);
   expect(JSON.parse(stdout)).toMatchObject({
     read_again: REQUESTS,
+    forwarded: 0,
     repeated: REQUESTS,
     without_first: 0,
     dead_letters: 0,
@@ -98,6 +102,50 @@ test('reads one partition again from an offset, and tells a reply that is not th
   expect(code).toBe(1);
   expect(JSON.parse(stdout)).toMatchObject({ read_again: 10, repeated: 10, finding_counts: { DIVERGENT: 1 } });
   await worker.stop();
+});
+
+test('waits for what was forwarded to other partitions, though it lies behind what can not be read yet', async () => {
+  await using own = await Realm.create(suiteServers());
+  const answers = await own.follow();
+  const [from, home] = [0, 1];
+  const homed = Array.from({ length: 1_000 }, (_, i) => `f${i}`).filter(
+    (name) => partitionFor(Buffer.from(name), 3, () => 0) === home,
+  );
+  const asks = homed.slice(0, MISPLACED).map((correlationId) => ({ correlationId, count: 2, partition: from }));
+  const before = own.worker();
+  await own.send(asks);
+  await answers.replies(MISPLACED);
+  await before.stop();
+
+  // Readers of committed records stand before an open transaction, and what is forwarded comes to lie behind it.
+  const producer = testKafka(suiteServers().brokers).producer({
+    transactionalId: own.groupId,
+    idempotent: true,
+    maxInFlightRequests: 1,
+  });
+  await producer.connect();
+  const transaction = await producer.transaction();
+  try {
+    const replay = startIdalloc(['replay', '--partition', `${from}`, '--offset', '0', '--yes', '--json'], own.env);
+    await replay.told(/start the workers now/);
+    await transaction.send({ topic: own.requestTopic, messages: [{ value: 'x', partition: home }] });
+    const after = own.worker();
+    await replay.told(new RegExp(`waiting for ${MISPLACED} forwarded requests`));
+    expect(answers.seen).toHaveLength(MISPLACED);
+    await transaction.abort();
+    const { code, stdout, stderr } = await replay.ended;
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({
+      read_again: MISPLACED,
+      forwarded: MISPLACED,
+      repeated: MISPLACED,
+      findings: [],
+    });
+    await after.stop();
+  } finally {
+    if (transaction.isActive()) await transaction.abort();
+    await producer.disconnect();
+  }
 });
 
 test('gives up when no worker reads on, and says what is left', async () => {

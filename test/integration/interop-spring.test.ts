@@ -6,14 +6,14 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
-import { EXAMPLES, skipping, springJars } from '../support/example-tools.ts';
+import { EXAMPLES, jars, skipping } from '../support/example-tools.ts';
 import { batchOf, decodeReply, type Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const TIMEOUT_MS = 90_000;
 const PARTITION = 2;
-const tool = skipping(await springJars());
+const tool = skipping(await jars('spring'));
 const run = promisify(execFile);
 let realm: Realm;
 let replies: Followed;

@@ -1,137 +1,18 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import kafkajs from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
-import { Member } from '../../src/kafka/loops/member.ts';
-import type { MemberOptions } from '../../src/kafka/loops/member-options.ts';
-import { Cluster } from '../../src/kafka/wire/cluster.ts';
-import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
-import { RUNTIME } from '../../src/runtime.ts';
+import type { Cluster } from '../../src/kafka/wire/cluster.ts';
+import {
+  connect,
+  HEARTBEAT_MS,
+  openStage,
+  PARTITIONS,
+  Process,
+  SESSION_MS,
+  SLACK_MS,
+} from '../support/group-processes.ts';
 import { suiteServers } from '../support/servers.ts';
-
-const PARTITIONS = 12;
-const SESSION_MS = 6_000;
-const HEARTBEAT_MS = 500;
-/** What a loaded machine may add to any wait. */
-const SLACK_MS = 2_000;
-
-function connect(): Cluster {
-  const dialer = kafkaDialer({ clientId: 'test', tls: false });
-  return new Cluster({ dialer, seeds: seedsOf(suiteServers().brokers), runtime: RUNTIME });
-}
-
-/** A process with one member, and nothing else. */
-class Process {
-  readonly member: Member;
-  readonly cluster = connect();
-  held: readonly number[] = [];
-  /** All that it did not have before, in the order in which it came, and all that it lost. */
-  readonly added: number[] = [];
-  readonly removed: number[] = [];
-  readonly lost: string[] = [];
-  readonly fenced: string[] = [];
-
-  constructor(stage: Stage, options: Partial<MemberOptions> = {}) {
-    this.member = new Member({
-      cluster: this.cluster,
-      runtime: RUNTIME,
-      groupId: stage.id,
-      topic: stage.id,
-      partitions: PARTITIONS,
-      sessionTimeoutMs: SESSION_MS,
-      heartbeatMs: HEARTBEAT_MS,
-      onAssigned: ({ partitions, added, removed }) => {
-        this.held = partitions;
-        this.added.push(...added);
-        this.removed.push(...removed);
-        stage.look();
-      },
-      onLost: ({ fault }) => {
-        this.held = [];
-        this.lost.push(fault);
-        stage.look();
-      },
-      onFenced: ({ fault }) => this.fenced.push(fault),
-      ...options,
-    });
-    stage.processes.push(this);
-    this.member.start();
-  }
-}
-
-/** One topic and the group that shares it. */
-class Stage {
-  readonly id = `t${randomUUID().slice(0, 8)}`;
-  processes: Process[] = [];
-  /** Since when nobody has a partition, and the longest that it took until somebody had it again. */
-  readonly #orphanedMs = new Map<number, number>();
-  readonly silentMs = new Map<number, number>();
-  #onLook = Promise.withResolvers<void>();
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const one of [...this.processes]) await this.kill(one);
-  }
-
-  look(): void {
-    const held = new Set(this.processes.flatMap((one) => one.held));
-    const nowMs = performance.now();
-    for (let partition = 0; partition < PARTITIONS; partition += 1) {
-      const sinceMs = this.#orphanedMs.get(partition);
-      if (!held.has(partition)) {
-        if (sinceMs === undefined) this.#orphanedMs.set(partition, nowMs);
-      } else if (sinceMs !== undefined) {
-        this.silentMs.set(partition, Math.max(this.silentMs.get(partition) ?? 0, nowMs - sinceMs));
-        this.#orphanedMs.delete(partition);
-      }
-    }
-    this.#onLook.resolve();
-    this.#onLook = Promise.withResolvers();
-  }
-
-  /** Forgets what was silent so far. */
-  watch(): number {
-    this.silentMs.clear();
-    return performance.now();
-  }
-
-  longestSilenceMs(partitions: readonly number[]): number {
-    return Math.max(0, ...partitions.map((partition) => this.silentMs.get(partition) ?? 0));
-  }
-
-  /** When the processes share the topic, each with its part. */
-  shared(): Promise<void> {
-    return this.when(() => {
-      const counts = this.processes.map(({ held }) => held.length);
-      const total = counts.reduce((sum, count) => sum + count, 0);
-      return total === PARTITIONS && Math.max(...counts) - Math.min(...counts) <= 1;
-    }, 'a topic that is shared');
-  }
-
-  /** Looks after each change of what a member has, and from time to time. */
-  async when(isSo: () => boolean, what: string): Promise<void> {
-    const lateMs = performance.now() + 60_000;
-    while (!isSo()) {
-      if (performance.now() > lateMs) throw new Error(`${what} was waited for in vain`);
-      await Promise.race([this.#onLook.promise, pause(100)]);
-    }
-  }
-
-  async leave(one: Process): Promise<void> {
-    this.processes = this.processes.filter((other) => other !== one);
-    await one.member.leave();
-    this.look();
-    await one.cluster.close();
-  }
-
-  /** Without a word to the coordinator. */
-  async kill(one: Process): Promise<void> {
-    this.processes = this.processes.filter((other) => other !== one);
-    this.look();
-    await one.cluster.close();
-    await one.member.leave();
-  }
-}
 
 let cluster: Cluster;
 
@@ -142,17 +23,6 @@ beforeAll(() => {
 afterAll(async () => {
   await cluster.close();
 });
-
-async function openStage(): Promise<Stage> {
-  const stage = new Stage();
-  const topics = [{ name: stage.id, partitions: PARTITIONS, replicas: 1, configs: {} }];
-  const { controllerId } = await cluster.metadata([]);
-  const made = await cluster.call(controllerId, 'control', 10_000, (link) =>
-    link.createTopics({ topics, timeoutMs: 10_000 }),
-  );
-  expect(made.topics).toEqual([{ name: stage.id }]);
-  return stage;
-}
 
 /** The group as Kafka's own tools see it: who has which partitions, by the bytes of the assignments. */
 async function describeGroup(groupId: string) {
@@ -168,7 +38,7 @@ const ms = (value: number) => `${Math.round(value)} ms`;
 
 describe('members of a group on real brokers', () => {
   test('share the topic as they come and go, and nobody waits for a partition that stays', async ({ annotate }) => {
-    await using stage = await openStage();
+    await using stage = await openStage(cluster);
     let beganMs = stage.watch();
     const a = new Process(stage);
     await stage.shared();
@@ -201,7 +71,7 @@ describe('members of a group on real brokers', () => {
   test('take over from one that dies when its session ends, and keep what they have meanwhile', async ({
     annotate,
   }) => {
-    await using stage = await openStage();
+    await using stage = await openStage(cluster);
     const [a, b, c] = [new Process(stage), new Process(stage), new Process(stage)];
     await stage.shared();
     const [kept, orphans] = [[...a.held, ...b.held], c.held];
@@ -218,7 +88,7 @@ describe('members of a group on real brokers', () => {
   });
 
   test('take over from one that dies and stays away', async ({ annotate }) => {
-    await using stage = await openStage();
+    await using stage = await openStage(cluster);
     const [a, b] = [new Process(stage, { instanceId: 'a' }), new Process(stage, { instanceId: 'b' })];
     await stage.shared();
     const beganMs = stage.watch();
@@ -230,7 +100,7 @@ describe('members of a group on real brokers', () => {
   });
 
   test('with instance IDs take their partitions back after a restart, without a rebalance', async ({ annotate }) => {
-    await using stage = await openStage();
+    await using stage = await openStage(cluster);
     const names = ['a', 'b', 'c'];
     const processes = names.map((instanceId) => new Process(stage, { instanceId }));
     await stage.shared();
@@ -256,7 +126,7 @@ describe('members of a group on real brokers', () => {
   });
 
   test('lose their instance ID to a later process, and end', async () => {
-    await using stage = await openStage();
+    await using stage = await openStage(cluster);
     const a = new Process(stage, { instanceId: 'a' });
     await stage.shared();
     const thief = new Process(stage, { instanceId: 'a' });
@@ -267,7 +137,7 @@ describe('members of a group on real brokers', () => {
   });
 
   test('share with a consumer of kafkajs, as an earlier release is one, and keep what they have without it', async () => {
-    await using stage = await openStage();
+    await using stage = await openStage(cluster);
     const a = new Process(stage);
     await stage.shared();
     const { brokers } = suiteServers();
@@ -296,7 +166,7 @@ describe('members of a group on real brokers', () => {
   });
 
   test('are an ordinary consumer group to other tools, with offsets', async () => {
-    await using stage = await openStage();
+    await using stage = await openStage(cluster);
     const [a, b] = [new Process(stage), new Process(stage, { instanceId: 'b' })];
     await stage.shared();
     const [mine = 0, theirs = 0] = [a.held[0], b.held[0]];

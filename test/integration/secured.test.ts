@@ -9,9 +9,10 @@ import { startKafka } from '../../ops/dev/kafka-process.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 import { IdClient } from '../../src/client/index.ts';
 import { countIds } from '../../src/codec/id-batch.ts';
+import { claimKey } from '../../src/identity/bindings.ts';
 import { Authority, type Certificate } from '../support/certificates.ts';
 import { batchOf, type Followed } from '../support/followed.ts';
-import { Realm } from '../support/realm.ts';
+import { DATACENTER_ID, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
@@ -104,8 +105,12 @@ function aclsOf({ requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env:
   ];
 }
 
-/** A user that may do what it likes under its prefix, and nothing else. */
-async function secureEtcd(hosts: string, credentials: NonNullable<IOptions['credentials']>): Promise<void> {
+/** A user that may do what it likes under its prefix, and claim its datacenter, and nothing else. */
+async function secureEtcd(
+  hosts: string,
+  credentials: NonNullable<IOptions['credentials']>,
+  idSpace: string,
+): Promise<void> {
   const client = new Etcd3({ hosts, credentials });
   try {
     await client.role('root').create();
@@ -113,6 +118,8 @@ async function secureEtcd(hosts: string, credentials: NonNullable<IOptions['cred
     await client.user('root').addRole('root');
     await client.role('worker').create();
     await client.role('worker').grant({ permission: 'Readwrite', range: Range.prefix(`${ETCD_PREFIX}/`) });
+    const key = claimKey(idSpace, DATACENTER_ID);
+    await client.role('worker').grant({ permission: 'Readwrite', key });
     await client.user(USER).create(ETCD_PASSWORD);
     await client.user(USER).addRole('worker');
     await client.auth.authEnable();
@@ -134,15 +141,16 @@ beforeAll(async () => {
     startEtcd({ dir: join(dir, 'etcd'), tls: { ca, cert: server.certFile, key: server.keyFile } }),
   ]);
   stack.defer(() => Promise.all([kafka.stop(), etcd.stop()]).then(() => undefined));
-  const [endpoint = ''] = etcd.endpoints;
-  await secureEtcd(endpoint, {
-    rootCertificate: readFileSync(ca),
-    certChain: readFileSync(own.certFile),
-    privateKey: readFileSync(own.keyFile),
-  });
   realm = stack.use(
     await Realm.create({ ...suiteServers(), brokers: [`127.0.0.1:${ports[1]}`] }, { partitions: PARTITIONS }),
   );
+  const [endpoint = ''] = etcd.endpoints;
+  const credentials = {
+    rootCertificate: readFileSync(ca),
+    certChain: readFileSync(own.certFile),
+    privateKey: readFileSync(own.keyFile),
+  };
+  await secureEtcd(endpoint, credentials, realm.env.ID_SPACE ?? '');
   await realm.admin.createAcls({ acl: [...aclsOf(realm), ...clientAcls(realm), ...readerAcls(realm)] });
   env = {
     KAFKA_BROKERS: kafka.brokers.join(),
@@ -295,9 +303,10 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     ['a wrong password', { ETCD_PASSWORD: 'wrong' }, /invalid user ID or password/],
     ['no certificate', { ETCD_CERT_FILE: '', ETCD_KEY_FILE: '' }, /certificate|No connection|UNAVAILABLE/],
     ['a prefix that the user has no right to', { ETCD_PREFIX: '/elsewhere' }, /permission denied/],
+    ['a datacenter that the user may not claim', { DATACENTER_ID: '5' }, /datacenter\/5.*permission denied/],
   ] as const)('%s for etcd leaves the worker without an identity, and its log tells why', async ([, more, cause]) => {
     const refused = realm.worker({ ...env, ...more });
-    await refused.line(({ msg, error }) => /etcd/.test(String(msg)) && cause.test(String(error)));
+    await refused.line(({ msg, error }) => /etcd|namespace/.test(String(msg)) && cause.test(String(error)));
     expect(refused.gate()).not.toBe('open');
     expect((await refused.ops('/readyz')).status).toBe(503);
     await refused.stop();

@@ -95,7 +95,7 @@ describe('a request that lies in another partition than its correlation ID names
     expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
   });
 
-  it('becomes a dead letter when it alone can not be forwarded', async () => {
+  it('becomes a dead letter when it alone can not be forwarded, and its sender gets the reason', async () => {
     const { worker } = world();
     const { publish } = worker.publisher;
     worker.publisher.publish = async (records) => {
@@ -104,6 +104,7 @@ describe('a request that lies in another partition than its correlation ID names
     };
     await worker.serve([request(7, 'a1'), request(8, 'b0')], 0);
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
+    expect(worker.replies()).toMatchObject([{ id: 'b0' }, { id: 'a1', error: { code: 'MISROUTED' } }]);
     expect(worker.events.at(-1)).toBe('resolved 8');
   });
 

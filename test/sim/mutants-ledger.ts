@@ -129,8 +129,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/batch.ts',
-        '...(await forward(deps, partition, answers))',
-        '...(void forward(deps, partition, answers).catch(() => undefined), [])',
+        'forward(deps, partition, answers)] as const',
+        '(void forward(deps, partition, answers).catch(() => undefined), Promise.resolve([]))] as const',
       ),
     ],
   },

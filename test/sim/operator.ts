@@ -1,6 +1,7 @@
 import type { Ticks, WallMs } from '../../src/core/units.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
+import { bindingsOf } from '../../src/identity/bindings.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import { isRestored } from '../../src/identity/protocol.ts';
@@ -134,14 +135,15 @@ export class Operator {
     const { world, brokers } = this.#place;
     const uuid = `00000000-0000-4000-8000-${String(this.#attempts).padStart(12, '0')}`;
     const wanted = { ...descriptor, uuid };
+    const bindings = bindingsOf(keys, brokers.config);
     try {
-      await openNamespace(ports.etcd, ports.witness, keys, wanted, () => process.name.replace('.', '-'));
+      await openNamespace({ ...ports, keys, wanted, bindings, newNonce: () => process.name.replace('.', '-') });
     } catch (error) {
       const damaged = error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED';
       if (!isRestored(error) && !damaged) throw error;
       const now = wallMs(brokers.nowMs());
       const floorOf = (remains: Remains): Ticks => this.#floorOf(remains, now);
-      const { floor } = await rebuildNamespace({ ...ports, keys, wanted, floorOf });
+      const { floor } = await rebuildNamespace({ ...ports, keys, wanted, bindings, floorOf });
       world.note(() => `${process.name} rebuilt the namespace from ${floor}`);
     }
   }

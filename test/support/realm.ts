@@ -50,7 +50,7 @@ export const SHORT_LEASE = {
 const SEND_AT_ONCE = 1_000;
 
 /**
- * Topics, group and etcd prefix of one test, so that tests share servers and nothing else. Its clients of Kafka and
+ * Topics, group, etcd prefix and ID space of one test, so that tests share servers and nothing else. Its clients of Kafka and
  * etcd are the test's own; workers are processes.
  */
 export class Realm implements AsyncDisposable {
@@ -87,10 +87,10 @@ export class Realm implements AsyncDisposable {
       ETCD_ENDPOINTS: servers.etcdEndpoints.join(','),
       ETCD_PREFIX: prefix,
       KAFKA_GROUP_ID: this.groupId,
+      ID_SPACE: `t${id}`,
       REQUEST_TOPIC: this.requestTopic,
       LEDGER_TOPIC: this.ledgerTopic,
       DEAD_LETTER_TOPIC: this.deadLetterTopic,
-      WITNESS_TOPIC: this.witnessTopic,
       REPLY_TOPIC_PREFIX: `t${id}.replies.`,
       REQUEST_PARTITIONS: String(options.partitions ?? 3),
       TOPIC_REPLICATION_FACTOR: String(this.#replicas),

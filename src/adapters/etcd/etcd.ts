@@ -69,9 +69,7 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
     async get(keys) {
       checkSize(keys.length);
       const request = { success: keys.map((key) => ({ request_range: { key: Buffer.from(key, 'utf8') } })) };
-      const answer = await rotation.run(`a read of ${keys.length} keys`, ({ client }) =>
-        client.kv.txn(request, limits()),
-      );
+      const answer = await rotation.run(readOf(keys), ({ client }) => client.kv.txn(request, limits()));
       const found = answer.responses.flatMap((response) => response.response_range.kvs.map(toKeyValue));
       return new Map(found.map((kv) => [kv.key, kv]));
     },
@@ -186,6 +184,11 @@ function toOperation(operation: Operation): IRequestOp {
   if ('delete' in operation) return { request_delete_range: { key: Buffer.from(operation.delete, 'utf8') } };
   const put = { key: Buffer.from(operation.put, 'utf8'), value: operation.value };
   return { request_put: operation.leaseId === undefined ? put : { ...put, lease: String(operation.leaseId) } };
+}
+
+/** The first is named, since a read may fail for the rights on one key. */
+function readOf([first = 'no key', ...more]: readonly string[]): string {
+  return more.length === 0 ? `a read of ${first}` : `a read of ${first} and ${more.length} more`;
 }
 
 /** The first key behind all keys with this prefix; for an empty prefix, or one of 0xff bytes only: all keys. */

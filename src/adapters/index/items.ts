@@ -33,7 +33,7 @@ export function placeIn(lower: number): number {
   return lower & PLACE_MASK;
 }
 
-/** Sorts by hash, then by place. */
+/** Sorts by hash, then by place. A number has its lower word first, as on all machines that the images are made for. */
 export function sortItems(items: Items): void {
   new BigUint64Array(items.buffer, items.byteOffset, items.length / ITEM_WORDS).sort();
 }

@@ -11,6 +11,7 @@ export class OpenRun {
   readonly #insert: StatementSync;
   readonly #all: StatementSync;
   readonly #clear: StatementSync;
+  readonly #entries: number;
   #first: number;
   /** Items that are on disk. */
   #saved = 0;
@@ -19,6 +20,7 @@ export class OpenRun {
   constructor(db: DatabaseSync, partition: number, entries: number, first: number) {
     this.#name = `open_${partition}`;
     this.#keys = new RecentKeys(entries);
+    this.#entries = entries;
     this.#first = first;
     this.#insert = db.prepare(`INSERT INTO ${this.#name} VALUES (?, ?, ?, ?)`);
     this.#all = db.prepare(`SELECT * FROM ${this.#name} ORDER BY id`);
@@ -28,6 +30,11 @@ export class OpenRun {
   /** Where it begins. */
   get first(): number {
     return this.#first;
+  }
+
+  /** Where it ends when it is full. */
+  get limit(): number {
+    return this.#first + this.#entries;
   }
 
   /** Reads what is on disk. Throws StoreFault unless that is the entries up to `end`, as they were written. */

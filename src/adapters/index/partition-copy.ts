@@ -4,13 +4,13 @@ import { OpenRun } from './open-run.ts';
 import { PartitionIndex } from './partition-index.ts';
 import { NOTHING, SavedState, type State } from './partition-state.ts';
 import { loadRun, type Run } from './run-rows.ts';
-import { RunShape } from './run-shape.ts';
+import type { RunShape } from './run-shape.ts';
 import { RunTables, tablesOf } from './run-tables.ts';
 import { requireContiguous, SealedRuns } from './sealed-runs.ts';
 import { inTransaction } from './store.ts';
 
 export interface CopyOptions {
-  readonly runEntries: number;
+  readonly shape: RunShape;
   readonly seed: HashSeed;
 }
 
@@ -38,7 +38,7 @@ function* openParts(
   state: State,
   options: CopyOptions,
 ): Generator<void, PartitionIndex> {
-  const shape = new RunShape(options.runEntries);
+  const { shape, seed } = options;
   const tables = new RunTables(db, partition);
   const all = tables.all();
   const live = requireContiguous(
@@ -54,9 +54,9 @@ function* openParts(
     runs,
     all.filter(({ whole }) => !whole),
   );
-  const open = new OpenRun(db, partition, options.runEntries, runs.at(-1)?.end ?? state.origin);
+  const open = new OpenRun(db, partition, shape.placesAt(0), runs.at(-1)?.end ?? state.origin);
   open.load(state.end);
-  return new PartitionIndex(db, partition, { state, saved, open, runs: sealed }, options);
+  return new PartitionIndex(db, partition, { state, saved, open, runs: sealed }, seed);
 }
 
 /** Tables without a state would be those of a partition whose state is gone: to make them anew fails then. */

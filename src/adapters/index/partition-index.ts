@@ -26,23 +26,16 @@ export interface PartitionParts {
 export class PartitionIndex {
   readonly #db: DatabaseSync;
   readonly #partition: number;
-  readonly #runEntries: number;
   readonly #seed: HashSeed;
   readonly #saved: SavedState;
   readonly #open: OpenRun;
   readonly #runs: SealedRuns;
   #state: State;
 
-  constructor(
-    db: DatabaseSync,
-    partition: number,
-    { state, saved, open, runs }: PartitionParts,
-    options: { readonly runEntries: number; readonly seed: HashSeed },
-  ) {
+  constructor(db: DatabaseSync, partition: number, { state, saved, open, runs }: PartitionParts, seed: HashSeed) {
     this.#db = db;
     this.#partition = partition;
-    this.#runEntries = options.runEntries;
-    this.#seed = options.seed;
+    this.#seed = seed;
     this.#state = state;
     this.#saved = saved;
     this.#open = open;
@@ -100,7 +93,7 @@ export class PartitionIndex {
     this.#requireWhole(fresh);
     this.#change(() => {
       for (let at = 0; at < fresh.length; ) {
-        const left = this.#open.first + this.#runEntries - this.end;
+        const left = this.#open.limit - this.end;
         this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
         at += left;
       }
@@ -122,7 +115,7 @@ export class PartitionIndex {
     const first = this.end;
     this.#read(records, positions);
     const { end } = this.#state;
-    if (end === this.#open.first + this.#runEntries) this.#seal();
+    if (end === this.#open.limit) this.#seal();
     else this.#open.save(first, end);
     this.#runs.merge(records.length);
   }

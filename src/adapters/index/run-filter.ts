@@ -1,13 +1,22 @@
 import { hashIn, ITEM_WORDS, type Items, partOf, upperOf } from './items.ts';
 import { requireIntact } from './store.ts';
 
-/** Bits for each place of a run: one look-up in 140 or so meets a run for nothing. */
-const BITS_PER_PLACE = 11;
+/** Bits for each place of a run: one look-up in a hundred or so meets a run for nothing. */
+const BITS_PER_PLACE = 10;
 /** A block is a cache line: 8 lanes of 64 bits, in each of which a hash has one bit. */
 const BLOCK_WORDS = 16;
 const BLOCK_BITS = 512;
-/** Odd numbers that choose the bits; any will do. */
-const SALTS = [0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31] as const;
+/** One for each lane, by which a hash gets its bit: odd numbers without a pattern. */
+const SALTS = Int32Array.of(
+  0x47b6137b,
+  0x44974d91,
+  0x8824ad5b,
+  0xa2b7289d,
+  0x705495c7,
+  0x2df1424b,
+  0x9efc4947,
+  0x5c6bfb31,
+);
 
 /** So many words of a filter make a row of the store, and so many of those the filter of the largest run. */
 const CHUNK_WORDS = 16_384;

@@ -48,7 +48,7 @@ export function* mergeRuns(
     const complete = filter.chunksBelow(step + 1, steps);
     writeChunks(tables, facts, filter, chunk, complete);
     chunk = complete;
-    yield;
+    if (step < steps - 1) yield;
   }
   return { ...facts, filter };
 }
@@ -91,9 +91,8 @@ export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): G
   const filter = new RunFilter(shape.placesAt(facts.level));
   for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
     filter.restore(chunk, tables.readFilter(facts.id * MAX_CHUNKS + chunk));
-    if (chunk % CHUNKS_A_STEP === CHUNKS_A_STEP - 1) yield;
+    if (chunk % CHUNKS_A_STEP === 0) yield;
   }
-  yield;
   return { ...facts, filter };
 }
 
@@ -101,13 +100,13 @@ export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): G
 export function* deleteRun(tables: RunTables, shape: RunShape, { id, level }: RunFacts): Generator<void, void> {
   const rows = shape.rowsAt(level);
   for (let row = 0; row < rows; row += ROWS_A_STEP) {
+    if (row > 0) yield;
     tables.deleteItems(level, id * rows + row, id * rows + Math.min(rows, row + ROWS_A_STEP));
-    yield;
   }
   const chunks = chunksFor(shape.placesAt(level));
   for (let chunk = 0; chunk < chunks; chunk += CHUNKS_A_STEP) {
+    if (chunk > 0) yield;
     tables.deleteFilters(id * MAX_CHUNKS + chunk, id * MAX_CHUNKS + chunk + CHUNKS_A_STEP);
-    yield;
   }
   tables.delete(id);
 }

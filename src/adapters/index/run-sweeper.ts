@@ -2,33 +2,34 @@ import { deleteRun } from './run-rows.ts';
 import type { RunShape } from './run-shape.ts';
 import type { RunFacts, RunTables } from './run-tables.ts';
 
-/** A step deletes what three times as many entries have in one level; each of them is deleted from three in its time. */
-const ENTRIES_A_STEP = 2_048;
-/** Steps of one call that has nothing else to do, some milliseconds. */
-const STEPS_A_SWEEP = 4;
+/** Steps of one call that has nothing else to do, a few milliseconds. */
+const STEPS_A_SWEEP = 2;
 
 /** Deletes the runs that don't count any more, in steps. What it has not done at a restart is told to the next one. */
 export class RunSweeper {
   readonly #tables: RunTables;
   readonly #shape: RunShape;
   readonly #dead: RunFacts[];
+  /** A step deletes a run of the first level or as much of another: with each run that is sealed, two of three are due. */
+  readonly #entriesAStep: number;
   #steps: Generator<void, void> | undefined;
   #due = 0;
 
   constructor(tables: RunTables, shape: RunShape, dead: readonly RunFacts[]) {
     this.#tables = tables;
     this.#shape = shape;
+    this.#entriesAStep = shape.placesAt(0) / 2;
     this.#dead = [...dead];
   }
 
-  add(run: RunFacts): void {
-    this.#dead.push(run);
+  add({ id, level, first, end, requests, appended }: RunFacts): void {
+    this.#dead.push({ id, level, first, end, requests, appended }); // not its filter
   }
 
   /** Does as much as is due when so many entries were applied. */
   sweepFor(entries: number): void {
     this.#due += entries;
-    for (; this.#due >= ENTRIES_A_STEP; this.#due -= ENTRIES_A_STEP) this.#step();
+    for (; this.#due >= this.#entriesAStep; this.#due -= this.#entriesAStep) this.#step();
   }
 
   /** Does some of the work; true while there is more. */

@@ -5,8 +5,8 @@ import { RunSweeper } from './run-sweeper.ts';
 import type { RunFacts, RunTables } from './run-tables.ts';
 import { requireIntact } from './store.ts';
 
-/** A merge does so many entries' work for each entry that is applied: it is over long before the next one is due. */
-const MERGE_PACE = 2;
+/** A merge does so many entries' work for each entry that is applied: its inputs are gone after one more run or so. */
+const MERGE_PACE = 8;
 
 interface Merge {
   readonly inputs: readonly Run[];

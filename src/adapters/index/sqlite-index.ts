@@ -3,7 +3,7 @@ import type { Applied, LedgerCopies, LedgerRecord } from '../../pipeline/ports.t
 import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
-import { RUN_ENTRIES } from './run-shape.ts';
+import { RUN_ENTRIES, RunShape } from './run-shape.ts';
 import { isStoreFault, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Bumped when the tables change: an index of another format is wiped, since the ledger can restore it. */
@@ -43,7 +43,7 @@ export class SqliteIndex implements LedgerCopies {
   readonly #directory: string;
   readonly #binding: IndexBinding;
   readonly #events: IndexEvents;
-  readonly #runEntries: number;
+  readonly #shape: RunShape;
   readonly #lock: Disposable;
   #store!: Store;
   readonly #loaded = new Map<number, PartitionIndex>();
@@ -61,7 +61,7 @@ export class SqliteIndex implements LedgerCopies {
     this.#directory = directory;
     this.#binding = binding;
     this.#events = events;
-    this.#runEntries = runEntries;
+    this.#shape = new RunShape(runEntries);
     try {
       this.#lock = lockDirectory(directory);
     } catch (error) {
@@ -170,7 +170,7 @@ export class SqliteIndex implements LedgerCopies {
 
   #open(openIt: typeof openStore): void {
     const { partitions, ...ledger } = this.#binding;
-    const identity = JSON.stringify({ format: FORMAT, runEntries: this.#runEntries, partitions, ...ledger });
+    const identity = JSON.stringify({ format: FORMAT, runEntries: this.#shape.placesAt(0), partitions, ...ledger });
     this.#store = openIt(this.#directory, identity);
   }
 
@@ -217,7 +217,7 @@ export class SqliteIndex implements LedgerCopies {
 
   #newLoad(partition: number): Generator<void, PartitionIndex> {
     const { db, seed } = this.#store;
-    return loadPartition(db, partition, { runEntries: this.#runEntries, seed });
+    return loadPartition(db, partition, { shape: this.#shape, seed });
   }
 
   #giveUp(error: unknown): IdallocError {

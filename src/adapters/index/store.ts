@@ -15,7 +15,7 @@ export interface Store {
 }
 
 /** The store can't be believed or used any more; the ledger can restore it. */
-export class StoreFault extends Error {}
+class StoreFault extends Error {}
 
 /** What a row's checksum is taken over, where it is not the bytes of a blob. */
 export function sumOf(...fields: readonly unknown[]): number {
@@ -107,13 +107,13 @@ export function openStore(directory: string, identity: string): Store {
   const db = new DatabaseSync(file);
   try {
     // The write-ahead log makes a commit cheap; what a power failure takes back, the ledger gives again. It is carried
-    // over in small steps, since nothing else runs meanwhile.
+    // over a megabyte at a time, since nothing else runs while the disk confirms it.
     db.exec(`
       PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA journal_mode = WAL;
       PRAGMA synchronous = NORMAL;
       PRAGMA cache_size = -16384;
-      PRAGMA wal_autocheckpoint = 1000;
+      PRAGMA wal_autocheckpoint = 250;
       CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT, seed BLOB, sum INTEGER)`);
     const seed = readSeed(db, identity) ?? create(db, identity);
     const { ino } = statSync(file);

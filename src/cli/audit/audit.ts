@@ -15,6 +15,7 @@ import { type AuditStore, type FoundBatch, withStore } from './store.ts';
 
 interface AuditOptions {
   readonly replyTopic?: readonly string[];
+  readonly ledgerTopic?: readonly string[];
   readonly maxFindings: number;
   readonly tempDir: string;
   readonly json?: true;
@@ -23,7 +24,7 @@ interface AuditOptions {
 const EXAMPLES = `
 Reads what the ledger and the reply topics hold now, and changes nothing. Looks for:
   OVERLAP           an ID in two batches
-  SPLIT             a correlation ID with batches in several partitions
+  SPLIT             a correlation ID with batches in several partitions, or in two ledgers
   OUTSIDE_EVIDENCE  IDs that are not of the worker, datacenter, layout or time that their batch names
   DIVERGENT         a reply that tells another batch than the ledger decided
   UNDECIDED         a reply without a decision, though the ledger reaches back to it
@@ -33,17 +34,23 @@ A loser is an entry that came too late: its IDs are a gap, which is fine. Batche
 
 Examples:
   idalloc audit
+  idalloc audit --ledger-topic id.ledger.2
   idalloc audit --reply-topic id.replies.orders --temp-dir /var/tmp --json`;
+
+export const LEDGER_FLAG = '--ledger-topic <topic>';
+export const LEDGER_HELP = 'this ledger as well, of another pair of topics whose replies are on the same reply topics';
+
+/** An option that can be given more than once. */
+export function repeated(value: string, before: readonly string[] = []): readonly string[] {
+  return [...before, value];
+}
 
 /** `idalloc audit`: holds what was ever told against what was decided. */
 export function auditCommand(context: CliContext): Command {
   return new Command('audit')
     .description('Check all batches in ledger and reply topics: no ID twice, each reply as decided.')
-    .option(
-      '--reply-topic <topic>',
-      'only these (default: all under REPLY_TOPIC_PREFIX)',
-      (topic: string, before: readonly string[] = []) => [...before, topic],
-    )
+    .option('--reply-topic <topic>', 'only these (default: all under REPLY_TOPIC_PREFIX)', repeated)
+    .option(LEDGER_FLAG, LEDGER_HELP, repeated)
     .option('--max-findings <n>', 'how many are listed; all are counted', wholeNumber(1, 100_000), 100)
     .option('--temp-dir <directory>', 'where batches are sorted', tmpdir())
     .option('--json', 'print one line of JSON, with the findings')
@@ -56,7 +63,7 @@ async function runAudit(context: CliContext, options: AuditOptions): Promise<voi
   const findings = new Findings(options.maxFindings);
   await withStore(options.tempDir, async (store) => {
     const sink = { add: (batch: FoundBatch) => store.add(batch), find: findings.add };
-    const reader = await readAll(context, config, options.replyTopic ?? [], sink);
+    const reader = await readAll(context, config, options, sink);
     const join = await checkAll(context, store, reader, findings);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
     if (options.json === true) context.out(`${JSON.stringify(auditJson(reader.counts, join, findings))}\n`);
@@ -67,12 +74,12 @@ async function runAudit(context: CliContext, options: AuditOptions): Promise<voi
 async function readAll(
   context: CliContext,
   config: KafkaConfig,
-  wanted: readonly string[],
+  { replyTopic: wanted = [], ledgerTopic: ledgers = [] }: AuditOptions,
   sink: AuditSink,
 ): Promise<AuditReader> {
   return withCluster(context, config, async (source) => {
     const topics = wanted.length > 0 ? wanted : await replyTopics(source, config);
-    const scope = await auditScope(source, config.topics.ledger, topics);
+    const scope = await auditScope(source, [config.topics.ledger, ...ledgers], topics);
     const reader = new AuditReader(scope.ledger, sink);
     const progress = new Progress(context, 'reading', sizeOf(scope));
     const onProgress = (done: number) => progress.show(done);

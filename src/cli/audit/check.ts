@@ -4,7 +4,7 @@ import type { FoundBatch, Place } from './store.ts';
 export type FindingCode =
   /** One ID in two batches. */
   | 'OVERLAP'
-  /** One correlation ID with batches in several partitions. */
+  /** One correlation ID with batches in several partitions, or in the ledgers of two pairs of topics. */
   | 'SPLIT'
   /** IDs that are not what their batch says of its origin. */
   | 'OUTSIDE_EVIDENCE'
@@ -100,8 +100,8 @@ export class ReplyJoin {
 class Request {
   readonly #counts: JoinCounts;
   readonly #options: JoinOptions;
-  /** By partition, then in any order. */
-  readonly #entries = new Map<number, FoundBatch[]>();
+  /** By ledger and partition, then in any order. */
+  readonly #entries = new Map<string, FoundBatch[]>();
   #deciders: readonly FoundBatch[] | undefined;
   /** Batches of replies that no entry has, by digest. */
   readonly #strangers = new Map<string, FoundBatch>();
@@ -119,8 +119,9 @@ class Request {
       this.#reply(batch);
       return;
     }
-    const entries = this.#entries.get(batch.partition);
-    if (entries === undefined) this.#entries.set(batch.partition, [batch]);
+    const log = logOf(batch);
+    const entries = this.#entries.get(log);
+    if (entries === undefined) this.#entries.set(log, [batch]);
     else entries.push(batch);
   }
 
@@ -135,7 +136,7 @@ class Request {
     const deciders = [...this.#entries.values()].map((entries) => this.#decidePartition(entries));
     this.#deciders = deciders;
     if (new Set(deciders.map(({ digest }) => digest.toString('latin1'))).size > 1) {
-      const message = `one correlation ID has ${deciders.length} batches, in ledger partitions ${deciders.map(({ partition }) => partition).join(', ')}`;
+      const message = `one correlation ID has ${deciders.length} batches, in ledger partitions ${deciders.map(logOf).join(', ')}`;
       this.#options.find({ code: 'SPLIT', message, places: deciders });
     }
     return deciders;
@@ -205,6 +206,11 @@ class Request {
     this.#strangers.set(digest, reply);
     this.#options.addUnit(reply);
   }
+}
+
+/** One partition of one topic. */
+export function logOf({ topic, partition }: Pick<Place, 'topic' | 'partition'>): string {
+  return `${topic}/${partition}`;
 }
 
 /** Gives each batch a number and its runs to `add`. */

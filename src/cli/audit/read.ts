@@ -5,12 +5,13 @@ import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../codec/ledger-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import type { Finding } from './check.ts';
+import { type Finding, logOf } from './check.ts';
 import { batchDigest, batchFaults, layoutFinder, mergeRanges, packRanges } from './evidence.ts';
 import type { FoundBatch, Place } from './store.ts';
 
 /** What is to be read: as much as there was when it was asked for. */
 export interface AuditScope {
+  /** Of all ledgers. */
   readonly ledger: readonly Span[];
   readonly replies: readonly Span[];
 }
@@ -45,17 +46,22 @@ export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig):
  * Replies are measured first: the entry of each was there before it, so none of them can lack its entry for having come
  * later.
  */
-export async function auditScope(source: Source, ledgerTopic: string, topics: readonly string[]): Promise<AuditScope> {
+export async function auditScope(
+  source: Source,
+  ledgers: readonly string[],
+  topics: readonly string[],
+): Promise<AuditScope> {
   const replies = await Promise.all(topics.map((topic) => wholeTopic(source, topic)));
-  return { replies: replies.flat(), ledger: await wholeTopic(source, ledgerTopic) };
+  const ledger = await Promise.all([...new Set(ledgers)].map((topic) => wholeTopic(source, topic)));
+  return { replies: replies.flat(), ledger: ledger.flat() };
 }
 
 /** Turns records into batches, and tells of each that is wrong by itself. */
 export class AuditReader {
   readonly #sink: AuditSink;
   readonly #layoutOf = layoutFinder();
-  readonly #starts: ReadonlyMap<number, number>;
-  readonly #oldest = new Map<number, number>();
+  readonly #starts: ReadonlyMap<string, number>;
+  readonly #oldest = new Map<string, number>();
   readonly counts: ReadCounts = {
     entries: 0,
     markers: 0,
@@ -66,25 +72,26 @@ export class AuditReader {
     ids: 0n,
   };
 
-  /** `ledger` tells where the ledger's partitions start. */
+  /** `ledger` tells where the partitions of the ledgers start. */
   constructor(ledger: readonly Span[], sink: AuditSink) {
     this.#sink = sink;
-    this.#starts = new Map(ledger.map(({ partition, from }) => [partition, from]));
+    this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
   }
 
   /**
    * The time from which the ledger has every decision, once it was read: that of the youngest of the oldest entries of
-   * the partitions that were trimmed. A partition that was emptied has none.
+   * the partitions that were trimmed, of whichever ledger. A partition that was emptied has none.
    */
   get ledgerReachesMs(): number {
     const trimmed = [...this.#starts].filter(([, start]) => start > 0);
-    const margins = trimmed.map(([partition]) => this.#oldest.get(partition) ?? Number.POSITIVE_INFINITY);
+    const margins = trimmed.map(([log]) => this.#oldest.get(log) ?? Number.POSITIVE_INFINITY);
     return Math.max(Number.NEGATIVE_INFINITY, ...margins);
   }
 
   ledgerRecord(record: TopicRecord): void {
-    const { partition, offset, key, value, timestampMs: timeMs } = record;
-    if (!this.#oldest.has(partition)) this.#oldest.set(partition, timeMs);
+    const { offset, key, value, timestampMs: timeMs } = record;
+    const log = logOf(record);
+    if (!this.#oldest.has(log)) this.#oldest.set(log, timeMs);
     this.#attempt('ledger', record, () => {
       if (value === null) throw new TypeError('it has no value');
       const entry = decodeLedgerEntry(value);
@@ -96,7 +103,7 @@ export class AuditReader {
       this.counts.entries += 1;
       const place: Place = { ...placeOf('ledger', record), correlationId: decodeLedgerKey(key) };
       if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, behind its own place`);
-      const doubtful = entry.end < (this.#starts.get(partition) ?? 0);
+      const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(place, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
   }

@@ -9,25 +9,30 @@ import { namespaceFault } from '../namespace/fault.ts';
 import { type Check, fault, ok, warn } from './checks.ts';
 
 const NAME = 'namespace';
-const REBUILD = "stop the workers of this datacenter that still serve, then run 'idalloc namespace rebuild'";
+const REBUILD =
+  "stop the workers of this datacenter that still serve, then run 'idalloc namespace rebuild'; where workers with another " +
+  'etcd serve it, use another DATACENTER_ID instead';
 
-/**
- * The namespace in etcd, as a worker would judge it, by what was witnessed before etcd was read; undefined when the
- * witness topic could not be read.
- */
-export function judgeNamespace(
-  config: Config,
-  snapshot: Snapshot,
-  view: WitnessView | undefined,
-  nowMs: number,
-): Check {
+export interface NamespaceFound {
+  readonly snapshot: Snapshot;
+  /** What was witnessed before etcd was read; undefined when the witness topic could not be read. */
+  readonly view: WitnessView | undefined;
+  /** Why what is bound in etcd keeps these workers out. */
+  readonly refusals: readonly string[];
+}
+
+/** The namespace in etcd, as a worker would judge it. */
+export function judgeNamespace(config: Config, { snapshot, view, refusals }: NamespaceFound, nowMs: number): Check {
   const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  if (refusals.length > 0) {
+    return fault(NAME, refusals.join(' '), 'configure what is bound, or make a namespace under another DATACENTER_ID');
+  }
   const differing = differences(config, snapshot);
   if (differing !== undefined) {
-    const mend = 'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS, POOL_*), or use another ETCD_PREFIX';
+    const mend = 'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS, POOL_*), or use another DATACENTER_ID';
     return fault(NAME, `${root}: ${differing}`, mend);
   }
-  const refusal = view && namespaceFault(config, snapshot, view);
+  const refusal = view && namespaceFault(config, snapshot, view, refusals);
   if (refusal !== undefined) return fault(NAME, describeError(refusal), REBUILD);
   const found = describe(root, snapshot, nowMs);
   if (found.missing > 0) return fault(NAME, `${found.missing} ceilings are missing below ${root}`, REBUILD);

@@ -1,11 +1,12 @@
 import { etcdStatus } from '../../adapters/etcd/status.ts';
 import { committedOffsets, describeGroup } from '../../adapters/kafka/consumer-group.ts';
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { checkTopics } from '../../adapters/kafka/topics/topics.ts';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import { bindingFaults, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { greetBroker } from '../../kafka/wire/greeting.ts';
@@ -74,15 +75,26 @@ async function tryGroup(source: Source, { groupId, topics }: Config): Promise<Ch
   const name = 'consumer group';
   try {
     const group = await describeGroup(source, groupId);
-    await committedOffsets(source, groupId, topics.requests, [0]);
-    return {
-      name,
-      state: 'ok',
-      detail: `${groupId}: ${group?.state ?? 'none yet'}, ${counted(group?.members.length ?? 0, 'member')}`,
-    };
+    const spans = await wholeTopic(source, topics.requests).catch(nothingYet);
+    const partitions = spans.map(({ partition }) => partition);
+    const committed = await committedOffsets(source, groupId, topics.requests, partitions);
+    const lag = lagOf(spans, committed);
+    const members = counted(group?.members.length ?? 0, 'member');
+    return { name, state: 'ok', detail: `${groupId}: ${group?.state ?? 'none yet'}, ${members}, lag ${lag}` };
   } catch (error) {
     return { name, state: 'fault', detail: describeError(error), mend: `allow Read on the group '${groupId}'` };
   }
+}
+
+/** That a topic is missing, the check of the topics says. */
+function nothingYet(error: unknown): readonly Span[] {
+  if (error instanceof IdallocError && error.code === 'TOPIC_INVALID') return [];
+  throw error;
+}
+
+/** Requests that the group has not read yet, as far as it has committed. */
+function lagOf(spans: readonly Span[], committed: ReadonlyMap<number, number>): number {
+  return spans.reduce((sum, { partition, from, to }) => sum + to - Math.max(from, committed.get(partition) ?? from), 0);
 }
 
 /** Reads the witness topic to its end and writes nothing there. That it can't be read, other checks say. */
@@ -145,8 +157,10 @@ async function checkClock(endpoint: string, now: () => number): Promise<Check> {
 async function checkNamespace(config: Config, view: WitnessView | undefined, nowMs: number): Promise<Check> {
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   try {
-    const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));
-    return judgeNamespace(config, snapshot, view, nowMs);
+    return await withEtcd(config, async (etcd) => {
+      const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
+      return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
+    });
   } catch (error) {
     return fault('namespace', describeError(error), 'see the message: nothing is allocated on a guess');
   }

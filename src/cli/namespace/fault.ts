@@ -7,8 +7,14 @@ import { requireDescriptor } from '../../identity/namespace.ts';
 import type { Snapshot } from '../../identity/snapshot.ts';
 import { requireNotRestored, requireUnused } from '../../identity/witness.ts';
 
-/** Why no worker would acquire here, by what was witnessed before etcd was read. */
-export function namespaceFault(config: Config, snapshot: Snapshot, view: WitnessView): IdallocError | undefined {
+/** Why no worker would acquire here, by what was witnessed before etcd was read, and by what refuses in its bindings. */
+export function namespaceFault(
+  config: Config,
+  snapshot: Snapshot,
+  view: WitnessView,
+  refusals: readonly string[],
+): IdallocError | undefined {
+  if (refusals.length > 0) return new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
   try {
     if (snapshot.descriptor === undefined) requireUnused(view);
     else {

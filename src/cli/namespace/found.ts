@@ -14,7 +14,7 @@ import type { CliContext } from '../context.ts';
 import { counted, timeText } from '../table.ts';
 import { Progress } from '../terminal.ts';
 
-/** What the ledger tells of the IDs of one datacenter. */
+/** What the ledgers tell of the IDs of one datacenter. */
 export interface LedgerFound {
   /** The highest tick of an ID; undefined when there is none. */
   readonly highest: Ticks | undefined;
@@ -23,11 +23,20 @@ export interface LedgerFound {
   readonly leftOut: number;
 }
 
-/** Reads the whole ledger as it is now, with progress on stderr. */
-export async function searchLedger(context: CliContext, config: Config, source: Source): Promise<LedgerFound> {
-  const spans = await wholeTopic(source, config.topics.ledger);
+/** Reads these ledgers as they are now, with progress on stderr. Rejects with TOPIC_INVALID for one that is not there. */
+export async function searchLedgers(
+  context: CliContext,
+  config: Config,
+  source: Source,
+  topics: readonly string[],
+): Promise<LedgerFound> {
+  const spans = (await Promise.all(topics.map((topic) => wholeTopic(source, topic)))).flat();
   const total = spans.reduce((sum, { from, to }) => sum + to - from, 0);
-  const progress = new Progress(context, 'reading the ledger', total);
+  const progress = new Progress(
+    context,
+    topics.length === 1 ? 'reading the ledger' : `reading ${topics.length} ledgers`,
+    total,
+  );
   const found = { highest: undefined as Ticks | undefined, entries: 0, leftOut: 0 };
   try {
     await readSpans(source, spans, {

@@ -6,6 +6,7 @@ import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { tickStartMs } from '../../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
 import { IdallocError } from '../../errors.ts';
+import { bindingFaults, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { requireDescriptor } from '../../identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
@@ -28,7 +29,7 @@ import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
 import { namespaceFault } from './fault.ts';
-import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedger, viewFound } from './found.ts';
+import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedgers, viewFound } from './found.ts';
 
 const SHOW_HELP = `
 Workers refuse with RESTORED where etcd has less than was witnessed; the exit code is 1 then.
@@ -42,7 +43,7 @@ For an etcd that was restored from a backup, wiped or damaged: workers refuse wi
 Stop all workers of the datacenter first; those that only refuse may stay, and go on by themselves afterwards. Run this
 with the variables of the workers: LAYOUT, pool, RESERVATION_MS, topics.
 
-Every ceiling is put above the highest ID in the ledger, all ceilings, all witnesses and the time, and a reservation
+Every ceiling is put above the highest ID in the ledgers of the namespace, all ceilings, all witnesses and the time, and a reservation
 more. The time must be right: it is asked for again where it does not fit what was found. Interrupted anywhere, this can
 be run again.
 
@@ -54,6 +55,8 @@ Examples:
 interface RebuildFlags {
   readonly yes?: true;
   readonly now?: number;
+  readonly ledger?: readonly string[];
+  readonly withoutLedger?: readonly string[];
   readonly json?: true;
 }
 
@@ -68,6 +71,8 @@ export function namespaceCommand(context: CliContext): Command {
     .description('Make the namespace anew, above everything that was ever issued.')
     .option('--yes', 'do not ask')
     .option('--now <time>', `the true time, where nobody can be asked: ${TIME_HELP}`, timeReader(context.now))
+    .option('--ledger <topic...>', 'read these ledgers as well: those of further pairs of topics, where etcd was wiped')
+    .option('--without-ledger <topic...>', 'leave these out: ledgers of pairs of topics that were deleted')
     .option('--json', 'print one line of JSON: {"uuid","floor","floor_time","found"}')
     .addHelpText('after', REBUILD_HELP)
     .action((options: RebuildFlags) => runRebuild(context, options));
@@ -92,8 +97,9 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
 /** A read of etcd that fails for what it holds is an answer, too. */
 async function faultOf(config: Config, etcd: EtcdPort, { view }: Remains): Promise<IdallocError | undefined> {
   try {
-    const snapshot = await readSnapshot(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
-    return namespaceFault(config, snapshot, view);
+    const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
+    const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
+    return namespaceFault(config, await readSnapshot(etcd, keys), view, refusals);
   } catch (error) {
     if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
     throw error;
@@ -109,15 +115,19 @@ async function runRebuild(context: CliContext, options: RebuildFlags): Promise<v
   context.out(`the namespace is ${uuid} now; workers give IDs from ${floorTime} on\n`);
 }
 
-async function rebuild(context: CliContext, servers: Servers, { yes, now, json }: RebuildFlags) {
+async function rebuild(context: CliContext, servers: Servers, options: RebuildFlags) {
+  const { yes, now, json } = options;
   const { config, source, etcd, witness } = servers;
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   const wanted = descriptorOf(config, randomUUID());
+  const bindings = bindingsOf(keys, config);
   const before = await readRemains(etcd, witness, keys);
   requireNoOwners(before.owners);
+  const refusals = await bindingFaults(etcd, bindings);
+  if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
   const found = viewFound(config, before);
   if (before.descriptor !== undefined && found.uuid !== null) requireDescriptor(before.descriptor, wanted);
-  const ledger = await searchLedger(context, config, source);
+  const ledger = await searchLedgers(context, config, source, await ledgersOf(servers, options)).catch(withLedgerHint);
   const told = viewFound(config, before, ledger);
   if (json !== true) context.err(foundText(told));
   const time = await confirmedTime(context, now, lastUseMs(config, before, ledger));
@@ -126,8 +136,23 @@ async function rebuild(context: CliContext, servers: Servers, { yes, now, json }
   const from = timeText(tickStartMs(config.layout, floorOf(before)));
   const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
   await confirm(context, `Make ${where} anew, with IDs from ${from} on? No worker of it may run.`, yes === true);
-  const { floor } = await rebuildNamespace({ etcd, witness, keys, wanted, floorOf });
+  const { floor } = await rebuildNamespace({ etcd, witness, keys, wanted, bindings, floorOf });
   return { uuid: wanted.uuid, floor, config, found: told satisfies FoundView };
+}
+
+/** Every pair of topics of the namespace has a ledger of its own. An etcd that was wiped tells of none. */
+async function ledgersOf({ config, etcd }: Servers, { ledger = [], withoutLedger = [] }: RebuildFlags) {
+  const bound = await boundLedgers(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
+  const all = new Set([config.topics.ledger, ...bound, ...ledger]);
+  for (const gone of withoutLedger) all.delete(gone);
+  return [...all];
+}
+
+/** What is missing is not passed over: it may be there for others, with IDs above all that this user sees. */
+function withLedgerHint(error: unknown): never {
+  if (!(error instanceof IdallocError) || error.code !== 'TOPIC_INVALID') throw error;
+  const message = `${error.message}; a ledger that was deleted for good is left out by --without-ledger`;
+  throw new IdallocError('TOPIC_INVALID', message, { cause: error });
 }
 
 /** When the last tick began that somebody is known to have reserved or used. */

@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { committedOffsets, describeGroup, setOffsets } from '../../adapters/kafka/consumer-group.ts';
 import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans } from '../../adapters/kafka/topics/spans.ts';
+import { HOPS } from '../../codec/request-origin.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { counted } from '../table.ts';
-import { leftOf, type PartitionPlan, type PartitionState } from './plan.ts';
+import { type Due, leftOf, type PartitionPlan, type PartitionState } from './plan.ts';
 
 /** From where a partition is to be read again; undefined to leave it alone. */
 export type Wanted = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
@@ -96,21 +97,55 @@ export async function setBack(source: Source, config: KafkaConfig, plan: readonl
   throw new IdallocError('GROUP_ACTIVE', `the group is not where it was set to: ${list}; is a worker running?`);
 }
 
+/** Where each request partition ends. */
+export async function requestEnds({ source, config }: Omit<Tools, 'signal'>): Promise<ReadonlyMap<number, number>> {
+  const spans = await wholeTopic(source, config.topics.requests);
+  return new Map(spans.map(({ partition, to }) => [partition, to]));
+}
+
 /**
- * Resolves when the group stands again where it stood. `onLeft` is told how many requests are to come.
+ * What workers have forwarded to the ends of other partitions since these were the ends, up to the last one of each. The
+ * offset of a request is committed once its copy is acknowledged: so all copies of what a group has read are there.
+ */
+export async function forwardedSince(
+  { source, config, signal }: Tools,
+  ends: ReadonlyMap<number, number>,
+): Promise<{ readonly count: number; readonly due: readonly Due[] }> {
+  const since = (await wholeTopic(source, config.topics.requests)).map((span) => ({
+    ...span,
+    from: Math.max(span.from, ends.get(span.partition) ?? 0),
+  }));
+  const due = new Map<number, Due>();
+  let count = 0;
+  await readSpans(source, since, {
+    signal,
+    take: (records) => {
+      for (const { partition, offset, headers } of records) {
+        if (!Object.hasOwn(headers, HOPS)) continue;
+        count += 1;
+        due.set(partition, { partition, from: ends.get(partition) ?? 0, to: offset + 1 });
+      }
+      return false;
+    },
+  });
+  return { count, due: [...due.values()].toSorted((one, other) => one.partition - other.partition) };
+}
+
+/**
+ * Resolves when the group has read what is due. `onLeft` is told how many requests are to come.
  *
  * @throws IdallocError NO_REPLY when it does not move for `stallMs`, STOPPING.
  */
 export async function caughtUp(
   { source, config, signal }: Tools,
-  plan: readonly PartitionPlan[],
+  due: readonly Due[],
   stallMs: number,
   onLeft: (left: number) => void,
 ): Promise<void> {
   let least = Number.POSITIVE_INFINITY;
   let movedMs = performance.now();
   for (;;) {
-    const left = leftOf(plan, await committed(source, config, plan));
+    const left = leftOf(due, await committed(source, config, due));
     onLeft(left);
     if (left === 0) return;
     if (left < least) {

@@ -14,11 +14,16 @@ export interface PartitionState {
   readonly ledgerFrom: number;
 }
 
-export interface PartitionPlan {
+/** What a group is to read of a partition. */
+export interface Due {
   readonly partition: number;
   readonly from: number;
-  /** Where the group stands now, and has to come again. */
+  /** Where the group has to come. */
   readonly to: number;
+}
+
+/** As due; `to` is where the group stands now. */
+export interface PartitionPlan extends Due {
   /** Of these requests: so many may be older than the ledger. */
   readonly maybeForgotten: number;
   /** Wanted, but no longer in the topic. */
@@ -65,7 +70,7 @@ export function planText(plan: readonly PartitionPlan[], groupId: string): strin
   ].join('');
 }
 
-/** How many requests are still to be read until the group stands where it stood. */
-export function leftOf(plan: readonly PartitionPlan[], committed: ReadonlyMap<number, number>): number {
-  return plan.reduce((sum, { partition, from, to }) => sum + Math.max(0, to - (committed.get(partition) ?? from)), 0);
+/** How many requests are still to be read. */
+export function leftOf(due: readonly Due[], committed: ReadonlyMap<number, number>): number {
+  return due.reduce((sum, { partition, from, to }) => sum + Math.max(0, to - (committed.get(partition) ?? from)), 0);
 }

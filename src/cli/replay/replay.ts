@@ -4,7 +4,7 @@ import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts'
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
-import { checkAll } from '../audit/audit.ts';
+import { checkAll, LEDGER_FLAG, LEDGER_HELP, repeated } from '../audit/audit.ts';
 import type { JoinCounts } from '../audit/check.ts';
 import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
 import { Findings, findingsJson, findingsText } from '../audit/report.ts';
@@ -15,7 +15,15 @@ import { wholeNumber } from '../numbers.ts';
 import { counted } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
-import { caughtUp, partitionStates, requireEmptyGroup, setBack, type Wanted } from './group.ts';
+import {
+  caughtUp,
+  forwardedSince,
+  partitionStates,
+  requestEnds,
+  requireEmptyGroup,
+  setBack,
+  type Wanted,
+} from './group.ts';
 import { countOf, type PartitionPlan, planJson, planReplay, planText } from './plan.ts';
 
 interface ReplayOptions {
@@ -24,6 +32,7 @@ interface ReplayOptions {
   readonly partition?: number;
   readonly stallMs: number;
   readonly tempDir: string;
+  readonly ledgerTopic?: readonly string[];
   readonly dryRun?: true;
   readonly yes?: true;
   readonly wait: boolean;
@@ -41,7 +50,8 @@ interface Session {
 const EXAMPLES = `
 Stop all workers first; this refuses while the group has a member. It says what would be read again, asks, and sets the
 group's offsets back, never forward. Start the workers when it says so: it waits until they stand where they stood, and
-holds every reply against the ledger and against the reply that was there before. Exit code 1 when one differs.
+have answered what they forwarded meanwhile. Then it holds every reply against the ledger and against the reply that was
+there before. Exit code 1 when one differs.
 
 Examples:
   idalloc replay --from 2h --dry-run
@@ -62,9 +72,10 @@ export function replayCommand(context: CliContext): Command {
     .option('--no-verify', 'wait for the workers, but do not check their replies')
     .option('--stall-ms <ms>', 'give up when no worker reads on for so long', wholeNumber(1_000, 86_400_000), 600_000)
     .option('--temp-dir <directory>', 'where replies are sorted', tmpdir())
+    .option(LEDGER_FLAG, LEDGER_HELP, repeated)
     .option(
       '--json',
-      'print one line of JSON: {"plan","read_again","repeated","without_first","dead_letters","errors","findings"}',
+      'print one line of JSON: {"plan","read_again","forwarded","repeated","without_first","dead_letters","errors","findings"}',
     )
     .addHelpText('after', EXAMPLES);
   return command.action((options: ReplayOptions) => {
@@ -89,14 +100,16 @@ async function runReplay(context: CliContext, options: ReplayOptions): Promise<v
     await requireEmptyGroup(source, config.groupId);
     await confirm(context, `Read ${counted(count, 'request')} again?`, options.yes === true);
     const ends = await replyEnds(session);
+    const requests = await requestEnds(session);
     await setBack(source, config, plan);
     if (!options.wait) {
       context.err('the group is set back: start the workers\n');
       return only();
     }
     await waitForWorkers(session, plan, count);
-    if (!options.verify) return only({ read_again: count });
-    await withStore(options.tempDir, (store) => verify(session, store, plan, ends));
+    const forwarded = await waitForForwarded(session, requests);
+    if (!options.verify) return only({ read_again: count, forwarded });
+    await withStore(options.tempDir, (store) => verify(session, store, { plan, forwarded, ends }));
   });
 }
 
@@ -132,6 +145,20 @@ async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], 
   progress.end();
 }
 
+/** Requests that the replay made workers forward are answered in their home partitions, behind whatever waits there. */
+async function waitForForwarded(session: Session, requests: ReadonlyMap<number, number>): Promise<number> {
+  const { context, options } = session;
+  const tools = { ...session, signal: context.stop };
+  const { count, due } = await forwardedSince(tools, requests);
+  if (count === 0) return 0;
+  context.err(`waiting for ${counted(count, 'forwarded request')} in the partitions that decide them\n`);
+  const all = due.reduce((sum, { from, to }) => sum + to - from, 0);
+  const progress = new Progress(context, 'read of the partitions', all);
+  await caughtUp(tools, due, options.stallMs, (left) => progress.show(Math.max(0, all - left)));
+  progress.end();
+  return count;
+}
+
 /** Where each reply topic, and that of the dead letters, ends before anything is read again. */
 async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<string, number>> {
   const topics = [...(await replyTopics(source, config)), config.topics.deadLetters];
@@ -139,16 +166,19 @@ async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<strin
   return new Map(spans.flat().map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
 }
 
+interface Replayed {
+  readonly plan: readonly PartitionPlan[];
+  readonly forwarded: number;
+  /** Of the reply topics, before it. */
+  readonly ends: ReadonlyMap<string, number>;
+}
+
 /** Replies from here on are of the replay, or of new requests; those before are the first ones. */
-async function verify(
-  session: Session,
-  store: AuditStore,
-  plan: readonly PartitionPlan[],
-  ends: ReadonlyMap<string, number>,
-): Promise<void> {
+async function verify(session: Session, store: AuditStore, { plan, forwarded, ends }: Replayed): Promise<void> {
   const { context, config, source } = session;
   const findings = new Findings(100);
-  const scope = await auditScope(source, config.topics.ledger, await replyTopics(source, config));
+  const ledgers = [config.topics.ledger, ...(session.options.ledgerTopic ?? [])];
+  const scope = await auditScope(source, ledgers, await replyTopics(source, config));
   const reader = new AuditReader(scope.ledger, {
     add: (batch) => store.add(batch),
     find: findings.add,
@@ -165,11 +195,10 @@ async function verify(
     (sum, { topic, partition, to }) => sum + to - (ends.get(`${topic}/${partition}`) ?? 0),
     0,
   );
-  tell(session, { plan, dead, counts: reader.counts, join, findings });
+  tell(session, { plan, forwarded, dead, counts: reader.counts, join, findings });
 }
 
-interface Outcome {
-  readonly plan: readonly PartitionPlan[];
+interface Outcome extends Omit<Replayed, 'ends'> {
   /** Dead letters since then. */
   readonly dead: number;
   readonly counts: ReadCounts;
@@ -177,7 +206,7 @@ interface Outcome {
   readonly findings: Findings;
 }
 
-function tell({ context, options }: Session, { plan, dead, counts, join, findings }: Outcome): void {
+function tell({ context, options }: Session, { plan, forwarded, dead, counts, join, findings }: Outcome): void {
   const read_again = countOf(plan);
   const { repeated, repeatedWithoutFirst: without_first } = join;
   const errors = Object.fromEntries(counts.errorsAgain);
@@ -185,6 +214,7 @@ function tell({ context, options }: Session, { plan, dead, counts, join, finding
     const view = {
       plan: planJson(plan),
       read_again,
+      forwarded,
       repeated,
       without_first,
       dead_letters: dead,
@@ -198,6 +228,9 @@ function tell({ context, options }: Session, { plan, dead, counts, join, finding
   context.out(
     [
       `${counted(read_again, 'request was', 'requests were')} read again`,
+      ...(forwarded === 0
+        ? []
+        : [`${counted(forwarded, 'request was', 'requests were')} forwarded to the partition that decides it`]),
       `${counted(repeated, 'reply is', 'replies are')} the batch that was told before`,
       `${counted(without_first, 'reply is', 'replies are')} as decided, without an earlier one on the topic (new requests among them)`,
       `${counted(dead, 'request became a dead letter', 'requests became dead letters')}`,

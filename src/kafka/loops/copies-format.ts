@@ -114,9 +114,9 @@ class Reader {
       if (byte === undefined) throw new RangeError('a number is cut off');
       this.#at += 1;
       value += (byte % 0x80) * scale;
-      if (byte < 0x80 && Number.isSafeInteger(value)) return value;
+      if (byte < 0x80) return value;
     }
-    throw new RangeError('a number is too large');
+    throw new RangeError('a number takes too many bytes');
   }
 
   list<T>(read: (partition: number) => T): T[] {

@@ -35,21 +35,31 @@ export function chooseStandbys(
       if (targets[partition] === place.candidate && owner !== place.candidate) add(place, partition, owner);
     });
   }
-  owners.forEach((owner, partition) => {
-    const [able, count] = [others[partition] ?? [], wanted[partition] ?? 0];
+  for (const { owner, partition } of inTurn(owners)) {
+    const able = others[partition] ?? [];
     const free = able.filter(({ partitions }) => !partitions.has(partition));
-    const warm = able.length - free.length;
-    const best = inPreference(free, partition, owner, lags, part);
-    for (const place of best.slice(0, Math.max(0, count - warm))) add(place, partition, owner);
-  });
+    const missing = Math.max(0, (wanted[partition] ?? 0) - (able.length - free.length));
+    const best = missing < free.length ? inPreference(free, partition, owner, lags, part) : free;
+    for (const place of best.slice(0, missing)) add(place, partition, owner);
+  }
   return new Map(places.map(({ candidate, partitions }) => [candidate, partitions]));
 }
 
+/** Those last whose owners were standbys of most: a newcomer can't take its part from what it owns itself. */
+function inTurn(owners: readonly Candidate[]) {
+  const before = new Map(owners.map((owner) => [owner, standbysBefore(owner).size]));
+  const size = (owner: Candidate) => before.get(owner) ?? 0;
+  return owners.map((owner, partition) => ({ owner, partition })).sort((x, y) => size(x.owner) - size(y.owner));
+}
+
+function standbysBefore({ claims }: Candidate): ReadonlySet<number> {
+  return new Set(claims.flatMap(({ standbys }) => standbys));
+}
+
 function placeOf(candidate: Candidate): Place | undefined {
-  const { copies, claims } = candidate;
+  const { copies } = candidate;
   if (copies === undefined) return undefined;
-  const before = new Set(claims.flatMap(({ standbys }) => standbys));
-  return { candidate, copies, before, partitions: new Set(), ofOwner: new Map() };
+  return { candidate, copies, before: standbysBefore(candidate), partitions: new Set(), ofOwner: new Map() };
 }
 
 function add({ partitions, ofOwner }: Place, partition: number, owner: Candidate): void {

@@ -1,61 +1,18 @@
-import {
-  closeSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, mkdirSync, openSync, rmSync, statSync, truncateSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
-import { at, BINDING, keyOf, perTest } from '../../support/index-directory.ts';
-import { entry, offsetOf } from '../../support/memory-records.ts';
+import { describe, expect, it } from 'vitest';
+import { expectRestorable, fill, KEYS, RUN_OF_MANY } from './damaged-index.ts';
+import { BINDING, keyOf, perTest, toTheEnd } from './index-directory.ts';
 
 const world = perTest();
 const RESTORING = expect.objectContaining({ code: 'INDEX_RESTORING' });
 const UNUSABLE = expect.objectContaining({ code: 'INDEX_UNUSABLE' });
-const KEYS = 4_000;
 const formatMovedBy = (by: number) =>
   `UPDATE binding SET text = json_set(text, '$.format', json_extract(text, '$.format') + ${by})`;
-const NEWEST = 'SELECT max(first) FROM block_0';
-
-afterEach(() => {
-  vi.restoreAllMocks();
-});
-
-/** An index with many entries in both of its forms, recent and sealed. */
-function filled(): SqliteIndex {
-  const index = world.directory.open(BINDING, 1_024);
-  for (let from = 0; from < KEYS; from += 500) index.apply(0, some(from, 500));
-  return index;
-}
-
-function some(from: number, length: number) {
-  return Array.from({ length }, (_, i) => at(from + i, entry(`k${from + i}`, { end: from })));
-}
-
-/** Closes the index, has its file changed, and opens it again. */
-function reopened(change: (file: string) => void): SqliteIndex {
-  world.directory.close(filled());
-  change(world.directory.file);
-  return world.directory.open(BINDING, 1_024);
-}
-
-function expectRestorable(index: SqliteIndex): void {
-  expect([index.end(0), index.last(0), index.horizon(0), index.lookUp(0, keyOf('k1'))]).toEqual([
-    0,
-    undefined,
-    -1,
-    undefined,
-  ]);
-  index.apply(0, some(0, 10));
-  expect(offsetOf(index.lookUp(0, keyOf('k7')))).toBe(7);
-}
+const NEWEST = 'SELECT max(id) FROM open_0';
+/** Of the first row of a table. */
+const ANOTHER = 'SELECT bytes, sum FROM';
 
 function edit(file: string, sql: string): void {
   const db = new DatabaseSync(file);
@@ -63,11 +20,20 @@ function edit(file: string, sql: string): void {
   db.close();
 }
 
+/** Closes an index with many entries, has its file changed, and opens it again. */
+function reopened(change: (file: string) => void) {
+  const index = world.directory.open(BINDING, RUN_OF_MANY);
+  fill(index);
+  world.directory.close(index);
+  change(world.directory.file);
+  return world.directory.open(BINDING, RUN_OF_MANY);
+}
+
 describe('a file that is found at start', () => {
   it.each<[string, (file: string) => void]>([
     ['is no database', (file) => writeFileSync(file, Buffer.alloc(20_000, 'x'))],
     ['is empty of tables that it should have', (file) => edit(file, 'DROP TABLE state')],
-    ['was cut', (file) => truncateSync(file, 100 * 4_096)],
+    ['was cut', (file) => truncateSync(file, 10 * 4_096)],
     ['was cut within its first page', (file) => truncateSync(file, 1_000)],
     ['is of an older format', (file) => edit(file, formatMovedBy(-1))],
     ['is of a newer format', (file) => edit(file, formatMovedBy(1))],
@@ -77,17 +43,30 @@ describe('a file that is found at start', () => {
         edit(file, 'DROP TABLE binding; CREATE TABLE binding (version INTEGER); INSERT INTO binding VALUES (9)'),
     ],
     ['knows of fewer requests than it did', (file) => edit(file, 'UPDATE state SET through = through - 1')],
+    ['has lost what is said of a partition', (file) => edit(file, 'DELETE FROM state WHERE id = 0')],
+    ['has it of another partition', (file) => edit(file, 'DELETE FROM state WHERE id = 1; UPDATE state SET id = 1')],
+    ['lacks a table of items', (file) => edit(file, 'DROP TABLE items_0_3')],
+    ['lacks the newest entries', (file) => edit(file, `DELETE FROM open_0 WHERE id = (${NEWEST})`)],
+    ['lacks all of the open run', (file) => edit(file, 'DELETE FROM open_0')],
+    ['has the newest entries elsewhere', (file) => edit(file, `UPDATE open_0 SET id = id + 1 WHERE id = (${NEWEST})`)],
     [
-      'has its newest entries at another place',
-      (file) => edit(file, `UPDATE block_0 SET first = first + 1 WHERE first = (${NEWEST})`),
+      'has newest entries of rubbish',
+      (file) => edit(file, `UPDATE open_0 SET bytes = zeroblob(80) WHERE id = (${NEWEST})`),
     ],
-    ['lacks its newest entries', (file) => edit(file, `DELETE FROM block_0 WHERE first = (${NEWEST})`)],
     [
-      'has a newest entry of rubbish',
-      (file) => edit(file, `UPDATE block_0 SET bytes = zeroblob(99) WHERE first = (${NEWEST})`),
+      'has newest entries that are no blob',
+      (file) => edit(file, `UPDATE open_0 SET bytes = 'x' WHERE id = (${NEWEST})`),
     ],
-    ['lacks a part of a sealed run', (file) => edit(file, 'DELETE FROM chunk_0 WHERE id = 300')],
-    ['lacks the last sealed run', (file) => edit(file, 'DELETE FROM chunk_0 WHERE id >= 512')],
+    ['lacks the last sealed run', (file) => edit(file, 'DELETE FROM run_0 WHERE id = (SELECT max(id) FROM run_0)')],
+    ['lacks the first sealed run', (file) => edit(file, `DELETE FROM run_0 WHERE first = 0 AND whole = 1`)],
+    ['lacks all sealed runs', (file) => edit(file, 'DELETE FROM run_0')],
+    ['counts a run that does not count', (file) => edit(file, 'UPDATE run_0 SET whole = 1 - whole')],
+    ['has a run of another length', (file) => edit(file, 'UPDATE run_0 SET "end" = "end" + 1')],
+    ['knows of fewer requests in a run', (file) => edit(file, 'UPDATE run_0 SET requests = requests - 1')],
+    ['lacks a filter', (file) => edit(file, 'DELETE FROM filter_0 WHERE id = (SELECT max(id) FROM filter_0)')],
+    ['has a filter of zeros', (file) => edit(file, 'UPDATE filter_0 SET bytes = zeroblob(length(bytes))')],
+    ['has a shorter filter', (file) => edit(file, 'UPDATE filter_0 SET bytes = zeroblob(64)')],
+    ['has the filter of another run', (file) => edit(file, `UPDATE filter_0 SET (bytes, sum) = (${ANOTHER} filter_0)`)],
   ])('and %s is thrown away, with a word of why, to be restored from the log', (_, change) => {
     const index = reopened(change);
     expect(world.directory.wiped).toEqual([expect.any(String)]);
@@ -95,38 +74,61 @@ describe('a file that is found at start', () => {
   });
 
   it.each<[string, string]>([
-    ['entries of another place', 'UPDATE block_0 SET first = 1 WHERE first = 0'],
-    ['entries that are gone', 'DELETE FROM block_0 WHERE first = 0'],
-    ['entries that are rubbish', 'UPDATE block_0 SET bytes = zeroblob(9000) WHERE first = 0'],
-    ['entries that are no blob', `UPDATE block_0 SET bytes = 'text' WHERE first = 0`],
-    ['entries with another checksum', 'UPDATE block_0 SET sum = sum + 1 WHERE first = 0'],
+    ['items of another row', `UPDATE items_0_0 SET (bytes, sum) = (${ANOTHER} items_0_0)`],
+    ['items of a run of another partition', 'DELETE FROM items_0_1; INSERT INTO items_0_1 SELECT * FROM items_1_1'],
+    ['rows at another place', 'UPDATE items_0_1 SET id = id + 1000000'],
+    ['items that are gone', 'DELETE FROM items_0_1'],
+    ['items that are zeros', 'UPDATE items_0_1 SET bytes = zeroblob(length(bytes))'],
+    ['items that are no blob', `UPDATE items_0_1 SET bytes = 'text'`],
+    ['items with another checksum', 'UPDATE items_0_1 SET sum = sum + 1'],
   ])('and has %s is thrown away when that is looked up', (_, sql) => {
     const index = reopened((file) => edit(file, sql));
-    expect(() => index.lookUp(0, keyOf('k7'))).toThrow(RESTORING);
+    expect(world.directory.wiped).toEqual([]);
+    expect(() => Array.from({ length: KEYS }, (__, i) => index.placesOf(0, keyOf(`k${i}`)))).toThrow(RESTORING);
     expect(world.directory.wiped).toEqual([expect.any(String)]);
+    expectRestorable(index);
+  });
+
+  it('and has damaged items is thrown away when they are merged', () => {
+    const index = reopened((file) => edit(file, 'UPDATE items_0_0 SET sum = sum + 1'));
+    expect(() => fill(index, KEYS, KEYS + 8 * RUN_OF_MANY)).toThrow(RESTORING);
     expectRestorable(index);
   });
 
   it('and is good is kept', () => {
     const index = reopened(() => {});
-    expect([world.directory.wiped, index.end(0), offsetOf(index.lookUp(0, keyOf('k7')))]).toEqual([[], KEYS, 7]);
+    expect([world.directory.wiped, index.end(0), index.placesOf(0, keyOf('k7'))]).toEqual([[], KEYS, [7]]);
   });
 
   it('and has pages of rubbish never makes a known key look new', () => {
     const index = reopened((file) => {
       const fd = openSync(file, 'r+');
       const rubbish = Buffer.alloc(4_096, 0xa5);
-      for (let page = 40; page < statSync(file).size / 4_096; page += 3) writeSync(fd, rubbish, 0, 4_096, page * 4_096);
+      for (let page = 20; page < statSync(file).size / 4_096; page += 3) writeSync(fd, rubbish, 0, 4_096, page * 4_096);
       closeSync(fd);
     });
     for (let i = 0; i < KEYS && world.directory.wiped.length === 0; i++) {
       try {
-        expect(offsetOf(index.lookUp(0, keyOf(`k${i}`)))).toBe(i);
+        expect(index.placesOf(0, keyOf(`k${i}`))).toEqual([i]);
       } catch (error) {
         if (world.directory.wiped.length === 0) throw error;
       }
     }
     expect(world.directory.wiped).toHaveLength(1);
+    expectRestorable(index);
+  });
+
+  it('and is damaged is refused by the step of opening that meets it, and can be opened then', () => {
+    const before = world.directory.open(BINDING, RUN_OF_MANY);
+    fill(before);
+    world.directory.close(before);
+    edit(world.directory.file, 'UPDATE filter_0 SET sum = sum + 1');
+    const index = world.directory.openBare(BINDING, RUN_OF_MANY);
+    toTheEnd(() => index.load(1));
+    expect(() => toTheEnd(() => index.load(0))).toThrow(RESTORING);
+    expect([index.held(), index.end(1)]).toEqual([[1], 0]);
+    expect(() => index.end(0)).toThrow(RangeError);
+    toTheEnd(() => index.load(0));
     expectRestorable(index);
   });
 });
@@ -157,92 +159,3 @@ describe('a directory that can not be used', () => {
     expect(statSync(world.directory.path)).toBeDefined();
   });
 });
-
-/** The store that an index has open. */
-function storeOf(open: () => SqliteIndex): { readonly index: SqliteIndex; readonly db: () => DatabaseSync } {
-  const exec = vi.spyOn(DatabaseSync.prototype, 'exec');
-  const index = open();
-  const isOpening = (at: number) => String(exec.mock.calls[at]?.[0]).includes('locking_mode');
-  const db = () => exec.mock.contexts.filter((_, call) => isOpening(call)).at(-1) as DatabaseSync;
-  return { index, db };
-}
-
-/** Lets the disk have no more room than it has now. */
-function fillDisk(db: DatabaseSync): void {
-  const used = Number(db.prepare('PRAGMA page_count').get()?.page_count);
-  db.exec(`PRAGMA max_page_count = ${used}`);
-}
-
-describe('while it is in use', () => {
-  it.each<[string, (db: DatabaseSync) => void, (index: SqliteIndex) => unknown]>([
-    ['a full disk', fillDisk, (index) => index.apply(0, some(KEYS, 500))],
-    ['a deleted file', () => rmSync(world.directory.file), (index) => index.expire(0, 0)],
-    [
-      'a replaced file',
-      (db) => {
-        const copy = readFileSync(world.directory.file);
-        rmSync(world.directory.file);
-        writeFileSync(world.directory.file, copy);
-        expect(db.isOpen).toBe(true);
-      },
-      (index) => index.expire(0, 0),
-    ],
-    ['a table that is gone', (db) => db.exec('DROP TABLE block_0'), (index) => index.lookUp(0, keyOf('k7'))],
-    ['a store that can not commit', failCommits, (index) => index.apply(0, some(KEYS, 5))],
-    ['a wipe that can not be committed', failCommits, (index) => index.wipe(0, 0)],
-  ])('%s makes the index anew: refused once with INDEX_RESTORING, then empty', (_, damage, use) => {
-    const { index, db } = storeOf(filled);
-    damage(db());
-    expect(() => use(index)).toThrow(RESTORING);
-    expect([world.directory.wiped, world.directory.unusable]).toEqual([[expect.any(String)], []]);
-    expectRestorable(index);
-    world.directory.close(index);
-    expect(world.directory.open(BINDING, 1_024).end(0)).toBe(10);
-  });
-
-  it('a second fault ends it: INDEX_UNUSABLE from then on, whatever is asked, and told once', () => {
-    const { index, db } = storeOf(filled);
-    fillDisk(db());
-    expect(() => index.apply(0, some(KEYS, 500))).toThrow(RESTORING);
-    fillDisk(db());
-    expect(() => index.apply(0, some(0, 500))).toThrow(UNUSABLE);
-    expect(world.directory.unusable).toEqual([UNUSABLE]);
-    const uses = [
-      () => index.lookUp(0, keyOf('k1')),
-      () => index.apply(0, some(0, 1)),
-      () => index.firsts(0, some(0, 1)),
-      () => index.wipe(0, 0),
-      () => index.expire(0, 0),
-    ];
-    for (const use of uses) expect(use).toThrow(UNUSABLE);
-    expect([world.directory.unusable.length, world.directory.wiped.length]).toEqual([1, 1]);
-  });
-
-  it('a directory that is gone for good ends it at once', () => {
-    const index = filled();
-    rmSync(world.directory.path, { recursive: true });
-    writeFileSync(world.directory.path, 'x');
-    expect(() => index.expire(0, 0)).toThrow(UNUSABLE);
-    expect([world.directory.unusable, world.directory.wiped]).toEqual([[UNUSABLE], []]);
-  });
-
-  it('an entry that can not be read is no fault of the store', () => {
-    const index = filled();
-    expect(() => index.apply(0, [at(KEYS, { key: keyOf('x'), value: Buffer.from('junk') })])).toThrow(
-      expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
-    );
-    expect([index.end(0), world.directory.wiped]).toEqual([KEYS, []]);
-  });
-});
-
-/** Once, and not as SQLite says it. */
-function failCommits(): void {
-  vi.restoreAllMocks(); // the spy that found the store would call itself
-  const { exec } = DatabaseSync.prototype;
-  let failed = false;
-  vi.spyOn(DatabaseSync.prototype, 'exec').mockImplementation(function (this: DatabaseSync, sql: string) {
-    if (failed || !/^\s*COMMIT/.test(sql)) return exec.call(this, sql);
-    failed = true;
-    throw new Error('no commit today');
-  });
-}

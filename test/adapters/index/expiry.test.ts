@@ -1,32 +1,33 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { LedgerIndex } from '../../../src/pipeline/ports.ts';
-import { at, BINDING, bothIndexes, IndexDirectory, keyOf, perTest, RUN } from '../../support/index-directory.ts';
-import { MemoryIndex } from '../../support/memory-index.ts';
-import { entry, offsetOf } from '../../support/memory-records.ts';
+import { entry } from '../../support/memory-records.ts';
+import { allIndexes, at, keyOf, marker, perTest, toTheEnd } from './index-directory.ts';
 
-describe.each(bothIndexes(perTest()))('the head of an index %s', (_, make) => {
-  /** Twelve entries, decided one by one. */
+const world = perTest();
+
+/** Entries decided one by one. */
+function decided(from: number, to: number) {
+  return Array.from({ length: to - from }, (_, i) => {
+    const offset = from + i;
+    return at(offset, entry(`k${offset}`, { end: offset, requestOffset: 100 + offset, through: 99 + offset }));
+  });
+}
+
+const expire = (index: LedgerIndex, low: number) => toTheEnd(() => index.expire(0, low));
+const places = (index: LedgerIndex, ids: string[]) => ids.map((id) => index.placesOf(0, keyOf(id)));
+
+describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
   function twelve(): LedgerIndex {
     const index = make();
-    const records = Array.from({ length: 12 }, (_, i) =>
-      at(i, entry(`k${i}`, { end: i, requestOffset: 100 + i, through: 99 + i })),
-    );
-    index.apply(0, records);
+    index.apply(0, decided(0, 12));
     return index;
   }
-
-  function expire(index: LedgerIndex, low: number): void {
-    for (let steps = 0; index.expire(0, low); steps++) if (steps > 100) throw new Error('expiry never ends');
-  }
-
-  const found = (index: LedgerIndex, ids: string[]) => ids.map((id) => offsetOf(index.lookUp(0, keyOf(id))));
 
   it('is forgotten with the log, and the rest stays', () => {
     const index = twelve();
     expire(index, 8);
-    expect(found(index, ['k0', 'k7', 'k8', 'k11'])).toEqual([undefined, undefined, 8, 11]);
-    expect([index.end(0), index.through(0), index.last(0)?.offset]).toEqual([12, 111, 11]);
+    expect(places(index, ['k0', 'k7', 'k8', 'k11'])).toEqual([[], [], [8], [11]]);
+    expect([index.origin(0), index.end(0), index.through(0), index.last(0)?.offset]).toEqual([8, 12, 111, 11]);
   });
 
   it('leaves a horizon: the highest request offset among what is forgotten', () => {
@@ -51,7 +52,7 @@ describe.each(bothIndexes(perTest()))('the head of an index %s', (_, make) => {
       [4, 5, 6, 7, 8].map((offset) => at(offset, entry(`k${offset}`, { end: offset, through: 900, requestOffset: 5 }))),
     );
     expire(index, 8);
-    expect(index.horizon(0)).toBe(900);
+    expect([index.origin(0), index.horizon(0)]).toEqual([8, 900]);
   });
 
   it('is kept while there is no horizon to tell of it', () => {
@@ -62,103 +63,73 @@ describe.each(bothIndexes(perTest()))('the head of an index %s', (_, make) => {
       [4, 5, 6, 7, 8].map((offset) => at(offset, entry(`k${offset}`, { end: 3 }))),
     );
     expire(index, 8);
-    expect([index.horizon(0), found(index, ['k4', 'k8'])]).toEqual([undefined, ['forgotten', 'forgotten']]);
+    expect([index.origin(0), index.horizon(0), places(index, ['k4', 'k8'])]).toEqual([4, undefined, [[4], [8]]]);
   });
 
-  it('takes with it the knowledge that a later entry of a key lost: the key is forgotten, not decided otherwise', () => {
+  it('takes with it the knowledge that a later entry of a key lost: that is no first entry then', () => {
     const index = make();
-    index.apply(0, [
-      at(0, entry('a', { first: 1n })),
-      ...[1, 2, 3].map((offset) => at(offset, entry(`k${offset}`))),
-      at(4, entry('a', { first: 2n, end: 0 })),
-      at(5, entry('b', { end: 5 })),
-    ]);
+    const later = [at(4, entry('a', { first: 2n, end: 0 })), at(5, entry('b', { end: 5 }))];
+    index.apply(0, [at(0, entry('a')), ...[1, 2, 3].map((offset) => at(offset, entry(`k${offset}`))), ...later]);
+    expect(index.firsts(0, later)).toEqual(new Set([5]));
     expire(index, 4);
-    expect(found(index, ['a', 'b'])).toEqual(['forgotten', 5]);
+    expect([places(index, ['a', 'b']), index.firsts(0, later)]).toEqual([[[4], [5]], new Set([5])]);
   });
 
   it('may be all there is; what comes then is found', () => {
     const index = twelve();
     expire(index, 12);
-    expect(found(index, ['k11'])).toEqual([undefined]);
+    expect(places(index, ['k11'])).toEqual([[]]);
     index.apply(0, [at(12, entry('new', { end: 12 }))]);
-    expect([found(index, ['new']), index.horizon(0)]).toEqual([[12], 111]);
+    expect([places(index, ['new']), index.horizon(0)]).toEqual([[[12]], 111]);
   });
 
   it('of another partition stays', () => {
     const index = twelve();
     index.apply(1, [at(0, entry('k0'))]);
     expire(index, 8);
-    expect(index.lookUp(1, keyOf('k0'))).toMatchObject({ offset: 0 });
+    expect(index.placesOf(1, keyOf('k0'))).toEqual([0]);
+  });
+
+  it('tells since when the rest is known: the append of its first entry, markers not counted', () => {
+    const index = twelve();
+    expire(index, 8);
+    expect(index.since(0)).toBe(1_700_000_000_008);
+    index.apply(
+      0,
+      [12, 13, 14, 15].map((offset) => at(offset, marker(200, offset))),
+    );
+    expire(index, 12);
+    expect(index.since(0)).toBe(1_700_000_000_015);
+    index.apply(0, [at(16, marker(200, 16)), ...decided(17, 19)]);
+    expire(index, 16);
+    expect(index.since(0)).toBe(1_700_000_000_017);
   });
 });
 
-const step = fc.oneof(
-  {
-    weight: 6,
-    arbitrary: fc.record({ apply: fc.array(fc.nat(9), { minLength: 1, maxLength: 9 }), behind: fc.nat(6) }),
-  },
-  { weight: 2, arbitrary: fc.record({ expire: fc.nat(4) }) },
-  { weight: 1, arbitrary: fc.record({ wipe: fc.nat(20) }) },
-  { weight: 1, arbitrary: fc.constant({ reopen: true }) },
-);
-
-describe('the index on disk', () => {
-  it('tells what the one in memory tells, whatever is applied, expired, wiped and opened again', () => {
-    let met = 0;
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-        const directory = new IndexDirectory();
-        try {
-          met += play(directory, steps);
-        } finally {
-          directory.remove();
-        }
-      }),
-      { numRuns: 40 },
-    );
-    expect(met).toBeGreaterThan(200);
-  }, 60_000);
-});
-
-/** Plays the same steps on both and compares all that they tell; how many entries were found. */
-function play(
-  directory: IndexDirectory,
-  steps: readonly (typeof step extends fc.Arbitrary<infer T> ? T : never)[],
-): number {
-  let disk = directory.open();
-  const memory = new MemoryIndex();
-  let origin = 0;
-  let met = 0;
-  const ids = Array.from({ length: 10 }, (_, i) => `id ${i}`);
-  for (const next of steps) {
-    if ('apply' in next) {
-      const start = memory.end(0);
-      const end = Math.max(0, start - next.behind);
-      const records = next.apply.map((id, i) =>
-        at(start + i, entry(`id ${id}`, { end, through: start, requestOffset: start + id })),
-      );
-      expect(disk.apply(0, records)).toEqual(memory.apply(0, records));
-      expect(disk.firsts(0, records)).toEqual(memory.firsts(0, records));
-    } else if ('expire' in next) {
-      const low = origin + next.expire * RUN;
-      if (low > memory.end(0)) continue;
-      if (memory.horizon(0) !== undefined) origin = low;
-      memory.expire(0, low);
-      disk.expire(0, low); // one step is enough for it to be forgotten; the rest only deletes
-    } else if ('wipe' in next) {
-      origin = next.wipe;
-      for (const index of [disk, memory]) index.wipe(0, origin);
-    } else {
-      directory.close(disk);
-      disk = directory.open(BINDING);
-    }
-    const all = (index: LedgerIndex) => ids.map((id) => index.lookUp(0, keyOf(id)));
-    expect(all(disk)).toEqual(all(memory));
-    met += all(disk).filter((found) => typeof found === 'object').length;
-    const rest = (index: LedgerIndex) => [index.end(0), index.through(0), index.horizon(0), index.last(0)];
-    expect(rest(disk)).toEqual(rest(memory));
+describe('the head of an index with merged runs', () => {
+  /** 80 of 4 entries make one of the third level, two of the second. */
+  function merged() {
+    const index = world.directory.open();
+    for (let from = 0; from < 320; from += 4) index.apply(0, decided(from, from + 4));
+    return index;
   }
-  expect(directory.wiped).toEqual([]);
-  return met;
-}
+
+  it('goes only as whole runs, so some of it may stay known, never more than a run', () => {
+    const index = merged();
+    expire(index, 250);
+    expect(index.origin(0)).toBe(0);
+    expire(index, 300);
+    expect(index.origin(0)).toBe(288);
+    expect(places(index, ['k287', 'k288'])).toEqual([[], [288]]);
+    expect([index.horizon(0), index.since(0)]).toEqual([387, 1_700_000_000_288]);
+  });
+
+  it('goes while some of it is being merged', () => {
+    const index = world.directory.open(undefined, 1_024);
+    for (let from = 0; from < 8_192 + 256; from += 128) index.apply(0, decided(from, from + 128));
+    expire(index, 1_024);
+    expect(index.origin(0)).toBe(1_024);
+    for (let from = 8_448; from < 20_480; from += 128) index.apply(0, decided(from, from + 128));
+    expect(places(index, ['k1023', 'k1024', 'k9000'])).toEqual([[], [1_024], [9_000]]);
+  });
+});

@@ -1,11 +1,27 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import {
+  cutItems,
+  findPlaces,
+  lowerOf,
+  MAX_PLACES,
+  partOf,
+  sortItems,
+  upperOf,
+} from '../../../src/adapters/index/items.ts';
 import { HASH_BITS, hashKey } from '../../../src/adapters/index/key-hash.ts';
-import { MAX_RUN_ENTRIES, RecentKeys } from '../../../src/adapters/index/recent-keys.ts';
+import { RecentKeys } from '../../../src/adapters/index/recent-keys.ts';
 import { RunFilter } from '../../../src/adapters/index/run-filter.ts';
 
 const seed = { low: 0x12345678, high: -5 };
-const anyHash = fc.integer({ min: 0, max: 2 ** HASH_BITS - 1 });
+const anyHash = fc.maxSafeNat().map((hash) => hash % 2 ** HASH_BITS);
+const anyPlace = fc.nat(MAX_PLACES - 1);
+
+function packed(entries: readonly (readonly [hash: number, place: number])[]) {
+  const items = Uint32Array.from(entries.flatMap(([hash, place]) => [lowerOf(hash, place), upperOf(hash)]));
+  sortItems(items);
+  return items;
+}
 
 describe('the hash of a key', () => {
   it('fits its bits, and depends on every byte, on the length and on the seed', () => {
@@ -37,23 +53,69 @@ describe('the hash of a key', () => {
   });
 });
 
+describe('items', () => {
+  it('give back every place of a hash, in rising order, and no other', () => {
+    const close = fc.tuple(fc.oneof(anyHash, fc.constantFrom(0, 1, 2 ** 11, 2 ** HASH_BITS - 1)), anyPlace);
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(close, { maxLength: 60, selector: ([, place]) => place }),
+        anyHash,
+        (entries, other) => {
+          const items = packed(entries);
+          for (const hash of [other, ...entries.map(([one]) => one)]) {
+            const found: number[] = [];
+            findPlaces(items, hash, 1_000, found);
+            const places = entries.filter(([one]) => one === hash).map(([, place]) => place + 1_000);
+            expect(found).toEqual(places.toSorted((a, b) => a - b));
+          }
+        },
+      ),
+    );
+  });
+
+  it('are cut into parts by their hashes, those of many parts within those of few', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(anyHash, anyPlace), { maxLength: 60 }),
+        fc.constantFrom(1, 8, 64),
+        (entries, parts) => {
+          const items = packed(entries);
+          const starts = cutItems(items, parts, 0, parts);
+          expect([starts.length, starts[0], starts.at(-1)]).toEqual([parts + 1, 0, items.length]);
+          for (let part = 0; part < parts; part += 1) {
+            for (let at = starts[part] as number; at < (starts[part + 1] as number); at += 2) {
+              const upper = items[at + 1] as number;
+              expect([partOf(upper, parts), Math.floor(partOf(upper, parts * 8) / 8)]).toEqual([part, part]);
+            }
+          }
+        },
+      ),
+    );
+  });
+});
+
 describe('recent keys', () => {
+  const CAPACITY = 64;
+  const found = (recent: RecentKeys, hash: number, first = 0) => {
+    const places: number[] = [];
+    recent.find(hash, first, places);
+    return places;
+  };
+
   it('finds all places of a hash, the oldest first, among hashes that share slots', () => {
     const hashes = fc.array(fc.tuple(fc.nat(3), fc.nat(2)), { maxLength: 60 });
     fc.assert(
       fc.property(hashes, (parts) => {
-        const recent = new RecentKeys();
-        const all = parts.map(([slot, lap]) => 65_533 + slot + lap * 65_536); // over the end of the table as well
+        const recent = new RecentKeys(CAPACITY);
+        const all = parts.map(([slot, lap]) => 125 + slot + lap * 128); // over the end of the table as well
         for (const [place, hash] of all.entries()) recent.add(hash, place * 2);
         for (const hash of new Set(all)) {
-          const expected = all.flatMap((other, place) => (other === hash ? [place * 2] : []));
-          const found: number[] = [];
-          for (let at = recent.find(hash); at >= 0; at = recent.find(hash, at)) found.push(at);
-          expect(found).toEqual(expected);
+          const expected = all.flatMap((other, place) => (other === hash ? [500 + place * 2] : []));
+          expect(found(recent, hash, 500)).toEqual(expected);
         }
-        expect(recent.find(7)).toBe(-1);
-        expect([...recent.packed()]).toEqual(
-          all.map((hash, place) => hash * MAX_RUN_ENTRIES + place * 2).sort((a, b) => a - b),
+        expect(found(recent, 7)).toEqual([]);
+        expect([...recent.since(1)]).toEqual(
+          all.slice(1).flatMap((hash, place) => [lowerOf(hash, place * 2 + 2), upperOf(hash)]),
         );
       }),
       { numRuns: 30 },
@@ -61,40 +123,48 @@ describe('recent keys', () => {
   });
 
   it('holds a whole run, and nothing once it is cleared', () => {
-    const recent = new RecentKeys();
+    const recent = new RecentKeys(4_096);
     const hash = (place: number) => (place * 0x9e3779b1) % 2 ** HASH_BITS;
-    for (let place = 0; place < MAX_RUN_ENTRIES; place++) recent.add(hash(place), place);
-    expect(recent.packed()).toHaveLength(MAX_RUN_ENTRIES);
-    for (let place = 0; place < MAX_RUN_ENTRIES; place += 97) expect(recent.find(hash(place))).toBe(place);
+    for (let place = 0; place < 4_096; place++) recent.add(hash(place), place);
+    expect(recent.count).toBe(4_096);
+    for (let place = 0; place < 4_096; place += 97) expect(found(recent, hash(place))).toEqual([place]);
     recent.clear();
-    expect([recent.packed().length, recent.find(hash(5))]).toEqual([0, -1]);
+    expect([recent.count, found(recent, hash(5)), recent.since(0).length]).toEqual([0, [], 0]);
   });
 });
 
-describe('the filter of runs', () => {
-  it('names every run that has the hash, in rising order, and none that was dropped', () => {
-    fc.assert(
-      fc.property(fc.array(fc.tuple(fc.nat(40), anyHash), { maxLength: 50 }), fc.nat(40), (added, from) => {
-        const filter = new RunFilter();
-        for (const [run, hash] of added.toSorted(([a], [b]) => a - b)) filter.add(run, hash);
-        filter.dropBelow(from);
-        for (const [run, hash] of added) {
-          const found = filter.runsOf(hash);
-          expect(found.includes(run)).toBe(run >= from);
-          expect(found).toEqual([...found].sort((a, b) => a - b));
-          expect(found.every((other) => other >= from)).toBe(true);
-        }
-      }),
-      { numRuns: 50 },
-    );
+describe('the filter of a run', () => {
+  it('may hold each hash that was added, also when it was stored by chunks as it was filled in order', () => {
+    const places = 200_000;
+    const filter = new RunFilter(places);
+    const stored = new RunFilter(places);
+    expect(filter.chunks).toBeGreaterThan(2);
+    const hashes = Array.from({ length: 20_000 }, (_, i) => hashKey(Buffer.from(`key ${i}`), seed));
+    const parts = 16;
+    let chunk = 0;
+    for (let part = 0; part < parts; part += 1) {
+      filter.addAll(packed(hashes.filter((hash) => partOf(upperOf(hash), parts) === part).map((hash) => [hash, 0])));
+      const complete = filter.chunksBelow(part + 1, parts);
+      for (; chunk < complete; chunk += 1) stored.restore(chunk, filter.chunk(chunk).slice());
+    }
+    expect(chunk).toBe(filter.chunks);
+    expect(hashes.filter((hash) => !filter.mayHold(hash) || !stored.mayHold(hash))).toEqual([]);
   });
 
-  it('names a full run for a hash that it does not have less than once in 300', () => {
-    const filter = new RunFilter();
-    const hash = (i: number) => hashKey(Buffer.from(`key ${i}`), seed);
-    for (let i = 0; i < MAX_RUN_ENTRIES; i++) filter.add(3, hash(i));
-    let wrong = 0;
-    for (let i = 0; i < 30_000; i++) wrong += filter.runsOf(hash(MAX_RUN_ENTRIES + i)).length;
-    expect(wrong).toBeLessThan(100);
+  it.each([4_096, 262_144])(
+    'names a full run of %d for a hash that it does not have less than once in 60',
+    (places) => {
+      const filter = new RunFilter(places);
+      const hash = (i: number) => hashKey(Buffer.from(`key ${i}`), seed);
+      for (let i = 0; i < places; i++) filter.add(hash(i));
+      let wrong = 0;
+      for (let i = 0; i < 30_000; i++) wrong += Number(filter.mayHold(hash(places + i)));
+      expect(wrong).toBeLessThan(500);
+      expect(wrong).toBeGreaterThan(0);
+    },
+  );
+
+  it('does not take over a chunk of another length', () => {
+    expect(() => new RunFilter(4_096).restore(0, new Uint32Array(8))).toThrow('the filter of a run');
   });
 });

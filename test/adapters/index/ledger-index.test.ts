@@ -1,27 +1,22 @@
 import { describe, expect, it } from 'vitest';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
-import { at, bothIndexes, keyOf, marker, perTest } from '../../support/index-directory.ts';
-import { entry, offsetOf } from '../../support/memory-records.ts';
+import { entry } from '../../support/memory-records.ts';
+import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
 
-describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
+describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
   it('knows nothing at first', () => {
     const index = make();
-    expect([index.end(0), index.through(0), index.last(0), index.lookUp(0, keyOf('a'))]).toEqual([
-      0,
-      -1,
-      undefined,
-      undefined,
-    ]);
+    const told = [index.end(0), index.origin(0), index.through(0), index.horizon(0), index.since(0), index.last(0)];
+    expect(told).toEqual([0, 0, -1, -1, 0, undefined]);
+    expect(index.placesOf(0, keyOf('a'))).toEqual([]);
   });
 
-  it('gives the first entry of a key, as it was written', () => {
+  it('names the offsets of all entries of a key, in the order of the log', () => {
     const index = make();
-    const first = entry('a', { first: 1n });
-    index.apply(0, [at(0, first), at(1, entry('a', { first: 2n })), at(2, entry('b'))]);
+    index.apply(0, [at(0, entry('a', { first: 1n })), at(1, entry('a', { first: 2n })), at(2, entry('b'))]);
     index.apply(0, [at(3, entry('a', { first: 3n }))]);
-    expect(index.lookUp(0, keyOf('a'))).toEqual({ offset: 0, value: first.value, appendedAtMs: 1_700_000_000_000 });
-    expect(index.lookUp(0, keyOf('b'))).toMatchObject({ offset: 2 });
+    expect([index.placesOf(0, keyOf('a')), index.placesOf(0, keyOf('b'))]).toEqual([[0, 1, 3], [2]]);
     expect(index.end(0)).toBe(4);
   });
 
@@ -41,13 +36,14 @@ describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
     const records = [at(8, entry('a', { end: 7 })), at(9, entry('b', { end: 8 }))];
     index.apply(0, records);
     expect(index.firsts(0, records)).toEqual(new Set([9]));
+    expect(index.placesOf(0, keyOf('a'))).toEqual([8]);
   });
 
   it('skips entries below its end', () => {
     const index = make();
     index.apply(0, [at(0, entry('a')), at(1, entry('b'))]);
     index.apply(0, [at(0, entry('x')), at(1, entry('y')), at(2, entry('z'))]);
-    expect(['x', 'y', 'z'].map((id) => offsetOf(index.lookUp(0, keyOf(id))))).toEqual([undefined, undefined, 2]);
+    expect(['x', 'y', 'z'].map((id) => index.placesOf(0, keyOf(id)))).toEqual([[], [], [2]]);
   });
 
   it('applies nothing of a delivery that has a bad entry, and goes on after it', () => {
@@ -64,10 +60,10 @@ describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
         expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
       );
       expect([index.end(0), index.through(0), index.last(0)]).toEqual(before);
-      expect(index.lookUp(0, keyOf('b'))).toBeUndefined();
+      expect(index.placesOf(0, keyOf('b'))).toEqual([]);
     }
     index.apply(0, good);
-    expect([index.end(0), index.through(0), offsetOf(index.lookUp(0, keyOf('b')))]).toEqual([3, 9, 1]);
+    expect([index.end(0), index.through(0), index.placesOf(0, keyOf('b'))]).toEqual([3, 9, [1]]);
   });
 
   it('refuses a hole, before its end and within a delivery, and stays as it was', () => {
@@ -75,7 +71,7 @@ describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
     index.apply(0, [at(0, entry('a'))]);
     for (const records of [[at(2, entry('b'))], [at(1, entry('b')), at(3, entry('c'))]]) {
       expect(() => index.apply(0, records)).toThrow(expect.objectContaining({ code: 'LEDGER_TRUNCATED' }));
-      expect([index.end(0), index.lookUp(0, keyOf('b'))]).toEqual([1, undefined]);
+      expect([index.end(0), index.placesOf(0, keyOf('b'))]).toEqual([1, []]);
     }
   });
 
@@ -102,71 +98,9 @@ describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
     const index = make();
     index.apply(0, [at(0, entry('a', { first: 1n }))]);
     index.apply(1, [at(0, entry('b')), at(1, entry('a', { first: 2n }))]);
-    expect([offsetOf(index.lookUp(0, keyOf('a'))), offsetOf(index.lookUp(1, keyOf('a')))]).toEqual([0, 1]);
+    expect([index.placesOf(0, keyOf('a')), index.placesOf(1, keyOf('a'))]).toEqual([[0], [1]]);
     index.wipe(1, 0);
-    expect([offsetOf(index.lookUp(0, keyOf('a'))), index.lookUp(1, keyOf('a'))]).toEqual([0, undefined]);
-  });
-
-  it('forgets all entries of a partition, and begins where it is told', () => {
-    const index = make();
-    index.apply(0, [at(0, entry('a')), at(1, entry('b'))]);
-    index.wipe(0, 50);
-    expect([index.end(0), index.through(0), index.last(0), index.lookUp(0, keyOf('a'))]).toEqual([
-      50,
-      0,
-      undefined,
-      undefined,
-    ]);
-    index.apply(0, [at(50, entry('a', { end: 50 }))]);
-    expect(index.lookUp(0, keyOf('a'))).toMatchObject({ offset: 50 });
-  });
-
-  it('counts as decided, after a wipe, what it knew to be', () => {
-    const index = make();
-    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, marker(9))]);
-    index.wipe(0, 0);
-    expect([index.through(0), index.horizon(0)]).toEqual([9, 9]);
-    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, entry('b', { requestOffset: 12, end: 1 }))]);
-    expect([index.through(0), index.horizon(0)]).toEqual([12, 9]);
-    index.wipe(0, 0);
-    index.wipe(0, 0);
-    expect(index.horizon(0)).toBe(12);
-  });
-
-  it.each([
-    ['an anchor that knows less', 52, 30, 40],
-    ['an anchor that knows more', 52, 60, 60],
-    ['an entry behind a gap', 55, 30, 40],
-  ])('counts it as well where the log has no head, once there is %s', (_, end, through, horizon) => {
-    const index = make();
-    index.apply(0, [at(0, entry('a', { requestOffset: 40 }))]);
-    index.wipe(0, 52);
-    expect(index.horizon(0)).toBeUndefined();
-    index.apply(0, [at(52, entry('b', { end, through }))]);
-    expect(index.horizon(0)).toBe(horizon);
-  });
-
-  it('forgets a key whose first entry may have gone with the head of the log', () => {
-    const index = make();
-    index.wipe(0, 50);
-    index.apply(0, [at(50, entry('a', { end: 49 })), at(51, entry('b', { end: 50 })), at(52, entry('a', { end: 52 }))]);
-    expect([index.lookUp(0, keyOf('a')), offsetOf(index.lookUp(0, keyOf('b')))]).toEqual(['forgotten', 51]);
-  });
-
-  it('has no horizon over a whole log', () => {
-    const index = make();
-    index.apply(0, [at(0, entry('a', { end: 0, through: 7 }))]);
-    expect(index.horizon(0)).toBe(-1);
-  });
-
-  it('takes its horizon from the first entry that lies at its own end', () => {
-    const index = make();
-    index.wipe(0, 50);
-    expect(index.horizon(0)).toBeUndefined();
-    index.apply(0, [at(50, entry('a', { end: 48, through: 900 })), at(51, entry('b', { end: 50, through: 901 }))]);
-    expect(index.horizon(0)).toBeUndefined();
-    index.apply(0, [at(52, entry('c', { end: 52, through: 30 })), at(53, entry('d', { end: 53, through: 31 }))]);
-    expect(index.horizon(0)).toBe(30);
+    expect([index.placesOf(0, keyOf('a')), index.placesOf(1, keyOf('a'))]).toEqual([[0], []]);
   });
 
   it("counts what an entry's writer knew among the request offsets that it tells of", () => {
@@ -177,13 +111,13 @@ describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
 
   it('takes any bytes for a key', () => {
     const index = make();
-    const ids = ['\u0000', '\u0000\u0000', '\u00ff\u00fe', "'; DROP TABLE entry_0; --", 'x'.repeat(256)];
+    const ids = ['\u0000', '\u0000\u0000', '\u00ff\u00fe', "'; DROP TABLE state; --", 'x'.repeat(256)];
     const keys = ids.map((id) => encodeLedgerKey(Buffer.from(id, 'latin1')));
     index.apply(
       0,
       keys.map((key, offset) => at(offset, { key, value: entry('a').value })),
     );
-    expect(keys.map((key) => offsetOf(index.lookUp(0, key)))).toEqual([0, 1, 2, 3, 4]);
+    expect(keys.map((key) => index.placesOf(0, key))).toEqual([[0], [1], [2], [3], [4]]);
   });
 
   it('tells of the last entry whose writer had read a longer log, and of none that is at its place', () => {
@@ -193,15 +127,11 @@ describe.each(bothIndexes(perTest()))('an index %s', (_, make) => {
     expect(index.apply(0, lossy)).toEqual({ lossAt: 3 });
   });
 
-  it.each([
-    ['a whole log', 0, 0],
-    ['a log without a horizon', 8, 8],
-  ])('counts what was lost from %s as decided, as far as the entry behind the gap knew of it', (_, from, offset) => {
+  it('knows decisions since the entry behind a gap, and else for ever', () => {
     const index = make();
-    index.wipe(0, from);
-    index.apply(0, [at(offset, entry('a', { end: offset + 5, through: 70 }))]);
-    expect(index.horizon(0)).toBe(70);
-    index.apply(0, [at(offset + 1, entry('b', { end: offset + 5, through: 60 }))]);
-    expect(index.horizon(0)).toBe(70);
+    index.apply(0, [at(0, entry('a', { end: 0 }))]);
+    expect(index.since(0)).toBe(0);
+    index.apply(0, [at(1, entry('b', { end: 5 }))]);
+    expect(index.since(0)).toBe(1_700_000_000_001);
   });
 });

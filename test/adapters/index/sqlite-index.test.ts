@@ -1,24 +1,31 @@
-import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it } from 'vitest';
+import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
-import { at, BINDING, keyOf, perTest } from '../../support/index-directory.ts';
-import { entry, offsetOf } from '../../support/memory-records.ts';
+import { entry } from '../../support/memory-records.ts';
+import { at, BINDING, keyOf, marker, perTest, toTheEnd } from './index-directory.ts';
 
 const world = perTest();
 
-/** How many rows the tables of the first partition have, by their names. */
-function rows(): Record<string, unknown> {
-  const db = new DatabaseSync(world.directory.file, { readOnly: true });
-  try {
-    const count = (table: string) => Number(db.prepare(`SELECT count(*) AS n FROM ${table}_0`).get()?.n);
-    return { block: count('block'), chunk: count('chunk'), run: count('run') };
-  } finally {
-    db.close();
+/** How many rows the tables of the first partition have. */
+function rows(): number {
+  const tables = ['open_0', 'run_0', 'filter_0', 'items_0_0', 'items_0_1', 'items_0_2', 'items_0_3'];
+  return tables.reduce(
+    (sum, table) => sum + Number(world.directory.query(`SELECT count(*) AS n FROM ${table}`)[0]?.n),
+    0,
+  );
+}
+
+function fill(index: SqliteIndex, to: number, part = 800): void {
+  for (let from = 0; from < to; from += part) {
+    index.apply(
+      0,
+      Array.from({ length: part }, (_, i) => at(from + i, entry(`key ${from + i}`, { end: from + i }))),
+    );
   }
 }
 
 describe('an index on disk', () => {
-  it('keeps end, highest request offset, last entry and all first entries over a restart', () => {
+  it('keeps end, highest request offset, last entry and all offsets over a restart', () => {
     const before = world.directory.open();
     before.apply(0, [at(0, entry('a')), at(1, entry('b', { requestOffset: 9 })), at(2, entry('a'))]);
     before.wipe(1, 7);
@@ -26,14 +33,23 @@ describe('an index on disk', () => {
     const after = world.directory.open();
     expect([after.end(0), after.through(0), after.end(1), after.last(1)]).toEqual([3, 9, 7, undefined]);
     expect(after.last(0)).toEqual({ offset: 2, digest: digestEntry(at(2, entry('a'))) });
-    expect(after.lookUp(0, keyOf('a'))).toEqual({
-      offset: 0,
-      value: entry('a').value,
-      appendedAtMs: 1_700_000_000_000,
-    });
+    expect(after.placesOf(0, keyOf('a'))).toEqual([0, 2]);
     after.apply(0, [at(3, entry('a')), at(4, entry('c'))]);
-    expect([offsetOf(after.lookUp(0, keyOf('a'))), offsetOf(after.lookUp(0, keyOf('c')))]).toEqual([0, 4]);
+    expect([after.placesOf(0, keyOf('a')), after.placesOf(0, keyOf('c'))]).toEqual([[0, 2, 3], [4]]);
     expect(world.directory.wiped).toEqual([]);
+  });
+
+  it('knows after a restart when the first entry of the open run was appended', () => {
+    const before = world.directory.open();
+    before.apply(
+      0,
+      [0, 1, 2, 3].map((offset) => at(offset, entry(`k${offset}`, { end: offset }))),
+    );
+    before.apply(0, [at(4, marker(3, 4)), at(5, entry('k5', { end: 5 })), at(6, entry('k6', { end: 6 }))]);
+    world.directory.close(before);
+    const after = world.directory.open();
+    toTheEnd(() => after.expire(0, 4));
+    expect([after.origin(0), after.since(0)]).toEqual([4, 1_700_000_000_005]);
   });
 
   it.each([
@@ -44,61 +60,59 @@ describe('an index on disk', () => {
     const before = world.directory.open();
     before.apply(0, [at(0, entry('a'))]);
     world.directory.close(before);
+    const bare = world.directory.openBare(binding);
+    expect([bare.held(), world.directory.wiped]).toEqual([[], [expect.stringContaining('c1')]]);
+    world.directory.close(bare);
     const other = world.directory.open(binding);
-    expect([other.end(0), other.through(0), other.last(0), other.lookUp(0, keyOf('a'))]).toEqual([
-      0,
-      -1,
-      undefined,
-      undefined,
-    ]);
-    expect(world.directory.wiped).toEqual([expect.stringContaining('c1')]);
+    const told = [other.end(0), other.through(0), other.last(0), other.placesOf(0, keyOf('a'))];
+    expect(told).toEqual([0, -1, undefined, []]);
     world.directory.close(other);
     expect(world.directory.open().end(0)).toBe(0);
   });
 
   it.each([
-    ['the length that ships', undefined],
+    ['the length that ships', 4_096],
     ['short ones', 64],
   ])(
     'finds each of many keys, and no other, in runs of %s, also when opened again',
     (_, runEntries) => {
-      const index = world.directory.open(BINDING, runEntries ?? 32_768);
-      const ids = Array.from({ length: 40_000 }, (_, i) => `key ${i}`);
-      for (let from = 0; from < ids.length; from += 1_000) {
-        index.apply(
-          0,
-          ids.slice(from, from + 1_000).map((id, i) => at(from + i, entry(id))),
-        );
-      }
-      const wrong = (in_: typeof index) => [
-        ...ids.filter((id, offset) => offsetOf(in_.lookUp(0, keyOf(id))) !== offset),
-        ...ids.filter((id) => in_.lookUp(0, keyOf(`no ${id}`)) !== undefined),
-      ];
+      const index = world.directory.open(BINDING, runEntries);
+      fill(index, 80_000);
+      const wrong = (in_: SqliteIndex) => {
+        const found = Array.from({ length: 80_000 }, (__, offset) => in_.placesOf(0, keyOf(`key ${offset}`)));
+        const strangers = Array.from({ length: 80_000 }, (__, i) => in_.placesOf(0, keyOf(`no ${i}`)));
+        return [
+          ...found.filter((places, offset) => places.length !== 1 || places[0] !== offset),
+          ...strangers.filter((places) => places.length > 0),
+        ];
+      };
       expect(wrong(index)).toEqual([]);
       world.directory.close(index);
-      expect(wrong(world.directory.open(BINDING, runEntries ?? 32_768))).toEqual([]);
+      expect(wrong(world.directory.open(BINDING, runEntries))).toEqual([]);
     },
     60_000,
   );
 
   it.each([
-    ['expired', (index: ReturnType<typeof world.directory.open>) => index.expire(0, 9_600)],
-    ['wiped', (index: ReturnType<typeof world.directory.open>) => index.wipe(0, 0)],
+    ['expired', (index: SqliteIndex) => index.expire(0, 33_600)],
+    ['wiped', (index: SqliteIndex) => index.wipe(0, 0)],
   ])('gives back the space of what was %s, in steps of which none is long', (_, forget) => {
-    const index = world.directory.open(BINDING, 64);
-    for (let from = 0; from < 9_600; from += 800) {
-      index.apply(
-        0,
-        Array.from({ length: 800 }, (_, i) => at(from + i, entry(`key ${from + i}`, { end: from + i }))),
-      );
-    }
+    const index = world.directory.open(BINDING, 16);
+    fill(index, 33_600);
     forget(index);
-    let steps = 1;
-    while (index.expire(0, 9_600)) steps += 1;
+    const steps = toTheEnd(() => index.expire(0, 33_600));
     expect(steps).toBeGreaterThan(3);
-    expect(steps).toBeLessThan(200);
     world.directory.close(index);
-    expect(rows()).toEqual({ block: 0, chunk: 0, run: 0 });
+    expect(rows()).toBe(0);
+  });
+
+  it('gives back the space of merged runs while it is filled', () => {
+    const index = world.directory.open(BINDING, 16);
+    fill(index, 33_600);
+    fill(index, 33_600 + 16_000);
+    world.directory.close(index);
+    const [items] = world.directory.query('SELECT sum(length(bytes)) / 8 AS items FROM items_0_0');
+    expect(Number(items?.items)).toBeLessThan(16 * 8 * 4);
   });
 
   it('writes to a run the keys of its own entries alone, also after a wipe in the middle of one', () => {
@@ -110,12 +124,11 @@ describe('an index on disk', () => {
       ['d', 'e', 'f', 'g'].map((id, offset) => at(offset, entry(id))),
     );
     world.directory.close(index);
-    const db = new DatabaseSync(world.directory.file, { readOnly: true });
-    expect(db.prepare('SELECT sum(length(packed)) / 8 AS keys FROM chunk_0').get()).toMatchObject({ keys: 4 });
-    db.close();
+    const items = world.directory.query('SELECT sum(length(bytes)) / 8 AS items FROM items_0_0');
+    expect(items).toMatchObject([{ items: 4 }]);
   });
 
-  it('refuses a partition that it does not have', () => {
-    expect(() => world.directory.open().end(2)).toThrow(RangeError);
+  it.each([0, 3, 8_192, 1.5])('refuses runs of %d entries', (runEntries) => {
+    expect(() => world.directory.openBare(BINDING, runEntries)).toThrow(RangeError);
   });
 });

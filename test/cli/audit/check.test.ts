@@ -37,8 +37,21 @@ describe('replies held against the ledger', () => {
       reply('a', batchAt(20)),
       reply('a', batchAt(10)),
     ]);
-    expect(findings).toMatchObject([{ code: 'SPLIT', message: expect.stringContaining('partitions 1, 2') }]);
+    expect(findings).toMatchObject([
+      { code: 'SPLIT', message: expect.stringContaining('partitions ledger/1, ledger/2') },
+    ]);
     expect(findings[0]?.places.map(({ partition }) => partition)).toEqual([1, 2]);
+    expect(counts).toMatchObject({ decisions: 2, losers: 0, replies: 2 });
+  });
+
+  test('may tell either batch of a correlation ID that was decided in two ledgers, which is a finding', () => {
+    const { findings, counts } = check([
+      entry('a', batchAt(10), { offset: 5 }),
+      entry('a', batchAt(20), { topic: 'ledger.2', offset: 1 }),
+      reply('a', batchAt(20)),
+      reply('a', batchAt(10)),
+    ]);
+    expect(findings).toMatchObject([{ code: 'SPLIT', message: expect.stringMatching('ledger/0, ledger.2/0') }]);
     expect(counts).toMatchObject({ decisions: 2, losers: 0, replies: 2 });
   });
 

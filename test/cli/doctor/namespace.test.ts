@@ -28,8 +28,8 @@ function there(tick = 2_000): Snapshot {
   };
 }
 
-const judged = (snapshot: Snapshot, view: WitnessView | undefined, from = config) =>
-  judgeNamespace(from, snapshot, view, Date.now());
+const judged = (snapshot: Snapshot, view: WitnessView | undefined, from = config, refusals: readonly string[] = []) =>
+  judgeNamespace(from, { snapshot, view, refusals }, Date.now());
 
 describe('a namespace', () => {
   it('that is new, or has all that was witnessed, is in order', () => {
@@ -53,6 +53,16 @@ describe('a namespace', () => {
       expect(judged(snapshot, undefined)).toMatchObject({
         state: 'warn',
         detail: expect.stringMatching(/witness topic/),
+      });
+    }
+  });
+
+  it('that is bound otherwise is a fault that tells each difference, whether it was made yet or not', () => {
+    for (const snapshot of [WIPED, there()]) {
+      expect(judged(snapshot, UNUSED, config, ["Another's datacenter.", 'Other partitions.'])).toMatchObject({
+        state: 'fault',
+        detail: "Another's datacenter. Other partitions.",
+        mend: expect.stringMatching(/DATACENTER_ID/),
       });
     }
   });

@@ -219,13 +219,21 @@ describe('sticky assignment', () => {
     expect(plan.get('b')).toEqual([0, 2]);
   });
 
-  it('keeps what it promised as a warm-up, against its owner of the same generation and no later one', () => {
-    const copies = ends({});
+  it('keeps what it promised as a warm-up, against an owner of the same generation', () => {
+    const plan = assign(4, [
+      { memberId: 'a', claims: [{ generation: 4, partitions: [0, 1], standbys: [2], warmups: [2] }] },
+      { memberId: 'b', claims: [{ generation: 4, partitions: [2, 3], standbys: [1], warmups: [1] }] },
+    ]);
+    expect([plan.get('a'), plan.get('b')]).toEqual([
+      [0, 2],
+      [1, 3],
+    ]);
+  });
+
+  it('does not keep what it promised before somebody else had it', () => {
     const promised = { generation: 4, partitions: [], standbys: [1], warmups: [1] };
-    const b: Candidate = { memberId: 'b', claims: [promised], copies };
-    expect(assign(2, [member('a', [0, 1], 4), b]).get('b')).toEqual([1]);
-    const c = member('c', [1], 5);
-    expect(assign(3, [member('a', [0, 2], 5), b, c]).get('c')).toEqual([1]);
+    const plan = assign(3, [member('a', [0, 2], 5), { memberId: 'b', claims: [promised] }, member('c', [1], 5)]);
+    expect(plan.get('c')).toEqual([1]);
   });
 
   it('orders members by their instance IDs, which a restart does not change', () => {

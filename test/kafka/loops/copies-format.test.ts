@@ -84,8 +84,8 @@ describe('what is told of copies', () => {
     for (const hex of [
       '010100' + 'ffffffffffffff10' + '000000', // a copy that ends at 2^53
       `010100${largest}010000`, // a log that ends there
-      '010100ffffffffffffffffff010000', // more than eight bytes
-      '010100808080808080808080808080000000', // zeros that do not end
+      `010100${'80'.repeat(8)}00000000`, // an end of nine bytes
+      `0101${'80'.repeat(300)}0000000000`, // a gap of many, all zero
     ]) {
       expect(decodeTold(Buffer.from(hex, 'hex')), hex).toBeUndefined();
     }

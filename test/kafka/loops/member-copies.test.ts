@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Copies, Copy } from '../../../src/kafka/loops/copies.ts';
+import { encodeStanding } from '../../../src/kafka/loops/copies-format.ts';
+import { encodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
 import type { JoinRequest, SyncRequest } from '../../../src/kafka/wire/port.ts';
@@ -197,6 +199,20 @@ describe('joining again', () => {
     expect(member.calls.at(-1)?.call).toBe('leaveGroup');
   });
 
+  it('leaves no timer behind', async () => {
+    const timersLeft = async (wishes: boolean) => {
+      const stage = new GroupStage();
+      const member = keeper(stage, 'a');
+      member.start();
+      await stage.settled(member);
+      if (wishes) member.member.rejoin('leaves soon');
+      await member.leave();
+      await stage.pass(100);
+      return stage.runtime.pending;
+    };
+    expect(await timersLeft(true)).toBe(await timersLeft(false));
+  });
+
   it('is nothing to a member that tells of no copies', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
@@ -264,6 +280,24 @@ describe('a static leader that restarts', () => {
     again.start();
     await stage.settled(a, again);
     expect(again.last).toMatchObject({ partitions: [], standbys, warmups });
+  });
+});
+
+describe('an assignment', () => {
+  it('is taken for as much as makes sense, whatever a leader says of copies', async () => {
+    const stage = new GroupStage();
+    const userData = encodeStanding({ standbys: [1, 2, PARTITIONS], warmups: [2, 3] });
+    new OldMember(
+      stage,
+      encodeAssignment({ assigned: [{ topic: TOPIC, partitions: [0, 1] }], userData }),
+      STICKY,
+    ).start();
+    await stage.pass(100);
+    const b = keeper(stage, 'b');
+    b.start();
+    await stage.until(() => b.assigned.length > 0, 'an assignment');
+    expect(b.last).toMatchObject({ partitions: [0, 1], standbys: [2], warmups: [2] });
+    expect(b.warnings).toEqual([]);
   });
 });
 

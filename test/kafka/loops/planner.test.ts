@@ -140,16 +140,31 @@ describe('a plan', () => {
 
   it('lets those who have copies stand in for an owner that is gone, the one first that owns least', () => {
     const members = [
-      member('a', all(7), { partitions: [0, 1] }),
-      member('b', all(7), { partitions: [2, 3, 4] }),
+      member('a', all(7), { partitions: [2, 3, 4] }),
+      member('b', all(7), { partitions: [0, 1] }),
       member('c', ends({})),
     ];
     const plan = planGroup(settings(7), members);
     expect([plan.get('a')?.partitions, plan.get('b')?.partitions]).toEqual([
-      [0, 1, 5, 6],
-      [2, 3, 4],
+      [2, 3, 4, 6],
+      [0, 1, 5],
     ]);
     expect(plan.get('c')?.warmups).toEqual([5, 6]);
+  });
+
+  it('leaves a partition with its last owner while another one warms up, and not with an earlier one', () => {
+    for (const [earlier, last] of [
+      ['a', 'b'],
+      ['b', 'a'],
+    ] as const) {
+      const plan = planGroup(settings(3), [
+        member(earlier, all(3), { partitions: [2] }, 3),
+        member(last, all(3), { partitions: [2] }, 4),
+        member('c', ends({}), { warmups: [2] }, 4),
+      ]);
+      expect(plan.get(last)?.partitions).toContain(2);
+      expect(plan.get('c')?.warmups).toEqual([2]);
+    }
   });
 
   it('lets the target owner restore a partition of which nobody has a complete copy', () => {
@@ -223,6 +238,35 @@ describe('standbys', () => {
         expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(2);
       }),
     );
+  });
+
+  it('are rather those who have some copy, where all lack little', () => {
+    const short = (names: readonly string[]) =>
+      names.map((name) => member(name, name === 'c' ? new Map([[0, { end: 40, logEnd: 50 }]]) : ends({})));
+    expect(planGroup(settings(1), short(['a', 'b', 'c'])).get('a')?.standbys).toEqual([]);
+    const plan = planGroup(settings(1), [...short(['b', 'c', 'd']), member('a', ends({}), { partitions: [0] })]);
+    expect(plan.get('c')?.standbys).toEqual([0]);
+  });
+
+  it('are given to a newcomer until it has its part, where all lack little', () => {
+    const group = new PlannedGroup({ partitions: 60, standbys: 1, acceptableLag: LOG_END }, LOG_END);
+    for (const name of ['a', 'b', 'c']) group.join(name);
+    group.settle();
+    group.join('d');
+    group.settle();
+    for (const count of group.counts('standbys')) expect(Math.abs(count - 15)).toBeLessThanOrEqual(1);
+  });
+
+  it('of one owner are spread over all the others', () => {
+    const group = new PlannedGroup(settings(60), LOG_END);
+    for (const name of ['a', 'b', 'c', 'd']) group.join(name);
+    group.settle();
+    for (const { share } of group.members.values()) {
+      const shared = [...group.members.values()]
+        .filter((other) => other.share !== share)
+        .map((other) => other.share.standbys.filter((at) => share.partitions.includes(at)).length);
+      expect(shared.every((count) => Math.abs(count - 5) <= 2)).toBe(true);
+    }
   });
 
   it('are all the others, where all are to be', () => {

@@ -23,12 +23,15 @@ export class TestMember {
   readonly #lane: string;
   memberId = '';
   generation = -1;
+  /** The user data of its subscription. */
+  says: string;
 
   constructor(stage: WireStage, groupId: string, options: MemberOptions = {}) {
     this.#stage = stage;
     this.groupId = groupId;
     this.#options = options;
     this.#lane = stage.name('member');
+    this.says = `of ${this.#lane}`;
   }
 
   get id(): MemberRequest {
@@ -41,7 +44,7 @@ export class TestMember {
   async joinOnce(): Promise<JoinAnswer> {
     const { protocols = ['one'], sessionTimeoutMs = 10_000 } = this.#options;
     // a real broker reads it, and never answers where it can't
-    const metadata = encodeSubscription({ topics: ['subscribed'], userData: Buffer.from(`of ${this.#lane}`) });
+    const metadata = encodeSubscription({ topics: ['subscribed'], userData: Buffer.from(this.says) });
     const answer = await this.call((link) =>
       link.joinGroup({
         ...this.id,

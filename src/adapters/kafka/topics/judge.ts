@@ -54,7 +54,7 @@ function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
   if (topic.partitions !== settings.requestPartitions) {
     faults.push(
       `topic '${topic.name}' has ${topic.partitions} partitions, REQUEST_PARTITIONS says ${settings.requestPartitions}: ` +
-        'set it to what the topic was made with; a topic whose partitions were added to can not be replayed exactly',
+        'set it to what the topic was made with; a topic whose partitions were added to can not be served: make a second pair, docs/how-to/more-partitions.md',
     );
   }
   // Requests come from anybody. A compressed batch within the broker's limit can hold more than a worker reads at once:

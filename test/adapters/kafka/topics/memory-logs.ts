@@ -59,6 +59,7 @@ export class MemoryLogs {
     } satisfies Partial<BrokerLink> as unknown as BrokerLink;
     const cluster = {
       leader: async () => 1,
+      partitions: async (topic: string) => [...this.#logs.keys()].filter((name) => name.startsWith(`${topic}/`)).length,
       call: async (_node: number, _lane: string, _timeoutMs: number, use: (link: BrokerLink) => Promise<unknown>) =>
         use(link),
       doubt: () => undefined,
@@ -66,15 +67,15 @@ export class MemoryLogs {
     this.source = { cluster: cluster as unknown as Cluster, runtime: this.runtime };
   }
 
-  /** Appends so many records; each names its offset in key, value and header. */
-  append(topic: string, partition: number, count: number): this {
+  /** Appends so many records; each names its offset in key, value and header, and has these headers as well. */
+  append(topic: string, partition: number, count: number, headers: Readonly<Record<string, string>> = {}): this {
     const log = this.#log(topic, partition);
     for (let left = count; left > 0; left -= MemoryLogs.BATCH) {
       const from = log.end;
       const records = Array.from({ length: Math.min(left, MemoryLogs.BATCH) }, (_, i) => ({
         key: Buffer.from(`key ${from + i}`),
         value: Buffer.from(`value ${from + i}`),
-        headers: { n: String(from + i) },
+        headers: { n: String(from + i), ...headers },
       }));
       this.#put(log, encodeBatch(records, this.runtime.wallMs()), records.length);
     }

@@ -1,0 +1,141 @@
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.Future;
+import org.apache.avro.Schema;
+import org.apache.avro.generic.GenericData;
+import org.apache.avro.generic.GenericRecord;
+import org.apache.avro.message.BinaryMessageDecoder;
+import org.apache.avro.message.BinaryMessageEncoder;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * Asks for IDs with Apache Kafka's own client and prints a line for each correlation ID, with its IDs:
+ * Requester [--no-key] BROKERS REQUEST_TOPIC REPLY_TOPIC COUNT SCHEMAS_DIRECTORY [CORRELATION_ID...]
+ *
+ * The default partitioner hashes the key, so the correlation ID as the key brings a request to the partition that decides
+ * it. Without a key the IDs are the same, but a worker has to forward the request.
+ */
+public class Requester {
+  private static final Duration TIMEOUT = Duration.ofSeconds(60);
+
+  private final String brokers;
+  private final String requestTopic;
+  private final String replyTopic;
+  private final long count;
+  private final Path schemas;
+  private final boolean withKey;
+
+  private Requester(List<String> args, boolean withKey) {
+    brokers = args.get(0);
+    requestTopic = args.get(1);
+    replyTopic = args.get(2);
+    count = Long.parseLong(args.get(3));
+    schemas = Path.of(args.get(4));
+    this.withKey = withKey;
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    var args = new ArrayList<>(Arrays.asList(arguments));
+    var withKey = !args.remove("--no-key");
+    if (args.size() < 5) {
+      System.err.println(
+          "usage: Requester [--no-key] BROKERS REQUEST_TOPIC REPLY_TOPIC COUNT SCHEMAS_DIRECTORY [CORRELATION_ID...]");
+      System.exit(2);
+    }
+    var named = args.subList(5, args.size());
+    new Requester(args, withKey).request(named.isEmpty() ? List.of(UUID.randomUUID().toString()) : named);
+  }
+
+  /** Reads from where the reply topic ends before a request is sent, so no reply can be missed. */
+  private void request(List<String> ids) throws Exception {
+    Map<String, Object> settings = Map.of("bootstrap.servers", brokers);
+    var bytes = new ByteArrayDeserializer();
+    try (var consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
+      var partitions = consumer.partitionsFor(replyTopic).stream()
+          .map(about -> new TopicPartition(about.topic(), about.partition())).toList();
+      if (partitions.isEmpty()) throw new IllegalArgumentException("there is no topic " + replyTopic);
+      consumer.assign(partitions);
+      consumer.seekToEnd(partitions);
+      partitions.forEach(consumer::position);
+      send(settings, ids);
+      receive(consumer, new LinkedHashSet<>(ids));
+    }
+  }
+
+  private void send(Map<String, Object> settings, List<String> ids) throws Exception {
+    var value = encode();
+    var trace = System.getenv("TRACEPARENT");
+    var bytes = new ByteArraySerializer();
+    try (var producer = new KafkaProducer<>(settings, bytes, bytes)) {
+      var sent = new ArrayList<Future<RecordMetadata>>();
+      for (var id : ids) {
+        var correlationId = id.getBytes(StandardCharsets.UTF_8);
+        var record = new ProducerRecord<>(requestTopic, withKey ? correlationId : null, value);
+        record.headers().add("kafka_correlationId", correlationId);
+        record.headers().add("kafka_replyTopic", replyTopic.getBytes(StandardCharsets.UTF_8));
+        // A reply has the trace of its request.
+        if (trace != null) record.headers().add("traceparent", trace.getBytes(StandardCharsets.UTF_8));
+        sent.add(producer.send(record));
+      }
+      for (var one : sent) one.get();
+    }
+  }
+
+  private void receive(KafkaConsumer<byte[], byte[]> consumer, Set<String> waiting) throws Exception {
+    var decoder = new BinaryMessageDecoder<GenericRecord>(GenericData.get(), schema("id-reply"));
+    var deadline = System.nanoTime() + TIMEOUT.toNanos();
+    while (!waiting.isEmpty()) {
+      if (System.nanoTime() > deadline) {
+        throw new IllegalStateException(waiting.size() + " requests without a reply: is a worker running?");
+      }
+      for (var record : consumer.poll(Duration.ofSeconds(1))) {
+        var id = new String(record.key(), StandardCharsets.UTF_8);
+        // Others are replies to somebody else, or come once more.
+        if (waiting.remove(id)) System.out.println(id + " " + idsOf(decoder.decode(record.value())));
+      }
+    }
+  }
+
+  private byte[] encode() throws Exception {
+    var schema = schema("id-request");
+    var request = new GenericData.Record(schema);
+    request.put("count", count);
+    ByteBuffer bytes = new BinaryMessageEncoder<GenericRecord>(GenericData.get(), schema).encode(request);
+    var value = new byte[bytes.remaining()];
+    bytes.get(value);
+    return value;
+  }
+
+  private Schema schema(String name) throws Exception {
+    return new Schema.Parser().parse(schemas.resolve(name + ".avsc").toFile());
+  }
+
+  private static List<Long> idsOf(GenericRecord reply) {
+    var result = (GenericRecord) reply.get("result");
+    if (result.getSchema().getName().equals("IdError")) {
+      throw new IllegalStateException(result.get("code") + ": " + result.get("message"));
+    }
+    var ids = new ArrayList<Long>();
+    var step = (long) result.get("step");
+    for (var element : (List<?>) result.get("ranges")) {
+      var range = (GenericRecord) element;
+      for (int i = 0; i < (int) range.get("count"); i++) ids.add((long) range.get("first") + i * step);
+    }
+    return ids;
+  }
+}

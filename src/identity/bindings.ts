@@ -1,0 +1,144 @@
+import { IdallocError } from '../errors.ts';
+import { attempt } from './attempt.ts';
+import type { NamespaceKeys } from './keys.ts';
+import type { EtcdPort, KeyValue } from './ports.ts';
+
+/**
+ * What is settled once for a datacenter, beside its descriptor, each under a key of its own:
+ *
+ *   /idalloc/<ID space>/datacenter/<dc>     root of the one namespace that gives the IDs of this datacenter
+ *   <root>id-space                          the ID space, and so the topic in which this namespace is witnessed
+ *   <root>request-topics/<t>/partitions     partition count of a request topic
+ *   <root>request-topics/<t>/ledger         where its decisions are
+ *   <root>ledgers/<l>                       the request topic whose decisions are in this ledger
+ *   <root>groups/<g>                        the request topic that this group reads
+ *
+ * The first, the claim, lies outside of the namespace: two namespaces meet nowhere else. None of them is in the descriptor,
+ * whose bytes every reign compares, so a second pair of topics can be added while workers serve the first.
+ */
+interface Binding {
+  readonly key: string;
+  readonly value: string;
+  /** Why a worker that wants this value can't work where another is stored, and what to do. */
+  readonly refusal: (stored: string) => string;
+}
+
+export interface Bindings {
+  readonly claim: Binding;
+  readonly own: readonly Binding[];
+}
+
+/** The part of a configuration that is bound. */
+export interface Bound {
+  readonly idSpace: string;
+  readonly datacenterId: number;
+  readonly groupId: string;
+  readonly topics: { readonly requests: string; readonly ledger: string; readonly requestPartitions: number };
+}
+
+/** Steps for a write that was lost or doubled, and for a race that was lost. */
+const MAX_STEPS = 10;
+/** Of a value that is none of ours. */
+const MAX_SHOWN = 200;
+
+/** The key that says whose a datacenter is. */
+export function claimKey(idSpace: string, datacenterId: number): string {
+  return `/idalloc/${idSpace}/datacenter/${datacenterId}`;
+}
+
+export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound): Bindings {
+  const { idSpace, datacenterId, groupId, topics } = bound;
+  const { requests, ledger, requestPartitions } = topics;
+  const claim: Binding = {
+    key: claimKey(idSpace, datacenterId),
+    value: root,
+    refusal: (stored) =>
+      `Datacenter ${datacenterId} of the ID space '${idSpace}' belongs to the namespace ${stored} of this etcd, and ` +
+      `${root} would give the same IDs: configure its ETCD_PREFIX, or another DATACENTER_ID.`,
+  };
+  const own: readonly Binding[] = [
+    {
+      key: `${root}id-space`,
+      value: idSpace,
+      refusal: (stored) =>
+        `The namespace ${root} is witnessed in the ID space '${stored}', configured is '${idSpace}': set ID_SPACE=${stored}.`,
+    },
+    {
+      key: `${root}request-topics/${requests}/partitions`,
+      value: String(requestPartitions),
+      refusal: (stored) =>
+        `The request topic '${requests}' was made with ${stored} partitions, configured are ${requestPartitions}: the ` +
+        'count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
+        `Set REQUEST_PARTITIONS=${stored}. For more partitions, or when partitions were added, make a second pair of ` +
+        'topics: docs/how-to/more-partitions.md.',
+    },
+    {
+      key: `${root}request-topics/${requests}/ledger`,
+      value: ledger,
+      refusal: (stored) =>
+        `The decisions of '${requests}' are in the ledger '${stored}', configured is '${ledger}': set LEDGER_TOPIC=${stored}.`,
+    },
+    {
+      key: `${root}ledgers/${ledger}`,
+      value: requests,
+      refusal: (stored) =>
+        `The ledger '${ledger}' has the decisions of '${stored}', not of '${requests}': set LEDGER_TOPIC to a ledger of its own.`,
+    },
+    {
+      key: `${root}groups/${groupId}`,
+      value: requests,
+      refusal: (stored) =>
+        `The group '${groupId}' reads '${stored}', not '${requests}': set KAFKA_GROUP_ID to a group of its own.`,
+    },
+  ];
+  return { claim, own };
+}
+
+/**
+ * Claims the datacenter, create-only, and settles nothing else. Rejects with NAMESPACE_MISMATCH that names each
+ * difference, also in what is bound already, and changes nothing then; with ETCD_UNAVAILABLE.
+ */
+export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<void> {
+  return settle(etcd, bindings, [bindings.claim]);
+}
+
+/** As claimDatacenter, and settles whatever is not settled yet. */
+export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void> {
+  return settle(etcd, bindings, [bindings.claim, ...bindings.own]);
+}
+
+/** Why these can't be settled; empty where they are, or may be. */
+export async function bindingFaults(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
+  const bindings = [claim, ...own];
+  return refusalsOf(bindings, await etcd.get(bindings.map(({ key }) => key)));
+}
+
+/** The ledgers that are bound to a namespace. */
+export async function boundLedgers(etcd: EtcdPort, { root }: Pick<NamespaceKeys, 'root'>): Promise<string[]> {
+  const prefix = `${root}ledgers/`;
+  const { kvs } = await etcd.range(prefix);
+  return kvs.map(({ key }) => key.slice(prefix.length));
+}
+
+async function settle(etcd: EtcdPort, { claim, own }: Bindings, due: readonly Binding[]): Promise<void> {
+  const all = [claim, ...own];
+  for (let step = 0; step < MAX_STEPS; step += 1) {
+    const stored = await etcd.get(all.map(({ key }) => key));
+    const refusals = refusalsOf(all, stored);
+    if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
+    const missing = due.filter(({ key }) => !stored.has(key));
+    if (missing.length === 0) return;
+    const absent = missing.map(({ key }) => ({ key, createRevision: 0n }));
+    const puts = missing.map(({ key, value }) => ({ put: key, value: Buffer.from(value) }));
+    await attempt(etcd, absent, puts);
+  }
+  throw new IdallocError('ETCD_UNAVAILABLE', `the bindings of a namespace were not settled in ${MAX_STEPS} steps`);
+}
+
+function refusalsOf(bindings: readonly Binding[], stored: ReadonlyMap<string, KeyValue>): string[] {
+  return bindings.flatMap(({ key, value, refusal }) => {
+    const found = stored.get(key)?.value;
+    if (found === undefined || found.equals(Buffer.from(value))) return [];
+    return [refusal(found.toString('utf8').slice(0, MAX_SHOWN))];
+  });
+}

@@ -1,0 +1,143 @@
+import { describe, expect, it } from 'vitest';
+import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { entry } from '../../support/memory-records.ts';
+import { at, BINDING, keyOf, perTest, toTheEnd } from './index-directory.ts';
+
+const world = perTest();
+const RUN = 64;
+const OF_FIRST = /^[a-z]+_0/;
+
+function fill(index: SqliteIndex, partition: number, entries: number): void {
+  for (let from = 0; from < entries; from += 500) {
+    index.apply(
+      partition,
+      Array.from({ length: 500 }, (_, i) => at(from + i, entry(`k${from + i}`))),
+    );
+  }
+}
+
+/** The names of all tables in the file. */
+function tables(): string[] {
+  return world.directory.query("SELECT name FROM sqlite_schema WHERE type = 'table'").map(({ name }) => String(name));
+}
+
+describe('the copies of partitions', () => {
+  it('are on disk from the first load on, and there is none before', () => {
+    const index = world.directory.openBare();
+    expect(index.held()).toEqual([]);
+    toTheEnd(() => index.load(1));
+    expect(index.held()).toEqual([1]);
+    toTheEnd(() => index.load(0));
+    expect(index.held()).toEqual([0, 1]);
+    world.directory.close(index);
+    expect(world.directory.openBare().held()).toEqual([0, 1]);
+  });
+
+  it('leave nothing in the file for a partition that was never loaded', () => {
+    const index = world.directory.openBare();
+    toTheEnd(() => index.load(1));
+    expect(index.drop(0)).toBe(false);
+    world.directory.close(index);
+    expect(tables().filter((name) => OF_FIRST.test(name))).toEqual([]);
+    expect(world.directory.query('SELECT id FROM state')).toMatchObject([{ id: 1 }]);
+  });
+
+  it('are opened in steps, filters first, and tell nothing before the last step', () => {
+    const before = world.directory.open(BINDING, RUN);
+    fill(before, 0, 20_000);
+    world.directory.close(before);
+    const index = world.directory.openBare(BINDING, RUN);
+    let steps = 1;
+    for (; index.load(0); steps += 1) expect(() => index.end(0)).toThrow(RangeError);
+    expect(steps).toBeGreaterThan(5);
+    expect([index.end(0), index.placesOf(0, keyOf('k7'))]).toEqual([20_000, [7]]);
+    expect(index.load(0)).toBe(false);
+  });
+
+  it('are deleted in steps, with all that was known, and can be begun anew', () => {
+    const index = world.directory.open(BINDING, RUN);
+    fill(index, 0, 20_000);
+    fill(index, 1, 500);
+    expect(toTheEnd(() => index.drop(0))).toBeGreaterThan(5);
+    expect([index.held(), index.drop(0)]).toEqual([[1], false]);
+    toTheEnd(() => index.load(0));
+    const told = [index.end(0), index.through(0), index.horizon(0), index.since(0), index.last(0)];
+    expect([...told, index.placesOf(0, keyOf('k7'))]).toEqual([0, -1, -1, 0, undefined, []]);
+    expect(index.placesOf(1, keyOf('k7'))).toEqual([7]);
+    toTheEnd(() => index.drop(0));
+    world.directory.close(index);
+    expect(tables().filter((name) => OF_FIRST.test(name))).toEqual([]);
+  });
+
+  it('are not loaded any more from the first step of their deletion on', () => {
+    const index = world.directory.open(BINDING, RUN);
+    fill(index, 0, 500);
+    expect(index.drop(0)).toBe(true);
+    expect(() => index.end(0)).toThrow(RangeError);
+    expect(index.held()).toEqual([0, 1]);
+  });
+
+  it.each([1, 5, 10])('are never opened half deleted, by a process that starts after %d steps of it', (steps) => {
+    const before = world.directory.open(BINDING, RUN);
+    fill(before, 0, 20_000);
+    for (let i = 0; i < steps; i += 1) expect(before.drop(0)).toBe(true);
+    world.directory.close(before);
+    const index = world.directory.openBare(BINDING, RUN);
+    expect(index.held()).toEqual([0, 1]);
+    toTheEnd(() => index.load(0));
+    expect([index.end(0), index.placesOf(0, keyOf('k7')), world.directory.wiped]).toEqual([0, [], []]);
+  });
+
+  it('go on being deleted by a process that starts in the middle of it', () => {
+    const before = world.directory.open(BINDING, RUN);
+    fill(before, 0, 20_000);
+    for (let i = 0; i < 5; i += 1) before.drop(0);
+    world.directory.close(before);
+    const index = world.directory.openBare(BINDING, RUN);
+    toTheEnd(() => index.drop(0));
+    expect(index.held()).toEqual([1]);
+  });
+
+  it('may be wanted again, or not any more, in the middle of a step', () => {
+    const index = world.directory.open(BINDING, RUN);
+    fill(index, 0, 20_000);
+    world.directory.close(index);
+    const again = world.directory.openBare(BINDING, RUN);
+    again.load(0);
+    again.drop(0);
+    toTheEnd(() => again.load(0));
+    expect(again.end(0)).toBe(0);
+    fill(again, 0, 500);
+    expect(again.placesOf(0, keyOf('k7'))).toEqual([7]);
+  });
+
+  it('refuse whatever is asked of one that is not loaded, by its name', () => {
+    const index = world.directory.openBare();
+    const record = at(0, entry('a'));
+    const uses = [
+      () => index.end(0),
+      () => index.origin(0),
+      () => index.through(0),
+      () => index.horizon(0),
+      () => index.since(0),
+      () => index.last(0),
+      () => index.placesOf(0, keyOf('a')),
+      () => index.apply(0, [record]),
+      () => index.firsts(0, [record]),
+      () => index.wipe(0, 0),
+      () => index.expire(0, 0),
+    ];
+    for (const use of uses) {
+      expect(use).toThrow(RangeError);
+      expect(use).toThrow('ledger partition 0 ');
+    }
+    expect(index.held()).toEqual([]);
+  });
+
+  it.each([2, -1, 0.5])('are not those of partition %d, which the ledger does not have', (partition) => {
+    const index = world.directory.openBare();
+    expect(() => index.load(partition)).toThrow(RangeError);
+    expect(() => index.drop(partition)).toThrow(RangeError);
+    expect(index.held()).toEqual([]);
+  });
+});

@@ -1,0 +1,124 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { expectRestorable, fill, KEYS, RUN_OF_MANY, some } from './damaged-index.ts';
+import { at, BINDING, keyOf, perTest, toTheEnd } from './index-directory.ts';
+
+const world = perTest();
+const RESTORING = expect.objectContaining({ code: 'INDEX_RESTORING' });
+const UNUSABLE = expect.objectContaining({ code: 'INDEX_UNUSABLE' });
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+function filled(): SqliteIndex {
+  const index = world.directory.open(BINDING, RUN_OF_MANY);
+  fill(index);
+  return index;
+}
+
+/** The store that an index has open. */
+function storeOf(open: () => SqliteIndex): { readonly index: SqliteIndex; readonly db: () => DatabaseSync } {
+  const exec = vi.spyOn(DatabaseSync.prototype, 'exec');
+  const index = open();
+  const isOpening = (at: number) => String(exec.mock.calls[at]?.[0]).includes('locking_mode');
+  const db = () => exec.mock.contexts.filter((_, call) => isOpening(call)).at(-1) as DatabaseSync;
+  return { index, db };
+}
+
+/** Lets the disk have no more room than it has now. */
+function fillDisk(db: DatabaseSync): void {
+  const used = Number(db.prepare('PRAGMA page_count').get()?.page_count);
+  db.exec(`PRAGMA max_page_count = ${used}`);
+}
+
+describe('while it is in use', () => {
+  it.each<[string, (db: DatabaseSync) => void, (index: SqliteIndex) => unknown]>([
+    ['a full disk', fillDisk, (index) => index.apply(0, some(KEYS, 500))],
+    ['a deleted file', () => rmSync(world.directory.file), (index) => index.expire(0, 0)],
+    [
+      'a replaced file',
+      (db) => {
+        const copy = readFileSync(world.directory.file);
+        rmSync(world.directory.file);
+        writeFileSync(world.directory.file, copy);
+        expect(db.isOpen).toBe(true);
+      },
+      (index) => index.expire(0, 0),
+    ],
+    ['a table that is gone', (db) => db.exec('DROP TABLE items_0_1'), (index) => index.placesOf(0, keyOf('k7'))],
+    ['no table of states', (db) => db.exec('DROP TABLE state'), (index) => index.held()],
+    ['a store that can not commit', failCommits, (index) => index.apply(0, some(KEYS, 5))],
+    ['a wipe that can not be committed', failCommits, (index) => index.wipe(0, 0)],
+    ['an expiry that can not be committed', failCommits, (index) => index.expire(0, KEYS)],
+    ['a deletion that can not be committed', failCommits, (index) => toTheEnd(() => index.drop(1))],
+  ])('%s makes the index anew: refused once with INDEX_RESTORING, then empty', (_, damage, use) => {
+    const { index, db } = storeOf(filled);
+    damage(db());
+    expect(() => use(index)).toThrow(RESTORING);
+    expect([world.directory.wiped, world.directory.unusable]).toEqual([[expect.any(String)], []]);
+    expectRestorable(index);
+    world.directory.close(index);
+    expect(world.directory.open(BINDING, RUN_OF_MANY).end(0)).toBe(10);
+  });
+
+  it('a second fault ends it: INDEX_UNUSABLE from then on, whatever is asked, and told once', () => {
+    const { index, db } = storeOf(filled);
+    fillDisk(db());
+    expect(() => index.apply(0, some(KEYS, 500))).toThrow(RESTORING);
+    fillDisk(db());
+    expect(() => index.apply(0, some(0, KEYS))).toThrow(UNUSABLE);
+    expect(world.directory.unusable).toEqual([UNUSABLE]);
+    const uses = [
+      () => index.held(),
+      () => index.load(0),
+      () => index.drop(0),
+      () => index.placesOf(0, keyOf('k1')),
+      () => index.apply(0, some(0, 1)),
+      () => index.firsts(0, some(0, 1)),
+      () => index.wipe(0, 0),
+      () => index.expire(0, 0),
+    ];
+    for (const use of uses) expect(use).toThrow(UNUSABLE);
+    expect([world.directory.unusable.length, world.directory.wiped.length]).toEqual([1, 1]);
+  });
+
+  it('opens again, empty, the partitions that were loaded, and no other', () => {
+    const index = filled();
+    toTheEnd(() => index.drop(1));
+    rmSync(world.directory.file);
+    expect(() => index.expire(0, 0)).toThrow(RESTORING);
+    expect([index.held(), index.end(0), index.load(0)]).toEqual([[0], 0, false]);
+    expect(() => index.end(1)).toThrow(RangeError);
+  });
+
+  it('a directory that is gone for good ends it at once', () => {
+    const index = filled();
+    rmSync(world.directory.path, { recursive: true });
+    writeFileSync(world.directory.path, 'x');
+    expect(() => index.expire(0, 0)).toThrow(UNUSABLE);
+    expect([world.directory.unusable, world.directory.wiped]).toEqual([[UNUSABLE], []]);
+  });
+
+  it('an entry that can not be read is no fault of the store', () => {
+    const index = filled();
+    expect(() => index.apply(0, [at(KEYS, { key: keyOf('x'), value: Buffer.from('junk') })])).toThrow(
+      expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
+    );
+    expect([index.end(0), world.directory.wiped]).toEqual([KEYS, []]);
+  });
+});
+
+/** Once, and not as SQLite says it. */
+function failCommits(): void {
+  vi.restoreAllMocks(); // the spy that found the store would call itself
+  const { exec } = DatabaseSync.prototype;
+  let failed = false;
+  vi.spyOn(DatabaseSync.prototype, 'exec').mockImplementation(function (this: DatabaseSync, sql: string) {
+    if (failed || !/^\s*COMMIT/.test(sql)) return exec.call(this, sql);
+    failed = true;
+    throw new Error('no commit today');
+  });
+}

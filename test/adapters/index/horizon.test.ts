@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest';
+import { entry } from '../../support/memory-records.ts';
+import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
+
+describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
+  it('has forgotten all entries of the partition, and begins where it is told', () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a')), at(1, entry('b'))]);
+    index.wipe(0, 50);
+    const told = [index.end(0), index.origin(0), index.through(0), index.last(0), index.placesOf(0, keyOf('a'))];
+    expect(told).toEqual([50, 50, 0, undefined, []]);
+    index.apply(0, [at(50, entry('a', { end: 50 }))]);
+    expect(index.placesOf(0, keyOf('a'))).toEqual([50]);
+  });
+
+  it('has forgotten them also where the log has the same offsets again', () => {
+    const index = make();
+    for (let offset = 0; offset < 40; offset += 1) index.apply(0, [at(offset, entry(`k${offset}`))]);
+    index.wipe(0, 0);
+    for (let offset = 0; offset < 40; offset += 1) index.apply(0, [at(offset, entry(`n${offset}`))]);
+    expect([index.placesOf(0, keyOf('k7')), index.placesOf(0, keyOf('n7'))]).toEqual([[], [7]]);
+  });
+
+  it('counts as decided what it knew to be', () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, marker(9))]);
+    index.wipe(0, 0);
+    expect([index.through(0), index.horizon(0)]).toEqual([9, 9]);
+    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, entry('b', { requestOffset: 12, end: 1 }))]);
+    expect([index.through(0), index.horizon(0)]).toEqual([12, 9]);
+    index.wipe(0, 0);
+    index.wipe(0, 0);
+    expect(index.horizon(0)).toBe(12);
+  });
+
+  it.each([
+    ['an anchor that knows less', 52, 30, 40],
+    ['an anchor that knows more', 52, 60, 60],
+    ['an entry behind a gap', 55, 30, 40],
+  ])('counts it as well where the log has no head, once there is %s', (_, end, through, horizon) => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { requestOffset: 40 }))]);
+    index.wipe(0, 52);
+    expect(index.horizon(0)).toBeUndefined();
+    index.apply(0, [at(52, entry('b', { end, through }))]);
+    expect(index.horizon(0)).toBe(horizon);
+  });
+
+  it('knows decisions since the first entry that it reads then, if it may have known any before', () => {
+    const index = make();
+    index.wipe(0, 0);
+    expect(index.since(0)).toBe(0);
+    index.apply(0, [at(0, entry('a', { requestOffset: 4 }))]);
+    index.wipe(0, 0);
+    expect(index.since(0)).toBeUndefined();
+    index.apply(0, [at(0, entry('a', { requestOffset: 4 })), at(1, entry('b'))]);
+    expect(index.since(0)).toBe(1_700_000_000_000);
+  });
+});
+
+describe.each(allIndexes(perTest()))('the horizon of an index %s', (_, make) => {
+  it('is below everything over a whole log', () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { end: 0, through: 7 }))]);
+    expect(index.horizon(0)).toBe(-1);
+  });
+
+  it('is that of the first entry that lies at its own end', () => {
+    const index = make();
+    index.wipe(0, 50);
+    expect(index.horizon(0)).toBeUndefined();
+    index.apply(0, [at(50, entry('a', { end: 48, through: 900 })), at(51, entry('b', { end: 50, through: 901 }))]);
+    expect(index.horizon(0)).toBeUndefined();
+    index.apply(0, [at(52, entry('c', { end: 52, through: 30 })), at(53, entry('d', { end: 53, through: 31 }))]);
+    expect(index.horizon(0)).toBe(30);
+  });
+
+  it.each([
+    ['a whole log', 0, 0],
+    ['a log without a horizon', 8, 8],
+  ])('counts what was lost from %s as decided, as far as the entry behind the gap knew of it', (_, from, offset) => {
+    const index = make();
+    index.wipe(0, from);
+    index.apply(0, [at(offset, entry('a', { end: offset + 5, through: 70 }))]);
+    expect(index.horizon(0)).toBe(70);
+    index.apply(0, [at(offset + 1, entry('b', { end: offset + 5, through: 60 }))]);
+    expect(index.horizon(0)).toBe(70);
+  });
+});

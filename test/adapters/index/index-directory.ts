@@ -1,0 +1,104 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterEach, beforeEach } from 'vitest';
+import { type IndexBinding, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
+import type { IdallocError } from '../../../src/errors.ts';
+import type { LedgerIndex, LedgerRecord } from '../../../src/pipeline/ports.ts';
+
+export const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
+
+/** Entries that make a run on disk here, so that what is open, sealed, merged and expired all occurs. */
+export const RUN = 4;
+
+/** A directory for the indexes of one test, and what they told. */
+export class IndexDirectory {
+  readonly path = mkdtempSync(join(tmpdir(), 'idalloc-index-'));
+  readonly file = join(this.path, 'ledger-index.sqlite');
+  readonly wiped: string[] = [];
+  readonly unusable: IdallocError[] = [];
+  readonly #opened = new Set<SqliteIndex>();
+
+  /** An index with nothing loaded. */
+  openBare(binding = BINDING, runEntries = RUN): SqliteIndex {
+    const events = {
+      onWiped: (cause: string) => this.wiped.push(cause),
+      onUnusable: (error: IdallocError) => this.unusable.push(error),
+    };
+    const index = new SqliteIndex(this.path, binding, events, runEntries);
+    this.#opened.add(index);
+    return index;
+  }
+
+  /** An index with all partitions loaded, also if that needs the store to be made anew. */
+  open(binding = BINDING, runEntries = RUN): SqliteIndex {
+    const index = this.openBare(binding, runEntries);
+    for (let partition = 0; partition < binding.partitions; partition += 1) {
+      try {
+        toTheEnd(() => index.load(partition));
+      } catch (error) {
+        if ((error as IdallocError).code !== 'INDEX_RESTORING') throw error;
+        toTheEnd(() => index.load(partition));
+      }
+    }
+    return index;
+  }
+
+  close(index: SqliteIndex): void {
+    this.#opened.delete(index);
+    index[Symbol.dispose]();
+  }
+
+  closeAll(): void {
+    for (const index of this.#opened) this.close(index);
+  }
+
+  /** Changes or asks the file while no index is open. */
+  query(sql: string): Record<string, unknown>[] {
+    const db = new DatabaseSync(this.file);
+    try {
+      return db.prepare(sql).all();
+    } finally {
+      db.close();
+    }
+  }
+
+  remove(): void {
+    this.closeAll();
+    rmSync(this.path, { recursive: true, force: true });
+  }
+}
+
+/** A fresh directory for each test of a file. */
+export function perTest(): { readonly directory: IndexDirectory } {
+  const holder = {} as { directory: IndexDirectory };
+  beforeEach(() => {
+    holder.directory = new IndexDirectory();
+  });
+  afterEach(() => holder.directory.remove());
+  return holder;
+}
+
+/** All indexes that these claims hold for. */
+export function allIndexes(holder: { readonly directory: IndexDirectory }): [string, () => LedgerIndex][] {
+  return [['on disk', () => holder.directory.open()]];
+}
+
+/** Does all of the work that is done in steps; how many it took. */
+export function toTheEnd(step: () => boolean): number {
+  for (let steps = 1; steps < 10_000; steps += 1) if (!step()) return steps;
+  throw new Error('it never ends');
+}
+
+export const at = (offset: number, drafted: { key: Buffer | null; value: Buffer | null }): LedgerRecord => ({
+  offset,
+  ...drafted,
+  appendedAtMs: 1_700_000_000_000 + offset,
+});
+export const keyOf = (id: string) => encodeLedgerKey(Buffer.from(id));
+export const marker = (through: number, end = 0) => ({
+  key: null,
+  value: encodeLedgerEntry({ kind: 'marker', end, through }),
+});

@@ -1,0 +1,135 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { entry } from '../../support/memory-records.ts';
+import { at, IndexDirectory, keyOf, marker, RUN, toTheEnd } from './index-directory.ts';
+import { IndexModel } from './index-model.ts';
+
+const IDS = 40;
+/** Of whatever step is played. */
+const partition = fc.nat(1);
+
+const step = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      partition,
+      apply: fc.array(fc.nat(IDS), { minLength: 1, maxLength: 30 }),
+      behind: fc.nat(6),
+      times: fc.integer({ min: 1, max: 10 }),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ partition, expire: fc.double({ min: 0, max: 1.1, noNaN: true }) }) },
+  { weight: 1, arbitrary: fc.record({ partition, wipe: fc.nat(20) }) },
+  { weight: 1, arbitrary: fc.record({ partition, drop: fc.nat(12), reopen: fc.boolean() }) },
+  { weight: 2, arbitrary: fc.constant({ reopen: true }) },
+);
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+/** An index on disk and what it must tell, through the same steps. */
+class Pair {
+  readonly #directory: IndexDirectory;
+  readonly #models = [new IndexModel(), new IndexModel()];
+  #disk: SqliteIndex;
+  met = 0;
+
+  constructor(directory: IndexDirectory) {
+    this.#directory = directory;
+    this.#disk = directory.open();
+  }
+
+  play(next: Step): void {
+    if ('apply' in next) {
+      for (let times = 0; times < next.times; times += 1) this.#apply(next.partition, next.apply, next.behind);
+    } else if ('expire' in next) {
+      this.#expire(next.partition, next.expire);
+    } else if ('wipe' in next) {
+      this.#disk.wipe(next.partition, next.wipe);
+      this.#modelOf(next.partition).wipe(next.wipe);
+    } else if ('drop' in next) {
+      for (let steps = 0; steps <= next.drop && this.#disk.drop(next.partition); ) steps += 1;
+      this.#models[next.partition] = new IndexModel();
+      if (next.reopen) this.#reopen();
+      else toTheEnd(() => this.#disk.load(next.partition));
+    } else {
+      this.#reopen();
+    }
+    this.#compare();
+  }
+
+  #apply(partition: number, ids: readonly number[], behind: number): void {
+    const model = this.#modelOf(partition);
+    const start = model.end;
+    const end = Math.max(0, start - behind);
+    const fields = { end, through: start };
+    const records = ids.map((id, i) => {
+      const drafted = id === IDS ? marker(start + 2, end) : entry(`id ${id}`, { ...fields, requestOffset: start + id });
+      return at(start + i, drafted);
+    });
+    expect(this.#disk.apply(partition, records)).toEqual(model.apply(records));
+    expect(this.#disk.firsts(partition, records)).toEqual(model.firsts(records));
+  }
+
+  #expire(partition: number, part: number): void {
+    const model = this.#modelOf(partition);
+    const low = Math.floor(model.origin + (model.end - model.origin) * part);
+    this.#disk.expire(partition, low); // one step is enough for it to be forgotten; the rest only deletes
+    const origin = this.#disk.origin(partition);
+    expect(origin <= Math.max(low, model.origin) && origin >= model.origin).toBe(true);
+    if (model.horizon === undefined) expect(origin).toBe(model.origin);
+    model.expire(origin);
+  }
+
+  #reopen(): void {
+    this.#directory.close(this.#disk);
+    this.#disk = this.#directory.open();
+  }
+
+  #compare(): void {
+    for (const [partition, model] of this.#models.entries()) {
+      const keys = Array.from({ length: IDS }, (_, id) => keyOf(`id ${id}`));
+      const places = keys.map((key) => this.#disk.placesOf(partition, key));
+      expect(places).toEqual(keys.map((key) => model.placesOf(key)));
+      this.met += places.flat().length;
+      const { end, origin, through, horizon, since, last } = model;
+      expect({
+        end: this.#disk.end(partition),
+        origin: this.#disk.origin(partition),
+        through: this.#disk.through(partition),
+        horizon: this.#disk.horizon(partition),
+        since: this.#disk.since(partition),
+        last: this.#disk.last(partition),
+      }).toEqual({ end, origin, through, horizon, since, last });
+    }
+  }
+
+  #modelOf(partition: number): IndexModel {
+    return this.#models[partition] as IndexModel;
+  }
+}
+
+it('an index tells what its entries say, whatever is applied, expired, wiped, dropped and opened again', () => {
+  let met = 0;
+  let merged = 0;
+  fc.assert(
+    fc.property(fc.array(step, { minLength: 20, maxLength: 60 }), (steps) => {
+      const directory = new IndexDirectory();
+      try {
+        const pair = new Pair(directory);
+        for (const next of steps) pair.play(next);
+        met += pair.met;
+        expect(directory.wiped).toEqual([]);
+        directory.closeAll();
+        const [levels] = directory.query(
+          'SELECT max(level) AS highest FROM (SELECT * FROM run_0 UNION SELECT * FROM run_1)',
+        );
+        merged = Math.max(merged, Number(levels?.highest));
+      } finally {
+        directory.remove();
+      }
+    }),
+    { numRuns: 15 },
+  );
+  expect(met).toBeGreaterThan(1_000 * RUN);
+  expect(merged).toBeGreaterThanOrEqual(2);
+}, 120_000);

@@ -1,0 +1,54 @@
+import { randomUUID } from 'node:crypto';
+import type { NewRecord } from '../../src/kafka/records/record.ts';
+import { Requests, type Running, type Stage, type Topics, until } from './stage.ts';
+
+const SEND_CHUNK = 2_000;
+const POLL_MS = 20;
+const TIMEOUT_MS = 120_000;
+/** A contender that is slower, its start left out, is taken for one that stands still. */
+const SLOWEST_PER_MS = 3;
+
+/** Between the first tenth of the replies and the last, so that start-up does not count. */
+export interface Rate {
+  readonly requests_per_s: number;
+  /** Processor time, of which a busy machine changes less. */
+  readonly cpu_us: number;
+}
+
+/** Writes so many requests, each for so many IDs. */
+export async function fill(stage: Stage, topics: Topics, requests: number, ids: number): Promise<void> {
+  const maker = new Requests(topics, ids);
+  for (let at = 0; at < requests; ) {
+    const byPartition = Array.from({ length: topics.partitions }, (): NewRecord[] => []);
+    for (const end = Math.min(requests, at + SEND_CHUNK * topics.partitions); at < end; at += 1) {
+      const { record, partition } = maker.make(randomUUID());
+      byPartition[partition]?.push(record);
+    }
+    const parts = [...byPartition.entries()].filter(([, records]) => records.length > 0);
+    await Promise.all(parts.map(([partition, records]) => stage.append(topics.requests, partition, records)));
+  }
+}
+
+/** How fast a contender that has just been started serves all requests of a full topic; `before`: the replies of before. */
+export async function rateOf(
+  stage: Stage,
+  topics: Topics,
+  running: Running,
+  requests: number,
+  before = 0,
+): Promise<Rate> {
+  let from: { readonly atMs: number; readonly cpuMs: number; readonly seen: number } | undefined;
+  let rate: Rate | undefined;
+  await until(running, TIMEOUT_MS + requests / SLOWEST_PER_MS, POLL_MS, async () => {
+    const seen = (await stage.written(topics.replies, topics.partitions)) - before;
+    const [atMs, cpuMs] = [performance.now(), running.cpuMs()];
+    if (from === undefined && seen >= requests / 10) from = { atMs, cpuMs, seen };
+    if (from === undefined || seen < requests) return false;
+    const served = seen - from.seen;
+    const requestsPerS = Math.round((1_000 * served) / (atMs - from.atMs));
+    rate = { requests_per_s: requestsPerS, cpu_us: Number(((1_000 * (cpuMs - from.cpuMs)) / served).toFixed(1)) };
+    return true;
+  });
+  if (rate === undefined) throw new Error('all replies were there before the first was seen: take more requests');
+  return rate;
+}

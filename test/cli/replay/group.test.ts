@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import { forwardedSince } from '../../../src/cli/replay/group.ts';
+import { HOPS, ORIGIN } from '../../../src/codec/request-origin.ts';
+import { loadKafkaConfig } from '../../../src/config/config.ts';
+import { MemoryLogs } from '../../adapters/kafka/topics/memory-logs.ts';
+
+const config = loadKafkaConfig({ KAFKA_BROKERS: 'b:1' });
+const topic = config.topics.requests;
+const FORWARDED = { [ORIGIN]: '0/4/1780416300000', [HOPS]: '1' };
+const { signal } = new AbortController();
+
+function since(logs: MemoryLogs, ends: readonly number[]) {
+  const tools = { source: logs.source, config, signal };
+  return logs.runtime.until(forwardedSince(tools, new Map(ends.entries())));
+}
+
+test('what was forwarded since a replay began is awaited up to the last of each partition, and new requests are not', async () => {
+  const logs = new MemoryLogs().append(topic, 0, 5).append(topic, 1, 3).append(topic, 2, 0);
+  logs.append(topic, 1, 2, FORWARDED).append(topic, 1, 4).append(topic, 0, 7).append(topic, 2, 1, FORWARDED);
+  expect(await since(logs, [5, 3, 0])).toEqual({
+    count: 3,
+    due: [
+      { partition: 1, from: 3, to: 5 },
+      { partition: 2, from: 0, to: 1 },
+    ],
+  });
+});
+
+test('what was forwarded before, or sent back from the dead letters, is none of it', async () => {
+  const logs = new MemoryLogs().append(topic, 0, 2, FORWARDED);
+  logs.append(topic, 0, 2, { [ORIGIN]: '0/4/1780416300000' });
+  expect(await since(logs, [2])).toEqual({ count: 0, due: [] });
+});
+
+test('what retention took meanwhile is not waited for', async () => {
+  const logs = new MemoryLogs().append(topic, 0, 2).append(topic, 0, 2, FORWARDED).append(topic, 0, 1);
+  expect(await since(logs.trim(topic, 0, 4), [2])).toEqual({ count: 0, due: [] });
+});

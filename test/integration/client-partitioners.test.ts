@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { HOPS } from '../../src/codec/request-origin.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { type Sender, sendersHere } from '../support/senders.ts';
+import { suiteServers } from '../support/servers.ts';
+import { report } from '../support/whole-history.ts';
+import { runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+
+const COUNT = 3;
+const ids = Array.from({ length: 1_000 }, (_, i) => `order-${i}`);
+
+/** Those that hash a key by murmur2, as the worker does, and so save the hop. */
+const LIKE_JAVA = ['ClientKafka (NestJS)', 'franz-go', 'kafka-clients (Java)'];
+
+/** One client sending all correlation IDs once. Its trace tells its records, and the replies to them. */
+interface Round {
+  readonly name: string;
+  readonly sender: Sender;
+  readonly withKey: boolean;
+  readonly traceparent: string;
+}
+
+function roundsOf(senders: readonly Sender[]): Round[] {
+  return [true, false].flatMap((withKey, half) =>
+    senders.map((sender, i) => {
+      const number = String(1 + half * senders.length + i).padStart(16, '0');
+      const name = `${sender.name}${withKey ? '' : ', no key'}`;
+      return { name, sender, withKey, traceparent: `00-${number}${number}-${number}-01` };
+    }),
+  );
+}
+
+/** Which correlation IDs the records of each trace have that `counts`. */
+function byTrace({ seen }: Followed, counts: (headers: object) => boolean = () => true): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>();
+  for (const { message } of seen) {
+    const { headers = {}, key } = message;
+    if (!counts(headers)) continue;
+    const trace = String(headers.traceparent);
+    found.set(trace, (found.get(trace) ?? new Set()).add(String(key)));
+  }
+  return found;
+}
+
+/** Resolves when the replies to each of the rounds are there. */
+async function answered(replies: Followed, rounds: readonly Round[]): Promise<void> {
+  await replies.until(`replies to ${rounds.map(({ name }) => name)}`, () => {
+    const found = byTrace(replies);
+    return rounds.every(({ traceparent }) => found.get(traceparent)?.size === ids.length);
+  });
+}
+
+/** Each correlation ID has one reply, byte for byte, however often it is there. */
+function expectOneBatchEach(replies: Followed): void {
+  const told = Map.groupBy(replies.seen, ({ message }) => String(message.key));
+  expect([...told.keys()].sort()).toEqual(ids.toSorted());
+  const several = [...told].filter(
+    ([, all]) => new Set(all.map(({ message }) => message.value?.toString('hex'))).size > 1,
+  );
+  expect(several.map(([id]) => id)).toEqual([]);
+}
+
+const { senders, missing } = await sendersHere();
+const rounds = roundsOf(senders);
+const replyTopic = (): string => `${realm.requestTopic}.reply`; // the only one that NestJS knows
+let realm: Realm;
+let replies: Followed;
+let requests: Followed;
+let killed: WorkerProcess;
+let added: WorkerProcess;
+
+function send({ sender, ...round }: Round): Promise<void> {
+  const topics = { requestTopic: realm.requestTopic, replyTopic: replyTopic() };
+  return sender.send({ ...round, ...topics, brokers: suiteServers().brokers.join(), ids, count: COUNT });
+}
+
+describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, () => {
+  beforeAll(async () => {
+    realm = await Realm.create(suiteServers(), { partitions: 6, env: { KAFKA_SESSION_TIMEOUT_MS: '6000' } });
+    await realm.createTopic(replyTopic(), { partitions: 6 });
+    [replies, requests] = await Promise.all([realm.follow(replyTopic()), realm.follow(realm.requestTopic)]);
+    killed = realm.worker();
+    await killed.ready();
+  });
+  afterAll(() => realm?.[Symbol.asyncDispose]());
+
+  test('one correlation ID has one batch, whoever asks for it, while a worker is added and another is killed', async () => {
+    for (const [i, round] of rounds.entries()) {
+      const sending = send(round);
+      sending.catch(() => undefined); // it is awaited below
+      if (i === 1) {
+        added = realm.worker();
+        await added.ready();
+      }
+      if (i === senders.length) {
+        await replies.until(`a reply to ${round.name}`, () => byTrace(replies).has(round.traceparent));
+        killed.kill('SIGKILL');
+      }
+      await sending;
+    }
+    await answered(replies, rounds);
+    expectOneBatchEach(replies);
+  });
+
+  test('only a key that is hashed as Java does it saves the hop', async ({ annotate }) => {
+    const records = await realm.records(realm.requestTopic);
+    await requests.until('all requests', (seen) => seen.length >= records);
+    const forwarded = byTrace(requests, (headers) => HOPS in headers);
+    const counts = rounds.map(({ name, traceparent }) => `${name}: ${forwarded.get(traceparent)?.size ?? 0}`);
+    await report(annotate, `of ${ids.length} requests were forwarded: ${counts.join(', ')}`);
+    const saved = rounds.flatMap(({ name, traceparent }) => (forwarded.has(traceparent) ? [] : [name]));
+    const expected = rounds.filter(({ sender, withKey }) => withKey && LIKE_JAVA.includes(sender.name));
+    expect(saved).toEqual(expected.map(({ name }) => name));
+  });
+
+  test('a replay tells the same batches again', async () => {
+    await added.stop();
+    const [sent, before] = [await realm.records(realm.requestTopic), replies.seen.length];
+    const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
+    await replay.told(/start the workers now/);
+    realm.worker();
+    const { code, stdout, stderr } = await replay.ended;
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ read_again: sent, without_first: 0, errors: {}, findings: [] });
+    await replies.until('all replies again', (seen) => seen.length >= before + rounds.length * ids.length);
+    expectOneBatchEach(replies);
+  });
+
+  test('the audit finds nothing wrong', async () => {
+    const { code, stdout, stderr } = await runIdalloc(['audit', '--json'], realm.env);
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ decisions: ids.length, errors: {}, findings: [] });
+  });
+});

@@ -1,0 +1,58 @@
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ROOT } from '../../ops/dev/paths.ts';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { EXAMPLES, jars, skipping } from '../support/example-tools.ts';
+import type { Followed } from '../support/followed.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+
+const TIMEOUT_MS = 90_000;
+const tool = skipping(await jars('java'));
+const run = promisify(execFile);
+let realm: Realm;
+let replies: Followed;
+let classes: string;
+
+describe.skipIf(tool.why !== undefined)(`Java${tool.title}`, () => {
+  beforeAll(async () => {
+    classes = mkdtempSync(join(tmpdir(), 'idalloc-java-'));
+    const compile = ['-cp', join(tool.path, '*'), '-d', classes, join(EXAMPLES, 'java/Requester.java')];
+    const compiled = run('javac', compile, { timeout: TIMEOUT_MS });
+    realm = await Realm.create(suiteServers());
+    replies = await realm.follow();
+    await Promise.all([compiled, realm.worker().ready()]);
+  });
+  afterAll(async () => {
+    await realm?.[Symbol.asyncDispose]();
+    rmSync(classes, { recursive: true, force: true });
+  });
+
+  const ask = async (count: number, ids: readonly string[], replyTopic = realm.replyTopic) => {
+    const topics = [suiteServers().brokers.join(), realm.requestTopic, replyTopic];
+    const args = ['-cp', `${classes}:${join(tool.path, '*')}`, 'Requester', ...topics, String(count)];
+    const { stdout } = await run('java', [...args, join(ROOT, 'schemas'), ...ids], { timeout: TIMEOUT_MS });
+    return stdout.trimEnd().split('\n').sort();
+  };
+  const told = async (id: string) => `${id} [${expandIds(await replies.batch(id)).join(', ')}]`;
+
+  test('kafka-clients asks for several batches at once, expands the ranges, and gets the same ones again', async () => {
+    const first = await ask(5_000, ['a', 'b']);
+    expect(first).toEqual([await told('a'), await told('b')]);
+    expect(await ask(5_000, ['b', 'a'])).toEqual(first);
+  });
+
+  test('a request without a correlation ID gets one', async () => {
+    const [line = ''] = await ask(2, []);
+    expect(line).toBe(await told(line.split(' ')[0] ?? ''));
+  });
+
+  test('a refusal reaches it with code and message, and a topic that is not there is named', async () => {
+    await expect(ask(100_001, ['too-many'])).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
+    await expect(ask(1, ['c'], 'nowhere')).rejects.toThrow(/there is no topic nowhere/);
+  });
+});

@@ -1,0 +1,145 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { Member } from '../../src/kafka/loops/member.ts';
+import type { MemberOptions } from '../../src/kafka/loops/member-options.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
+import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
+import { RUNTIME } from '../../src/runtime.ts';
+import { suiteServers } from './servers.ts';
+
+export const PARTITIONS = 12;
+export const SESSION_MS = 6_000;
+export const HEARTBEAT_MS = 500;
+/** What a loaded machine may add to any wait. */
+export const SLACK_MS = 2_000;
+
+export function connect(): Cluster {
+  const dialer = kafkaDialer({ clientId: 'test', tls: false });
+  return new Cluster({ dialer, seeds: seedsOf(suiteServers().brokers), runtime: RUNTIME });
+}
+
+/** A process with one member, and nothing else. */
+export class Process {
+  readonly member: Member;
+  readonly cluster = connect();
+  held: readonly number[] = [];
+  /** What it keeps copies of, and what of that it is to own. */
+  standbys: readonly number[] = [];
+  warmups: readonly number[] = [];
+  /** All that it did not have before, in the order in which it came, and all that it lost. */
+  readonly added: number[] = [];
+  readonly removed: number[] = [];
+  readonly lost: string[] = [];
+  readonly fenced: string[] = [];
+
+  constructor(stage: Stage, options: Partial<MemberOptions> = {}) {
+    this.member = new Member({
+      cluster: this.cluster,
+      runtime: RUNTIME,
+      groupId: stage.id,
+      topic: stage.id,
+      partitions: PARTITIONS,
+      sessionTimeoutMs: SESSION_MS,
+      heartbeatMs: HEARTBEAT_MS,
+      onAssigned: ({ partitions, standbys, warmups, added, removed }) => {
+        [this.held, this.standbys, this.warmups] = [partitions, standbys, warmups];
+        this.added.push(...added);
+        this.removed.push(...removed);
+        stage.look();
+      },
+      onLost: ({ fault }) => {
+        this.held = [];
+        this.lost.push(fault);
+        stage.look();
+      },
+      onFenced: ({ fault }) => this.fenced.push(fault),
+      ...options,
+    });
+    stage.processes.push(this);
+    this.member.start();
+  }
+}
+
+/** One topic and the group that shares it. */
+export class Stage {
+  readonly id = `t${randomUUID().slice(0, 8)}`;
+  processes: Process[] = [];
+  /** Since when nobody has a partition, and the longest that it took until somebody had it again. */
+  readonly #orphanedMs = new Map<number, number>();
+  readonly silentMs = new Map<number, number>();
+  #onLook = Promise.withResolvers<void>();
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const one of [...this.processes]) await this.kill(one);
+  }
+
+  look(): void {
+    const held = new Set(this.processes.flatMap((one) => one.held));
+    const nowMs = performance.now();
+    for (let partition = 0; partition < PARTITIONS; partition += 1) {
+      const sinceMs = this.#orphanedMs.get(partition);
+      if (!held.has(partition)) {
+        if (sinceMs === undefined) this.#orphanedMs.set(partition, nowMs);
+      } else if (sinceMs !== undefined) {
+        this.silentMs.set(partition, Math.max(this.silentMs.get(partition) ?? 0, nowMs - sinceMs));
+        this.#orphanedMs.delete(partition);
+      }
+    }
+    this.#onLook.resolve();
+    this.#onLook = Promise.withResolvers();
+  }
+
+  /** Forgets what was silent so far. */
+  watch(): number {
+    this.silentMs.clear();
+    return performance.now();
+  }
+
+  longestSilenceMs(partitions: readonly number[]): number {
+    return Math.max(0, ...partitions.map((partition) => this.silentMs.get(partition) ?? 0));
+  }
+
+  /** When the processes share the topic, each with its part. */
+  shared(): Promise<void> {
+    return this.when(() => {
+      const counts = this.processes.map(({ held }) => held.length);
+      const total = counts.reduce((sum, count) => sum + count, 0);
+      return total === PARTITIONS && Math.max(...counts) - Math.min(...counts) <= 1;
+    }, 'a topic that is shared');
+  }
+
+  /** Looks after each change of what a member has, and from time to time. */
+  async when(isSo: () => boolean, what: string): Promise<void> {
+    const lateMs = performance.now() + 60_000;
+    while (!isSo()) {
+      if (performance.now() > lateMs) throw new Error(`${what} was waited for in vain`);
+      await Promise.race([this.#onLook.promise, pause(100)]);
+    }
+  }
+
+  async leave(one: Process): Promise<void> {
+    this.processes = this.processes.filter((other) => other !== one);
+    await one.member.leave();
+    this.look();
+    await one.cluster.close();
+  }
+
+  /** Without a word to the coordinator. */
+  async kill(one: Process): Promise<void> {
+    this.processes = this.processes.filter((other) => other !== one);
+    this.look();
+    await one.cluster.close();
+    await one.member.leave();
+  }
+}
+
+export async function openStage(cluster: Cluster): Promise<Stage> {
+  const stage = new Stage();
+  const topics = [{ name: stage.id, partitions: PARTITIONS, replicas: 1, configs: {} }];
+  const { controllerId } = await cluster.metadata([]);
+  const made = await cluster.call(controllerId, 'control', 10_000, (link) =>
+    link.createTopics({ topics, timeoutMs: 10_000 }),
+  );
+  if (made.topics[0]?.fault !== undefined) throw new Error(`topic ${stage.id}: ${made.topics[0].fault}`);
+  return stage;
+}

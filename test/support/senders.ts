@@ -1,0 +1,139 @@
+import { execFile } from 'node:child_process';
+import { copyFileSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { ROOT } from '../../ops/dev/paths.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { EXAMPLES, goRequester, jars, kcat, nestModules, pythonEnvironment, skipping } from './example-tools.ts';
+
+/** What a client in another language sends: a request for each correlation ID, with this trace. */
+interface Sending {
+  readonly brokers: string;
+  readonly requestTopic: string;
+  readonly replyTopic: string;
+  readonly ids: readonly string[];
+  readonly count: number;
+  /** The correlation ID is the record's key; else it has none. */
+  readonly withKey: boolean;
+  readonly traceparent: string;
+}
+
+/** A client library as it comes, with its default partitioner. Rejects when a request is not acknowledged. */
+export interface Sender {
+  readonly name: string;
+  send(sending: Sending): Promise<void>;
+}
+
+const TIMEOUT_MS = 90_000;
+const OUTPUT_BYTES = 16 << 20;
+const PROGRAMS = join(ROOT, 'test/integration/partitioners');
+const SCHEMAS = join(ROOT, 'schemas');
+
+interface Call {
+  readonly args: readonly string[];
+  readonly stdin?: string | Buffer;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+}
+
+async function call(program: string, { args, stdin, env, cwd }: Call): Promise<void> {
+  const options = { timeout: TIMEOUT_MS, maxBuffer: OUTPUT_BYTES, env: { ...process.env, ...env }, cwd };
+  const running = promisify(execFile)(program, args, options);
+  running.child.stdin?.end(stdin);
+  try {
+    await running;
+  } catch (error) {
+    // The error's own message has all arguments in it.
+    throw new Error(`${program} failed: ${(error as { stderr?: string }).stderr}`);
+  }
+}
+
+const lines = ({ ids }: Sending): string => ids.join('\n');
+const unlessKey = ({ withKey }: Sending, ...args: string[]): string[] => (withKey ? [] : args);
+
+const python = (environment: string): Sender => ({
+  name: 'confluent-kafka (Python)',
+  send: (it) =>
+    call(join(environment, 'bin/python'), {
+      args: [
+        ...[join(PROGRAMS, 'send.py'), ...unlessKey(it, '--no-key')],
+        ...[it.brokers, it.requestTopic, it.replyTopic, String(it.count), it.traceparent],
+      ],
+      stdin: lines(it),
+      env: { PYTHONPATH: join(EXAMPLES, 'python') },
+    }),
+});
+
+const go = (directory: string): Sender => ({
+  name: 'franz-go',
+  send: (it) =>
+    call(join(directory, 'request'), {
+      args: [
+        ...['-brokers', it.brokers, '-request-topic', it.requestTopic, '-reply-topic', it.replyTopic],
+        ...['-count', String(it.count), '-schemas', SCHEMAS, ...unlessKey(it, '-no-key'), ...it.ids],
+      ],
+      env: { TRACEPARENT: it.traceparent },
+    }),
+});
+
+const java = (libraries: string): Sender => ({
+  name: 'kafka-clients (Java)',
+  send: (it) =>
+    call('java', {
+      args: [
+        ...['-cp', join(libraries, '*'), join(EXAMPLES, 'java/Requester.java'), ...unlessKey(it, '--no-key')],
+        ...[it.brokers, it.requestTopic, it.replyTopic, String(it.count), SCHEMAS, ...it.ids],
+      ],
+      env: { TRACEPARENT: it.traceparent },
+    }),
+});
+
+/** Its modules lie elsewhere, so the program is copied to where they are found. */
+const nest = (modules: string): Sender => ({
+  name: 'ClientKafka (NestJS)',
+  async send(it) {
+    const cwd = mkdtempSync(join(tmpdir(), 'idalloc-nestjs-'));
+    try {
+      copyFileSync(join(EXAMPLES, 'nestjs/package.json'), join(cwd, 'package.json'));
+      copyFileSync(join(PROGRAMS, 'send.js'), join(cwd, 'send.js'));
+      symlinkSync(join(modules, 'node_modules'), join(cwd, 'node_modules'));
+      const args = [it.brokers, it.requestTopic, String(it.count), it.traceparent];
+      await call(process.execPath, { args: ['send.js', ...unlessKey(it, '--no-key'), ...args], stdin: lines(it), cwd });
+    } finally {
+      rmSync(cwd, { recursive: true, force: true });
+    }
+  },
+});
+
+const BETWEEN = { key: '<key>', record: '<record>' } as const;
+
+/** Its headers are the same for all records, so the value says what differs. */
+const kcatSender = (program: string): Sender => ({
+  name: 'kcat',
+  send({ brokers, requestTopic, replyTopic, ids, count, withKey, traceparent }) {
+    const records = ids.flatMap((id) => {
+      const value = encodeIdRequest({ count, correlationId: Buffer.from(id), replyTopic });
+      return [Buffer.from(withKey ? `${id}${BETWEEN.key}` : ''), value, Buffer.from(BETWEEN.record)];
+    });
+    const key = withKey ? ['-K', BETWEEN.key] : [];
+    const to = ['-P', '-b', brokers, '-t', requestTopic, '-H', `traceparent=${traceparent}`];
+    return call(program, { args: [...to, '-D', BETWEEN.record, ...key], stdin: Buffer.concat(records) });
+  },
+});
+
+/** Those that can be had on this machine, and of the others why not. */
+export async function sendersHere(): Promise<{ readonly senders: readonly Sender[]; readonly missing: string }> {
+  const makers = [
+    [await nestModules(), nest],
+    [await pythonEnvironment(), python],
+    [await goRequester(), go],
+    [await jars('java'), java],
+    [await kcat(), kcatSender],
+  ] as const;
+  const tools = makers.map(([tool, make]) => ({ ...skipping(tool), make }));
+  return {
+    senders: tools.flatMap(({ why, path, make }) => (why === undefined ? [make(path)] : [])),
+    missing: tools.map(({ title }) => title).join(''),
+  };
+}
