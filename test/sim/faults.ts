@@ -1,13 +1,12 @@
 import { Asker } from './asker.ts';
 import { BrokerFaults } from './broker-faults.ts';
-import { type Disk, FileDisk, MemoryDisk } from './disk.ts';
+import { chooseDisks } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
 import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
-import { shortHashOf } from './setting.ts';
 import { TakeOvers } from './take-overs.ts';
 
 interface Slot {
@@ -23,10 +22,6 @@ const RACE_MS = 8;
 /** How often a clock steps where that is all there is, and how many requests meet it. */
 const NUDGES_MS = 3_000;
 const NUDGE_REQUESTS = 5;
-/** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
-const FILES = 0.25;
-/** And in so many of the others their hashes are short. */
-const SHORT_HASHES = 0.25;
 /** In so many simulations one worker is added only later. */
 const LATE = 0.3;
 /** How often retention looks, and how often the ledger loses its tail where that is what happens. */
@@ -64,7 +59,8 @@ export class Faults implements Disposable {
     const isMixed = place.scenario === 'mixed';
     history.keepsItsTime = keepsItsTime(place.scenario);
     const alone = rng.chance(aloneIn(place.scenario));
-    const newDisk = this.#chooseDisks();
+    const { newDisk, sharesHashes } = chooseDisks(rng);
+    history.sharesHashes = sharesHashes;
     this.#slots = Array.from({ length: alone ? 1 : machinesIn(place.scenario) }, (_, i) => ({
       machine: new Machine(world, `m${i}`, i + 1, newDisk),
       host: undefined,
@@ -127,14 +123,6 @@ export class Faults implements Disposable {
     const chosen = all.filter(() => rng.chance(isAimed(scenario) ? 0.2 : 0.6));
     if (rng.chance(0.2) && !keepsItsTime(scenario)) chosen.push(() => this.#ledgerFaults.truncate());
     return chosen;
-  }
-
-  /** Indexes lie in files as they ship, or in memory; of these some know keys by a short hash. */
-  #chooseDisks(): () => Disk {
-    const { world, history } = this.#place;
-    if (world.rng.chance(FILES)) return () => new FileDisk();
-    history.sharesHashes = world.rng.chance(SHORT_HASHES);
-    return history.sharesHashes ? () => new MemoryDisk(shortHashOf) : () => new MemoryDisk();
   }
 
   /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */

@@ -16,8 +16,8 @@ export interface Killing {
 }
 
 /**
- * Kills owners of partitions, one after the other. Where another worker is ready and has a complete copy, the history says
- * so, with what came meanwhile.
+ * Kills owners of partitions, one after the other. Where a standby is ready and has a complete copy, the history says so,
+ * with what came meanwhile.
  */
 export class TakeOvers {
   readonly #place: Place;
@@ -47,11 +47,15 @@ export class TakeOvers {
   #killOwner(partition: number): void {
     const { world, brokers, history } = this.#place;
     const hosts = this.#workers.hosts().filter(({ isReady }) => isReady);
-    const owner = hosts.find(({ process }) => brokers.ownedBy(process.name).includes(partition));
-    if (owner === undefined) return this.#rest();
+    const owner = hosts.find(({ process }) => brokers.shareOf(process.name).partitions.includes(partition));
+    if (owner === undefined) {
+      this.#rest();
+      return;
+    }
     // Of a log that is shorter anybody counts as having a copy.
     const isLong = brokers.bounds(LEDGER, partition).high > ACCEPTABLE_LAG + 1;
-    const hasHeir = isLong && hosts.some((host) => host !== owner && isComplete(host, partition));
+    const standbys = hosts.filter(({ process }) => brokers.shareOf(process.name).standbys.includes(partition));
+    const hasHeir = isLong && standbys.some((host) => isComplete(host, partition));
     const killed = owner.process.name;
     const withinMs = SESSION_MS + SOON_MS;
     this.#workers.kill(killed, withinMs + world.rng.between(0, REST_MS.from));
