@@ -124,6 +124,11 @@ export class LedgerSide implements Disposable {
     this.#copies.want(partitions);
   }
 
+  /** Keeps all copies until it is known again which are wanted. */
+  keepAll(): void {
+    this.#copies.keepAll();
+  }
+
   progress(partition: number): CopyProgress {
     return this.#follower.progress(partition);
   }

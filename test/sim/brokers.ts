@@ -1,6 +1,8 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Config } from '../../src/config/config.ts';
+import type { Share } from '../../src/kafka/loops/assigner.ts';
+import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import type { LedgerRecord } from '../../src/pipeline/ports.ts';
@@ -224,6 +226,14 @@ export class Brokers {
     const member = this.cluster.groups.get(GROUP)?.members.find((one) => one.memberId === memberId);
     const { assigned } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
     return assigned.flatMap(({ topic, partitions }) => (topic === REQUESTS ? partitions : []));
+  }
+
+  /** What the coordinator has given to the member of a process. */
+  shareOf(process: string): Pick<Share, 'partitions' | 'standbys'> {
+    const member = this.cluster.groups.get(GROUP)?.members.find(({ clientId }) => clientId === process);
+    const { userData } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
+    const standbys = decodeStanding(userData ?? Buffer.alloc(0))?.standbys ?? [];
+    return { partitions: this.#assignedTo(member?.memberId ?? ''), standbys };
   }
 
   /** Writes down how often leaders and members changed. */
