@@ -43,7 +43,7 @@ export const CLOCK_MARGIN_MS = 12_500;
 /** A decision is renewed for a request that came so long after it. */
 export const RENEW_AFTER_MS = 2_000;
 /** A copy may lack so many entries for its worker to get the partition at once. */
-const ACCEPTABLE_LAG = 10;
+export const ACCEPTABLE_LAG = 10;
 /** So little time goes by, and so few entries are written, that what is rare elsewhere has to come early. */
 const HASTY = { renewAfterMs: RENEW_AFTER_MS, copyLingerMs: 4_000, acceptableLag: ACCEPTABLE_LAG };
 /** The true time when a simulation begins. */
