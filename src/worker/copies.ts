@@ -39,11 +39,10 @@ export class Copies implements Disposable {
     this.#options = options;
   }
 
-  /** Opens what the disk has. Resolves when all of it is open. */
+  /** Opens what the disk has, to be kept until it is known what is wanted. Resolves when all of it is open. */
   async openHeld(): Promise<void> {
     for (const partition of this.#options.index.held()) this.#open(partition);
     await this.#work;
-    this.want([]); // what nobody asks for lingers
   }
 
   /** Keeps these, and lets the others go after a while. */

@@ -95,11 +95,15 @@ describe('copies', () => {
     expect(without('load')).toEqual(['opened 1', 'dropped 1', 'drop 1', 'drop 1', 'drop 1', 'opened 1']);
   });
 
-  it('of the disk that nobody wants linger as well', async () => {
-    held = [3];
-    await runtime.until(copies().openHeld());
+  it('of the disk stay until it is known what is wanted, however long that takes, and linger then', async () => {
+    held = [3, 4];
+    const own = copies();
+    await runtime.until(own.openHeld());
+    await pass(2 * LINGER_MS);
+    expect(without('load')).toEqual(['opened 3', 'opened 4']);
+    own.want([4]);
     await pass(LINGER_MS + 1);
-    expect(without('load')).toEqual(['opened 3', 'dropped 3', 'drop 3', 'drop 3', 'drop 3']);
+    expect(without('load').slice(2)).toEqual(['dropped 3', 'drop 3', 'drop 3', 'drop 3']);
   });
 
   it('are opened all the same when the store fails meanwhile and is replaced', async () => {
