@@ -1,4 +1,4 @@
-import { hadLost, nameOf, sameRanges } from './decisions.ts';
+import { hadLost, mayBeLost, nameOf, sameRanges } from './decisions.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import { RENEW_AFTER_MS } from './setting.ts';
 
@@ -11,7 +11,7 @@ interface Answer {
 
 /**
  * Replies with batches. Where a record was forwarded more than once, its copies can't be told apart by what they were told:
- * these are left out, and so is what was told after the ledger had lost anything that was acknowledged.
+ * these are left out, and so is what the ledger may have lost though it was acknowledged.
  */
 function answersOf(history: History): readonly Answer[] {
   const copies = new Map<string, Asked[]>();
@@ -26,7 +26,7 @@ function answersOf(history: History): readonly Answer[] {
   );
   return history.told.flatMap((told) => {
     const asked = alone.get(`${told.partition}/${told.offset}`);
-    if (asked === undefined || 'error' in told.reply || hadLost(history, told.partition, told.landed)) return [];
+    if (asked === undefined || 'error' in told.reply || mayBeLost(history, asked, told.landed)) return [];
     return [{ told, asked, batch: told.reply.batch }];
   });
 }
@@ -50,9 +50,9 @@ function byKey(entries: readonly Entry[]): ReadonlyMap<string, Entry[]> {
 }
 
 /**
- * No record of the request topic is told two batches, unless the ledger lost what kept the first one: an entry of another
- * request, younger than retention may take while the record can be read. A request of which an entry says that it was
- * decided is never decided again, whatever the ledger lost of its head.
+ * No record of the request topic is told two batches, unless the ledger lost all that kept the first one, which retention
+ * may not take while the record can be read. Even then it is not decided anew, if an entry was its own: but another request
+ * under its correlation ID may be, and the record is told that decision.
  *
  * Where the ledger keeps its time, who was told a batch is not told later that it is forgotten either.
  */
@@ -66,7 +66,7 @@ export function oneAnswer(history: History): string | undefined {
     if (before === undefined) first.set(name, answer);
     if (before === undefined || sameRanges(before.batch, batch)) continue;
     const keepers = keepersOf(known.get(nameOf(asked)) ?? [], before);
-    if (keepers.some((entry) => entry.requestOffset === asked.offset || !isGone(history, entry, told.sent))) {
+    if (keepers.some((entry) => !isGone(history, entry, told.sent))) {
       return `request ${name} (${asked.correlationId}) was told two batches, by ${before.told.process} and ${told.process}`;
     }
   }
@@ -111,10 +111,12 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
     if (hadLost(history, partition, order)) return false;
     const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
-    const isCopy = same.some((one) => one.requestOffset === requestOffset && sameRanges(one.batch, entry.batch));
+    const isCopy = same.some((one) => one.sent === entry.sent && sameRanges(one.batch, entry.batch));
     if (first === undefined || isCopy) return false;
     const newest = same.findLast((one, i) => one.offset < end && one.end > (same[i - 1]?.offset ?? -1)) ?? first;
     const asked = requests.get(`${partition}/${requestOffset}`);
+    // What is read back may be a moment old: an entry that is gone, before one that is gone as well.
+    if (isGone(history, newest, entry.sent)) return false;
     return asked === undefined || asked.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;
   });
 }

@@ -100,10 +100,6 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       trims: [{ order: 11, partition: 0, low: 5 }],
       told: [toldOf(batchOf(100n)), toldOf(batchOf(200n), { sent: 23 })],
     },
-    'a request was told two batches, of which an entry said that it was its own': {
-      trims: [{ order: 11, partition: 0, low: 6 }],
-      told: [toldOf(batchOf(100n)), toldOf(batchOf(200n), { sent: 23 })],
-    },
     'a request that had a batch was forgotten by a ledger that keeps its time': {
       keepsItsTime: true,
       trims: [{ order: 11, partition: 0, low: 6 }],

@@ -23,6 +23,9 @@ const HOLD_MS = 1_000;
 /** So little that a fetch often ends within a batch. */
 const FETCH_BYTES = [200, 4_000] as const;
 
+/** How often it is looked whether all brokers know of a topic that was made anew. */
+const RECREATED_MS = 500;
+
 /** The brokers as the simulation has them: the topics, what is sent to them from outside, and what is done to them. */
 export class Brokers {
   readonly kafka: FakeKafka;
@@ -199,13 +202,19 @@ export class Brokers {
     this.#world.note(() => `ledger ${partition}: truncated to ${end}`);
   }
 
-  /** The ledger topic is deleted and made again. */
+  /** The ledger topic is deleted and made again. A broker that has not heard of it goes on with the old one. */
   recreateLedger(): void {
     this.#createTopics((name) => name === LEDGER);
-    for (const { number } of this.cluster.topics.get(LEDGER)?.partitions ?? []) {
-      this.#history.losses.push({ order: this.#world.tick(), partition: number, from: 0 });
-    }
     this.#world.note(() => 'the ledger topic is made anew');
+    const made = this.cluster.topics.get(LEDGER);
+    const lose = (): void => {
+      for (const { number } of made?.partitions ?? []) {
+        this.#history.losses.push({ order: this.#world.tick(), partition: number, from: 0 });
+      }
+      const isKnown = this.nodes.every((node) => this.cluster.broker(node).view.topics.get(LEDGER)?.topic === made);
+      if (!isKnown && this.cluster.topics.get(LEDGER) === made) this.#world.after(RECREATED_MS, lose);
+    };
+    lose();
   }
 
   /** Drops the head of a request partition, read or not. */

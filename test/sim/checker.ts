@@ -1,8 +1,8 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { oneAnswer, renewedInTime } from './answer-checks.ts';
 import { completeCopies, honestCopies, takenOver } from './copy-checks.ts';
-import { askedBy, decidersOf, hadLost, nameOf, sameRanges } from './decisions.ts';
-import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
+import { askedBy, decidersOf, hadLost, mayBeLost, nameOf, sameRanges } from './decisions.ts';
+import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import {
   compare,
@@ -115,7 +115,7 @@ function replay(history: History): string | undefined {
   for (const told of history.told) {
     const asked = requests.get(`${told.partition}/${told.offset}`);
     if (asked === undefined) return `a reply for ${told.partition}/${told.offset}, which was never asked`;
-    if (hadLost(history, told.partition, told.landed)) continue;
+    if (mayBeLost(history, asked, told.landed)) continue;
     const fault = wrongReply(told, asked, deciders.get(nameOf(asked)) ?? [], history);
     if (fault !== undefined)
       return `request ${told.partition}/${told.offset} (${asked.correlationId}) was told ${fault}`;
@@ -126,9 +126,9 @@ function replay(history: History): string | undefined {
       return `request ${again.partition}/${again.requestOffset} (${name}) was decided anew though its decision was lost`;
     }
   }
-  const anew = decidedAgainst(history);
+  const anew = decidedAgainst(history) ?? decidedThoughKnown(history);
   return (
-    anew && `request ${anew.partition}/${anew.requestOffset} was decided anew by ${anew.process}, which had told it`
+    anew && `request ${anew.partition}/${anew.requestOffset} was decided anew by ${anew.process}, which knew its batch`
   );
 }
 
@@ -159,7 +159,8 @@ function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], histor
   const { code } = reply.error;
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, asked))) return undefined;
   if (code === 'EXPIRED' && asked.expiresAtMs !== undefined) return undefined;
-  return code === 'FORGOTTEN' && mayBeForgotten(history, asked, told.landed) ? undefined : `${code} without need`;
+  const isForgotten = mayBeForgotten(history, asked, told.landed) || hadLost(history, asked.partition, told.landed);
+  return code === 'FORGOTTEN' && isForgotten ? undefined : `${code} without need`;
 }
 
 function isFor({ count, replyTopic }: Entry, asked: Asked): boolean {
@@ -206,8 +207,8 @@ function decidedBeforeTold(history: History): string | undefined {
   for (const told of history.told) {
     const { reply } = told;
     if ('error' in reply && reply.error.code !== 'CONFLICT') continue;
-    if (hadLost(history, told.partition, told.landed)) continue;
     const asked = requests.get(`${told.partition}/${told.offset}`);
+    if (asked !== undefined && mayBeLost(history, asked, told.landed)) continue;
     const known = (asked && deciders.get(nameOf(asked))) ?? [];
     const there = known.some(
       ({ order, batch }) => order < told.sent && (!('batch' in reply) || sameRanges(batch, reply.batch)),

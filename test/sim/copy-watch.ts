@@ -1,9 +1,10 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
 import type { FetchRequest, JoinRequest, SyncRequest } from '../../src/kafka/wire/port.ts';
-import type { LedgerCopies } from '../../src/pipeline/ports.ts';
+import type { LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Brokers } from './brokers.ts';
 import type { CopyEvent, History } from './history.ts';
@@ -54,7 +55,9 @@ export class CopyWatch {
       this.#began(partition, 'emptied', true);
     };
     index.apply = (partition, records) => {
+      const from = index.end(partition);
       const applied = apply.call(index, partition, records);
+      for (const record of records) if (record.offset >= from) this.#learned(partition, record);
       const logEnd = this.#restoring.get(partition);
       if (logEnd !== undefined && index.end(partition) >= logEnd) {
         this.#restoring.delete(partition);
@@ -96,6 +99,15 @@ export class CopyWatch {
         `${this.#process} told of ledger ${partition} up to ${last.offset}, which is another log's`,
       );
     }
+  }
+
+  #learned(partition: number, { offset, value }: LedgerRecord): void {
+    const entry = decodeLedgerEntry(value as Buffer);
+    const [first] = entry.kind === 'batch' ? entry.batch.ranges : [];
+    if (entry.kind !== 'batch' || first === undefined) return;
+    const { world, history } = this.#place;
+    const what = { partition, offset, requestOffset: entry.requestOffset, first: first.first };
+    history.learned.push({ order: world.tick(), process: this.#process, ...what });
   }
 
   #began(partition: number, what: 'opened' | 'emptied', isEmpty: boolean): void {

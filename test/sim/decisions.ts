@@ -1,5 +1,5 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
-import type { Entry, History } from './history.ts';
+import type { Asked, Entry, History } from './history.ts';
 
 export const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
   `${partition}/${correlationId}`;
@@ -11,8 +11,9 @@ export const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | '
  */
 export function decidersOf({ entries, trims }: History): ReadonlyMap<string, readonly Entry[]> {
   const deciders = new Map<string, Entry[]>();
-  const gone = ({ partition, offset }: Entry, later: Entry): boolean =>
-    later.end > offset && trims.some((at) => at.partition === partition && at.low > offset && at.order < later.order);
+  const gone = ({ partition, offset, order }: Entry, later: Entry): boolean =>
+    later.end > offset &&
+    trims.some((at) => at.partition === partition && at.low > offset && order < at.order && at.order < later.order);
   for (const entry of entries) {
     const known = deciders.get(nameOf(entry)) ?? [];
     if (known.every((earlier) => gone(earlier, entry))) known.push(entry);
@@ -31,4 +32,17 @@ export const askedBy = ({ requests }: Pick<History, 'requests'>) =>
 
 export function sameRanges(a: IdBatch, b: IdBatch): boolean {
   return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);
+}
+
+/**
+ * Whether what was decided under a request's correlation ID may have been in what the ledger had lost by then. Of one that
+ * was asked for the first time after that nothing is lost.
+ */
+export function mayBeLost(
+  { losses, firstAsked }: History,
+  { partition, correlationId }: Asked,
+  order: number,
+): boolean {
+  const last = losses.findLast((loss) => loss.partition === partition && loss.order < order);
+  return last !== undefined && (firstAsked.get(correlationId) ?? 0) < last.order;
 }

@@ -7,6 +7,7 @@ import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
+import { LEDGER, SESSION_MS } from './setting.ts';
 import { TakeOvers } from './take-overs.ts';
 
 interface Slot {
@@ -52,7 +53,8 @@ export class Faults implements Disposable {
     const workers = {
       kill: (process: string) => this.#kill(process),
       destroyOne: () => this.#crash(rng.pick(this.#slots), true),
-      blindOne: () => this.#blind(rng.pick(this.#slots)),
+      blindOne: (partition: number) => this.#blind(rng.pick(this.#slots), partition),
+      killOwner: (partition: number) => this.#killOwner(partition),
     };
     this.#ledgerFaults = new LedgerFaults(place, this.#asker, workers, this.#brokerFaults);
     this.#gapMs = rng.between(600, 4_000);
@@ -197,11 +199,25 @@ export class Faults implements Disposable {
     world.after(backMs ?? world.rng.between(0, 5_000), () => this.#start(slot));
   }
 
-  #blind(slot: Slot): void {
-    const { rng } = this.#place.world;
-    if (rng.chance(0.4)) this.#freeze(slot);
-    else if (rng.chance(0.5)) this.#cut(slot, 'kafka', 6_000);
-    else this.#crash(slot, false);
+  #blind(slot: Slot, partition: number): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    const leader = brokers.cluster.partition(LEDGER, partition).leadership.leader;
+    const backMs = rng.between(3_000, 6_000);
+    if (rng.chance(0.3)) this.#freeze(slot);
+    else if (rng.chance(0.5)) this.#cut(slot, rng.chance(0.5) ? 'kafka' : `kafka:${leader}`, 6_000);
+    else {
+      // It comes back with what its disk has, and can't compare that with the log yet.
+      this.#crash(slot, false, backMs);
+      world.after(backMs + 1, () => this.#cut(slot, `kafka:${leader}`, 20_000));
+    }
+  }
+
+  #killOwner(partition: number): void {
+    const { brokers } = this.#place;
+    const owns = ({ host }: Slot) => host && brokers.shareOf(host.process.name).partitions.includes(partition);
+    const owner = this.#slots.find(owns);
+    if (owner !== undefined) this.#crash(owner, false, SESSION_MS + 5_000);
   }
 
   #kill(process: string, backMs?: number): void {

@@ -1,5 +1,5 @@
 import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import type { Asked, Entry, History, Mark } from './history.ts';
+import type { Asked, Entry, History, Learned, Mark } from './history.ts';
 import { CLOCK_MARGIN_MS, shortHashOf } from './setting.ts';
 
 /**
@@ -101,5 +101,30 @@ export function decidedAgainst({ told, entries, damaged }: History): Entry | und
     const known = knownBy.get(`${process}: ${partition}/${requestOffset}`);
     if (known === undefined || sent < known.sent || damaged.includes(process)) return false;
     return nameOf(partition, requestOffset, batch) !== known.decision;
+  });
+}
+
+/**
+ * A second decision of a request by who had the first one in its copy, when it looked the request up or before the copy was
+ * emptied: what a copy knew to be decided is not forgotten with its entries.
+ */
+export function decidedThoughKnown({ learned, entries, damaged, copies }: History): Entry | undefined {
+  const known = new Map<string, Learned[]>();
+  const nameOf = (process: string, partition: number, offset: number) => `${process} ${partition}/${offset}`;
+  for (const one of learned) {
+    const name = nameOf(one.process, one.partition, one.requestOffset);
+    known.set(name, [...(known.get(name) ?? []), one]);
+  }
+  return entries.find(({ process, partition, requestOffset, sent, end, batch }) => {
+    if (damaged.includes(process)) return false;
+    return known.get(nameOf(process, partition, requestOffset))?.some((one) => {
+      if (one.order > sent || one.first === batch.ranges[0]?.first) return false;
+      const since = copies.filter((event) => {
+        const isOwn = event.process === process && event.partition === partition;
+        return isOwn && one.order < event.order && event.order < sent;
+      });
+      if (since.some(({ what }) => what === 'dropped')) return false;
+      return one.offset < end || since.some(({ what }) => what === 'emptied');
+    });
   });
 }

@@ -9,6 +9,8 @@ import type { Origin } from '../../src/codec/request-origin.ts';
  */
 export interface History {
   readonly requests: Asked[];
+  /** When a correlation ID was first used. */
+  readonly firstAsked: Map<string, number>;
   readonly requestTrims: Trim[];
   readonly issued: Issued[];
   readonly grants: Grant[];
@@ -38,6 +40,8 @@ export interface History {
   readonly falselyReady: string[];
   /** What became of copies of ledger partitions. */
   readonly copies: CopyEvent[];
+  /** Decisions that processes took over into their copies. */
+  readonly learned: Learned[];
   /** Copies that a worker told its group of, and that are of another log. */
   readonly falseCopies: string[];
   readonly takeOvers: TakeOver[];
@@ -69,6 +73,17 @@ export interface CopyEvent {
   readonly what: 'opened' | 'emptied' | 'restored' | 'dropped';
   /** Of one that was opened or emptied: the log reached so far at least, whichever broker is asked. */
   readonly logEnd: number;
+}
+
+/** A process has an entry in its copy from now on: it knows that the request was decided, and by which batch. */
+export interface Learned {
+  readonly order: number;
+  readonly process: string;
+  readonly partition: number;
+  readonly offset: number;
+  readonly requestOffset: number;
+  /** The first ID of the batch. */
+  readonly first: bigint;
 }
 
 /** An owner was killed while a standby had a complete copy of a partition of it, and nothing else was wrong. */
@@ -243,6 +258,7 @@ interface Commit {
 export function emptyHistory(): History {
   return {
     requests: [],
+    firstAsked: new Map(),
     requestTrims: [],
     issued: [],
     grants: [],
@@ -264,6 +280,7 @@ export function emptyHistory(): History {
     foreignCommits: [],
     falselyReady: [],
     copies: [],
+    learned: [],
     falseCopies: [],
     takeOvers: [],
     readBacks: 0,

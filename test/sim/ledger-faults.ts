@@ -16,7 +16,7 @@ const HELD_MS = { from: 2_000, to: 10_000 } as const;
 const HELD = 0.1;
 /** How long from the landing of a loser until the log is cut in front of it. */
 const CUT_MS = 2_000;
-/** So many of the correlation IDs that a lost tail had are asked again. */
+/** So many correlation IDs are asked again where the ledger loses its tail. */
 const AGAIN = 6;
 /** How old requests become, and how much longer the ledger keeps what it has: what brokers' clocks may differ by as well. */
 const KEPT_MS = 10_000;
@@ -28,8 +28,10 @@ export interface Workers {
   readonly kill: (process: string) => void;
   /** Kills one of them, whose machine loses its disk. */
   readonly destroyOne: () => void;
-  /** One of them sees nothing for a while: it is frozen, cut off from the brokers, or down. */
-  readonly blindOne: () => void;
+  /** One of them sees nothing of a ledger partition for a while: it is frozen, cut off from its leader, or down. */
+  readonly blindOne: (partition: number) => void;
+  /** Kills who has the partition; its machine keeps its disk. */
+  readonly killOwner: (partition: number) => void;
 }
 
 /** What happens to the ledger: retention, lost tails, and entries that come to it late. */
@@ -83,25 +85,39 @@ export class LedgerFaults {
   }
 
   /**
-   * The log loses much of its tail, or is made anew, and one worker does not see it. Others write in its place what is new,
-   * and what was decided before is asked again, of whoever comes to serve it.
+   * The log loses some of its tail, or is made anew, and one worker does not see it. Others write in its place what is new,
+   * so that it is as long again as the blind one knows it, and may come to serve it. What was decided before and after is
+   * asked again.
    */
   loseTail(): void {
-    const { world, brokers, history } = this.#place;
+    const { world, brokers } = this.#place;
     const { rng } = world;
     const partition = rng.below(PARTITIONS);
-    const { low, high } = brokers.bounds(LEDGER, partition);
-    const known = history.entries.filter((one) => one.partition === partition && one.offset >= low);
-    this.#workers.blindOne();
-    if (rng.chance(0.3)) brokers.recreateLedger();
-    else brokers.truncate(partition, low + rng.below(high - low + 1));
-    for (let left = rng.below(25); left > 0; left -= 1) {
-      world.after(rng.between(0, 2_500), () => this.#asker.askAt(partition));
-    }
-    for (const { correlationId } of known.filter(() => rng.chance(AGAIN / known.length))) {
+    this.#askAgain(partition, 0);
+    world.after(rng.between(500, 1_500), () => {
+      if (this.#over) return;
+      const { low, high } = brokers.bounds(LEDGER, partition);
+      const lost = rng.chance(0.5) ? rng.below(6) : rng.below(high - low + 1);
+      if (rng.chance(0.7)) this.#workers.blindOne(partition);
+      if (rng.chance(0.2)) brokers.recreateLedger();
+      else brokers.truncate(partition, Math.max(low, high - lost));
+      const lostAt = world.tick();
+      for (let left = rng.below(2 * lost + 10); left > 0; left -= 1) {
+        world.after(rng.between(0, 2_500), () => this.#asker.askAt(partition));
+      }
+      if (rng.chance(0.4)) world.after(rng.between(2_500, 4_000), () => this.#workers.killOwner(partition));
+      world.after(3_000, () => this.#askAgain(partition, lostAt));
+      world.after(rng.between(3_000, 12_000), () => this.#askAgain(partition, 0));
+    });
+  }
+
+  /** Some of what was decided since then is asked again. */
+  #askAgain(partition: number, since: number): void {
+    const { world, history } = this.#place;
+    const known = history.entries.filter((one) => one.partition === partition && one.order > since);
+    for (const { correlationId } of known.filter(() => world.rng.chance(AGAIN / known.length))) {
       this.#asker.repeatSoon(partition, correlationId);
     }
-    if (rng.chance(0.3)) world.after(rng.between(0, 1_000), () => this.#brokerFaults.freezeLeader(LEDGER, partition));
   }
 
   /** Retention as it is demanded: requests go when they are old, and entries when they are so much older. */

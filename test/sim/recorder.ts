@@ -159,7 +159,9 @@ export class Recorder implements PartitionObserver {
   }
 
   #ask(asked: Asked): void {
-    this.#history.requests.push(asked);
+    const { requests, firstAsked } = this.#history;
+    requests.push(asked);
+    if (!firstAsked.has(asked.correlationId)) firstAsked.set(asked.correlationId, asked.order);
     const { partition, offset, count, correlationId, replyTopic } = asked;
     this.#world.note(() => `request ${partition}/${offset}: ${count} for ${correlationId} to ${replyTopic}`);
   }

@@ -1,3 +1,4 @@
+import { describeError } from '../../src/errors.ts';
 import { Brokers } from './brokers.ts';
 import { checkHistory, type Fault } from './checker.ts';
 import { Store } from './etcd.ts';
@@ -36,16 +37,19 @@ export function simulate(seed: number, options: SimulationOptions = {}): Promise
       const brokers = new Brokers(world, history);
       const scenario = options.scenario ?? scenarioOf(world.rng);
       using faults = new Faults({ world, network, store, brokers, history, scenario });
-      await world.run(FAULTS_MS, () => false);
-      faults.heal();
-      history.missing = faults.missing();
-      const look = (): void => {
-        history.missing = faults.missing();
-        world.after(LOOK_MS, look);
-      };
-      look();
-      const healed = await world.run(FAULTS_MS + HEALING_MS, () => history.missing.length === 0);
-      if (healed) history.healedMs = world.nowMs - FAULTS_MS;
+      try {
+        await world.run(FAULTS_MS, () => false);
+        faults.heal();
+        const look = (): void => {
+          history.missing = faults.missing();
+          world.after(LOOK_MS, look);
+        };
+        look();
+        const healed = await world.run(FAULTS_MS + HEALING_MS, () => history.missing.length === 0);
+        if (healed) history.healedMs = world.nowMs - FAULTS_MS;
+      } catch (error) {
+        history.defects.push(`an error that nobody caught: ${describeError(error)}`);
+      }
       brokers.count();
       const { events, trace = [] } = world;
       return { seed, faults: checkHistory(history), history, events, trace: [...trace] };

@@ -1,0 +1,113 @@
+import { type Mutant, patch } from './mutant.ts';
+
+/** In what reads decisions back from the ledger, renews them, and keeps copies of what the ledger says. */
+export const COPY_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'an entry that is gone counts as unknown',
+    scenario: 'retention',
+    patches: [
+      patch('src/pipeline/decided.ts', 'return before === NOWHERE ? undefined : FORGOTTEN;', 'return undefined;'),
+    ],
+  },
+  {
+    name: 'an entry of another hash taken for a collision',
+    scenario: 'lost-tail',
+    patches: [patch('src/pipeline/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
+  },
+  {
+    name: 'decisions of a log that was restored meanwhile',
+    scenario: 'lost-tail',
+    patches: [patch('src/pipeline/decided.ts', 'if (follower.epoch(partition) !== epoch) {', 'if (epoch < 0) {')],
+  },
+  {
+    name: 'entries of a log that is restored kept in memory',
+    scenario: 'lost-tail',
+    patches: [patch('src/worker/ledger-side.ts', '        entries.forget(partition);\n', '')],
+  },
+  {
+    name: 'the first of several keys with one hash taken',
+    patches: [patch('src/pipeline/decided.ts', 'record.key?.equals(key) !== true', 'record.key === null')],
+  },
+  {
+    name: 'a renewal decides before the first entry',
+    patches: [patch('src/pipeline/decided.ts', 'decider ??= {', 'decider = {')],
+  },
+  {
+    name: 'a renewal written for the first request',
+    patches: [
+      patch(
+        'src/pipeline/decide.ts',
+        '{ ...decided.entry, requestOffset: record.offset, ...view }',
+        '{ ...decided.entry, ...view }',
+      ),
+      patch(
+        'src/pipeline/decide.ts',
+        'function renewalOf({ key, record }: Accepted',
+        'function renewalOf({ key }: Accepted',
+      ),
+    ],
+  },
+  {
+    name: 'decisions never renewed',
+    patches: [
+      patch(
+        'src/pipeline/decide.ts',
+        'record.timestampMs - decided.newestMs >= renewAfterMs',
+        'record.timestampMs < 0 && renewAfterMs > 0',
+      ),
+    ],
+  },
+  {
+    name: 'a loser keeps a decision young',
+    scenario: 'retention',
+    patches: [
+      patch('src/pipeline/decided.ts', '        newestMs = appendedAtMs;\n', ''),
+      patch(
+        'src/pipeline/decided.ts',
+        '      if (entry.end >= origin && entry.end > before) {',
+        '      newestMs = appendedAtMs;\n      if (entry.end >= origin && entry.end > before) {',
+      ),
+    ],
+  },
+  {
+    name: 'no refusal where there is no copy',
+    patches: [
+      patch(
+        'src/pipeline/follower.ts',
+        '    if (!state.isTaken) return absent(partition);\n    if (state.stopped',
+        '    if (state.stopped',
+      ),
+    ],
+  },
+  {
+    name: 'a copy that was dropped counts as taken',
+    patches: [patch('src/pipeline/followed-state.ts', '    this.isTaken = false;\n', '')],
+  },
+  {
+    name: 'a copy that nobody recognised told to the group',
+    scenario: 'lost-tail',
+    patches: [patch('src/worker/request-side.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
+  },
+  {
+    name: 'decisions by a copy that is not complete',
+    patches: [
+      patch(
+        'src/pipeline/follower.ts',
+        'state.recognised && end >= state.target) return undefined;',
+        'state.recognised) return undefined;',
+      ),
+    ],
+  },
+  {
+    name: 'first without a look at earlier places',
+    // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
+    patches: [patch('test/support/memory-index.ts', 'if (first?.offset === offset &&', 'if (first !== undefined &&')],
+  },
+  {
+    name: 'a partition given to who has no copy of it',
+    scenario: 'take-over',
+    patches: [
+      patch('src/kafka/loops/warm-ups.ts', 'one !== undefined && lags.isCaughtUp(one, partition)', 'one !== undefined'),
+    ],
+  },
+];
