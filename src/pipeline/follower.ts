@@ -19,7 +19,7 @@ export interface FollowerOptions {
 /** How long somebody waits for the reader before giving up. */
 const REACH_TIMEOUT_MS = 10_000;
 /** What an index refuses with when it is its store, not an entry, that can't be used. */
-const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_UNUSABLE']);
+const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_UNUSABLE', 'STOPPING']);
 
 /**
  * Follows ledger partitions and keeps the index's copies of them in step with the log.

@@ -152,7 +152,9 @@ export class SqliteIndex implements LedgerCopies {
     });
   }
 
+  /** Whoever comes later, as with what was under way, is refused: a file that is closed is not a damaged one. */
   [Symbol.dispose](): void {
+    this.#refusal ??= new IdallocError('STOPPING', 'the ledger index is closed');
     this.#close();
     this.#lock[Symbol.dispose]();
   }

@@ -39,6 +39,19 @@ describe('an index on disk', () => {
     expect(world.directory.wiped).toEqual([]);
   });
 
+  it('refuses who comes after it was closed, and keeps what it has', () => {
+    const before = world.directory.open();
+    before.apply(0, [at(0, entry('a'))]);
+    world.directory.close(before);
+    const closed = expect.objectContaining({ code: 'STOPPING' });
+    expect(() => before.apply(0, [at(1, entry('b'))])).toThrow(closed);
+    expect(() => before.placesOf(0, keyOf('a'))).toThrow(closed);
+    expect(() => before.load(1)).toThrow(closed);
+    expect(world.directory.wiped).toEqual([]);
+    const after = world.directory.open();
+    expect([after.end(0), after.placesOf(0, keyOf('a'))]).toEqual([1, [0]]);
+  });
+
   it('knows after a restart when the first entry of the open run was appended', () => {
     const before = world.directory.open();
     before.apply(
