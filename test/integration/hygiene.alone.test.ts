@@ -4,8 +4,8 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const ERROR_LEVEL = 50;
-/** Of one worker to one broker, one for each lane: control, append, publish, requests, ledger, group. */
-const CONNECTIONS_PER_BROKER = 6;
+/** Of one worker to one broker, one for each lane: control, append, publish, requests, ledger, group, entries. */
+const CONNECTIONS_PER_BROKER = 7;
 
 /** Open TCP connections of a process to a port, as Linux lists them. */
 function connectionsTo(pid: number, port: number): number {
