@@ -8,7 +8,7 @@ import type { History } from './history.ts';
 import type { Place } from './host.ts';
 import { kindOf } from './recorder.ts';
 import { keepsItsTime } from './scenario.ts';
-import { LEDGER, PARTITIONS, RENEW_AFTER_MS, REQUESTS } from './setting.ts';
+import { CLOCK_MARGIN_MS, LEDGER, PARTITIONS, RENEW_AFTER_MS, REQUESTS } from './setting.ts';
 
 /** How long an append is held up that is to become a loser, so that somebody else can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
@@ -19,8 +19,8 @@ const CUT_MS = 2_000;
 /** So many correlation IDs are asked again where the ledger loses its tail. */
 const AGAIN = 6;
 /** How old requests become, and how much longer the ledger keeps what it has: what brokers' clocks may differ by as well. */
-const KEPT_MS = 10_000;
-const LONGER_MS = RENEW_AFTER_MS + 6_500;
+const KEPT_MS = 8_000;
+const LONGER_MS = RENEW_AFTER_MS + CLOCK_MARGIN_MS;
 
 /** What may be done to workers from here. */
 export interface Workers {
