@@ -36,6 +36,8 @@ export interface History {
   readonly foreignCommits: string[];
   /** Times at which a worker was ready by its own account, and was not. */
   readonly falselyReady: string[];
+  /** Times at which a worker was ready that the namespace has to refuse. */
+  readonly strays: string[];
   /** What became of copies of ledger partitions. */
   readonly copies: CopyEvent[];
   /** Copies that a worker told its group of, and that are of another log. */
@@ -263,6 +265,7 @@ export function emptyHistory(): History {
     damaged: [],
     foreignCommits: [],
     falselyReady: [],
+    strays: [],
     copies: [],
     falseCopies: [],
     takeOvers: [],
