@@ -39,11 +39,10 @@ export class Copies implements Disposable {
     this.#options = options;
   }
 
-  /** Opens what the disk has. Resolves when all of it is open. */
+  /** Opens what the disk has, and keeps it until it is known what is wanted. Resolves when all of it is open. */
   async openHeld(): Promise<void> {
     for (const partition of this.#options.index.held()) this.#open(partition);
     await this.#work;
-    this.want([]); // what nobody asks for lingers
   }
 
   /** Keeps these, and lets the others go after a while. */
@@ -57,6 +56,14 @@ export class Copies implements Disposable {
       } else {
         copy.lingering ??= this.#options.runtime.schedule(this.#options.lingerMs, () => this.#drop(partition));
       }
+    }
+  }
+
+  /** Keeps all that there are: others have been told of them, and what is wanted is decided by that. */
+  keepAll(): void {
+    for (const copy of this.#copies.values()) {
+      copy.lingering?.cancel();
+      copy.lingering = undefined;
     }
   }
 

@@ -105,8 +105,12 @@ export class RequestSide implements Disposable {
       .filter(({ progress: { state } }) => state === 'restoring' || state === 'absent');
   }
 
-  /** A copy that is not recognised as one of this log yet may be another one's. */
+  /**
+   * What the group is told at a join. A copy that is not recognised as one of this log yet may be another one's. None is
+   * dropped until the group has answered, however long that takes: it may give this worker what it has a copy of.
+   */
   #copies(): ReadonlyMap<number, Copy> {
+    this.#parts.ledger.keepAll();
     const own = this.#parts.ledger.copies().filter(({ isRecognised }) => isRecognised);
     return new Map(own.map(({ partition, end, logEnd }) => [partition, { end, logEnd }]));
   }

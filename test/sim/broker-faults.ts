@@ -1,6 +1,8 @@
 import { FAIR } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
+import type { Pair } from './pairs.ts';
 import { keepsItsTime, losesEtcd } from './scenario.ts';
+import { REPLY_TOPICS, WITNESS } from './setting.ts';
 
 /** What a join is refused with that is none of a member's business. */
 const REFUSALS = ['UNKNOWN', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'REBALANCE_IN_PROGRESS'] as const;
@@ -133,7 +135,7 @@ export class BrokerFaults {
     const { rng } = world;
     const to = rng.pick(nodes);
     if (rng.chance(0.5)) cluster.deafen(rng.pick(nodes), rng.between(0, 5_000));
-    for (const topic of brokers.topics) {
+    for (const topic of topicsOf(brokers.pairs)) {
       for (const { number } of cluster.topics.get(topic)?.partitions ?? []) {
         if (rng.chance(0.5)) cluster.moveLeader(topic, number, to);
       }
@@ -153,7 +155,7 @@ export class BrokerFaults {
   #lag(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
-    const topic = rng.pick(brokers.topics);
+    const topic = rng.pick(topicsOf(brokers.pairs));
     const partition = rng.pick(brokers.cluster.topics.get(topic)?.partitions ?? []);
     partition.lagging = true;
     world.note(() => `copies of ${topic}/${partition.number} lag`);
@@ -196,4 +198,10 @@ export class BrokerFaults {
     this.#place.brokers.makeLateTopic();
     this.#place.world.note(() => 'the late reply topic is made');
   }
+}
+
+/** All topics that workers of these pairs use. */
+function topicsOf(pairs: readonly Pair[]): readonly string[] {
+  const own = pairs.flatMap(({ ledger, requests }) => [ledger, requests]);
+  return [...own, WITNESS, ...pairs.map(({ deadLetters }) => deadLetters), ...REPLY_TOPICS];
 }

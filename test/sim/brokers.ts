@@ -1,5 +1,7 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import type { Config } from '../../src/config/config.ts';
+import type { Share } from '../../src/kafka/loops/assigner.ts';
+import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import type { LedgerRecord } from '../../src/pipeline/ports.ts';
@@ -14,7 +16,7 @@ import type { Process } from './machine.ts';
 import { configOf, FIRST, type Pair, pairAt, partitionsOf, SECOND, STRAYS } from './pairs.ts';
 import { allOf, type Draft, Recorder, requestOf, TAG } from './recorder.ts';
 import { serverClock } from './runtime.ts';
-import { configFor, LATE_REPLY_TOPIC, REPLY_TOPICS, WITNESS } from './setting.ts';
+import { configFor, LATE_REPLY_TOPIC, REPLY_TOPICS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Fetches that find nothing are held longer than workers ask for, so that waiting costs few events. */
@@ -106,12 +108,6 @@ export class Brokers {
     for (const pair of [SECOND, ...STRAYS]) this.#createTopics(pair);
     this.pairs.push(SECOND);
     this.#world.note(() => 'there is a second pair of topics');
-  }
-
-  /** All topics that workers use and that there are. */
-  get topics(): readonly string[] {
-    const own = this.pairs.flatMap(({ ledger, requests }) => [ledger, requests]);
-    return [...own, WITNESS, ...this.pairs.map(({ deadLetters }) => deadLetters), ...REPLY_TOPICS];
   }
 
   /** How many partitions of the history there are. */
@@ -265,6 +261,14 @@ export class Brokers {
     return assigned.flatMap(({ topic, partitions }) =>
       topic === requests ? partitions.map((number) => first + number) : [],
     );
+  }
+
+  /** What the coordinator of the first pair's group has given to the member of a process. */
+  shareOf(process: string): Pick<Share, 'partitions' | 'standbys'> {
+    const member = this.cluster.groups.get(FIRST.group)?.members.find(({ clientId }) => clientId === process);
+    const { userData } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
+    const standbys = decodeStanding(userData ?? Buffer.alloc(0))?.standbys ?? [];
+    return { partitions: this.#assignedTo(FIRST, member?.memberId ?? ''), standbys };
   }
 
   /** Writes down how often leaders and members changed. */

@@ -174,7 +174,7 @@ function honestEntries(history: History): string | undefined {
   return claim && `ledger ${claim.partition}/${claim.offset} claims to know of requests up to ${claim.through}`;
 }
 
-/** EXPIRED comes when the time is over, by some worker's clock; nothing is decided long after it. */
+/** EXPIRED comes when the time is over, by some worker's clock; nothing is decided long after it, but renewed it may be. */
 function expired({ requests, entries, told, aheadMs }: History): string | undefined {
   const byPlace = askedBy({ requests });
   for (const { partition, offset, atMs, reply } of told) {
@@ -182,7 +182,8 @@ function expired({ requests, entries, told, aheadMs }: History): string | undefi
     if (!('error' in reply) || reply.error.code !== 'EXPIRED' || expiresAtMs === undefined) continue;
     if (expiresAtMs > atMs + aheadMs) return `${partition}/${offset}, which had ${expiresAtMs - atMs} ms left`;
   }
-  for (const { partition, requestOffset, batch } of entries) {
+  const first = new Map(entries.toReversed().map((entry) => [entry.batch.ranges[0]?.first, entry]));
+  for (const { partition, requestOffset, batch } of first.values()) {
     const { expiresAtMs = Number.POSITIVE_INFINITY } = byPlace.get(`${partition}/${requestOffset}`) ?? {};
     const lateMs = batch.generatedAtMs - expiresAtMs;
     if (lateMs > LONGEST_DECISION_MS) return `${partition}/${requestOffset} was decided ${lateMs} ms too late`;

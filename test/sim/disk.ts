@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
 import type { LedgerCopies } from '../../src/pipeline/ports.ts';
 import { FragileIndex } from './fragile-index.ts';
+import type { Rng } from './rng.ts';
+import { shortHashOf } from './setting.ts';
 
 /** What outlives the processes of a machine: the index, and the name under which they join the request group. */
 export interface Disk extends Disposable {
@@ -18,6 +20,17 @@ export interface Disk extends Disposable {
 /** So few that runs are sealed, and forgotten, all the time. */
 const RUN_ENTRIES = 16;
 const FILE = 'ledger-index.sqlite';
+/** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
+const FILES = 0.25;
+/** And in so many of the others their hashes are short. */
+const SHORT_HASHES = 0.25;
+
+/** What disks of a simulation are like. */
+export function chooseDisks(rng: Rng): { readonly newDisk: () => Disk; readonly sharesHashes: boolean } {
+  if (rng.chance(FILES)) return { newDisk: () => new FileDisk(), sharesHashes: false };
+  const sharesHashes = rng.chance(SHORT_HASHES);
+  return { newDisk: () => new MemoryDisk(sharesHashes ? shortHashOf : undefined), sharesHashes };
+}
 
 /** The index as it ships, in a directory of its own. */
 export class FileDisk implements Disk {

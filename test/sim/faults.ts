@@ -1,6 +1,6 @@
 import { Asker } from './asker.ts';
 import { BrokerFaults } from './broker-faults.ts';
-import { type Disk, FileDisk, MemoryDisk } from './disk.ts';
+import { chooseDisks } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
 import { Growth, type Slot } from './growth.ts';
 import { Host, type Place } from './host.ts';
@@ -8,7 +8,7 @@ import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
-import { shortHashOf } from './setting.ts';
+import { TakeOvers } from './take-overs.ts';
 
 /** Requests after which nothing fails any more. */
 const LAST_REQUESTS = 8;
@@ -18,10 +18,6 @@ const RACE_MS = 8;
 /** How often a clock steps where that is all there is, and how many requests meet it. */
 const NUDGES_MS = 3_000;
 const NUDGE_REQUESTS = 5;
-/** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
-const FILES = 0.25;
-/** And in so many of the others their hashes are short. */
-const SHORT_HASHES = 0.25;
 /** In so many simulations one worker is added only later. */
 const LATE = 0.3;
 /** How often retention looks, and how often the ledger loses its tail where that is what happens. */
@@ -39,6 +35,7 @@ export class Faults implements Disposable {
   readonly #ledgerFaults: LedgerFaults;
   readonly #etcdLoss: EtcdLoss | undefined;
   readonly #growth: Growth | undefined;
+  readonly #takeOvers: TakeOvers | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
@@ -59,7 +56,8 @@ export class Faults implements Disposable {
     const isMixed = place.scenario === 'mixed';
     history.keepsItsTime = keepsItsTime(place.scenario);
     const alone = rng.chance(aloneIn(place.scenario));
-    const newDisk = this.#chooseDisks();
+    const { newDisk, sharesHashes } = chooseDisks(rng);
+    history.sharesHashes = sharesHashes;
     const slots = Array.from(
       { length: alone ? 1 : machinesIn(place.scenario) },
       (_, i): Slot => ({ machine: new Machine(world, `m${i}`, i + 1, newDisk), host: undefined, isRetired: false }),
@@ -90,7 +88,12 @@ export class Faults implements Disposable {
       this.#etcdLoss = loss;
       if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
     }
-    this.#changeWeather();
+    if (place.scenario === 'take-over') {
+      this.#takeOvers = new TakeOvers(place, this.#asker, {
+        hosts: () => this.#slots.flatMap(({ host }) => host ?? []),
+        kill: (process, backMs) => this.#kill(process, backMs),
+      });
+    } else this.#changeWeather();
     if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (place.scenario === 'clocks') this.#repeat(NUDGES_MS, () => this.#nudgeClock(rng.pick(this.#slots)));
@@ -104,6 +107,7 @@ export class Faults implements Disposable {
   #chooseActions(): Array<(slot: Slot) => void> {
     const { world, brokers, scenario } = this.#place;
     const { rng } = world;
+    if (scenario === 'take-over') return [];
     const all: ReadonlyArray<(slot: Slot) => void> = [
       (slot) => this.#crash(slot),
       (slot) => this.#freeze(slot),
@@ -124,14 +128,6 @@ export class Faults implements Disposable {
     return chosen;
   }
 
-  /** Indexes lie in files as they ship, or in memory; of these some know keys by a short hash. */
-  #chooseDisks(): () => Disk {
-    const { world, history } = this.#place;
-    if (world.rng.chance(FILES)) return () => new FileDisk();
-    history.sharesHashes = world.rng.chance(SHORT_HASHES);
-    return history.sharesHashes ? () => new MemoryDisk(shortHashOf) : () => new MemoryDisk();
-  }
-
   /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
   heal(): void {
     const { world, network, scenario } = this.#place;
@@ -143,6 +139,7 @@ export class Faults implements Disposable {
     this.#brokerFaults.heal();
     this.#ledgerFaults.heal();
     this.#etcdLoss?.heal();
+    this.#takeOvers?.heal();
     for (const { machine, host } of this.#slots) {
       if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
       host?.process.cut.clear();
@@ -196,7 +193,7 @@ export class Faults implements Disposable {
     this.#ledgerFaults.overtake(host.process.name);
   }
 
-  #crash(slot: Slot, losesDisk?: boolean): void {
+  #crash(slot: Slot, losesDisk?: boolean, backMs?: number): void {
     const { world } = this.#place;
     const { host, machine } = slot;
     if (host === undefined || host.process.dead) return;
@@ -204,7 +201,7 @@ export class Faults implements Disposable {
     const diskLost = losesDisk ?? world.rng.chance(0.3);
     if (diskLost) machine.loseDisk();
     world.note(() => `${host.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
-    world.after(world.rng.between(0, 5_000), () => slot.host === host && this.#start(slot));
+    world.after(backMs ?? world.rng.between(0, 5_000), () => slot.host === host && this.#start(slot));
   }
 
   #blind(slot: Slot): void {
@@ -214,9 +211,10 @@ export class Faults implements Disposable {
     else this.#crash(slot, false);
   }
 
-  #kill(process: string): void {
+  #kill(process: string, backMs?: number): void {
     const slot = this.#slots.find(({ host }) => host?.process.name === process);
-    if (slot !== undefined) this.#crash(slot, false);
+    // Who comes back late may come back with nothing, and warms up.
+    if (slot !== undefined) this.#crash(slot, backMs === undefined ? false : undefined, backMs);
   }
 
   #blackout(): void {

@@ -73,8 +73,8 @@ export interface CopyEvent {
   readonly logEnd: number;
 }
 
-/** An owner was killed while another worker had a complete copy of a partition of it, and nothing else was wrong. */
-export interface TakeOver {
+/** An owner was killed while a standby had a complete copy of a partition of it, and nothing else was wrong. */
+interface TakeOver {
   readonly order: number;
   readonly partition: number;
   readonly killed: string;

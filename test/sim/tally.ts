@@ -66,6 +66,7 @@ export function tallyOf(history: History): Tally {
   const { requests, told, letters, forwards, entries, appends, trims, requestTrims, losses, grants, setBacks } =
     history;
   const { copies } = history;
+  const renewals = renewalsIn(history);
   const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
   const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
   return {
@@ -77,12 +78,12 @@ export function tallyOf(history: History): Tally {
     expired: codes.filter((code) => code === 'EXPIRED').length,
     deadLetters: letters.length,
     forwarded: forwards.length,
-    losers: entries.length - keys.size,
+    losers: entries.length - keys.size - renewals,
     unansweredAppends: appends.filter(({ answered }) => !answered).length,
     trims: trims.length,
     truncations: losses.length,
     requestTrims: requestTrims.filter(({ low }) => low > 0).length,
-    renewals: renewalsIn(history),
+    renewals,
     readBacks: history.readBacks,
     copiesRestored: copies.filter(({ what }) => what === 'restored').length,
     copiesDropped: copies.filter(({ what }) => what === 'dropped').length,

@@ -95,11 +95,28 @@ describe('copies', () => {
     expect(without('load')).toEqual(['opened 1', 'dropped 1', 'drop 1', 'drop 1', 'drop 1', 'opened 1']);
   });
 
-  it('of the disk that nobody wants linger as well', async () => {
+  it('of the disk stay until it is known what is wanted', async () => {
     held = [3];
-    await runtime.until(copies().openHeld());
+    const own = copies();
+    await runtime.until(own.openHeld());
+    await pass(2 * LINGER_MS);
+    expect(without('load')).toEqual(['opened 3']);
+    own.want([]);
     await pass(LINGER_MS + 1);
-    expect(without('load')).toEqual(['opened 3', 'dropped 3', 'drop 3', 'drop 3', 'drop 3']);
+    expect(without('load').slice(1)).toEqual(['dropped 3', 'drop 3', 'drop 3', 'drop 3']);
+  });
+
+  it('that others were told of stay until it is known again what is wanted', async () => {
+    const own = copies();
+    own.want([1]);
+    await pass(1);
+    own.want([]);
+    own.keepAll();
+    await pass(2 * LINGER_MS);
+    expect(without('load')).toEqual(['opened 1']);
+    own.want([]);
+    await pass(LINGER_MS + 1);
+    expect(without('load').slice(1)).toEqual(['dropped 1', 'drop 1', 'drop 1', 'drop 1']);
   });
 
   it('are opened all the same when the store fails meanwhile and is replaced', async () => {
