@@ -26,19 +26,23 @@ const MANY_BYTES = 1_048_576;
 const MANY_ENTRIES = 16;
 /** Partitions whose last chunk is kept: some 3 MB each once it is decoded. */
 const MAX_KEPT_CHUNKS = 16;
+/** Who reads on in a chunk does so at once. What is kept may have gone from the log since. */
+const KEPT_MS = 1_000;
 
-/** Entries as they were read on from an offset. */
+/** Entries as they were read on from an offset, at this time or later. */
 interface Chunk {
+  readonly askedMs: number;
   readonly from: number;
   readonly next: number;
   readonly records: readonly FetchedRecord[];
 }
 
-const NOTHING: Chunk = { from: 0, next: 0, records: [] };
+const NOTHING: Chunk = { askedMs: 0, from: 0, next: 0, records: [] };
 
 /**
  * Reads single entries of the ledger, by their offsets. A replay asks for one after the other: so the last chunk of a
- * partition is kept, until it is read elsewhere.
+ * partition is kept for a moment, until it is read elsewhere. Not for longer: an entry that retention has taken decides
+ * nothing any more, and whoever does not know of it may have decided anew.
  */
 export class KafkaLedgerEntries implements LedgerEntries {
   readonly #options: KafkaLedgerEntriesOptions;
@@ -51,7 +55,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
 
   async read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>> {
     const found = new Map<number, LedgerRecord>();
-    let chunk = this.#kept.get(partition) ?? NOTHING;
+    let chunk = this.#keptOf(partition);
     for (const offset of offsets) {
       if (offset < chunk.from || offset >= chunk.next) {
         chunk = await this.#readFrom(partition, offset, offsets.length >= MANY_ENTRIES ? MANY_BYTES : FEW_BYTES);
@@ -66,6 +70,12 @@ export class KafkaLedgerEntries implements LedgerEntries {
   /** What was read of the partition may be of another log by now. */
   forget(partition: number): void {
     this.#kept.delete(partition);
+  }
+
+  #keptOf(partition: number): Chunk {
+    const chunk = this.#kept.get(partition);
+    const isYoung = chunk !== undefined && this.#options.runtime.monotonicMs() - chunk.askedMs < KEPT_MS;
+    return isYoung ? chunk : NOTHING;
   }
 
   #keep(partition: number, chunk: Chunk): void {
@@ -91,6 +101,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const { cluster, runtime, topic } = this.#options;
     const place = { topic, partition };
     const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
+    const askedMs = runtime.monotonicMs();
     const { answer } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
       link.fetch(request),
     );
@@ -100,15 +111,16 @@ export class KafkaLedgerEntries implements LedgerEntries {
     if (fetched.fault === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
     if (fetched.fault !== undefined) throw partitionFault(cluster, place, fetched.fault);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());
-    if (next > offset) return { from: offset, next, records };
+    if (next > offset) return { askedMs, from: offset, next, records };
     throw new KafkaFault('OFFSET_NOT_AVAILABLE', `${topic}/${partition} ends before offset ${offset} by its leader`);
   }
 
   /** Below the log's start an entry is gone; beyond the end it is to come yet, when the leader has learned of it. */
   async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;
+    const askedMs = runtime.monotonicMs();
     const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
-    if (offset < start) return { from: offset, next: start, records: [] };
+    if (offset < start) return { askedMs, from: offset, next: start, records: [] };
     throw new KafkaFault('OFFSET_NOT_AVAILABLE', `${topic}/${partition} lacks offset ${offset} by its leader`);
   }
 }

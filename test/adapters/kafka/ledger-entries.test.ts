@@ -54,6 +54,14 @@ describe('reading entries by their offsets', () => {
     expect(await found([2, 5, 12])).toEqual([12]);
   });
 
+  it('does not give for long what it read before retention took it', async () => {
+    send(10);
+    expect(await found([2])).toEqual([2]);
+    log().trim(10);
+    await stage.runtime.until(stage.runtime.sleep(1_000));
+    expect(await found([2])).toEqual([]);
+  });
+
   it('finds what was appended after an earlier read', async () => {
     send(1);
     await found([0]);
