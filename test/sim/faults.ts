@@ -2,6 +2,7 @@ import { Asker } from './asker.ts';
 import { BrokerFaults } from './broker-faults.ts';
 import { chooseDisks } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
+import { Growth, type Slot } from './growth.ts';
 import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
@@ -9,11 +10,6 @@ import { FAIR } from './network.ts';
 import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
 import { LEDGER, SESSION_MS } from './setting.ts';
 import { TakeOvers } from './take-overs.ts';
-
-interface Slot {
-  readonly machine: Machine;
-  host: Host | undefined;
-}
 
 /** Requests after which nothing fails any more. */
 const LAST_REQUESTS = 8;
@@ -39,6 +35,7 @@ export class Faults implements Disposable {
   readonly #brokerFaults: BrokerFaults;
   readonly #ledgerFaults: LedgerFaults;
   readonly #etcdLoss: EtcdLoss | undefined;
+  readonly #growth: Growth | undefined;
   readonly #takeOvers: TakeOvers | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
@@ -63,10 +60,13 @@ export class Faults implements Disposable {
     const alone = rng.chance(aloneIn(place.scenario));
     const { newDisk, sharesHashes } = chooseDisks(rng);
     history.sharesHashes = sharesHashes;
-    this.#slots = Array.from({ length: alone ? 1 : machinesIn(place.scenario) }, (_, i) => ({
-      machine: new Machine(world, `m${i}`, i + 1, newDisk),
-      host: undefined,
-    }));
+    const slots = Array.from(
+      { length: alone ? 1 : machinesIn(place.scenario) },
+      (_, i): Slot => ({ machine: new Machine(world, `m${i}`, i + 1, newDisk), host: undefined, isRetired: false }),
+    );
+    const others = { asker: this.#asker, served: slots, newDisk, start: (slot: Slot) => this.#start(slot) };
+    this.#growth = place.scenario === 'growth' ? new Growth(place, others) : undefined;
+    this.#slots = [...slots, ...(this.#growth?.slots ?? [])];
     // No clock is quite right, and a worker bears what is less than half a second.
     for (const { machine } of this.#slots) {
       if (rng.chance(0.4)) this.#setOff(machine, rng.between(-MAX_OFF_MS, MAX_OFF_MS));
@@ -77,10 +77,13 @@ export class Faults implements Disposable {
     this.#actions = this.#chooseActions();
     // By then every broker knows the topics.
     const startsMs = rng.between(50, 500);
-    const late = rng.chance(LATE) && this.#actions.length > 0 && !isMixed ? this.#slots.at(-1) : undefined;
-    for (const slot of this.#slots) {
+    const late = rng.chance(LATE) && this.#actions.length > 0 && !isMixed ? slots.at(-1) : undefined;
+    for (const slot of slots) {
       const inMs = isMixed ? startsMs + rng.between(0, RACE_MS) : rng.between(50, 500);
-      world.after(slot === late && slot !== first ? rng.between(5_000, 30_000) : inMs, () => this.#start(slot));
+      world.after(
+        slot === late && slot !== first ? rng.between(5_000, 30_000) : inMs,
+        () => slot.host ?? this.#start(slot),
+      );
     }
     if (losesEtcd(place.scenario)) {
       const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#asker.ask() });
@@ -157,10 +160,13 @@ export class Faults implements Disposable {
   /** What keeps the simulation from its end. */
   missing(): string[] {
     if (!this.#asked) return ['the last requests'];
-    const idle = this.#slots.flatMap(({ machine, host }) =>
-      host?.isReady || machine.isMisfit ? [] : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
+    const idle = this.#slots.flatMap(({ machine, host, isRetired }) =>
+      host?.isReady || machine.isMisfit || isRetired
+        ? []
+        : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
     );
-    return [...idle, ...this.#place.brokers.recorder.missing()];
+    const unserved = this.#place.brokers.recorder.missing().map(({ what }) => what);
+    return [...idle, ...(this.#growth?.missing() ?? []), ...unserved];
   }
 
   /** The simulation is over. */
@@ -178,6 +184,7 @@ export class Faults implements Disposable {
   }
 
   #start(slot: Slot): void {
+    if (slot.isRetired) return;
     if (slot.host?.process.dead === false) throw new Error('two processes on one disk');
     const { world } = this.#place;
     const host: Host = new Host(this.#place, slot.machine, () => slot.host === host && this.#crash(slot));
@@ -196,7 +203,7 @@ export class Faults implements Disposable {
     const diskLost = losesDisk ?? world.rng.chance(0.3);
     if (diskLost) machine.loseDisk();
     world.note(() => `${host.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
-    world.after(backMs ?? world.rng.between(0, 5_000), () => this.#start(slot));
+    world.after(backMs ?? world.rng.between(0, 5_000), () => slot.host === host && this.#start(slot));
   }
 
   #blind(slot: Slot, partition: number): void {

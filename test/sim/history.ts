@@ -38,6 +38,8 @@ export interface History {
   readonly foreignCommits: string[];
   /** Times at which a worker was ready by its own account, and was not. */
   readonly falselyReady: string[];
+  /** Times at which a worker was ready that the namespace has to refuse. */
+  readonly strays: string[];
   /** What became of copies of ledger partitions. */
   readonly copies: CopyEvent[];
   /** Decisions that processes took over into their copies. */
@@ -279,6 +281,7 @@ export function emptyHistory(): History {
     damaged: [],
     foreignCommits: [],
     falselyReady: [],
+    strays: [],
     copies: [],
     learned: [],
     falseCopies: [],
