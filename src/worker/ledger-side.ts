@@ -37,7 +37,7 @@ export class LedgerSide implements Disposable {
 
   /** Opens the index and follows what it has copies of from now on. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
   constructor(tools: Tools, { clusterId, partitions }: TopicsReport, tail: Tail) {
-    const { config, runtime, cluster, clock, log, wireLog, surroundings, fail } = tools;
+    const { config, runtime, cluster, clock, log, metrics, wireLog, surroundings, fail } = tools;
     const { ledger: topic, requests: requestTopic } = config.topics;
     this.#tools = tools;
     this.partitions = partitions;
@@ -66,6 +66,7 @@ export class LedgerSide implements Disposable {
         for (const changed of this.#listeners) changed(partition);
       },
       onStop: (partition, fault) => {
+        metrics.addError(fault.code);
         log.error({ partition, code: fault.code, error: describeError(fault) }, 'ledger partition stopped');
       },
     });

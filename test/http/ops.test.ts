@@ -114,14 +114,19 @@ describe('metrics', () => {
     const metrics = createMetrics(() => vitals);
     const lines = async () => (await metrics.render()).body.split('\n');
     expect(await lines()).toContain('idalloc_group_joined 0');
-    vitals = { isMember: true, kafkaSilenceMs: 1_500, copies: [], stoppedPartitions: 2 };
+    const copies = [{ partition: 3, state: 'serving' as const, lag: 7 }];
+    vitals = { isMember: true, kafkaSilenceMs: 1_500, copies, stoppedPartitions: 2 };
     expect(await lines()).toEqual(
       expect.arrayContaining([
         'idalloc_group_joined 1',
         'idalloc_kafka_silence_seconds 1.5',
         'idalloc_ledger_stopped_partitions 2',
+        'idalloc_partition_state{partition="3",state="serving"} 1',
+        'idalloc_ledger_lag_records{partition="3"} 7',
       ]),
     );
+    vitals = { ...vitals, copies: [] };
+    expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
   });
 
   test('of two workers do not mix', async () => {

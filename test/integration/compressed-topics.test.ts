@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { claimKey } from '../../src/identity/bindings.ts';
 import { AT, CODEC_MASK } from '../../src/kafka/records/format.ts';
 import type { FetchAnswer } from '../../src/kafka/wire/port.ts';
 import { Realm } from '../support/realm.ts';
@@ -78,6 +79,8 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
     expect(audit.code).toBe(0);
 
     // In an etcd that knows nothing, only the witness topic tells what was given.
+    const { ID_SPACE = '', DATACENTER_ID } = realm.env;
+    await realm.etcd.transact([], [{ delete: claimKey(ID_SPACE, Number(DATACENTER_ID)) }]);
     const late = realm.worker({ ETCD_PREFIX: `/wiped-${realm.groupId}` });
     await late.line(({ reason }) => reason === 'RESTORED');
     const answer = await fetch(`${await late.api()}/api/v1/ids`).then(

@@ -42,9 +42,8 @@ const FOREIGN = [
 const PARTITIONS = 1 + FOREIGN.length;
 const WELL = 0;
 
-/** The requests of a partition met its fault. */
 const unreadable = (partition: number) => (line: LogLine) =>
-  line.msg?.startsWith('requests could not be served') === true &&
+  line.msg === 'ledger partition stopped' &&
   line.code === 'LEDGER_UNREADABLE' &&
   line.partition === partition &&
   (line.level ?? 0) >= ERROR_LEVEL;

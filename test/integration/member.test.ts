@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import kafkajs from 'kafkajs';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
 import {
@@ -170,7 +170,10 @@ describe('members of a group on real brokers', () => {
     const [a, b] = [new Process(stage), new Process(stage, { instanceId: 'b' })];
     await stage.shared();
     const [mine = 0, theirs = 0] = [a.held[0], b.held[0]];
-    await Promise.all([a.member.commit(new Map([[mine, 7]])), b.member.commit(new Map([[theirs, 9]]))]);
+    // The broker of the group may not have heard of the topic yet.
+    const commit = ({ member }: Process, partition: number, offset: number) =>
+      vi.waitFor(() => member.commit(new Map([[partition, offset]])), { timeout: 10_000 });
+    await Promise.all([commit(a, mine, 7), commit(b, theirs, 9)]);
     const group = await describeGroup(stage.id);
     expect(group).toMatchObject({ state: 'Stable', members: [{ clientId: 'test' }, { clientId: 'test' }] });
     expect(new Set(group.assigned.map(({ topic }) => topic))).toEqual(new Set([stage.id]));

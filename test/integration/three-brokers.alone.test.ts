@@ -292,6 +292,45 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     }
   });
 
+  test('a known request waits while nobody leads the ledger partition of its entry, and gets its batch once the leader is back', async ({
+    annotate,
+  }) => {
+    await using scene = await Scene.open();
+    const { realm, worker, replies } = scene;
+    const [known, other] = [0, 1].map((at) => ({ correlationId: idFor('known', at, PARTITIONS), count: 3 })) as [
+      Ask,
+      Ask,
+    ];
+    await worker.ready();
+    await realm.send([known, other]);
+    const first = await replies.reply(known.correlationId);
+    await scene.allInSync();
+    const partitionAssignment = [{ partition: 0, replicas: [2] }];
+    await realm.admin.alterPartitionReassignments({ topics: [{ topic: realm.ledgerTopic, partitionAssignment }] });
+    const leader = async () => (await scene.places(realm.ledgerTopic)).get(0);
+    await expect.poll(leader, { timeout: WAIT_MS, interval: POLL_MS }).toMatchObject({ leader: 2, isr: [2] });
+    await realm.setTopicConfig(realm.ledgerTopic, 'min.insync.replicas', '1'); // with two, nobody would lead it after a crash
+    const from = worker.lines.length;
+    await cluster.kill(2);
+    let backMs = 0;
+    try {
+      await realm.send([known, other]);
+      await worker.line(({ partition, code }) => partition === 0 && code === 'LEDGER_UNANSWERED', from);
+      expect((await replies.reply(other.correlationId, 1)).replayed).toBe(true);
+      expect(replies.seen.filter(({ message }) => String(message.key) === known.correlationId)).toHaveLength(1);
+      backMs = performance.now();
+    } finally {
+      await cluster.startNode(2);
+    }
+    const again = await replies.reply(known.correlationId, 1);
+    await report(
+      annotate,
+      `a known request was told ${Math.round(again.seen.atMs - backMs)} ms from its leader's start`,
+    );
+    expect(again.replayed).toBe(true);
+    expect(bytesOf(again)).toBe(bytesOf(first));
+  });
+
   test('a reply topic without a leader fails alone: all others are told meanwhile, and it takes its replies again', async ({
     annotate,
   }) => {

@@ -12,7 +12,8 @@ import {
   toldOf,
 } from './good-history.ts';
 import type { History } from './history.ts';
-import { homeOf, RENEW_AFTER_MS } from './setting.ts';
+import { FIRST, homeOf } from './pairs.ts';
+import { RENEW_AFTER_MS } from './setting.ts';
 
 /** What is wrong with each history, by the check that must find it. */
 export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
@@ -45,6 +46,9 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'one configuration': {
     'workers with two configurations allocated': { grants: [grantOf(), grantOf({ config: 'other' })] },
+  },
+  refused: {
+    'a worker was ready with the ledger of another request topic': { strays: ['m4.1 was ready at 9 ms'] },
   },
   increasing: {
     'IDs fell within a reign': {
@@ -121,7 +125,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'one home': {
     'a correlation ID was decided in another partition than its own': {
-      entries: [entryOf({ partition: 1 - homeOf('c') })],
+      entries: [entryOf({ partition: 1 - homeOf('c', FIRST) })],
     },
   },
   'honest entries': {

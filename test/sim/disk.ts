@@ -33,7 +33,7 @@ export function chooseDisks(rng: Rng): { readonly newDisk: () => Disk; readonly 
 }
 
 /** The index as it ships, in a directory of its own. */
-export class FileDisk implements Disk {
+class FileDisk implements Disk {
   readonly #directory = mkdtempSync(join(tmpdir(), 'idalloc-sim-'));
   readonly #name = new Name();
   #opened: LedgerCopies | undefined;

@@ -1,8 +1,6 @@
 import { hashIn, ITEM_WORDS, type Items, partOf, upperOf } from './items.ts';
 import { requireIntact } from './store.ts';
 
-/** Bits for each place of a run: one look-up in a hundred or so meets a run for nothing. */
-const BITS_PER_PLACE = 10;
 /** A block is a cache line: 8 lanes of 64 bits, in each of which a hash has one bit. */
 const BLOCK_WORDS = 16;
 const BLOCK_BITS = 512;
@@ -22,13 +20,9 @@ const SALTS = Int32Array.of(
 const CHUNK_WORDS = 16_384;
 export const MAX_CHUNKS = 64;
 
-function blocksFor(places: number): number {
-  return Math.ceil((places * BITS_PER_PLACE) / BLOCK_BITS);
-}
-
-/** How many chunks the filter of a run of so many places has. */
-export function chunksFor(places: number): number {
-  return Math.ceil((blocksFor(places) * BLOCK_WORDS) / CHUNK_WORDS);
+/** How many chunks a filter of so many bits has. */
+export function chunksFor(bits: number): number {
+  return Math.ceil((Math.ceil(bits / BLOCK_BITS) * BLOCK_WORDS) / CHUNK_WORDS);
 }
 
 /**
@@ -39,8 +33,8 @@ export class RunFilter {
   readonly #words: Uint32Array<ArrayBuffer>;
   readonly #blocks: number;
 
-  constructor(places: number) {
-    this.#blocks = blocksFor(places);
+  constructor(bits: number) {
+    this.#blocks = Math.ceil(bits / BLOCK_BITS);
     this.#words = new Uint32Array(this.#blocks * BLOCK_WORDS);
   }
 

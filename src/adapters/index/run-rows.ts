@@ -14,7 +14,7 @@ export interface Run extends RunFacts {
 
 /** Writes all of a run, `facts` excepted. */
 export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): Run {
-  const filter = new RunFilter(shape.placesAt(facts.level));
+  const filter = new RunFilter(shape.filterBitsAt(facts.level));
   filter.addAll(items);
   writeRows(tables, shape, facts, items, 0, shape.rowsAt(facts.level));
   writeChunks(tables, facts, filter, 0, filter.chunks);
@@ -31,7 +31,7 @@ export function* mergeRuns(
   facts: RunFacts,
   inputs: readonly Run[],
 ): Generator<void, Run> {
-  const filter = new RunFilter(shape.placesAt(facts.level));
+  const filter = new RunFilter(shape.filterBitsAt(facts.level));
   const inputLevel = facts.level - 1;
   const steps = shape.rowsAt(inputLevel);
   const rowsAStep = shape.rowsAt(facts.level) / steps;
@@ -88,7 +88,7 @@ function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, fro
 
 /** Reads the filter of a run, some of it in each step. Throws StoreFault when it is not as it was written. */
 export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, Run> {
-  const filter = new RunFilter(shape.placesAt(facts.level));
+  const filter = new RunFilter(shape.filterBitsAt(facts.level));
   for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
     filter.restore(chunk, tables.readFilter(facts.id * MAX_CHUNKS + chunk));
     if (chunk % CHUNKS_A_STEP === 0) yield;
@@ -103,7 +103,7 @@ export function* deleteRun(tables: RunTables, shape: RunShape, { id, level }: Ru
     if (row > 0) yield;
     tables.deleteItems(level, id * rows + row, id * rows + Math.min(rows, row + ROWS_A_STEP));
   }
-  const chunks = chunksFor(shape.placesAt(level));
+  const chunks = chunksFor(shape.filterBitsAt(level));
   for (let chunk = 0; chunk < chunks; chunk += CHUNKS_A_STEP) {
     if (chunk > 0) yield;
     tables.deleteFilters(id * MAX_CHUNKS + chunk, id * MAX_CHUNKS + chunk + CHUNKS_A_STEP);

@@ -9,6 +9,12 @@ export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** (LEVELS - 1);
 /** A row of a run has about so many items, 1 KiB. */
 const ROW_PLACES = 128;
 
+/**
+ * Bits of a run's filter for each place, by level. With 10 of them one look-up in a hundred meets a run for nothing, with
+ * 16 one in a thousand. The small runs are many of those that are asked, and hold few of the entries.
+ */
+const FILTER_BITS = [16, 14, 10, 10] as const;
+
 /** How large the runs of each level are, in places and in rows. */
 export class RunShape {
   readonly #entries: number;
@@ -23,6 +29,10 @@ export class RunShape {
 
   placesAt(level: number): number {
     return this.#entries * FAN_IN ** level;
+  }
+
+  filterBitsAt(level: number): number {
+    return this.placesAt(level) * (FILTER_BITS[level] as number);
   }
 
   /** Each row has an equal part of all hashes; those of one level are whole numbers of those of the next. */

@@ -49,6 +49,7 @@ class BlobTable {
     this.#salt = crc32(name);
     this.#insert = db.prepare(`INSERT INTO ${name} VALUES (?, ?, ?)`);
     this.#find = db.prepare(`SELECT bytes, sum FROM ${name} WHERE id = ?`);
+    this.#find.setReturnArrays(true); // a quarter less for a look-up
     this.#delete = db.prepare(`DELETE FROM ${name} WHERE id >= ? AND id < ?`);
   }
 
@@ -57,12 +58,11 @@ class BlobTable {
     this.#insert.run(id, bytes, this.#sumOf(id, bytes));
   }
 
-  /** Throws StoreFault when the row is gone, or not as it was written. */
+  /** Throws StoreFault when the row is gone, which shows as no blob, or not as it was written. */
   read(id: number): Uint32Array<ArrayBuffer> {
-    const row = this.#find.get(id);
-    requireIntact(row !== undefined, `row ${id} of ${this.#name}`);
-    const bytes = asBuffer(row.bytes);
-    requireIntact(row.sum === this.#sumOf(id, bytes), `row ${id} of ${this.#name}`);
+    const [blob, sum] = (this.#find.get(id) ?? []) as readonly unknown[];
+    const bytes = asBuffer(blob);
+    requireIntact(sum === this.#sumOf(id, bytes), `row ${id} of ${this.#name}`);
     return new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
   }
 

@@ -14,6 +14,9 @@ interface Holder {
   readonly copies?: Copies | undefined;
 }
 
+/** Entries that may be appended to a partition from the first member's telling of its copies to the last one's. */
+const WHILE_JOINING = 100_000;
+
 /**
  * How many entries the members' copies lack. A log ends where the member that has seen most of it says, and who has no
  * copy lacks all of it, so that of a short log everybody is caught up.
@@ -37,7 +40,14 @@ export class Lags {
     return (this.#logEnds.get(partition) ?? 0) - (copies.get(partition)?.end ?? 0);
   }
 
+  /**
+   * Members don't tell of their copies at the same moment: of a log that grows, one that joined earlier knows less. So a
+   * copy that had all of the log as its member saw it may lack what came while the others joined.
+   */
   isCaughtUp(holder: Holder, partition: number): boolean {
-    return this.of(holder, partition) <= this.#acceptableLag;
+    const lag = this.of(holder, partition);
+    if (lag <= this.#acceptableLag) return true;
+    const copy = holder.copies?.get(partition);
+    return copy !== undefined && copy.logEnd - copy.end <= this.#acceptableLag && lag <= WHILE_JOINING;
   }
 }

@@ -135,9 +135,9 @@ describe('recent keys', () => {
 
 describe('the filter of a run', () => {
   it('may hold each hash that was added, also when it was stored by chunks as it was filled in order', () => {
-    const places = 200_000;
-    const filter = new RunFilter(places);
-    const stored = new RunFilter(places);
+    const bits = 2_000_000;
+    const filter = new RunFilter(bits);
+    const stored = new RunFilter(bits);
     expect(filter.chunks).toBeGreaterThan(2);
     const hashes = Array.from({ length: 20_000 }, (_, i) => hashKey(Buffer.from(`key ${i}`), seed));
     const parts = 16;
@@ -151,20 +151,24 @@ describe('the filter of a run', () => {
     expect(hashes.filter((hash) => !filter.mayHold(hash) || !stored.mayHold(hash))).toEqual([]);
   });
 
-  it.each([4_096, 262_144])(
-    'names a full run of %d for a hash that it does not have less than once in 60',
-    (places) => {
-      const filter = new RunFilter(places);
+  it.each([
+    [16, 4_096, 200],
+    [14, 32_768, 120],
+    [10, 262_144, 60],
+  ])(
+    'of %d bits an entry names a run of %d for a hash that is not in it less than once in %d',
+    (bits, entries, often) => {
+      const filter = new RunFilter(bits * entries);
       const hash = (i: number) => hashKey(Buffer.from(`key ${i}`), seed);
-      for (let i = 0; i < places; i++) filter.add(hash(i));
+      for (let i = 0; i < entries; i++) filter.add(hash(i));
       let wrong = 0;
-      for (let i = 0; i < 30_000; i++) wrong += Number(filter.mayHold(hash(places + i)));
-      expect(wrong).toBeLessThan(500);
+      for (let i = 0; i < 60_000; i++) wrong += Number(filter.mayHold(hash(entries + i)));
       expect(wrong).toBeGreaterThan(0);
+      expect(wrong).toBeLessThan(60_000 / often);
     },
   );
 
   it('does not take over a chunk of another length', () => {
-    expect(() => new RunFilter(4_096).restore(0, new Uint32Array(8))).toThrow('the filter of a run');
+    expect(() => new RunFilter(40_960).restore(0, new Uint32Array(8))).toThrow('the filter of a run');
   });
 });

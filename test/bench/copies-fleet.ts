@@ -1,0 +1,198 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { idFor } from '../support/home.ts';
+import type { Realm } from '../support/realm.ts';
+import { completeCopies, copiesOf, isJoin, type Share, shareIn, shareOf } from '../support/shares.ts';
+import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
+
+type Env = Readonly<Record<string, string>>;
+
+/** What a worker's copies cost when they are complete. */
+export interface Cost {
+  readonly copies: number;
+  readonly rss_bytes: number;
+  /** Of JavaScript, and its buffers. */
+  readonly held_bytes: number;
+  /** Of the directory, the write-ahead log included. */
+  readonly disk_bytes: number;
+}
+
+/** A take-over of what a killed worker had, in milliseconds since its end; its session has to end first. */
+export interface TakenOver {
+  readonly partitions: number;
+  /** The first of the others was given some of it. */
+  readonly joined_ms: number;
+  readonly first_answer_ms: number;
+  /** Each of its partitions has answered. */
+  readonly last_answer_ms: number;
+}
+
+const SETTLE_TIMEOUT_MS = 1_800_000;
+const POLL_MS = 100;
+/** More than a collection takes. */
+const COLLECT_MS = 2_000;
+const COLLECTING = { NODE_OPTIONS: `--expose-gc --import=${new URL('collect-on-signal.ts', import.meta.url)}` };
+
+/** One of the workers of a fleet, on a directory that outlives its process. */
+interface Place {
+  readonly directory: string;
+  worker: WorkerProcess;
+}
+
+/** Workers that share the partitions of a realm. */
+export class CopiesFleet implements AsyncDisposable {
+  readonly #realm: Realm;
+  readonly #env: Env;
+  readonly #places: Place[] = [];
+  readonly #directories: string[] = [];
+
+  constructor(realm: Realm, env: Env = {}) {
+    this.#realm = realm;
+    this.#env = { ...COLLECTING, ...env };
+  }
+
+  get #partitions(): number {
+    return Number(this.#realm.env.REQUEST_PARTITIONS);
+  }
+
+  get workers(): readonly WorkerProcess[] {
+    return this.#places.map(({ worker }) => worker);
+  }
+
+  /** Starts more workers, each with nothing. */
+  start(count: number): void {
+    for (let i = 0; i < count; i += 1) {
+      const directory = mkdtempSync(join(tmpdir(), 'idalloc-copies-'));
+      this.#directories.push(directory);
+      this.#places.push({ directory, worker: this.#spawn(directory) });
+    }
+  }
+
+  async restart(at: number): Promise<void> {
+    const place = this.#places[at] as Place;
+    await place.worker.stop();
+    place.worker = this.#spawn(place.directory);
+  }
+
+  /** Stops the one that came last. */
+  async stopLast(): Promise<void> {
+    await this.#places.pop()?.worker.stop();
+  }
+
+  /** The owner of each partition, by its place. */
+  owners(): ReadonlyMap<number, number> {
+    return new Map(
+      this.workers.flatMap((worker, at) => worker.partitions().map((partition) => [partition, at] as const)),
+    );
+  }
+
+  /** Resolves when every worker has a share, and all copies that it asks for are complete. */
+  complete(): Promise<void> {
+    return this.#until('complete copies', async () => (await this.#found()).isComplete);
+  }
+
+  /** Resolves when the shares are balanced for good as well. */
+  settled(): Promise<void> {
+    return this.#until('balanced shares with complete copies', async () => {
+      const { isComplete, shares } = await this.#found();
+      const counts = shares.map(({ partitions }) => partitions.length);
+      const isBalanced = Math.max(...counts) - Math.min(...counts) <= 1;
+      return isComplete && isBalanced && shares.every(({ warmups }) => warmups.length === 0);
+    });
+  }
+
+  async #found(): Promise<{ readonly isComplete: boolean; readonly shares: readonly Share[] }> {
+    const shares = this.workers.map(shareOf);
+    const dealt = shares.reduce((sum, { partitions }) => sum + partitions.length, 0);
+    if (dealt !== this.#partitions || !this.workers.every(({ lines }) => lines.some(isJoin))) {
+      return { isComplete: false, shares };
+    }
+    const copies = await Promise.all(this.workers.map(copiesOf));
+    const isComplete = shares.every((share, at) => {
+      return [...completeCopies(share)].every(([partition, copy]) =>
+        isDeepStrictEqual(copies[at]?.get(partition), copy),
+      );
+    });
+    return { isComplete, shares };
+  }
+
+  async #until(what: string, isDone: () => Promise<boolean>): Promise<void> {
+    const deadlineMs = performance.now() + SETTLE_TIMEOUT_MS;
+    while (!(await isDone())) {
+      if (performance.now() > deadlineMs) throw new Error(`the workers did not come to ${what} in time`);
+      await pause(POLL_MS);
+    }
+  }
+
+  /** Without their garbage, once they have no other copies than those that they are to keep. */
+  async costs(): Promise<readonly Cost[]> {
+    await this.#until('copies of their shares alone', async () => {
+      const copies = await Promise.all(this.workers.map(copiesOf));
+      return copies.every(({ size }, at) => size === completeCopies(shareOf(this.workers[at] as WorkerProcess)).size);
+    });
+    for (const worker of this.workers) worker.kill('SIGUSR2');
+    await pause(COLLECT_MS);
+    return Promise.all(
+      this.#places.map(async ({ worker, directory }) => {
+        const [copies, rss, heap, external] = await Promise.all([
+          copiesOf(worker),
+          worker.metric('process_resident_memory_bytes'),
+          worker.metric('nodejs_heap_size_used_bytes'),
+          worker.metric('nodejs_external_memory_bytes'),
+        ]);
+        return { copies: copies.size, rss_bytes: rss, held_bytes: heap + external, disk_bytes: sizeOf(directory) };
+      }),
+    );
+  }
+
+  /** Kills the first one as a power cut would, and waits until the others have answered for each of its partitions. */
+  async takeOver(): Promise<TakenOver> {
+    const [{ worker: dead }, ...others] = this.#places.splice(0) as [Place, ...Place[]];
+    this.#places.push(...others);
+    const lost = dead.partitions();
+    const replies = await this.#realm.follow();
+    const from = others.map(({ worker }) => worker.lines.length);
+    dead.kill('SIGKILL');
+    const killedMs = performance.now();
+    const asks = lost.map((partition) => idFor(`taken-${randomUUID()}`, partition, this.#partitions));
+    await this.#realm.send(asks.map((correlationId) => ({ correlationId, count: 1 })));
+    const told = new Map<string, number>();
+    let seenTo = 0;
+    await replies.until(
+      'answers for what the dead one had',
+      (seen) => {
+        for (; seenTo < seen.length; seenTo += 1) told.set(String(seen[seenTo]?.message.key), seen[seenTo]?.atMs ?? 0);
+        return asks.every((id) => told.has(id));
+      },
+      SETTLE_TIMEOUT_MS,
+    );
+    const times = asks.map((id) => (told.get(id) as number) - killedMs);
+    const takes = (line: LogLine) => isJoin(line) && shareIn(line).partitions.some((one) => lost.includes(one));
+    const joins = others.flatMap(({ worker }, i) => worker.lines.slice(from[i]).filter(takes).slice(0, 1));
+    const joinedMs = Math.min(...joins.map(({ seenMs }) => seenMs)) - killedMs;
+    return {
+      partitions: lost.length,
+      joined_ms: Math.round(joinedMs),
+      first_answer_ms: Math.round(Math.min(...times)),
+      last_answer_ms: Math.round(Math.max(...times)),
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.workers.map((worker) => worker.stop()));
+    for (const directory of this.#directories) rmSync(directory, { recursive: true, force: true });
+  }
+
+  #spawn(directory: string): WorkerProcess {
+    return this.#realm.worker({ ...this.#env, INDEX_DIR: directory });
+  }
+}
+
+function sizeOf(directory: string): number {
+  const files = readdirSync(directory).map((name) => statSync(join(directory, name)).size);
+  return files.reduce((sum, size) => sum + size, 0);
+}

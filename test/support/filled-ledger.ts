@@ -1,0 +1,88 @@
+import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
+import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeBatch } from '../../src/kafka/records/encode.ts';
+import type { NewRecord } from '../../src/kafka/records/record.ts';
+import { RUNTIME } from '../../src/runtime.ts';
+import { LAYOUT, type Realm } from './realm.ts';
+
+/** So many entries make a record batch of a little less than the megabyte that a topic takes by default. */
+const ENTRIES_AN_APPEND = 4_000;
+/** Requests are as many as `through` needs to rise. */
+const ENTRIES_A_REQUEST = 1_000;
+const CALL_TIMEOUT_MS = 30_000;
+const WORKER_ID = 18;
+const EPOCH_MS = 1_780_416_300_000;
+
+/** The correlation ID of the entry at an offset of a filled partition; as random as requesters' are, by its hash. */
+function filledId(partition: number, offset: number): string {
+  return `5b1cf3a2-${String(partition).padStart(4, '0')}-4d1e-8f00-${String(offset).padStart(12, '0')}`;
+}
+
+/**
+ * Fills each partition of an empty ledger with so many decisions, as one worker would have written them that was alone:
+ * each lies at its own `end`, `through` rises. The requests that they tell of are gone from the request topic, so nobody
+ * reads them again.
+ */
+export async function fillLedger(realm: Realm, perPartition: number): Promise<void> {
+  const partitions = Array.from({ length: Number(realm.env.REQUEST_PARTITIONS) }, (_, partition) => partition);
+  const requests = Math.ceil(perPartition / ENTRIES_A_REQUEST);
+  const empty = Array.from({ length: requests }, () => ({ key: null, value: null, headers: {} }));
+  for (const partition of partitions) {
+    await append(realm, realm.requestTopic, partition, empty);
+    await fillPartition(realm, partition, perPartition);
+  }
+  const gone = partitions.map((partition) => ({ partition, offset: String(requests) }));
+  await realm.admin.deleteTopicRecords({ topic: realm.requestTopic, partitions: gone });
+}
+
+/** One append is under way while the next one is made. */
+async function fillPartition(realm: Realm, partition: number, entries: number): Promise<void> {
+  let before: Promise<void> = Promise.resolve();
+  for (let from = 0; from < entries; from += ENTRIES_AN_APPEND) {
+    const length = Math.min(ENTRIES_AN_APPEND, entries - from);
+    const records = Array.from({ length }, (_, i) => entryAt(realm, partition, from + i));
+    await before;
+    before = append(realm, realm.ledgerTopic, partition, records);
+  }
+  await before;
+}
+
+function entryAt({ replyTopic }: Realm, partition: number, offset: number): NewRecord {
+  const requestOffset = Math.floor(offset / ENTRIES_A_REQUEST);
+  const value = encodeLedgerEntry({
+    kind: 'batch',
+    requestHash: requestHash(1, replyTopic),
+    count: 1,
+    replyTopic,
+    requestOffset,
+    batch: {
+      ranges: [{ first: BigInt(partition + 1) * 10_000_000_000_000n + BigInt(offset), count: 1 }],
+      step: LAYOUT.step,
+      datacenterId: 4,
+      workerId: WORKER_ID,
+      fence: 1n,
+      epochMs: LAYOUT.epochMs,
+      layoutFingerprint: LAYOUT.fingerprint,
+      generatedAtMs: EPOCH_MS,
+    },
+    framing: 'SINGLE_OBJECT',
+    schemaFingerprint: ID_REPLY_FINGERPRINT,
+    end: offset,
+    through: requestOffset - 1,
+  });
+  return { key: encodeLedgerKey(Buffer.from(filledId(partition, offset), 'latin1')), value, headers: {} };
+}
+
+/** What a broker refuses rejects. */
+async function append(
+  { source: { cluster } }: Realm,
+  topic: string,
+  partition: number,
+  records: readonly NewRecord[],
+): Promise<void> {
+  const batch = encodeBatch(records, RUNTIME.wallMs());
+  const node = await cluster.leader(topic, partition, CALL_TIMEOUT_MS);
+  const request = { topic, partition, batch, acks: -1, timeoutMs: CALL_TIMEOUT_MS } as const;
+  const { fault } = await cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
+  if (fault !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${fault}`);
+}
