@@ -42,7 +42,7 @@ export function nameOf(key: Buffer): string {
  * not hold what the index says, and as the ledger does.
  */
 export async function readDecided(deps: DecidedDeps, partition: number, keys: readonly Buffer[]): Promise<Decisions> {
-  const { index, follower, entries } = deps;
+  const { index, follower } = deps;
   const places = new Map<string, { readonly key: Buffer; readonly offsets: readonly number[] }>();
   for (const key of keys) {
     const offsets = index.placesOf(partition, key);
@@ -51,7 +51,8 @@ export async function readDecided(deps: DecidedDeps, partition: number, keys: re
   if (places.size === 0) return NONE;
   const epoch = follower.epoch(partition);
   const wanted = new Set([...places.values()].flatMap(({ offsets }) => offsets));
-  const found = await entries.read(
+  const found = await readEntries(
+    deps,
     partition,
     [...wanted].sort((one, other) => one - other),
   );
@@ -66,6 +67,21 @@ export async function readDecided(deps: DecidedDeps, partition: number, keys: re
     if (first !== undefined) decisions.set(name, first);
   }
   return decisions;
+}
+
+/** Nobody may ever read where the log has ended: the reader waits for what comes behind the entries that were settled. */
+async function readEntries(
+  { entries, follower }: DecidedDeps,
+  partition: number,
+  offsets: readonly number[],
+): Promise<ReadonlyMap<number, LedgerRecord>> {
+  try {
+    return await entries.read(partition, offsets);
+  } catch (error) {
+    const isShorter = error instanceof IdallocError && error.code === 'LEDGER_TRUNCATED';
+    if (isShorter) follower.distrust(partition, error.message);
+    throw error;
+  }
 }
 
 /**

@@ -76,7 +76,8 @@ export interface LogBounds {
 export interface LedgerEntries {
   /**
    * The entries at these offsets, which rise; an offset is missing in the answer when the log no longer reaches there.
-   * Rejects with LEDGER_UNANSWERED when the brokers don't answer in time, LEDGER_UNREADABLE when an entry can't be decoded.
+   * Rejects with LEDGER_UNANSWERED when the brokers don't answer in time, LEDGER_TRUNCATED when the log ends before an
+   * offset and its leader goes on to say so, LEDGER_UNREADABLE when an entry can't be decoded.
    */
   read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>>;
 }

@@ -193,6 +193,11 @@ export const WORKER_FAULTS: readonly Fault[] = [
     play: (_scene, { slot, lastsMs }) => slot.replace('SIGKILL', lastsMs),
   },
   {
+    name: 'it is killed, and its index is emptied while it is down',
+    lastsMs: [0, 3_000],
+    play: (_scene, { slot, lastsMs }) => slot.replace('SIGKILL', lastsMs, 'emptied'),
+  },
+  {
     name: 'it is stopped in good order',
     lastsMs: [0, 1_000],
     play: (_scene, { slot, lastsMs }) => slot.replace('SIGTERM', lastsMs),

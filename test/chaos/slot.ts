@@ -1,3 +1,6 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { EtcdLink } from '../support/etcd-link.ts';
 import type { FakedClock } from '../support/faked-clock.ts';
@@ -10,13 +13,14 @@ const STARTS = 20;
 const RESTART_MS = 1_000;
 const LOOK_MS = 50;
 
-/** One worker's place in the chaos: its way to etcd, its clock, and the process that is there now. */
-export class Slot {
+/** One worker's place in the chaos: its way to etcd, its clock, its index, and the process that is there now. */
+export class Slot implements Disposable {
   readonly index: number;
   readonly link: EtcdLink;
   readonly clock: FakedClock;
   readonly #scene: Scene;
   readonly #env: Readonly<Record<string, string>>;
+  readonly #indexDir = mkdtempSync(join(tmpdir(), 'idalloc-chaos-index-'));
   readonly #heirs: WorkerProcess[] = [];
   readonly #ended = new Set<WorkerProcess>();
   #worker: WorkerProcess;
@@ -26,12 +30,17 @@ export class Slot {
     this.index = index;
     this.link = link;
     this.clock = clock;
-    this.#env = { ...link.env, ...clock.env };
+    this.#env = { ...link.env, ...clock.env, INDEX_DIR: this.#indexDir };
     this.#worker = scene.worker(this.#env);
   }
 
   static async open(scene: Scene, index: number, clock: FakedClock): Promise<Slot> {
     return new Slot(scene, index, await scene.link(), clock);
+  }
+
+  /** Removes the index; the process that has it must be down. */
+  [Symbol.dispose](): void {
+    rmSync(this.#indexDir, { recursive: true, force: true });
   }
 
   get worker(): WorkerProcess {
@@ -55,13 +64,20 @@ export class Slot {
     return this.#heirs.filter(acquired).length;
   }
 
-  /** Ends the process, at once or in good order, and starts another one in its place `afterMs` later. */
-  async replace(signal: 'SIGKILL' | 'SIGTERM', afterMs: number): Promise<void> {
+  /**
+   * Ends the process, at once or in good order, and starts another one in its place `afterMs` later: with the index that it
+   * had, or with none.
+   */
+  async replace(signal: 'SIGKILL' | 'SIGTERM', afterMs: number, index: 'kept' | 'emptied' = 'kept'): Promise<void> {
     await this.#expectAlive();
     this.#ended.add(this.#worker);
     if (signal === 'SIGTERM') await this.#worker.stop();
     else this.#worker.kill(signal);
     await this.#worker.ended();
+    if (index === 'emptied') {
+      rmSync(this.#indexDir, { recursive: true });
+      mkdirSync(this.#indexDir);
+    }
     await pause(afterMs);
     for (let starts = 0; starts < STARTS; starts += 1) {
       this.#worker = this.#scene.worker(this.#env);

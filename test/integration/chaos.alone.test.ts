@@ -57,12 +57,13 @@ test(`faults in the order of seed ${SEED} for ${SECONDS} s under load: one batch
   timeout: 1_000 * SECONDS + AROUND_MS,
 }, async (context) => {
   const { annotate } = context;
-  using clocks = new DisposableStack();
+  using machines = new DisposableStack();
   const env = { ...SHORT_LEASE, GATE_GRACE_MS: '3000' };
   await using scene = await Scene.open({ partitions: PARTITIONS, env });
   const slots: Slot[] = [];
   for (let index = 0; index < WORKERS; index += 1) {
-    slots.push(await Slot.open(scene, index, clocks.use(await FakedClock.create(context))));
+    const clock = machines.use(await FakedClock.create(context));
+    slots.push(machines.use(await Slot.open(scene, index, clock)));
   }
   await Promise.all(slots.map(({ worker }) => worker.ready()));
   let played: readonly Played[] = [];

@@ -52,6 +52,14 @@ describe('what is decided for a key', () => {
     expect(await decided('c')).toBe(FORGOTTEN);
   });
 
+  it('is not known, and the partition is restored, when the log ends before the entry', async () => {
+    const at = world(['a', 'b']);
+    const shorter = new IdallocError('LEDGER_TRUNCATED', 'the log lacks offset 0');
+    const entries: LedgerEntries = { read: () => Promise.reject(shorter) };
+    await expect(at.decided('a', { entries })).rejects.toBe(shorter);
+    expect(at.causes).toEqual(['the log lacks offset 0']);
+  });
+
   it('is not known, and the partition is restored, when the log has an entry of another hash at its place', async () => {
     const at = world(['a', 'b']);
     at.topic.truncate(0, 0);

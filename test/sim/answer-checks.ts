@@ -54,7 +54,8 @@ function byKey(entries: readonly Entry[]): ReadonlyMap<string, Entry[]> {
  * may not take while the record can be read. Even then it is not decided anew, if an entry was its own: but another request
  * under its correlation ID may be, and the record is told that decision.
  *
- * Where the ledger keeps its time, who was told a batch is not told later that it is forgotten either.
+ * Where the ledger keeps its time, who was told a batch is not told later that it is forgotten either, while its record can
+ * be read. That of a record that was forwarded is told by its age, as far back as whoever has it knows the ledger.
  */
 export function oneAnswer(history: History): string | undefined {
   const known = byKey(history.entries);
@@ -81,8 +82,9 @@ function forgottenAfter(history: History, first: ReadonlyMap<string, Answer>): s
   for (const { partition, offset, reply, sent, landed } of history.told) {
     if (!('error' in reply) || reply.error.code !== 'FORGOTTEN' || hadLost(history, partition, landed)) continue;
     const before = first.get(`${partition}/${offset}`);
-    if (before !== undefined && before.told.landed < sent)
-      return `request ${partition}/${offset} had a batch: FORGOTTEN`;
+    if (before === undefined || before.told.landed > sent || before.asked.origin !== undefined) continue;
+    const isOver = history.requestTrims.some((at) => at.partition === partition && at.low > offset && at.order < sent);
+    if (!isOver) return `request ${partition}/${offset} had a batch: FORGOTTEN`;
   }
   return undefined;
 }

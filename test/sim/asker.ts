@@ -1,7 +1,8 @@
 import type { Brokers } from './brokers.ts';
 import type { Asked, History } from './history.ts';
+import { FIRST, homeOf, type Pair, pairAt, partitionsOf } from './pairs.ts';
 import type { Draft } from './recorder.ts';
-import { FOREIGN_TOPIC, homeOf, LATE_REPLY_TOPIC, PARTITIONS, REPLY_TOPICS } from './setting.ts';
+import { FOREIGN_TOPIC, LATE_REPLY_TOPIC, REPLY_TOPICS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Most batches are small; some take many ticks of the small layout. */
@@ -16,11 +17,18 @@ export class Asker {
   readonly #brokers: Brokers;
   readonly #history: History;
   #names = 0;
+  /** What clients use. */
+  #pairs: readonly Pair[] = [FIRST];
 
   constructor(world: World, brokers: Brokers, history: History) {
     this.#world = world;
     this.#brokers = brokers;
     this.#history = history;
+  }
+
+  /** From now on clients use these, and no others. */
+  moveTo(pairs: readonly Pair[]): void {
+    this.#pairs = pairs;
   }
 
   /** Asks again, a few times in the next seconds, for what was asked under a correlation ID. */
@@ -31,7 +39,7 @@ export class Asker {
     );
     if (before === undefined) return;
     for (let times = rng.below(4); times > 0; times -= 1) {
-      this.#world.after(rng.between(0, REPEAT_MS), () => this.#brokers.ask(partition, [this.#again(before, true)]));
+      this.#world.after(rng.between(0, REPEAT_MS), () => this.#send(partition, [this.#again(before, true)]));
     }
   }
 
@@ -40,11 +48,11 @@ export class Asker {
     const { rng } = this.#world;
     const dice = rng.next();
     if (dice < 0.03) {
-      this.#brokers.resend(rng.below(PARTITIONS));
+      this.#brokers.resend(this.#anyPartition());
       return;
     }
     const before = dice < 0.4 && this.#history.requests.length > 0 ? rng.pick(this.#history.requests) : undefined;
-    const partition = rng.below(PARTITIONS);
+    const partition = this.#anyPartition();
     const first = before === undefined ? this.#fresh() : this.#again(before, dice < 0.33);
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
     this.#brokers.ask(partition, [first, ...more], { inTransaction: rng.chance(0.08) });
@@ -53,8 +61,16 @@ export class Asker {
   /** A new request, which the partition decides that it is sent to. */
   askAt(partition: number): void {
     let draft = this.#fresh();
-    while (homeOf(draft.correlationId) !== partition) draft = this.#fresh();
-    this.#brokers.ask(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }]);
+    while (homeOf(draft.correlationId, pairAt(partition)) !== partition) draft = this.#fresh();
+    this.#send(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }]);
+  }
+
+  #anyPartition(): number {
+    return this.#world.rng.pick(this.#pairs.flatMap(partitionsOf));
+  }
+
+  #send(partition: number, drafts: readonly Draft[]): void {
+    if (this.#pairs.includes(pairAt(partition))) this.#brokers.ask(partition, drafts);
   }
 
   #fresh(): Draft {

@@ -12,7 +12,8 @@ import {
   toldOf,
 } from './good-history.ts';
 import type { History } from './history.ts';
-import { homeOf, RENEW_AFTER_MS } from './setting.ts';
+import { FIRST, homeOf } from './pairs.ts';
+import { RENEW_AFTER_MS } from './setting.ts';
 
 /** What is wrong with each history, by the check that must find it. */
 export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
@@ -45,6 +46,9 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'one configuration': {
     'workers with two configurations allocated': { grants: [grantOf(), grantOf({ config: 'other' })] },
+  },
+  refused: {
+    'a worker was ready with the ledger of another request topic': { strays: ['m4.1 was ready at 9 ms'] },
   },
   increasing: {
     'IDs fell within a reign': {
@@ -113,15 +117,15 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
     'a decision was renewed too early': {
       requests: [asked, { ...asked, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1 }],
-      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 })],
+      entries: [entryOf(), entryOf({ order: 12, sent: 11, offset: 6, end: 6, requestOffset: 1 })],
     },
     'a decision was renewed for nobody': {
-      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 7 })],
+      entries: [entryOf(), entryOf({ order: 12, sent: 11, offset: 6, end: 6, requestOffset: 7 })],
     },
   },
   'one home': {
     'a correlation ID was decided in another partition than its own': {
-      entries: [entryOf({ partition: 1 - homeOf('c') })],
+      entries: [entryOf({ partition: 1 - homeOf('c', FIRST) })],
     },
   },
   'honest entries': {

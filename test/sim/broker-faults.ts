@@ -1,11 +1,11 @@
 import { FAIR } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
+import type { Pair } from './pairs.ts';
 import { keepsItsTime, losesEtcd } from './scenario.ts';
-import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REPLY_TOPICS, REQUESTS, WITNESS } from './setting.ts';
+import { REPLY_TOPICS, WITNESS } from './setting.ts';
 
 /** What a join is refused with that is none of a member's business. */
 const REFUSALS = ['UNKNOWN', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'REBALANCE_IN_PROGRESS'] as const;
-const TOPICS = [LEDGER, REQUESTS, WITNESS, DEAD_LETTERS, ...REPLY_TOPICS] as const;
 
 /** What goes wrong with brokers and with what they keep. One broker of several is ill at a time, so that the others can serve. */
 export class BrokerFaults {
@@ -79,9 +79,9 @@ export class BrokerFaults {
     });
   }
 
-  /** The leader of a partition freezes, if there is one and no other broker is ill. */
-  freezeLeader(topic: string, partition: number): void {
-    const { leader } = this.#place.brokers.cluster.partition(topic, partition).leadership;
+  /** The leader of a ledger partition freezes, if there is one and no other broker is ill. */
+  freezeLeader(partition: number): void {
+    const leader = this.#place.brokers.ledgerLeader(partition);
     if (leader !== -1) this.#freeze(leader);
   }
 
@@ -135,7 +135,7 @@ export class BrokerFaults {
     const { rng } = world;
     const to = rng.pick(nodes);
     if (rng.chance(0.5)) cluster.deafen(rng.pick(nodes), rng.between(0, 5_000));
-    for (const topic of TOPICS) {
+    for (const topic of topicsOf(brokers.pairs)) {
       for (const { number } of cluster.topics.get(topic)?.partitions ?? []) {
         if (rng.chance(0.5)) cluster.moveLeader(topic, number, to);
       }
@@ -145,15 +145,17 @@ export class BrokerFaults {
 
   #moveCoordinator(): void {
     const { world, brokers } = this.#place;
-    brokers.cluster.moveCoordinator(GROUP);
-    world.note(() => `the coordinator moves to ${brokers.cluster.groups.coordinators.get(GROUP)}`);
+    for (const { group } of brokers.pairs) {
+      brokers.cluster.moveCoordinator(group);
+      world.note(() => `the coordinator of ${group} moves to ${brokers.cluster.groups.coordinators.get(group)}`);
+    }
   }
 
   /** Copies fall behind, and an append waits for them. */
   #lag(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
-    const topic = rng.pick(TOPICS);
+    const topic = rng.pick(topicsOf(brokers.pairs));
     const partition = rng.pick(brokers.cluster.topics.get(topic)?.partitions ?? []);
     partition.lagging = true;
     world.note(() => `copies of ${topic}/${partition.number} lag`);
@@ -176,8 +178,8 @@ export class BrokerFaults {
   /** Back, so that requests are read again: nobody who resets offsets may hope for more than that. */
   #resetOffsets(): void {
     const { world, brokers } = this.#place;
-    const partition = world.rng.below(PARTITIONS);
-    const committed = brokers.cluster.groups.committed(GROUP, REQUESTS, partition) ?? 0;
+    const partition = world.rng.below(brokers.partitions);
+    const committed = brokers.committed(partition) ?? 0;
     brokers.resetOffsets(partition, world.rng.chance(0.3) ? undefined : world.rng.below(committed + 1));
   }
 
@@ -185,9 +187,9 @@ export class BrokerFaults {
   #trimRequests(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
-    const partition = rng.below(PARTITIONS);
-    const { low, high } = brokers.bounds(REQUESTS, partition);
-    const committed = brokers.cluster.groups.committed(GROUP, REQUESTS, partition) ?? low;
+    const partition = rng.below(brokers.partitions);
+    const { low, high } = brokers.bounds('requests', partition);
+    const committed = brokers.committed(partition) ?? low;
     const upTo = rng.chance(0.2) ? high : Math.max(low, Math.min(high, committed));
     brokers.trimRequests(partition, low + rng.below(upTo - low + 1));
   }
@@ -196,4 +198,10 @@ export class BrokerFaults {
     this.#place.brokers.makeLateTopic();
     this.#place.world.note(() => 'the late reply topic is made');
   }
+}
+
+/** All topics that workers of these pairs use. */
+function topicsOf(pairs: readonly Pair[]): readonly string[] {
+  const own = pairs.flatMap(({ ledger, requests }) => [ledger, requests]);
+  return [...own, WITNESS, ...pairs.map(({ deadLetters }) => deadLetters), ...REPLY_TOPICS];
 }

@@ -1,5 +1,4 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
-import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
 import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
@@ -10,12 +9,14 @@ import { batchOf, headOf, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
 import type { CallObserver, Fate, Message, Network } from '../support/fake-kafka/network.ts';
-import { partitionIn } from '../support/fake-kafka/view.ts';
+import type { Partition } from '../support/fake-kafka/partition.ts';
 import type { History } from './history.ts';
+import { recordAt, surelyEnds } from './log-looks.ts';
 import type { Process } from './machine.ts';
-import { type Draft, Recorder, TAG } from './recorder.ts';
+import { configOf, FIRST, type Pair, pairAt, partitionsOf, SECOND, STRAYS } from './pairs.ts';
+import { allOf, type Draft, Recorder, requestOf, TAG } from './recorder.ts';
 import { serverClock } from './runtime.ts';
-import { configFor, DEAD_LETTERS, GROUP, LATE_REPLY_TOPIC, LEDGER, REPLY_TOPICS, REQUESTS } from './setting.ts';
+import { configFor, LATE_REPLY_TOPIC, REPLY_TOPICS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Fetches that find nothing are held longer than workers ask for, so that waiting costs few events. */
@@ -31,6 +32,8 @@ export class Brokers {
   readonly kafka: FakeKafka;
   readonly recorder: Recorder;
   readonly config: Config;
+  /** Those that there are. */
+  readonly pairs: Pair[] = [FIRST];
   /** What decides over messages of processes; the first that has an opinion does. */
   readonly meddlers: Array<(process: string, message: Message) => Fate | undefined> = [];
   readonly #world: World;
@@ -61,9 +64,9 @@ export class Brokers {
     cluster.onTopic = ({ partitions }) => {
       for (const partition of partitions) partition.observer = this.recorder;
     };
-    this.recorder.assignedTo = (memberId) => this.#assignedTo(memberId);
+    this.recorder.assignedTo = (pair, memberId) => this.#assignedTo(pair, memberId);
     cluster.groups.onCommit = (request) => this.recorder.committed(request);
-    this.#createTopics(() => true);
+    this.#createTopics(FIRST);
     for (const [i, name] of REPLY_TOPICS.entries()) this.#makeReplyTopic(name, i + 1);
   }
 
@@ -103,41 +106,52 @@ export class Brokers {
     return undefined;
   }
 
-  bounds(topic: string, partition: number): { readonly low: number; readonly high: number } {
-    const { log, highWatermark } = this.cluster.partition(topic, partition);
+  /** Makes the topics of the second pair, and those that a worker wants which is configured wrong. */
+  grow(): void {
+    for (const pair of [SECOND, ...STRAYS]) this.#createTopics(pair);
+    this.pairs.push(SECOND);
+    this.#world.note(() => 'there is a second pair of topics');
+  }
+
+  /** How many partitions of the history there are. */
+  get partitions(): number {
+    return this.pairs.reduce((sum, { partitions }) => sum + partitions, 0);
+  }
+
+  #partition(what: 'requests' | 'ledger', partition: number): Partition {
+    const pair = pairAt(partition);
+    return this.cluster.partition(pair[what], partition - pair.first);
+  }
+
+  bounds(what: 'requests' | 'ledger', partition: number): { readonly low: number; readonly high: number } {
+    const { log, highWatermark } = this.#partition(what, partition);
     return { low: log.start, high: highWatermark };
+  }
+
+  /** Up to where the requests of a partition are committed. */
+  committed(partition: number): number | undefined {
+    const { group, requests, first } = pairAt(partition);
+    return this.cluster.groups.committed(group, requests, partition - first);
+  }
+
+  /** Who leads a ledger partition; -1 while nobody does. */
+  ledgerLeader(partition: number): number {
+    return this.#partition('ledger', partition).leadership.leader;
   }
 
   /** Where a ledger partition ends at least, whichever broker that may believe to lead it is asked from now on. */
   surelyEnds(partition: number): number {
-    const at = this.cluster.partition(LEDGER, partition);
-    const { leadership } = at;
-    const ends = this.nodes.flatMap((node) => {
-      const { believed } = partitionIn(this.cluster.broker(node).view, LEDGER, partition) ?? {};
-      if (believed === leadership) return [];
-      // Of several changes that it has not heard of one may have made it the leader, and another one deposed it.
-      const mayLead = believed === undefined || believed.leader === node || leadership.epoch > believed.epoch + 1;
-      return mayLead ? [at.highWatermarkOf(node)] : [];
-    });
-    return Math.min(at.highWatermark, ...ends);
+    return surelyEnds(this.cluster, this.#partition('ledger', partition));
   }
 
   /** The ledger's record at an offset, unless that is not there. */
   ledgerRecord(partition: number, offset: number): LedgerRecord | undefined {
-    const { log } = this.cluster.partition(LEDGER, partition);
-    if (offset < log.start || offset >= log.end) return undefined;
-    const record = log
-      .batches(offset, offset + 1)
-      .flatMap(recordsOf)
-      .find((one) => one.offset === offset);
-    if (record === undefined) return undefined;
-    const { key = null, value = null, timestampMs } = record;
-    return { offset, key, value, appendedAtMs: timestampMs };
+    return recordAt(this.#partition('ledger', partition), offset);
   }
 
   /** Sends requests as a client does; nothing happens while nobody leads the partition. */
   ask(partition: number, drafts: readonly Draft[], options: { readonly inTransaction?: boolean } = {}): void {
-    const at = this.cluster.partition(REQUESTS, partition);
+    const at = this.#partition('requests', partition);
     if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
     const records = drafts.map((draft) => {
       this.#tags += 1;
@@ -146,27 +160,27 @@ export class Brokers {
       return { ...requestOf(draft), headers: { [TAG]: tag } };
     });
     const timestampMs = this.nowMs();
-    if (options.inTransaction !== true) this.cluster.sendBatch(REQUESTS, partition, batchOf(records, { timestampMs }));
-    else this.#askInTransaction(partition, batchOf(records, { timestampMs, producerId: ++this.#producers }));
+    if (options.inTransaction !== true) this.cluster.sendBatch(at.topic, at.number, batchOf(records, { timestampMs }));
+    else this.#askInTransaction(at, batchOf(records, { timestampMs, producerId: ++this.#producers }));
   }
 
   /** The transaction ends a while later, one way or the other. */
-  #askInTransaction(partition: number, batch: Buffer): void {
+  #askInTransaction({ topic, number }: Partition, batch: Buffer): void {
     const { rng } = this.#world;
     const producerId = this.#producers;
     const kind = rng.chance(0.5) ? 'commit' : 'abort';
-    this.cluster.sendBatch(REQUESTS, partition, batch);
+    this.cluster.sendBatch(topic, number, batch);
     this.#world.note(() => `transaction ${producerId} begins`);
     const end = (): void => {
       this.#world.note(() => `transaction ${producerId}: ${kind}`);
-      this.cluster.endTransaction(REQUESTS, partition, kind, producerId);
+      this.cluster.endTransaction(topic, number, kind, producerId);
     };
     this.#world.after(rng.between(0, 3_000), end);
   }
 
   /** Sends a dead letter's request again, as an operator does: the same key, value and demand. */
   resend(partition: number): void {
-    const letters = this.cluster.partition(DEAD_LETTERS, 0).log.batches();
+    const letters = this.cluster.partition(pairAt(partition).deadLetters, 0).log.batches();
     if (letters.length === 0) return;
     const { rng } = this.#world;
     const [letter] = recordsOf(rng.pick(letters));
@@ -179,8 +193,8 @@ export class Brokers {
   }
 
   /** How much of a partition is older than that, by the clock of its leader, and by whole batches as retention looks at it. */
-  agedTo(topic: string, partition: number, ageMs: number): number {
-    const { log, leadership } = this.cluster.partition(topic, partition);
+  agedTo(what: 'requests' | 'ledger', partition: number, ageMs: number): number {
+    const { log, leadership } = this.#partition(what, partition);
     const nowMs = this.cluster.brokers.get(leadership.leader)?.clock.wallMs() ?? Number.NEGATIVE_INFINITY;
     const young = log.batches().find((batch) => headOf(batch).maxTimestampMs + ageMs > nowMs);
     return young === undefined ? log.end : headOf(young).baseOffset;
@@ -188,7 +202,7 @@ export class Brokers {
 
   /** Drops the head of a ledger partition, as retention does. */
   trim(partition: number, low: number): void {
-    const at = this.cluster.partition(LEDGER, partition);
+    const at = this.#partition('ledger', partition);
     at.trim(Math.min(low, at.highWatermark));
     this.#history.trims.push({ order: this.#world.tick(), partition, low: at.log.start });
     this.#world.note(() => `ledger ${partition}: trimmed to ${at.log.start}`);
@@ -196,30 +210,32 @@ export class Brokers {
 
   /** Loses the tail of a ledger partition, as an election among brokers that lag does. */
   truncate(partition: number, from: number): void {
-    this.cluster.truncate(LEDGER, partition, from);
-    const { end } = this.cluster.partition(LEDGER, partition).log;
+    const at = this.#partition('ledger', partition);
+    this.cluster.truncate(at.topic, at.number, from);
+    const { end } = at.log;
     this.#history.losses.push({ order: this.#world.tick(), partition, from: end });
     this.#world.note(() => `ledger ${partition}: truncated to ${end}`);
   }
 
-  /** The ledger topic is deleted and made again. A broker that has not heard of it goes on with the old one. */
+  /** The ledger topic of the first pair is deleted and made again. A broker that has not heard of it keeps the old one. */
   recreateLedger(): void {
-    this.#createTopics((name) => name === LEDGER);
+    this.#createTopics(FIRST, (name) => name === FIRST.ledger);
     this.#world.note(() => 'the ledger topic is made anew');
-    const made = this.cluster.topics.get(LEDGER);
+    const made = this.cluster.topics.get(FIRST.ledger);
+    const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === made;
     const lose = (): void => {
-      for (const { number } of made?.partitions ?? []) {
-        this.#history.losses.push({ order: this.#world.tick(), partition: number, from: 0 });
+      for (const partition of partitionsOf(FIRST)) {
+        this.#history.losses.push({ order: this.#world.tick(), partition, from: 0 });
       }
-      const isKnown = this.nodes.every((node) => this.cluster.broker(node).view.topics.get(LEDGER)?.topic === made);
-      if (!isKnown && this.cluster.topics.get(LEDGER) === made) this.#world.after(RECREATED_MS, lose);
+      const isPresent = this.cluster.topics.get(FIRST.ledger) === made;
+      if (isPresent && !this.nodes.every(isKnownBy)) this.#world.after(RECREATED_MS, lose);
     };
     lose();
   }
 
   /** Drops the head of a request partition, read or not. */
   trimRequests(partition: number, low: number): void {
-    const at = this.cluster.partition(REQUESTS, partition);
+    const at = this.#partition('requests', partition);
     at.trim(Math.min(low, at.highWatermark));
     this.#history.requestTrims.push({ order: this.#world.tick(), partition, low: at.log.start });
     this.#world.note(() => `requests ${partition}: trimmed to ${at.log.start}`);
@@ -227,33 +243,40 @@ export class Brokers {
 
   /** Sets committed offsets back, or forgets them. */
   resetOffsets(partition: number, offset: number | undefined): void {
-    this.cluster.groups.reset(GROUP, REQUESTS, partition, offset);
+    const { group, requests, first } = pairAt(partition);
+    this.cluster.groups.reset(group, requests, partition - first, offset);
     this.#world.note(() => `requests ${partition}: committed offset set to ${offset}`);
   }
 
-  #assignedTo(memberId: string): readonly number[] {
-    const member = this.cluster.groups.get(GROUP)?.members.find((one) => one.memberId === memberId);
+  #assignedTo({ group, requests, first }: Pair, memberId: string): readonly number[] {
+    const member = this.cluster.groups.get(group)?.members.find((one) => one.memberId === memberId);
     const { assigned } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
-    return assigned.flatMap(({ topic, partitions }) => (topic === REQUESTS ? partitions : []));
+    return assigned.flatMap(({ topic, partitions }) =>
+      topic === requests ? partitions.map((number) => first + number) : [],
+    );
   }
 
-  /** What the coordinator has given to the member of a process. */
+  /** What the coordinator of the first pair's group has given to the member of a process. */
   shareOf(process: string): Pick<Share, 'partitions' | 'standbys'> {
-    const member = this.cluster.groups.get(GROUP)?.members.find(({ clientId }) => clientId === process);
+    const member = this.cluster.groups.get(FIRST.group)?.members.find(({ clientId }) => clientId === process);
     const { userData } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
     const standbys = decodeStanding(userData ?? Buffer.alloc(0))?.standbys ?? [];
-    return { partitions: this.#assignedTo(member?.memberId ?? ''), standbys };
+    return { partitions: this.#assignedTo(FIRST, member?.memberId ?? ''), standbys };
   }
 
   /** Writes down how often leaders and members changed. */
   count(): void {
-    const partitions = this.cluster.topics.get(LEDGER)?.partitions ?? [];
-    this.#history.elections = partitions.reduce((sum, { leadership }) => sum + leadership.epoch, 0);
-    this.#history.rebalances = this.cluster.groups.get(GROUP)?.generation ?? 0;
+    for (const { ledger, group } of this.pairs) {
+      for (const { leadership } of this.cluster.topics.get(ledger)?.partitions ?? []) {
+        this.#history.elections += leadership.epoch;
+      }
+      this.#history.rebalances += this.cluster.groups.get(group)?.generation ?? 0;
+    }
   }
 
-  #createTopics(isMeant: (name: string) => boolean): void {
-    for (const { name, partitions, configs } of planTopics(this.config.topics)) {
+  /** Those that are not there, or are meant to be made anew. */
+  #createTopics(pair: Pair, isMeant = (name: string) => !this.cluster.topics.has(name)): void {
+    for (const { name, partitions, configs } of planTopics(configOf(this.config, pair).topics)) {
       if (isMeant(name)) this.cluster.createTopic(name, { partitions, replicas: this.nodes.length, configs });
     }
   }
@@ -262,21 +285,4 @@ export class Brokers {
     const configs = { 'min.insync.replicas': this.nodes.length < 3 ? '1' : '2' };
     this.cluster.createTopic(name, { partitions, replicas: this.nodes.length, configs });
   }
-}
-
-function allOf(observers: readonly CallObserver[]): CallObserver {
-  return {
-    sent: (call, request) => {
-      for (const one of observers) one.sent(call, request);
-    },
-    ended: (call, request, isAnswered) => {
-      for (const one of observers) one.ended(call, request, isAnswered);
-    },
-  };
-}
-
-function requestOf({ count, correlationId, replyTopic, expiresAtMs }: Draft) {
-  const key = Buffer.from(correlationId);
-  const expires = expiresAtMs === undefined ? {} : { expiresAtMs };
-  return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }) };
 }

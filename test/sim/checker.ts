@@ -4,6 +4,7 @@ import { completeCopies, honestCopies, takenOver } from './copy-checks.ts';
 import { askedBy, decidersOf, hadLost, mayBeLost, nameOf, sameRanges } from './decisions.ts';
 import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
+import { homeOf, pairAt } from './pairs.ts';
 import {
   compare,
   covered,
@@ -16,7 +17,7 @@ import {
   stopped,
 } from './reign-checks.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, toldBeforeCommitted } from './serving-checks.ts';
-import { FOREIGN_TOPIC, homeOf } from './setting.ts';
+import { FOREIGN_TOPIC } from './setting.ts';
 
 /** From the look at a request's expiry to its allocation, which may wait for ticks. */
 const LONGEST_DECISION_MS = 7_000;
@@ -37,6 +38,7 @@ export const CHECKS = {
   'near the present': nearThePresent,
   'rebuilt over all': rebuiltOverAll,
   'one configuration': oneConfiguration,
+  refused,
   increasing,
   stopped,
   'no false alarm': noFalseAlarm,
@@ -103,9 +105,9 @@ function overlapOf(spans: readonly Span[]): string | undefined {
   return undefined;
 }
 
-/** One partition decides a correlation ID, wherever its requests lie: so it has one batch over all partitions. */
+/** One partition of a pair decides a correlation ID, wherever its requests lie: so it has one batch over all of them. */
 function oneHome({ entries }: History): string | undefined {
-  const astray = entries.find(({ partition, correlationId }) => partition !== homeOf(correlationId));
+  const astray = entries.find(({ partition, correlationId }) => partition !== homeOf(correlationId, pairAt(partition)));
   return astray && `${astray.correlationId} was decided in partition ${astray.partition}`;
 }
 
@@ -216,6 +218,11 @@ function decidedBeforeTold(history: History): string | undefined {
     if (!there) return `request ${told.partition}/${told.offset}`;
   }
   return undefined;
+}
+
+/** Whoever is configured with the ledger or the group of another request topic never serves. */
+function refused({ strays }: History): string | undefined {
+  return strays[0];
 }
 
 function sound({ defects }: History): string | undefined {

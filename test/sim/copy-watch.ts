@@ -8,7 +8,7 @@ import type { LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Brokers } from './brokers.ts';
 import type { CopyEvent, History } from './history.ts';
-import { LEDGER, REQUESTS } from './setting.ts';
+import { type Pair, pairOf } from './pairs.ts';
 import type { World } from './world.ts';
 
 /** Where what becomes of copies is written down. */
@@ -25,13 +25,15 @@ interface Place {
 export class CopyWatch {
   readonly #place: Place;
   readonly #process: string;
+  readonly #pair: Pair;
   /** Copies that began with nothing, and where the log ended then. */
   readonly #restoring = new Map<number, number>();
   readonly #open = new Set<number>();
   #index: LedgerCopies | undefined;
 
-  constructor(place: Place, process: string) {
+  constructor(place: Place, process: string, pair: Pair) {
     this.#place = place;
+    this.#pair = pair;
     this.#process = process;
   }
 
@@ -83,17 +85,18 @@ export class CopyWatch {
   #told({ protocols }: JoinRequest): void {
     const { brokers, history } = this.#place;
     const own = protocols.find(({ name }) => name === STICKY);
-    const { copies } = own === undefined ? {} : decodeJoining(REQUESTS, own.metadata);
-    for (const partition of copies?.keys() ?? []) {
-      if (!this.#open.has(partition)) continue;
+    const { copies } = own === undefined ? {} : decodeJoining(this.#pair.requests, own.metadata);
+    for (const number of copies?.keys() ?? []) {
+      if (!this.#open.has(number)) continue;
+      const partition = this.#pair.first + number;
       const opened = history.copies.findLast(
         (one) => one.process === this.#process && one.partition === partition && one.what !== 'restored',
       );
       const lost = history.losses.findLast((one) => one.partition === partition);
-      const last = this.#index?.last(partition);
+      const last = this.#index?.last(number);
       if (opened === undefined || last === undefined || opened.order < (lost?.order ?? 0)) continue;
       const record = brokers.ledgerRecord(partition, last.offset);
-      const isGone = last.offset < brokers.bounds(LEDGER, partition).low;
+      const isGone = last.offset < brokers.bounds('ledger', partition).low;
       if (isGone || (record !== undefined && digestEntry(record).equals(last.digest))) continue;
       history.falseCopies.push(
         `${this.#process} told of ledger ${partition} up to ${last.offset}, which is another log's`,
@@ -106,18 +109,19 @@ export class CopyWatch {
     const [first] = entry.kind === 'batch' ? entry.batch.ranges : [];
     if (entry.kind !== 'batch' || first === undefined) return;
     const { world, history } = this.#place;
-    const what = { partition, offset, requestOffset: entry.requestOffset, first: first.first };
-    history.learned.push({ order: world.tick(), process: this.#process, ...what });
+    const what = { partition: this.#pair.first + partition, offset, requestOffset: entry.requestOffset };
+    history.learned.push({ order: world.tick(), process: this.#process, ...what, first: first.first });
   }
 
   #began(partition: number, what: 'opened' | 'emptied', isEmpty: boolean): void {
-    const logEnd = this.#place.brokers.surelyEnds(partition);
+    const logEnd = this.#place.brokers.surelyEnds(this.#pair.first + partition);
     if (isEmpty && logEnd > 0) this.#restoring.set(partition, logEnd);
     this.#write({ partition, what, logEnd });
   }
 
-  #write(event: Pick<CopyEvent, 'partition' | 'what' | 'logEnd'>): void {
+  #write(own: Pick<CopyEvent, 'partition' | 'what' | 'logEnd'>): void {
     const { world, history } = this.#place;
+    const event = { ...own, partition: this.#pair.first + own.partition };
     history.copies.push({ order: world.tick(), process: this.#process, ...event });
     world.note(() => `${this.#process}: copy of ledger ${event.partition} ${event.what}, log end ${event.logEnd}`);
   }
@@ -133,5 +137,5 @@ function warmUpsOf({ assignments }: SyncRequest): number {
 
 /** Followers let the broker hold a fetch; whoever wants one entry does not wait for others. */
 export function readsBack({ maxWaitMs, partitions }: FetchRequest): boolean {
-  return maxWaitMs === 0 && partitions.every(({ topic }) => topic === LEDGER);
+  return maxWaitMs === 0 && partitions.every(({ topic }) => pairOf('ledger', topic) !== undefined);
 }

@@ -1,28 +1,23 @@
 import { Asker } from './asker.ts';
 import { BrokerFaults } from './broker-faults.ts';
+import { ClockFaults, MAX_OFF_MS } from './clock-faults.ts';
 import { chooseDisks } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
+import { Growth, type Slot } from './growth.ts';
 import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
-import { LEDGER, SESSION_MS } from './setting.ts';
+import { SESSION_MS } from './setting.ts';
 import { TakeOvers } from './take-overs.ts';
-
-interface Slot {
-  readonly machine: Machine;
-  host: Host | undefined;
-}
 
 /** Requests after which nothing fails any more. */
 const LAST_REQUESTS = 8;
-const MAX_OFF_MS = 450;
 /** Within what time workers start that are to race for the namespace. */
 const RACE_MS = 8;
 /** How often a clock steps where that is all there is, and how many requests meet it. */
 const NUDGES_MS = 3_000;
-const NUDGE_REQUESTS = 5;
 /** In so many simulations one worker is added only later. */
 const LATE = 0.3;
 /** How often retention looks, and how often the ledger loses its tail where that is what happens. */
@@ -37,8 +32,10 @@ export class Faults implements Disposable {
   readonly #slots: readonly Slot[];
   readonly #asker: Asker;
   readonly #brokerFaults: BrokerFaults;
+  readonly #clockFaults: ClockFaults;
   readonly #ledgerFaults: LedgerFaults;
   readonly #etcdLoss: EtcdLoss | undefined;
+  readonly #growth: Growth | undefined;
   readonly #takeOvers: TakeOvers | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
@@ -50,6 +47,7 @@ export class Faults implements Disposable {
     const { rng } = world;
     this.#asker = new Asker(world, brokers, history);
     this.#brokerFaults = new BrokerFaults(place);
+    this.#clockFaults = new ClockFaults(place, this.#asker);
     const workers = {
       kill: (process: string) => this.#kill(process),
       destroyOne: () => this.#crash(rng.pick(this.#slots), true),
@@ -63,13 +61,16 @@ export class Faults implements Disposable {
     const alone = rng.chance(aloneIn(place.scenario));
     const { newDisk, sharesHashes } = chooseDisks(rng);
     history.sharesHashes = sharesHashes;
-    this.#slots = Array.from({ length: alone ? 1 : machinesIn(place.scenario) }, (_, i) => ({
-      machine: new Machine(world, `m${i}`, i + 1, newDisk),
-      host: undefined,
-    }));
+    const slots = Array.from(
+      { length: alone ? 1 : machinesIn(place.scenario) },
+      (_, i): Slot => ({ machine: new Machine(world, `m${i}`, i + 1, newDisk), host: undefined, isRetired: false }),
+    );
+    const others = { asker: this.#asker, served: slots, newDisk, start: (slot: Slot) => this.#start(slot) };
+    this.#growth = place.scenario === 'growth' ? new Growth(place, others) : undefined;
+    this.#slots = [...slots, ...(this.#growth?.slots ?? [])];
     // No clock is quite right, and a worker bears what is less than half a second.
     for (const { machine } of this.#slots) {
-      if (rng.chance(0.4)) this.#setOff(machine, rng.between(-MAX_OFF_MS, MAX_OFF_MS));
+      if (rng.chance(0.4)) this.#clockFaults.setAbout(machine);
     }
     const [first] = this.#slots;
     if (isMixed && first !== undefined) first.machine.pool = OTHER_POOL;
@@ -77,10 +78,13 @@ export class Faults implements Disposable {
     this.#actions = this.#chooseActions();
     // By then every broker knows the topics.
     const startsMs = rng.between(50, 500);
-    const late = rng.chance(LATE) && this.#actions.length > 0 && !isMixed ? this.#slots.at(-1) : undefined;
-    for (const slot of this.#slots) {
+    const late = rng.chance(LATE) && this.#actions.length > 0 && !isMixed ? slots.at(-1) : undefined;
+    for (const slot of slots) {
       const inMs = isMixed ? startsMs + rng.between(0, RACE_MS) : rng.between(50, 500);
-      world.after(slot === late && slot !== first ? rng.between(5_000, 30_000) : inMs, () => this.#start(slot));
+      world.after(
+        slot === late && slot !== first ? rng.between(5_000, 30_000) : inMs,
+        () => slot.host ?? this.#start(slot),
+      );
     }
     if (losesEtcd(place.scenario)) {
       const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#asker.ask() });
@@ -95,7 +99,8 @@ export class Faults implements Disposable {
     } else this.#changeWeather();
     if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
-    if (place.scenario === 'clocks') this.#repeat(NUDGES_MS, () => this.#nudgeClock(rng.pick(this.#slots)));
+    if (place.scenario === 'clocks')
+      this.#repeat(NUDGES_MS, () => this.#clockFaults.nudge(rng.pick(this.#slots).machine));
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
     });
@@ -110,7 +115,7 @@ export class Faults implements Disposable {
     const all: ReadonlyArray<(slot: Slot) => void> = [
       (slot) => this.#crash(slot),
       (slot) => this.#freeze(slot),
-      (slot) => this.#stepClock(slot),
+      ({ machine }) => this.#clockFaults.step(machine),
       (slot) => this.#cut(slot, 'etcd', 20_000),
       (slot) => this.#cut(slot, 'kafka', 12_000),
       (slot) => this.#cut(slot, `kafka:${rng.pick(brokers.nodes)}`, 20_000),
@@ -157,10 +162,13 @@ export class Faults implements Disposable {
   /** What keeps the simulation from its end. */
   missing(): string[] {
     if (!this.#asked) return ['the last requests'];
-    const idle = this.#slots.flatMap(({ machine, host }) =>
-      host?.isReady || machine.isMisfit ? [] : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
+    const idle = this.#slots.flatMap(({ machine, host, isRetired }) =>
+      host?.isReady || machine.isMisfit || isRetired
+        ? []
+        : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
     );
-    return [...idle, ...this.#place.brokers.recorder.missing()];
+    const unserved = this.#place.brokers.recorder.missing().map(({ what }) => what);
+    return [...idle, ...(this.#growth?.missing() ?? []), ...unserved];
   }
 
   /** The simulation is over. */
@@ -178,6 +186,7 @@ export class Faults implements Disposable {
   }
 
   #start(slot: Slot): void {
+    if (slot.isRetired) return;
     if (slot.host?.process.dead === false) throw new Error('two processes on one disk');
     const { world } = this.#place;
     const host: Host = new Host(this.#place, slot.machine, () => slot.host === host && this.#crash(slot));
@@ -196,13 +205,13 @@ export class Faults implements Disposable {
     const diskLost = losesDisk ?? world.rng.chance(0.3);
     if (diskLost) machine.loseDisk();
     world.note(() => `${host.process.name} crashes${diskLost ? ' and loses its disk' : ''}`);
-    world.after(backMs ?? world.rng.between(0, 5_000), () => this.#start(slot));
+    world.after(backMs ?? world.rng.between(0, 5_000), () => slot.host === host && this.#start(slot));
   }
 
   #blind(slot: Slot, partition: number): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
-    const leader = brokers.cluster.partition(LEDGER, partition).leadership.leader;
+    const leader = brokers.ledgerLeader(partition);
     const backMs = rng.between(3_000, 6_000);
     if (rng.chance(0.3)) this.#freeze(slot);
     else if (rng.chance(0.5)) this.#cut(slot, rng.chance(0.5) ? 'kafka' : `kafka:${leader}`, 6_000);
@@ -258,31 +267,6 @@ export class Faults implements Disposable {
       world.note(() => `${process.name} goes on`);
       process.thaw();
     });
-  }
-
-  #stepClock({ machine }: Slot): void {
-    const { world } = this.#place;
-    const { rng } = world;
-    const sizeMs = rng.pick([12, 12, 100, 1_500, 1_500, 20_000]);
-    this.#setOff(machine, rng.chance(0.2) ? 0 : machine.stepMs + rng.between(-sizeMs, sizeMs));
-    // What comes right behind a step must meet a clock that is looked at.
-    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#asker.ask());
-    world.note(() => `the wall clock of ${machine.name} steps: off by ${machine.stepMs.toFixed(0)} ms`);
-  }
-
-  /** A step by which a clock is still as right as it has to be, so that the worker is soon back for the next one. */
-  #nudgeClock({ machine }: Slot): void {
-    const { world } = this.#place;
-    const { rng } = world;
-    this.#setOff(machine, rng.between(-MAX_OFF_MS, MAX_OFF_MS));
-    world.note(() => `the wall clock of ${machine.name} is off by ${machine.stepMs.toFixed(0)} ms now`);
-    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(rng.between(0, 50), () => this.#asker.ask());
-  }
-
-  #setOff(machine: Machine, byMs: number): void {
-    const { history } = this.#place;
-    machine.stepMs = byMs;
-    history.aheadMs = Math.max(history.aheadMs, byMs);
   }
 
   #cut({ host }: Slot, link: string, longestMs: number): void {

@@ -18,7 +18,12 @@ import { CLOCK_MARGIN_MS, shortHashOf } from './setting.ts';
  * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to.
  */
 export function mayBeForgotten(history: History, asked: Asked, order: number): boolean {
-  const { partition, offset, correlationId } = asked;
+  const { partition, offset, correlationId, origin } = asked;
+  // Where a request came in first somebody else's entry may have had its hash.
+  if (history.sharesHashes && origin !== undefined && origin.partition !== partition) {
+    const there = { ...asked, partition: origin.partition, offset: origin.offset, origin: undefined };
+    if (mayBeForgotten(history, there, order)) return true;
+  }
   const lows = history.trims.filter((trim) => trim.partition === partition && trim.order < order).map(({ low }) => low);
   const reach = Math.max(0, ...lows);
   const by = <T extends Mark>(marks: readonly T[]) =>

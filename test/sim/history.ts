@@ -9,8 +9,7 @@ import type { Origin } from '../../src/codec/request-origin.ts';
  */
 export interface History {
   readonly requests: Asked[];
-  /** When a correlation ID was first used. */
-  readonly firstAsked: Map<string, number>;
+  readonly firstAsked: Map<string, number>; // by correlation ID
   readonly requestTrims: Trim[];
   readonly issued: Issued[];
   readonly grants: Grant[];
@@ -38,6 +37,8 @@ export interface History {
   readonly foreignCommits: string[];
   /** Times at which a worker was ready by its own account, and was not. */
   readonly falselyReady: string[];
+  /** Times at which a worker was ready that the namespace has to refuse. */
+  readonly strays: string[];
   /** What became of copies of ledger partitions. */
   readonly copies: CopyEvent[];
   /** Decisions that processes took over into their copies. */
@@ -48,9 +49,8 @@ export interface History {
   /** How often entries were read back from the ledger, and members were told to warm up. */
   readBacks: number;
   warmUps: number;
-  /** Indexes tell keys apart by a hash that many share. */
+  /** Keys are told apart by a hash that many share; the ledger loses only what retention takes that is as it has to be. */
   sharesHashes: boolean;
-  /** The topics lose only what retention takes, and the ledger keeps what it has for longer, as it is demanded to. */
   keepsItsTime: boolean;
   /** The most that the wall clock of any machine was ahead, and that of any broker off. */
   aheadMs: number;
@@ -279,6 +279,7 @@ export function emptyHistory(): History {
     damaged: [],
     foreignCommits: [],
     falselyReady: [],
+    strays: [],
     copies: [],
     learned: [],
     falseCopies: [],

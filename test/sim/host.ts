@@ -11,6 +11,7 @@ import { logOf } from './host-log.ts';
 import type { Machine, Process } from './machine.ts';
 import type { Network } from './network.ts';
 import { NO_METRICS } from './no-metrics.ts';
+import { configOf } from './pairs.ts';
 import { Probe } from './probe.ts';
 import { ReadinessProbe } from './readiness.ts';
 import { runtimeOf } from './runtime.ts';
@@ -46,9 +47,13 @@ export class Host {
     this.#machine = machine;
     this.process = machine.start();
     const runtime = runtimeOf(world, machine, this.process);
-    const config = { ...brokers.config, workerIp: `10.0.0.${machine.number}`, pool: machine.pool };
+    const config = {
+      ...configOf(brokers.config, machine.pair),
+      workerIp: `10.0.0.${machine.number}`,
+      pool: machine.pool,
+    };
     this.#probe = new Probe(world, history, store, this.process, JSON.stringify(machine.pool));
-    const copies = new CopyWatch(place, this.process.name);
+    const copies = new CopyWatch(place, this.process.name, machine.pair);
     const readiness = new ReadinessProbe(place, machine, this.process);
     const surroundings: Surroundings = {
       runtime: this.#probe.watched(runtime),
@@ -99,7 +104,8 @@ export class Host {
     const isExpected =
       code === 'NAMESPACE_DAMAGED'
         ? history.setBacks.length > 0
-        : ENDS.has(code ?? '') || (code === 'NAMESPACE_MISMATCH' && this.#place.scenario === 'mixed');
+        : ENDS.has(code ?? '') ||
+          (code === 'NAMESPACE_MISMATCH' && (this.#place.scenario === 'mixed' || this.#machine.isStray));
     if (!isExpected) history.defects.push(`${this.process.name} ended: ${describeError(error)}`);
     onEnd();
   }

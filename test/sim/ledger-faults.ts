@@ -6,9 +6,10 @@ import { readsBack } from './copy-watch.ts';
 import { sameRanges } from './decisions.ts';
 import type { History } from './history.ts';
 import type { Place } from './host.ts';
+import { pairOf } from './pairs.ts';
 import { kindOf } from './recorder.ts';
 import { keepsItsTime } from './scenario.ts';
-import { LEDGER, PARTITIONS, RENEW_AFTER_MS, REQUESTS } from './setting.ts';
+import { CLOCK_MARGIN_MS, RENEW_AFTER_MS } from './setting.ts';
 
 /** How long an append is held up that is to become a loser, so that somebody else can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
@@ -19,8 +20,8 @@ const CUT_MS = 2_000;
 /** So many correlation IDs are asked again where the ledger loses its tail. */
 const AGAIN = 6;
 /** How old requests become, and how much longer the ledger keeps what it has: what brokers' clocks may differ by as well. */
-const KEPT_MS = 10_000;
-const LONGER_MS = RENEW_AFTER_MS + 6_500;
+const KEPT_MS = 8_000;
+const LONGER_MS = RENEW_AFTER_MS + CLOCK_MARGIN_MS;
 
 /** What may be done to workers from here. */
 export interface Workers {
@@ -71,16 +72,16 @@ export class LedgerFaults {
   /** Retention takes the head: best of all between an entry that decides and a later one under the same key. */
   trim(): void {
     const { world, brokers } = this.#place;
-    const partition = world.rng.below(PARTITIONS);
+    const partition = world.rng.below(brokers.partitions);
     if (world.rng.chance(0.8) && this.#cutBeforeLoser(partition)) return;
-    const { low, high } = brokers.bounds(LEDGER, partition);
+    const { low, high } = brokers.bounds('ledger', partition);
     brokers.trim(partition, low + world.rng.below(high - low + 1));
   }
 
   truncate(): void {
     const { world, brokers } = this.#place;
-    const partition = world.rng.below(PARTITIONS);
-    const { low, high } = brokers.bounds(LEDGER, partition);
+    const partition = world.rng.below(brokers.partitions);
+    const { low, high } = brokers.bounds('ledger', partition);
     brokers.truncate(partition, Math.max(low, high - world.rng.below(6)));
   }
 
@@ -92,11 +93,11 @@ export class LedgerFaults {
   loseTail(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
-    const partition = rng.below(PARTITIONS);
+    const partition = rng.below(brokers.partitions);
     this.#askAgain(partition, 0);
     world.after(rng.between(500, 1_500), () => {
       if (this.#over) return;
-      const { low, high } = brokers.bounds(LEDGER, partition);
+      const { low, high } = brokers.bounds('ledger', partition);
       const lost = rng.chance(0.5) ? rng.below(6) : rng.below(high - low + 1);
       if (rng.chance(0.7)) this.#workers.blindOne(partition);
       if (rng.chance(0.2)) brokers.recreateLedger();
@@ -123,13 +124,13 @@ export class LedgerFaults {
   /** Retention as it is demanded: requests go when they are old, and entries when they are so much older. */
   age(): void {
     const { brokers } = this.#place;
-    for (let partition = 0; partition < PARTITIONS; partition += 1) {
+    for (let partition = 0; partition < brokers.partitions; partition += 1) {
       const [requests, ledger] = [
-        brokers.agedTo(REQUESTS, partition, KEPT_MS),
-        brokers.agedTo(LEDGER, partition, KEPT_MS + LONGER_MS),
+        brokers.agedTo('requests', partition, KEPT_MS),
+        brokers.agedTo('ledger', partition, KEPT_MS + LONGER_MS),
       ];
-      if (requests > brokers.bounds(REQUESTS, partition).low) brokers.trimRequests(partition, requests);
-      if (ledger > brokers.bounds(LEDGER, partition).low) brokers.trim(partition, ledger);
+      if (requests > brokers.bounds('requests', partition).low) brokers.trimRequests(partition, requests);
+      if (ledger > brokers.bounds('ledger', partition).low) brokers.trim(partition, ledger);
     }
   }
 
@@ -139,21 +140,24 @@ export class LedgerFaults {
     if (message.call !== 'produce' || this.#place.scenario !== 'retention' || this.#over) return undefined;
     const { topic, partition, batch } = message.request;
     const { rng } = this.#place.world;
-    if (topic !== LEDGER || kindOf(batch) !== 'decisions' || !rng.chance(HELD)) return undefined;
-    return this.#holdBack(process, partition);
+    const pair = pairOf('ledger', topic);
+    if (pair === undefined || kindOf(batch) !== 'decisions' || !rng.chance(HELD)) return undefined;
+    return this.#holdBack(process, pair.first + partition);
   }
 
   #meddleWithFetch(process: string, request: FetchRequest): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
     for (const { topic, partition, offset } of request.partitions) {
-      if (topic === LEDGER && this.#overtaken.has(process)) this.#overtakeAt(process, partition, offset);
+      const pair = pairOf('ledger', topic);
+      if (pair && this.#overtaken.has(process)) this.#overtakeAt(process, pair.first + partition, offset);
     }
     const [wanted] = request.partitions;
     if (!readsBack(request) || wanted === undefined || this.#over) return;
-    const { partition, offset } = wanted;
+    const { offset } = wanted;
+    const partition = (pairOf('ledger', wanted.topic)?.first ?? 0) + wanted.partition;
     if (this.#readsMeet.frozen > 0 && rng.chance(this.#readsMeet.frozen)) {
-      world.after(rng.between(0, 3), () => this.#brokerFaults.freezeLeader(LEDGER, partition));
+      world.after(rng.between(0, 3), () => this.#brokerFaults.freezeLeader(partition));
     }
     if (this.#readsMeet.gone > 0 && rng.chance(this.#readsMeet.gone)) {
       world.after(rng.between(0, 3), () => brokers.trim(partition, offset + 1 + rng.below(3)));
@@ -163,9 +167,9 @@ export class LedgerFaults {
   /** Whoever follows the log reads its last entry again: less than that is no restore. */
   #overtakeAt(process: string, partition: number, offset: number): void {
     const { world, brokers } = this.#place;
-    if (offset + 1 >= brokers.bounds(LEDGER, partition).high) return;
+    if (offset + 1 >= brokers.bounds('ledger', partition).high) return;
     this.#overtaken.delete(process);
-    world.after(world.rng.between(0, 4), () => brokers.trim(partition, brokers.bounds(LEDGER, partition).high));
+    world.after(world.rng.between(0, 4), () => brokers.trim(partition, brokers.bounds('ledger', partition).high));
   }
 
   /** Its sender dies, somebody decides the same anew, and only then it comes to the log: a loser that differs. */
@@ -194,7 +198,7 @@ export class LedgerFaults {
   /** Keys with a later entry that differs from the one that decides; a copy of it tells nobody anything else. */
   #losers(partition: number): { readonly at: number; readonly correlationId: string }[] {
     const { brokers, history } = this.#place;
-    const { low } = brokers.bounds(LEDGER, partition);
+    const { low } = brokers.bounds('ledger', partition);
     const decided = new Map<string, History['entries'][number]>();
     return history.entries.flatMap((entry) => {
       const { correlationId } = entry;

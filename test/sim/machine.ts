@@ -1,6 +1,7 @@
 import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { elapsedMs, monoMs, type Reading, wallMs } from '../../src/core/units.ts';
 import { type Disk, MemoryDisk } from './disk.ts';
+import { FIRST, type Pair } from './pairs.ts';
 import { descriptor, START_MS } from './setting.ts';
 import type { Happening, World } from './world.ts';
 
@@ -18,6 +19,9 @@ export class Machine implements Disposable {
   disk: Disk;
   /** What its workers are configured with. */
   pool: { readonly first: number; readonly last: number } = descriptor.pool;
+  pair: Pair = FIRST;
+  /** That can't be: the namespace has to refuse its workers. */
+  isStray = false;
   /** A worker of it has found that the namespace is configured otherwise. */
   isMisfit = false;
   readonly number: number;

@@ -4,12 +4,19 @@ import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Mutant } from './mutant.ts';
 import { COPY_MUTANTS } from './mutants-copies.ts';
+import { GROWTH_MUTANTS } from './mutants-growth.ts';
 import { IDENTITY_MUTANTS } from './mutants-identity.ts';
 import { KAFKA_MUTANTS } from './mutants-kafka.ts';
 import { LEDGER_MUTANTS } from './mutants-ledger.ts';
 import type { simulate } from './simulation.ts';
 
-export const MUTANTS: readonly Mutant[] = [...IDENTITY_MUTANTS, ...LEDGER_MUTANTS, ...COPY_MUTANTS, ...KAFKA_MUTANTS];
+export const MUTANTS: readonly Mutant[] = [
+  ...IDENTITY_MUTANTS,
+  ...LEDGER_MUTANTS,
+  ...COPY_MUTANTS,
+  ...KAFKA_MUTANTS,
+  ...GROWTH_MUTANTS,
+];
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const COPIED = ['package.json', 'schemas', 'src', 'test/sim', 'test/support', 'test/identity'];

@@ -2,7 +2,7 @@ import { KAFKA_SILENCE_MS, type Worker } from '../../src/worker/worker.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
 import type { Machine, Process } from './machine.ts';
-import { GROUP, SESSION_MS } from './setting.ts';
+import { SESSION_MS } from './setting.ts';
 
 const LOOK_MS = 250;
 /** A member that was given up learns of it by its next heartbeat, or when none was answered for a session. */
@@ -43,10 +43,11 @@ export class ReadinessProbe {
 
   #look(worker: Worker): void {
     const { brokers, history, world } = this.#place;
-    const members = brokers.cluster.groups.get(GROUP)?.members ?? [];
+    const members = brokers.cluster.groups.get(this.#machine.pair.group)?.members ?? [];
     const isMember = members.some(({ clientId }) => clientId === this.#process.name);
     this.#outMs = isMember ? 0 : this.#outMs + LOOK_MS;
     if (worker.unready !== undefined) return;
+    if (this.#machine.isStray) history.strays.push(`${this.#process.name} was ready at ${world.nowMs.toFixed(0)} ms`);
     const silentMs = this.#machine.read().mono - this.#answeredMs;
     const when = `${this.#process.name} at ${world.nowMs.toFixed(0)} ms was ready`;
     if (silentMs > KAFKA_SILENCE_MS)

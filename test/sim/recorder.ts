@@ -1,5 +1,6 @@
 import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { type Origin, readRoute } from '../../src/codec/request-origin.ts';
 import type { CommitRequest } from '../../src/kafka/wire/port.ts';
@@ -7,7 +8,8 @@ import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
 import type { Append, Asked, History } from './history.ts';
-import { DEAD_LETTERS, GROUP, LEDGER, REQUESTS, START_MS, WITNESS } from './setting.ts';
+import { type Pair, pairOf } from './pairs.ts';
+import { START_MS, WITNESS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** The header in which a request says which one it is; replies and dead letters carry a copy. */
@@ -40,7 +42,7 @@ export class Recorder implements PartitionObserver {
   readonly #furthest = new Map<number, number>();
 
   /** What the coordinator has given to a member. */
-  assignedTo: (memberId: string) => readonly number[] = () => [];
+  assignedTo: (pair: Pair, memberId: string) => readonly number[] = () => [];
 
   constructor(world: World, history: History) {
     this.#world = world;
@@ -58,12 +60,12 @@ export class Recorder implements PartitionObserver {
   }
 
   /** What is left to be answered or committed. */
-  missing(): string[] {
+  missing(): { readonly partition: number; readonly what: string }[] {
     return this.#history.requests.flatMap(({ partition, offset }) => {
       if (offset < this.#low(partition)) return [];
       const name = `${partition}/${offset}`;
-      if (!this.#answered.has(name)) return [`${name} has no answer`];
-      return offset < (this.#furthest.get(partition) ?? 0) ? [] : [`${name} is not committed`];
+      if (!this.#answered.has(name)) return [{ partition, what: `${name} has no answer` }];
+      return offset < (this.#furthest.get(partition) ?? 0) ? [] : [{ partition, what: `${name} is not committed` }];
     });
   }
 
@@ -82,10 +84,11 @@ export class Recorder implements PartitionObserver {
         const sent = this.#world.tick();
         if ('batch' in request) {
           this.#sentAt.set(request.batch, { sent, process });
-          const kind = request.topic === LEDGER ? kindOf(request.batch) : 'clock marker';
-          if (kind === 'clock marker') return;
+          const pair = pairOf('ledger', request.topic);
+          const kind = pair === undefined ? 'clock marker' : kindOf(request.batch);
+          if (pair === undefined || kind === 'clock marker') return;
           const begun = { sent, ended: Number.POSITIVE_INFINITY, answered: false, marks: kind === 'marker' };
-          const own = { process, started, partition: request.partition, ...begun };
+          const own = { process, started, partition: pair.first + request.partition, ...begun };
           this.#history.appends.push(own);
           appends.set(request, own);
         } else this.#sentAt.set(request, { sent, process });
@@ -105,12 +108,15 @@ export class Recorder implements PartitionObserver {
 
   durable({ topic, number, log }: Partition, from: number, below: number): void {
     if (topic === WITNESS) return;
+    const [asking, deciding] = [pairOf('requests', topic), pairOf('ledger', topic)];
+    const drops = pairOf('deadLetters', topic) !== undefined;
     for (const batch of log.batches(from, below)) {
       const { baseOffset } = headOf(batch);
       const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? this.#unknown();
-      if (topic === REQUESTS) this.#asked(number, batch);
-      else if (topic === LEDGER) for (const record of recordsOf(batch)) this.#decided(number, record, sent);
-      else if (topic === DEAD_LETTERS) for (const record of recordsOf(batch)) this.#dropped(record, sent);
+      if (asking !== undefined) this.#asked(asking, asking.first + number, batch);
+      else if (deciding !== undefined)
+        for (const record of recordsOf(batch)) this.#decided(deciding.first + number, record, sent);
+      else if (drops) for (const record of recordsOf(batch)) this.#dropped(record, sent);
       else for (const record of recordsOf(batch)) this.#told(topic, record, sent);
     }
   }
@@ -120,11 +126,13 @@ export class Recorder implements PartitionObserver {
   }
 
   committed(request: CommitRequest): void {
-    if (request.groupId !== GROUP) return;
+    const pair = pairOf('group', request.groupId);
+    if (pair === undefined) return;
     const accepted = this.#world.tick();
     const { sent } = this.#sentAt.get(request) ?? { sent: accepted };
-    const own = this.assignedTo(request.memberId);
-    for (const { partition, offset } of request.partitions) {
+    const own = this.assignedTo(pair, request.memberId);
+    for (const { partition: number, offset } of request.partitions) {
+      const partition = pair.first + number;
       if (!own.includes(partition)) {
         this.#history.foreignCommits.push(`${request.memberId} committed ${offset} of ${partition}, having ${own}`);
       }
@@ -135,7 +143,7 @@ export class Recorder implements PartitionObserver {
   }
 
   /** Of a transaction, once it is committed. */
-  #asked(partition: number, batch: Buffer): void {
+  #asked({ first }: Pair, partition: number, batch: Buffer): void {
     const { isTransactional, isControl, producerId } = headOf(batch);
     if (isControl) {
       const asked = this.#undecided.get(producerId) ?? [];
@@ -148,9 +156,10 @@ export class Recorder implements PartitionObserver {
       const draft = this.#drafts.get(tag);
       if (draft === undefined) return [];
       const route = readRoute(headers ?? {});
-      if (route.hops > 0 && route.origin !== undefined) this.#forwarded(route.origin);
+      const origin = route.origin && { ...route.origin, partition: first + route.origin.partition };
+      if (route.hops > 0 && origin !== undefined) this.#forwarded(origin);
       const order = this.#world.tick();
-      const one = { order, tag, timestampMs, partition, offset, ...draft, origin: route.origin };
+      const one = { order, tag, timestampMs, partition, offset, ...draft, origin };
       this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
       return [one];
     });
@@ -213,6 +222,25 @@ export class Recorder implements PartitionObserver {
     });
     return open ?? places.at(-1) ?? { partition: -1, offset: -1 };
   }
+}
+
+/** The record of a request. */
+export function requestOf({ count, correlationId, replyTopic, expiresAtMs }: Draft) {
+  const key = Buffer.from(correlationId);
+  const expires = expiresAtMs === undefined ? {} : { expiresAtMs };
+  return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }) };
+}
+
+/** One that tells all of these. */
+export function allOf(observers: readonly CallObserver[]): CallObserver {
+  return {
+    sent: (call, request) => {
+      for (const one of observers) one.sent(call, request);
+    },
+    ended: (call, request, isAnswered) => {
+      for (const one of observers) one.ended(call, request, isAnswered);
+    },
+  };
 }
 
 /** A clock marker is what a broker is asked for the time by: it says nothing of the log. */

@@ -1,5 +1,5 @@
 import type { Rng } from './rng.ts';
-import { MACHINES, PARTITIONS } from './setting.ts';
+import { GROWTH_MACHINES, MACHINES, PARTITIONS } from './setting.ts';
 
 /** What happens in some simulations, and can be asked for. */
 export const SCENARIOS = {
@@ -13,6 +13,7 @@ export const SCENARIOS = {
   'take-over': 'owners are killed while others have complete copies, and nothing else fails',
   clocks: 'wall clocks step, by little, and right before requests come',
   mixed: 'workers are configured differently, and race for the namespace',
+  growth: 'a second pair of topics takes over from the first, in one namespace',
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
 
@@ -28,6 +29,7 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['take-over', 0.05],
   ['clocks', 0.05],
   ['mixed', 0.05],
+  ['growth', 0.05],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
@@ -68,5 +70,6 @@ export function aloneIn(scenario: Scenario | undefined): number {
 
 /** As many as there are partitions where each is to serve. */
 export function machinesIn(scenario: Scenario | undefined): number {
+  if (scenario === 'growth') return GROWTH_MACHINES;
   return scenario === 'lost-claim' ? PARTITIONS : MACHINES;
 }

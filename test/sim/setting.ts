@@ -3,12 +3,13 @@ import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import { defineLayout } from '../../src/core/layout.ts';
 import type { LeaseTiming } from '../../src/core/reservation.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 
 /** What all simulated workers are configured with. */
 const DATACENTER = 4;
 export const PARTITIONS = 2;
 export const MACHINES = 3;
+/** For each of two pairs of topics: no more than the pool has worker IDs for. */
+export const GROWTH_MACHINES = 2;
 export const REPLY_TOPICS = ['id.replies.a', 'id.replies.b'] as const;
 /** Where replies are allowed to go, but the topic is made only later, if at all. */
 export const LATE_REPLY_TOPIC = 'id.replies.late';
@@ -60,11 +61,6 @@ const loaded = loadWorkerConfig({
   API_PORT: 'off',
   BROKER_CLOCK_MARGIN_MS: String(CLOCK_MARGIN_MS),
 });
-
-/** The partition that decides a correlation ID. */
-export function homeOf(correlationId: string): number {
-  return partitionFor(Buffer.from(correlationId, 'latin1'), PARTITIONS, () => 0);
-}
 
 /**
  * A hash that some indexes have in place of their own, so short that keys share it all the time. By the key of an entry in

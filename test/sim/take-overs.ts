@@ -1,6 +1,6 @@
 import type { Asker } from './asker.ts';
 import type { Host, Place } from './host.ts';
-import { ACCEPTABLE_LAG, LEDGER, PARTITIONS, SESSION_MS } from './setting.ts';
+import { ACCEPTABLE_LAG, PARTITIONS, SESSION_MS } from './setting.ts';
 
 /** How long an owner may be gone before its partitions are served again, beyond the session that has to end first. */
 const SOON_MS = 5_000;
@@ -53,7 +53,7 @@ export class TakeOvers {
       return;
     }
     // Of a log that is shorter anybody counts as having a copy.
-    const isLong = brokers.bounds(LEDGER, partition).high > ACCEPTABLE_LAG + 1;
+    const isLong = brokers.bounds('ledger', partition).high > ACCEPTABLE_LAG + 1;
     const standbys = hosts.filter(({ process }) => brokers.shareOf(process.name).standbys.includes(partition));
     const hasHeir = isLong && standbys.some((host) => isComplete(host, partition));
     const killed = owner.process.name;

@@ -6,7 +6,7 @@ import { retrying } from '../../kafka/loops/retrying.ts';
 import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { type faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
+import { faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
 import { passes } from './brokers.ts';
 
@@ -93,7 +93,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
       });
     } catch (error) {
       const message = `the entry at offset ${offset} of ledger partition ${partition} was not read from topic '${topic}': ${describeError(error)}`;
-      throw new IdallocError('LEDGER_UNANSWERED', message, { cause: error });
+      throw new IdallocError(isBeyondEnd(error) ? 'LEDGER_TRUNCATED' : 'LEDGER_UNANSWERED', message, { cause: error });
     }
   }
 
@@ -115,21 +115,30 @@ export class KafkaLedgerEntries implements LedgerEntries {
     throw new KafkaFault('OFFSET_NOT_AVAILABLE', `${topic}/${partition} ends before offset ${offset} by its leader`);
   }
 
-  /** Below the log's start an entry is gone; beyond the end it is to come yet, when the leader has learned of it. */
+  /**
+   * Below the log's start an entry is gone. Beyond the end it is to come yet, when the leader turns out to be none any more;
+   * a log whose leader goes on to say so has lost it.
+   */
   async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;
     const askedMs = runtime.monotonicMs();
     const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
     if (offset < start) return { askedMs, from: offset, next: start, records: [] };
-    throw new KafkaFault('OFFSET_NOT_AVAILABLE', `${topic}/${partition} lacks offset ${offset} by its leader`);
+    throw new KafkaFault(BEYOND_END, `${topic}/${partition} lacks offset ${offset} by its leader`);
   }
 }
 
 /** As the index reads: what is in the ledger counts, whoever wrote it. */
 const isolation = 'read_uncommitted' as const;
 
+const BEYOND_END = 'OFFSET_OUT_OF_RANGE';
+
+function isBeyondEnd(error: unknown): boolean {
+  return faultOf(error) === BEYOND_END;
+}
+
 function mayPass(fault: ReturnType<typeof faultOf>): boolean {
-  return passes(fault) || fault === 'MALFORMED_ANSWER';
+  return passes(fault) || fault === 'MALFORMED_ANSWER' || fault === BEYOND_END;
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {

@@ -94,9 +94,20 @@ describe('reading entries by their offsets', () => {
     expect(stage.runtime.monotonicMs() - beganMs).toBeLessThanOrEqual(6_000);
   });
 
-  it('fails with LEDGER_UNANSWERED for an offset that the log does not reach yet', async () => {
+  it('waits for an offset that the log does not reach yet', async () => {
     send(5);
-    expect(await outcome(entries.read(0, [7]))).toMatch(/^LEDGER_UNANSWERED: .*offset 7/);
+    stage.runtime.schedule(1_000, () => send(5));
+    expect(await found([7])).toEqual([7]);
+  });
+
+  it('fails with LEDGER_TRUNCATED for an offset behind the end, when the leader still says so after 5 s', async () => {
+    send(5);
+    expect(await outcome(entries.read(0, [7]))).toMatch(/^LEDGER_TRUNCATED: .*offset 7/);
+  });
+
+  it('fails with LEDGER_UNANSWERED for what is due next', async () => {
+    send(5);
+    expect(await outcome(entries.read(0, [5]))).toMatch(/^LEDGER_UNANSWERED: .*offset 5/);
   });
 
   it('fails with LEDGER_UNREADABLE for an entry that is damaged', async () => {

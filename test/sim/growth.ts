@@ -1,0 +1,137 @@
+import { partitionIn } from '../support/fake-kafka/view.ts';
+import type { Asker } from './asker.ts';
+import type { Brokers } from './brokers.ts';
+import type { Disk } from './disk.ts';
+import type { Host, Place } from './host.ts';
+import { Machine } from './machine.ts';
+import { FIRST, type Pair, pairAt, SECOND, STRAYS } from './pairs.ts';
+import { GROWTH_MACHINES } from './setting.ts';
+
+/** A machine, and the process that is on it or was last. */
+export interface Slot {
+  readonly machine: Machine;
+  host: Host | undefined;
+  /** Nothing is started here any more. */
+  isRetired: boolean;
+}
+
+interface Others {
+  readonly asker: Asker;
+  /** The workers of the first pair. */
+  readonly served: readonly Slot[];
+  readonly newDisk: () => Disk;
+  readonly start: (slot: Slot) => void;
+}
+
+/** When the second pair is added, and how long clients take from then to begin, and to end, their move. */
+const BEGIN_MS = { from: 2_000, to: 12_000 } as const;
+const MOVE_MS = { from: 500, to: 8_000 } as const;
+const MOVED_MS = { from: 8_000, to: 22_000 } as const;
+/** Within what time the workers of the second pair start, and the one that must be refused. */
+const START_MS = { from: 50, to: 500 } as const;
+const STRAY_MS = { from: 0, to: 15_000 } as const;
+/** By then transactions have ended that clients left open. */
+const SETTLE_MS = 4_000;
+const LOOK_MS = 500;
+
+/**
+ * The way to more partitions: a second pair of topics is added to the namespace while the first one serves, clients move,
+ * the first is drained, and its workers stop. A worker with the group or the ledger of another request topic tries to join.
+ */
+export class Growth {
+  /** The workers of the second pair, and the stray. */
+  readonly slots: readonly Slot[];
+  readonly #place: Place;
+  readonly #others: Others;
+  #isDone = false;
+
+  constructor(place: Place, others: Others) {
+    const { world } = place;
+    const { rng } = world;
+    this.#place = place;
+    this.#others = others;
+    const stray = rng.pick(STRAYS);
+    this.slots = Array.from({ length: GROWTH_MACHINES + 1 }, (_, i) => {
+      const number = others.served.length + i;
+      const machine = new Machine(world, `m${number}`, number + 1, others.newDisk);
+      machine.isStray = i === GROWTH_MACHINES;
+      machine.pair = machine.isStray ? stray : SECOND;
+      return { machine, host: undefined, isRetired: false };
+    });
+    world.after(rng.between(BEGIN_MS.from, BEGIN_MS.to), () => this.#begin());
+  }
+
+  /** What is left to be done of it. */
+  missing(): string[] {
+    return this.#isDone ? [] : ['the first pair is not retired'];
+  }
+
+  /** Whoever allocates has bound what it is configured with: from then on a stray can't come first. */
+  #begin(): void {
+    const { world, brokers, history } = this.#place;
+    const { rng } = world;
+    const { asker } = this.#others;
+    if (history.grants.length === 0) {
+      world.after(LOOK_MS, () => this.#begin());
+      return;
+    }
+    brokers.grow();
+    this.#startOnceKnown();
+    world.after(rng.between(MOVE_MS.from, MOVE_MS.to), () => asker.moveTo([FIRST, SECOND]));
+    world.after(rng.between(MOVED_MS.from, MOVED_MS.to), () => {
+      world.note(() => 'all clients have moved to the second pair');
+      asker.moveTo([SECOND]);
+      world.after(SETTLE_MS, () => this.#tend());
+    });
+  }
+
+  /** A broker that has not heard of the topics would tell a worker that they don't exist. */
+  #startOnceKnown(): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    if (!areKnown(brokers)) {
+      world.after(LOOK_MS, () => this.#startOnceKnown());
+      return;
+    }
+    for (const slot of this.slots) {
+      const within = slot.machine.isStray ? STRAY_MS : START_MS;
+      world.after(rng.between(within.from, within.to), () => this.#others.start(slot));
+    }
+  }
+
+  /**
+   * The first pair's workers stop when it is drained, as far as faults let them. What lands late, such as a copy of a request
+   * that was forwarded twice, brings them back.
+   */
+  #tend(): void {
+    const { world, brokers } = this.#place;
+    const { served, start } = this.#others;
+    const drained = isDrained(brokers, FIRST);
+    for (const slot of served) {
+      const { host } = slot;
+      const isDown = host === undefined || host.process.dead;
+      const wasRetired = slot.isRetired;
+      slot.isRetired = drained;
+      if (drained && host?.process.running && !host.stopping) void host.stop();
+      if (!drained && isDown && (wasRetired || host?.stopping)) start(slot);
+    }
+    const isDone = drained && served.every(({ host }) => host === undefined || host.process.dead);
+    if (isDone !== this.#isDone)
+      world.note(() => `the first pair ${isDone ? 'is' : 'is not'} drained, its workers down`);
+    this.#isDone = isDone;
+    world.after(LOOK_MS, () => this.#tend());
+  }
+}
+
+/** Whether readers see all that a pair was asked, and all of it is answered and committed. */
+function isDrained({ cluster, recorder }: Brokers, pair: Pair): boolean {
+  const { partitions = [] } = cluster.topics.get(pair.requests) ?? {};
+  const isSeen = partitions.every(({ log, highWatermark }) => log.end === highWatermark);
+  return isSeen && recorder.missing().every(({ partition }) => pairAt(partition) !== pair);
+}
+
+/** Whether every broker has heard of all topics that workers of the second pair, and strays, ask it for. */
+function areKnown({ cluster, nodes }: Brokers): boolean {
+  const topics = [SECOND, ...STRAYS].flatMap(({ requests, ledger, deadLetters }) => [requests, ledger, deadLetters]);
+  return nodes.every((node) => topics.every((topic) => partitionIn(cluster.broker(node).view, topic, 0) !== undefined));
+}

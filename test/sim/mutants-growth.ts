@@ -1,0 +1,38 @@
+import { type Mutant, patch } from './mutant.ts';
+
+/** In what lets two pairs of topics share a namespace, and keeps them apart. */
+export const GROWTH_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'a group bound to no request topic',
+    scenario: 'growth',
+    patches: [
+      patch(
+        'src/identity/bindings.ts',
+        `key: \`\${root}groups/\${groupId}\`,`,
+        `key: \`\${root}groups/\${groupId}/\${requests}\`,`,
+      ),
+    ],
+  },
+  {
+    name: 'a ledger bound to no request topic',
+    scenario: 'growth',
+    patches: [
+      patch(
+        'src/identity/bindings.ts',
+        `key: \`\${root}ledgers/\${ledger}\`,`,
+        `key: \`\${root}ledgers/\${ledger}/\${requests}\`,`,
+      ),
+    ],
+  },
+  {
+    name: 'one partition count for all request topics',
+    scenario: 'growth',
+    patches: [
+      patch(
+        'src/identity/bindings.ts',
+        `key: \`\${root}request-topics/\${requests}/partitions\`,`,
+        `key: \`\${root}partitions\`,`,
+      ),
+    ],
+  },
+];

@@ -1,0 +1,69 @@
+import type { Config } from '../../src/config/config.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REQUESTS } from './setting.ts';
+
+/**
+ * A request topic, with what belongs to it. In the history the partitions of all pairs have numbers of their own: those of
+ * a pair, and of its ledger, count from `first`.
+ */
+export interface Pair {
+  readonly requests: string;
+  readonly ledger: string;
+  readonly deadLetters: string;
+  readonly group: string;
+  readonly partitions: number;
+  readonly first: number;
+}
+
+export const FIRST: Pair = {
+  requests: REQUESTS,
+  ledger: LEDGER,
+  deadLetters: DEAD_LETTERS,
+  group: GROUP,
+  partitions: PARTITIONS,
+  first: 0,
+};
+
+/** What is added where the first is to get more partitions. */
+export const SECOND: Pair = {
+  requests: `${REQUESTS}.2`,
+  ledger: `${LEDGER}.2`,
+  deadLetters: `${REQUESTS}.2.dlt`,
+  group: `${GROUP}.2`,
+  partitions: PARTITIONS + 1,
+  first: PARTITIONS,
+};
+
+/** Configurations that a namespace refuses: the group of another request topic, or its ledger, which fits by its partitions. */
+export const STRAYS: readonly Pair[] = [
+  { ...SECOND, group: FIRST.group },
+  { ...FIRST, requests: `${REQUESTS}.3`, deadLetters: `${REQUESTS}.3.dlt`, group: `${GROUP}.3` },
+];
+
+const PAIRS = [FIRST, SECOND] as const;
+
+/** The configuration of a worker of this pair. */
+export function configOf(config: Config, { requests, ledger, deadLetters, group, partitions }: Pair): Config {
+  const topics = { ...config.topics, requests, ledger, deadLetters, requestPartitions: partitions };
+  return { ...config, groupId: group, topics };
+}
+
+/** The pair that has a partition of the history. */
+export function pairAt(partition: number): Pair {
+  return partition < SECOND.first ? FIRST : SECOND;
+}
+
+/** The pair that has this topic or group; undefined for what belongs to none. */
+export function pairOf(what: 'requests' | 'ledger' | 'deadLetters' | 'group', name: string): Pair | undefined {
+  return PAIRS.find((pair) => pair[what] === name);
+}
+
+/** The partitions of a pair, as the history has them. */
+export function partitionsOf({ first, partitions }: Pair): number[] {
+  return Array.from({ length: partitions }, (_, i) => first + i);
+}
+
+/** The partition of a pair that decides a correlation ID, as the history has it. */
+export function homeOf(correlationId: string, { first, partitions }: Pair): number {
+  return first + partitionFor(Buffer.from(correlationId, 'latin1'), partitions, () => 0);
+}
