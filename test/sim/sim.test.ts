@@ -15,7 +15,8 @@ describe('simulated histories', { timeout: 60_000 }, () => {
       expect(faults, `seed ${seed}`).toEqual([]);
       met = sum(met, tallyOf(history));
     }
-    const seldom = Object.entries(met).filter(([, times]) => times < 5);
+    // A take-over has a scenario of its own, which few seeds play.
+    const seldom = Object.entries(met).filter(([what, times]) => times < (what === 'takeOvers' ? 1 : 5));
     expect(seldom).toEqual([]);
   });
 
