@@ -14,7 +14,7 @@ const WORKER_ID = 18;
 const EPOCH_MS = 1_780_416_300_000;
 
 /** The correlation ID of the entry at an offset of a filled partition; as random as requesters' are, by its hash. */
-export function filledId(partition: number, offset: number): string {
+function filledId(partition: number, offset: number): string {
   return `5b1cf3a2-${String(partition).padStart(4, '0')}-4d1e-8f00-${String(offset).padStart(12, '0')}`;
 }
 
