@@ -37,8 +37,6 @@ interface Readiness {
   readonly detail?: string;
 }
 
-const READY = { status: 'ready' };
-
 async function readiness(worker: WorkerProcess): Promise<Readiness> {
   return (await (await worker.ops('/readyz')).json()) as Readiness;
 }
@@ -55,15 +53,15 @@ class Fleet implements AsyncDisposable {
     this.replies = replies;
   }
 
-  /** Resolves when so many workers have equal shares of the partitions, each with `entries` in the ledger, and serve. */
+  /** Resolves when so many workers have equal shares of the partitions, each with `entries` in the ledger, and no copies else. */
   static async open(size: number, { entries = 0, env = {} }: { entries?: number; env?: Env } = {}): Promise<Fleet> {
-    const session = { KAFKA_SESSION_TIMEOUT_MS: String(SESSION_MS) };
-    const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: { ...session, ...env } });
+    const always = { KAFKA_SESSION_TIMEOUT_MS: String(SESSION_MS), INDEX_LINGER_MS: '0' };
+    const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: { ...always, ...env } });
     const fleet = new Fleet(realm, await realm.follow());
     if (entries > 0) await fillLedger(realm, entries);
     for (let i = 0; i < size; i += 1) fleet.start();
     await fleet.balanced();
-    await Promise.all(fleet.workers.map((worker) => expect.poll(() => readiness(worker), WAIT).toEqual(READY)));
+    await fleet.inOrder();
     return fleet;
   }
 
@@ -82,6 +80,17 @@ class Fleet implements AsyncDisposable {
 
   balanced(): Promise<unknown> {
     return Promise.all(this.workers.map((worker) => worker.hasPartitions(PARTITIONS / this.workers.length)));
+  }
+
+  /** Resolves when the metrics of all workers tell of the copies that follow from their shares, and of no others. */
+  async inOrder(): Promise<void> {
+    const differing = async () => {
+      const pairs = await Promise.all(
+        this.workers.map(async (worker) => [await copiesOf(worker), completeCopies(shareOf(worker))] as const),
+      );
+      return pairs.filter(([found, expected]) => !isDeepStrictEqual(found, expected));
+    };
+    await expect.poll(differing, WAIT).toEqual([]);
   }
 
   /** Requests from now on. */
@@ -127,13 +136,7 @@ test('with one standby a worker keeps copies of what it owns and stands by for, 
     fleet.start();
     await fleet.balanced();
 
-    const differing = async () => {
-      const pairs = await Promise.all(
-        fleet.workers.map(async (worker) => [await copiesOf(worker), completeCopies(shareOf(worker))] as const),
-      );
-      return pairs.filter(([found, expected]) => !isDeepStrictEqual(found, expected));
-    };
-    await expect.poll(differing, WAIT).toEqual([]);
+    await fleet.inOrder();
     const shares = fleet.workers.map(shareOf);
     const told = await sharesOfGroup(fleet.realm);
     expect(told).toHaveLength(shares.length);
@@ -229,7 +232,7 @@ test('a worker with nothing joins under load: it gets partitions when its copies
 test("without standbys a dead worker's partitions wait for their restore, others and HTTP do not, and /readyz says so", async ({
   annotate,
 }) => {
-  await using fleet = await Fleet.open(2, { entries: 2 * ENTRIES, env: { INDEX_STANDBYS: '0' } });
+  await using fleet = await Fleet.open(2, { entries: 4 * ENTRIES, env: { INDEX_STANDBYS: '0' } });
   const [dead, heir] = fleet.workers as [WorkerProcess, WorkerProcess];
   const lost = shareOf(dead).partitions;
   const kept = shareOf(heir).partitions;
@@ -256,7 +259,7 @@ test("without standbys a dead worker's partitions wait for their restore, others
   const waits = await fleet.longestWaits(killedMs);
   await report(
     annotate,
-    `a restore of ${lost.length * 2 * ENTRIES} entries in ${Math.round(restoredMs - joinedMs)} ms, HTTP served ${ids} times meanwhile; the dead worker's partitions waited ${longestOf(waits, lost)} ms at the most, the others ${longestOf(waits, kept)} ms`,
+    `a restore of ${lost.length * 4 * ENTRIES} entries in ${Math.round(restoredMs - joinedMs)} ms, HTTP served ${ids} times meanwhile; the dead worker's partitions waited ${longestOf(waits, lost)} ms at the most, the others ${longestOf(waits, kept)} ms`,
   );
   expect(longestOf(waits, kept)).toBeLessThan(UNANSWERED_MS);
 });
