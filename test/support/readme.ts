@@ -28,6 +28,8 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run bench:http', 'test/bench/http.ts'],
   ['npm run bench:latency', 'test/bench/latency.ts'],
   ['npm run bench:replay', 'test/bench/replay.ts'],
+  ['npm run bench:index', 'test/bench/index.ts'],
+  ['npm run bench:shares', 'test/bench/shares.ts'],
   ['pip install -r requirements.txt', 'test/integration/interop-python.test.ts'],
   ['python request.py --reply-topic id.replies.orders --count 5', 'test/integration/interop-python.test.ts'],
   ['mvn dependency:copy-dependencies -DoutputDirectory=libs', 'test/integration/interop-spring.test.ts'],
