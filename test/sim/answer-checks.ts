@@ -10,7 +10,7 @@ interface Answer {
 }
 
 /**
- * Replies with batches. Where a record was forwarded more than once, its copies can't be told apart by what they were told:
+ * Replies with batches, as they were sent. Where a record was forwarded more than once, its copies can't be told apart by what they were told:
  * these are left out, and so is what the ledger may have lost though it was acknowledged.
  */
 function answersOf(history: History): readonly Answer[] {
@@ -24,7 +24,8 @@ function answersOf(history: History): readonly Answer[] {
       asked === undefined || more.length > 0 ? [] : [[`${asked.partition}/${asked.offset}`, asked]],
     ),
   );
-  return history.told.flatMap((told) => {
+  const inOrder = history.told.toSorted((one, other) => one.sent - other.sent);
+  return inOrder.flatMap((told) => {
     const asked = alone.get(`${told.partition}/${told.offset}`);
     if (asked === undefined || 'error' in told.reply || mayBeLost(history, asked, told.landed)) return [];
     return [{ told, asked, batch: told.reply.batch }];

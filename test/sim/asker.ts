@@ -32,14 +32,14 @@ export class Asker {
   }
 
   /** Asks again, a few times in the next seconds, for what was asked under a correlation ID. */
-  repeatSoon(partition: number, correlationId: string): void {
+  repeatSoon(partition: number, correlationId: string, withinMs = REPEAT_MS): void {
     const { rng } = this.#world;
     const before = this.#history.requests.find(
       (one) => one.partition === partition && one.correlationId === correlationId,
     );
     if (before === undefined) return;
     for (let times = rng.below(4); times > 0; times -= 1) {
-      this.#world.after(rng.between(0, REPEAT_MS), () => this.#send(partition, [this.#again(before, true)]));
+      this.#world.after(rng.between(0, withinMs), () => this.#send(partition, [this.#again(before, true)]));
     }
   }
 

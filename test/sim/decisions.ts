@@ -35,14 +35,23 @@ export function sameRanges(a: IdBatch, b: IdBatch): boolean {
 }
 
 /**
- * Whether what was decided under a request's correlation ID may have been in what the ledger had lost by then. Of one that
- * was asked for the first time after that nothing is lost.
+ * Whether what was decided under a request's correlation ID may have been in what the ledger had lost by then: of one that
+ * was asked for the first time after that nothing is, unless somebody decided it who had not seen the loss. A log that is
+ * as long again by then shows nothing to who goes on at its end.
  */
-export function mayBeLost(
-  { losses, firstAsked }: History,
-  { partition, correlationId }: Asked,
-  order: number,
-): boolean {
+export function mayBeLost(history: History, { partition, correlationId }: Asked, order: number): boolean {
+  const { losses, firstAsked, entries } = history;
   const last = losses.findLast((loss) => loss.partition === partition && loss.order < order);
-  return last !== undefined && (firstAsked.get(correlationId) ?? 0) < last.order;
+  if (last === undefined) return false;
+  if ((firstAsked.get(correlationId) ?? 0) < last.order) return true;
+  const own = entries.filter((entry) => entry.partition === partition && entry.correlationId === correlationId);
+  return own.some((entry) => !hasSeen(history, entry, last.order));
+}
+
+/** Whether the writer of an entry had begun its copy of the log after the loss, or emptied it since. */
+function hasSeen({ copies }: History, { process, partition, sent }: Entry, loss: number): boolean {
+  return copies.some((event) => {
+    const isOwn = event.process === process && event.partition === partition && event.order < sent;
+    return isOwn && loss < event.order && (event.what === 'opened' || event.what === 'emptied');
+  });
 }

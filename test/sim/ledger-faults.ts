@@ -179,6 +179,11 @@ export class LedgerFaults {
     const forMs = rng.between(HELD_MS.from, HELD_MS.to);
     world.note(() => `an append of ${process} to ledger ${partition} is held up for ${forMs.toFixed(0)} ms`);
     world.after(rng.between(0, 5), () => this.#workers.kill(process));
+    // A request that comes now is young for the loser, and may be old for what decides.
+    world.after(forMs + rng.between(5, CUT_MS / 4), () => {
+      for (const { correlationId } of this.#losers(partition))
+        this.#asker.repeatSoon(partition, correlationId, CUT_MS / 2);
+    });
     world.after(forMs + rng.between(0, CUT_MS), () => this.#cutBeforeLoser(partition));
     return forMs;
   }

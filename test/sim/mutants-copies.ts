@@ -15,11 +15,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/pipeline/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
   },
   {
-    name: 'decisions of a log that was restored meanwhile',
-    scenario: 'lost-tail',
-    patches: [patch('src/pipeline/decided.ts', 'if (follower.epoch(partition) !== epoch) {', 'if (epoch < 0) {')],
-  },
-  {
     name: 'entries of a log that is restored kept in memory',
     scenario: 'lost-tail',
     patches: [patch('src/worker/ledger-side.ts', '        entries.forget(partition);\n', '')],
@@ -27,10 +22,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the first of several keys with one hash taken',
     patches: [patch('src/pipeline/decided.ts', 'record.key?.equals(key) !== true', 'record.key === null')],
-  },
-  {
-    name: 'a renewal decides before the first entry',
-    patches: [patch('src/pipeline/decided.ts', 'decider ??= {', 'decider = {')],
   },
   {
     name: 'a renewal written for the first request',
@@ -66,16 +57,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
         'src/pipeline/decided.ts',
         '      if (entry.end >= origin && entry.end > before) {',
         '      newestMs = appendedAtMs;\n      if (entry.end >= origin && entry.end > before) {',
-      ),
-    ],
-  },
-  {
-    name: 'no refusal where there is no copy',
-    patches: [
-      patch(
-        'src/pipeline/follower.ts',
-        '    if (!state.isTaken) return absent(partition);\n    if (state.stopped',
-        '    if (state.stopped',
       ),
     ],
   },
