@@ -1,4 +1,5 @@
 import { IdallocError } from '../errors.ts';
+import type { LogBounds } from './ports.ts';
 
 interface Waiter {
   readonly offset: number;
@@ -64,6 +65,17 @@ export class FollowedState {
       this.#end(waiter);
       waiter.resolve();
     }
+  }
+
+  /** Reading begins. What the index kept is still to be recognised, unless the log goes on right behind it. */
+  begin({ low, high }: LogBounds, isKept: boolean, goesOn: boolean): void {
+    this.distrusted = false;
+    this.restored = false; // told anew when it is, also after a reader that was replaced
+    this.low = low;
+    this.target = high;
+    this.logEnd = high;
+    this.recognised = !isKept || goesOn;
+    this.acceptedBelow = isKept ? 0 : high;
   }
 
   /** Of a copy that is there and ends at `end`. */

@@ -59,6 +59,11 @@ export class Follower implements LedgerFollower {
     this.#options.onChange(partition);
   }
 
+  /** The offset behind the last entry that is known of this log; 0 when what is known is of another one. */
+  knownEnd(partition: number): number {
+    return this.#state(partition).distrusted ? 0 : this.#options.index.end(partition);
+  }
+
   /** Returns where reading has to begin, the log being as `bounds` say; wipes what the log can't confirm. */
   begin(partition: number, bounds: LogBounds): number {
     const { index } = this.#options;
@@ -71,14 +76,7 @@ export class Follower implements LedgerFollower {
       index.wipe(partition, bounds.low);
       state.epoch += 1;
     }
-    const isKept = index.last(partition) !== undefined;
-    state.distrusted = false;
-    state.restored = false; // told anew when it is, also after a reader that was replaced
-    state.low = bounds.low;
-    state.target = bounds.high;
-    state.logEnd = bounds.high;
-    state.recognised = !isKept || goesOn;
-    state.acceptedBelow = isKept ? 0 : bounds.high;
+    state.begin(bounds, index.last(partition) !== undefined, goesOn);
     return this.resume(partition);
   }
 

@@ -12,6 +12,8 @@ import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
 
 /** What the reader feeds; the follower decides where to read and what to make of it. */
 interface LedgerSink {
+  /** The offset behind the last entry that is known of this log; 0 when what is known is of another one. */
+  knownEnd(partition: number): number;
   begin(partition: number, bounds: LogBounds): number;
   /** Entries below this offset are known: reading them again would show nothing. Resolves when it wants to have more. */
   neededFrom(partition: number): Promise<number>;
@@ -39,6 +41,8 @@ const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 1_000;
 /** At most so often a partition is begun again, whatever its log looks like. */
 const RESTART_INTERVAL_MS = 500;
+/** A log that ends before what is known of it is not believed for so long: its leader may be one that was deposed. */
+const SHORT_LOG_MS = 6_000;
 /** How often the index learns where the log starts; it looks after its store then as well. */
 const EXPIRE_INTERVAL_MS = 10_000;
 
@@ -57,6 +61,8 @@ interface Place {
   epoch: number;
   isBeginning: boolean;
   begunMs: number;
+  /** Since when the log ends before what is known of it. */
+  shortSinceMs: number | undefined;
   followed: Followed | undefined;
 }
 
@@ -84,7 +90,8 @@ export class LedgerReader {
   follow(partition: number): void {
     if (this.#places.has(partition)) return;
     const begunMs = Number.NEGATIVE_INFINITY;
-    const place = { partition, isLeft: false, epoch: 0, isBeginning: false, begunMs, followed: undefined };
+    const unknown = { shortSinceMs: undefined, followed: undefined };
+    const place = { partition, isLeft: false, epoch: 0, isBeginning: false, begunMs, ...unknown };
     this.#places.set(partition, place);
     void this.#begin(place);
   }
@@ -145,6 +152,7 @@ export class LedgerReader {
     const { partition, epoch } = place;
     const { logStart, end } = await this.#boundsOf(partition);
     if (this.#isOver(place) || place.epoch !== epoch) return;
+    this.#requireLength(place, end);
     place.begunMs = runtime.monotonicMs();
     const offset = sink.begin(partition, { low: logStart, high: end });
     if (place.epoch !== epoch) return; // the index was replaced
@@ -152,6 +160,17 @@ export class LedgerReader {
     // The last entry is read again to recognise the log; more than that is worth a line.
     if (end - offset > 1) this.#options.log('info', { partition, from: offset, to: end }, 'reading a ledger partition');
     this.#readFrom(place, offset);
+  }
+
+  #requireLength(place: Place, end: number): void {
+    const { cluster, runtime, topic, sink } = this.#options;
+    const known = sink.knownEnd(place.partition);
+    const nowMs = runtime.monotonicMs();
+    const sinceMs = end < known ? (place.shortSinceMs ?? nowMs) : undefined;
+    place.shortSinceMs = sinceMs;
+    if (sinceMs === undefined || nowMs - sinceMs >= SHORT_LOG_MS) return;
+    cluster.doubt(topic);
+    throw new Error(`${topic}/${place.partition} ends at offset ${end} by its leader, and was known up to ${known}`);
   }
 
   #readFrom(place: Place, offset: number): void {

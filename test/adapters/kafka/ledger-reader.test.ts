@@ -17,6 +17,7 @@ let lines: string[];
 
 /** Notes what it is given; begins where the log does, unless a test says otherwise. */
 const sink = {
+  knownEnd: vi.fn((_partition: number) => 0),
   begin: vi.fn((_partition: number, { low }: LogBounds) => low),
   neededFrom: vi.fn(async (_partition: number) => 0),
   deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[], _from: number) => {}),
@@ -55,6 +56,7 @@ afterEach(async () => {
   await stage.pass(60_000);
   expect(stage.runtime.pending, 'timers left behind').toBe(0);
   vi.resetAllMocks();
+  sink.knownEnd.mockReturnValue(0);
   sink.begin.mockImplementation((_, { low }) => low);
   sink.expire.mockReturnValue(false);
   sink.neededFrom.mockResolvedValue(0);
@@ -72,6 +74,26 @@ describe('the reader of the ledger', () => {
     send(0, 1);
     await stage.until(() => offsets(0).length === 1);
     expect(range(0, 3).map(offsets)).toEqual([[10], [19], [28, 29]]);
+  });
+
+  it('does not believe a log that ends before what is known until its leader has said so for 6 s', async () => {
+    send(0, 10);
+    sink.knownEnd.mockReturnValue(12);
+    start();
+    await stage.pass(5_900);
+    expect(begun(0)).toEqual([]);
+    await stage.until(() => begun(0).length === 1);
+    expect(begun(0)).toEqual([{ low: 0, high: 10 }]);
+  });
+
+  it('begins with a log that turns out to be as long as it is known', async () => {
+    send(0, 10);
+    sink.knownEnd.mockReturnValue(12);
+    start();
+    await stage.pass(500);
+    send(0, 2);
+    await stage.until(() => begun(0).length === 1);
+    expect(begun(0)).toEqual([{ low: 0, high: 12 }]);
   });
 
   it('leaves out the entries that the sink does not need', async () => {
