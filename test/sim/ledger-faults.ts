@@ -121,14 +121,16 @@ export class LedgerFaults {
     }
   }
 
-  /** Retention as it is demanded: requests go when they are old, and entries when they are so much older. */
+  /**
+   * Retention as it is demanded: requests go when they are old, and entries when they are so much older. Whoever serves
+   * marks the ledger often enough for an anchor to be left.
+   */
   age(): void {
-    const { brokers } = this.#place;
+    const { brokers, history } = this.#place;
     for (let partition = 0; partition < brokers.partitions; partition += 1) {
-      const [requests, ledger] = [
-        brokers.agedTo('requests', partition, KEPT_MS),
-        brokers.agedTo('ledger', partition, KEPT_MS + LONGER_MS),
-      ];
+      const anchor = history.marks.findLast((one) => one.partition === partition && one.offset === one.end);
+      const requests = brokers.agedTo('requests', partition, KEPT_MS);
+      const ledger = Math.min(brokers.agedTo('ledger', partition, KEPT_MS + LONGER_MS), anchor?.offset ?? 0);
       if (requests > brokers.bounds('requests', partition).low) brokers.trimRequests(partition, requests);
       if (ledger > brokers.bounds('ledger', partition).low) brokers.trim(partition, ledger);
     }

@@ -15,11 +15,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/pipeline/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
   },
   {
-    name: 'entries of a log that is restored kept in memory',
-    scenario: 'lost-tail',
-    patches: [patch('src/worker/ledger-side.ts', '        entries.forget(partition);\n', '')],
-  },
-  {
     name: 'the first of several keys with one hash taken',
     patches: [patch('src/pipeline/decided.ts', 'record.key?.equals(key) !== true', 'record.key === null')],
   },

@@ -67,11 +67,12 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a partition that nobody gets',
+    scenario: 'take-over',
     patches: [
       patch(
-        'src/kafka/loops/assigner.ts',
-        'for (const seat of seats) free.push(...handBack(seat, seats, lags));',
-        'for (const seat of seats) handBack(seat, seats, lags);',
+        'src/kafka/loops/planner.ts',
+        'owners[partition] === candidate)',
+        'owners[partition] === candidate && targets[partition] === candidate)',
       ),
     ],
   },

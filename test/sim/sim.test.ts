@@ -1,18 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { run } from './main.ts';
 import { loadMutant, MUTANTS, patched, patchedFiles } from './mutants.ts';
+import type { Scenario } from './scenario.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, sum, tallyOf } from './tally.ts';
 import { sealed } from './world.ts';
 
 const SEEDS = Array.from({ length: 30 }, (_, i) => i + 1);
+const PLAYED: readonly (readonly [number, Scenario | undefined])[] = [
+  ...SEEDS.map((seed) => [seed, undefined] as const),
+  ...SEEDS.slice(0, 10).map((seed) => [seed, 'take-over'] as const),
+];
 
 describe('simulated histories', { timeout: 60_000 }, () => {
-  it('of 30 seeds keep every promise, and meet everything that is hard', async () => {
+  it('of 30 seeds, and of 10 with take-overs, keep every promise, and meet everything that is hard', async () => {
     let met = NOTHING;
-    for (const seed of SEEDS) {
-      const { faults, history } = await simulate(seed);
-      expect(faults, `seed ${seed}`).toEqual([]);
+    for (const [seed, scenario] of PLAYED) {
+      const { faults, history } = await simulate(seed, { scenario });
+      expect(faults, `seed ${seed} ${scenario}`).toEqual([]);
       met = sum(met, tallyOf(history));
     }
     // A take-over has a scenario of its own, which few seeds play.
