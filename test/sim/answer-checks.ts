@@ -114,7 +114,8 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
     if (hadLost(history, partition, order)) return false;
     const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
-    const isCopy = same.some((one) => one.sent === entry.sent && sameRanges(one.batch, entry.batch));
+    // What a leader refused, as it seemed, is sent once more.
+    const isCopy = same.some((one) => one.end === end && sameRanges(one.batch, entry.batch));
     if (first === undefined || isCopy) return false;
     const newest = same.findLast((one, i) => one.offset < end && one.end > (same[i - 1]?.offset ?? -1)) ?? first;
     const asked = requests.get(`${partition}/${requestOffset}`);

@@ -117,10 +117,10 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
     'a decision was renewed too early': {
       requests: [asked, { ...asked, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1 }],
-      entries: [entryOf(), entryOf({ order: 12, sent: 11, offset: 6, end: 6, requestOffset: 1 })],
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 })],
     },
     'a decision was renewed for nobody': {
-      entries: [entryOf(), entryOf({ order: 12, sent: 11, offset: 6, end: 6, requestOffset: 7 })],
+      entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 7 })],
     },
   },
   'one home': {
