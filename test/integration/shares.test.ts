@@ -152,7 +152,8 @@ test('with one standby a worker keeps copies of what it owns and stands by for, 
       const needed = (line: LogLine) => [...shareIn(line).partitions, ...shareIn(line).standbys].includes(partition);
       const joins = first.lines.filter(isJoin);
       const last = joins.findLastIndex(needed);
-      expect(deleted.seenMs - Number(joins[last + 1]?.seenMs)).toBeGreaterThan(0.9 * LINGER_MS);
+      // By the worker's own clock: when a test sees a line depends on what else the machine does.
+      expect(Number(deleted.time) - Number(joins[last + 1]?.time)).toBeGreaterThan(0.9 * LINGER_MS);
     }
     await first.stop();
     expect(partitionsOnDisk(directory)).toEqual(kept);
