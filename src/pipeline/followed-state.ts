@@ -21,6 +21,9 @@ export type CopyProgress =
       readonly logEnd: number;
     };
 
+/** A copy that is there, and of which partition. */
+export type KeptCopy = Exclude<CopyProgress, { readonly state: 'absent' }> & { readonly partition: number };
+
 /** How reading of one ledger partition stands, and who waits for it. */
 export class FollowedState {
   /** The index has a copy of the partition, and may be asked about it. */

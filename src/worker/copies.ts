@@ -15,12 +15,6 @@ export interface CopiesOptions {
   readonly onFault: (error: unknown) => void;
 }
 
-interface Copy {
-  isOpen: boolean;
-  /** Runs while it is not wanted. */
-  lingering: Timer | undefined;
-}
-
 /**
  * Which copies of ledger partitions this worker keeps.
  *
@@ -31,7 +25,8 @@ interface Copy {
  */
 export class Copies implements Disposable {
   readonly #options: CopiesOptions;
-  readonly #copies = new Map<number, Copy>();
+  /** With the timer that runs while a copy is not wanted. */
+  readonly #copies = new Map<number, Timer | undefined>();
   #work: Promise<void> = Promise.resolve();
   #isOver = false;
 
@@ -49,38 +44,34 @@ export class Copies implements Disposable {
   want(partitions: readonly number[]): void {
     const wanted = new Set(partitions);
     for (const partition of wanted) this.#open(partition);
-    for (const [partition, copy] of this.#copies) {
-      if (wanted.has(partition)) {
-        copy.lingering?.cancel();
-        copy.lingering = undefined;
-      } else {
-        copy.lingering ??= this.#options.runtime.schedule(this.#options.lingerMs, () => this.#drop(partition));
-      }
+    const { runtime, lingerMs } = this.#options;
+    for (const [partition, lingering] of this.#copies) {
+      if (wanted.has(partition)) this.#keep(partition);
+      else this.#copies.set(partition, lingering ?? runtime.schedule(lingerMs, () => this.#drop(partition)));
     }
   }
 
   /** Keeps all that there are: others have been told of them, and what is wanted is decided by that. */
   keepAll(): void {
-    for (const copy of this.#copies.values()) {
-      copy.lingering?.cancel();
-      copy.lingering = undefined;
-    }
+    for (const partition of this.#copies.keys()) this.#keep(partition);
   }
 
   [Symbol.dispose](): void {
     this.#isOver = true;
-    for (const { lingering } of this.#copies.values()) lingering?.cancel();
+    for (const lingering of this.#copies.values()) lingering?.cancel();
+  }
+
+  #keep(partition: number): void {
+    this.#copies.get(partition)?.cancel();
+    this.#copies.set(partition, undefined);
   }
 
   #open(partition: number): void {
     if (this.#copies.has(partition)) return;
-    const copy: Copy = { isOpen: false, lingering: undefined };
-    this.#copies.set(partition, copy);
+    this.#copies.set(partition, undefined);
     this.#enqueue(async () => {
       await this.#stepwise(() => this.#options.index.load(partition));
-      if (this.#isOver) return;
-      copy.isOpen = true;
-      this.#options.onOpened(partition);
+      if (!this.#isOver) this.#options.onOpened(partition);
     });
   }
 

@@ -5,7 +5,7 @@ import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import { describeError, type IdallocError } from '../errors.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
-import type { CopyProgress } from '../pipeline/followed-state.ts';
+import type { CopyProgress, KeptCopy } from '../pipeline/followed-state.ts';
 import { Follower } from '../pipeline/follower.ts';
 import { Ledger } from '../pipeline/ledger.ts';
 import type { LedgerIndex } from '../pipeline/ports.ts';
@@ -96,7 +96,7 @@ export class LedgerSide implements Disposable {
       onFault: (error) =>
         log.error({ error: describeError(error) }, 'copies of ledger partitions could not be changed'),
     });
-    this.#restores = new RestoreLog({ runtime, log, partitions, progress: (partition) => this.progress(partition) });
+    this.#restores = new RestoreLog({ runtime, log, copies: () => this.copies() });
     this.#reader.start();
     this.#opened = this.#copies.openHeld();
   }
@@ -108,11 +108,12 @@ export class LedgerSide implements Disposable {
     const done = new AbortController();
     const end = () => done.abort();
     this.onChange(() => {
-      if (!isPending()) end();
+      if (!done.signal.aborted && !isPending()) end();
     });
     stop.addEventListener('abort', end);
     if (isPending() && !stop.aborted) await this.#tools.runtime.sleep(RECOGNITION_MS, done.signal);
     stop.removeEventListener('abort', end);
+    end(); // changes that come later are nothing to wait for
   }
 
   /** Calls back whenever the state of a partition's copy has changed. */
@@ -135,7 +136,7 @@ export class LedgerSide implements Disposable {
   }
 
   /** All copies that this worker keeps now. */
-  copies(): readonly (Exclude<CopyProgress, { state: 'absent' }> & { readonly partition: number })[] {
+  copies(): readonly KeptCopy[] {
     return Array.from({ length: this.partitions }, (_, partition) => partition).flatMap((partition) => {
       const progress = this.progress(partition);
       return progress.state === 'absent' ? [] : { partition, ...progress };

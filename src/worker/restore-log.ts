@@ -1,12 +1,11 @@
 import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Log } from '../log.ts';
-import type { CopyProgress } from '../pipeline/followed-state.ts';
+import type { KeptCopy } from '../pipeline/followed-state.ts';
 
 export interface RestoreLogOptions {
   readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
   readonly log: Log;
-  readonly partitions: number;
-  readonly progress: (partition: number) => CopyProgress;
+  readonly copies: () => readonly KeptCopy[];
 }
 
 const INTERVAL_MS = 10_000;
@@ -35,12 +34,10 @@ export class RestoreLog implements Disposable {
   }
 
   #look(): void {
-    const { partitions, progress, log } = this.#options;
+    const { copies, log } = this.#options;
     const seen = new Map<number, number>();
-    for (let partition = 0; partition < partitions; partition += 1) {
-      const copy = progress(partition);
-      if (copy.state !== 'restoring') continue;
-      const { end, logEnd } = copy;
+    for (const { partition, state, end, logEnd } of copies()) {
+      if (state !== 'restoring') continue;
       seen.set(partition, end);
       const before = this.#seen.get(partition);
       if (before === undefined) continue;

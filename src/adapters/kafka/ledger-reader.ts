@@ -57,7 +57,6 @@ const EXPIRE_INTERVAL_MS = 10_000;
  */
 interface Place {
   readonly partition: number;
-  isLeft: boolean;
   epoch: number;
   isBeginning: boolean;
   begunMs: number;
@@ -89,9 +88,14 @@ export class LedgerReader {
   /** Reads a partition from now on. It begins when its leader answers. */
   follow(partition: number): void {
     if (this.#places.has(partition)) return;
-    const begunMs = Number.NEGATIVE_INFINITY;
-    const unknown = { shortSinceMs: undefined, followed: undefined };
-    const place = { partition, isLeft: false, epoch: 0, isBeginning: false, begunMs, ...unknown };
+    const place: Place = {
+      partition,
+      epoch: 0,
+      isBeginning: false,
+      begunMs: Number.NEGATIVE_INFINITY,
+      shortSinceMs: undefined,
+      followed: undefined,
+    };
     this.#places.set(partition, place);
     void this.#begin(place);
   }
@@ -101,7 +105,6 @@ export class LedgerReader {
     const place = this.#places.get(partition);
     if (place === undefined) return;
     this.#places.delete(partition);
-    place.isLeft = true;
     place.epoch += 1;
     place.followed?.stop();
   }
@@ -125,8 +128,9 @@ export class LedgerReader {
     return this.#stopped.signal.aborted;
   }
 
-  #isOver({ isLeft }: Place): boolean {
-    return isLeft || this.#isStopped;
+  /** It was left, as all are when the reader stops. */
+  #isOver(place: Place): boolean {
+    return this.#places.get(place.partition) !== place;
   }
 
   async #begin(place: Place): Promise<void> {
