@@ -48,6 +48,8 @@ export class KafkaLedgerEntries implements LedgerEntries {
   readonly #options: KafkaLedgerEntriesOptions;
   /** The one that was used last stands last. */
   readonly #kept = new Map<number, Chunk>();
+  /** Times that `forget` was called: what was being read by then is not kept. */
+  #forgets = 0;
 
   constructor(options: KafkaLedgerEntriesOptions) {
     this.#options = options;
@@ -55,6 +57,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
 
   async read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>> {
     const found = new Map<number, LedgerRecord>();
+    const forgets = this.#forgets;
     let chunk = this.#keptOf(partition);
     for (const offset of offsets) {
       if (offset < chunk.from || offset >= chunk.next) {
@@ -63,12 +66,13 @@ export class KafkaLedgerEntries implements LedgerEntries {
       const record = entryAt(chunk, offset);
       if (record !== undefined) found.set(offset, toEntry(partition, record));
     }
-    this.#keep(partition, chunk);
+    if (forgets === this.#forgets) this.#keep(partition, chunk);
     return found;
   }
 
   /** What was read of the partition may be of another log by now. */
   forget(partition: number): void {
+    this.#forgets += 1;
     this.#kept.delete(partition);
   }
 

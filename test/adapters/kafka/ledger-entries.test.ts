@@ -77,6 +77,15 @@ describe('reading entries by their offsets', () => {
     expect(stage.asked(0, LEDGER)).toEqual([0, 0]);
   });
 
+  it('does not keep what it was reading when it was told to forget', async () => {
+    send(20);
+    const reading = entries.read(0, [0]);
+    entries.forget(0);
+    await stage.runtime.until(reading);
+    await found([0]);
+    expect(stage.asked(0, LEDGER)).toEqual([0, 0]);
+  });
+
   it('goes on with the next leader when the old one is frozen', async () => {
     send(5);
     await found([0]);
