@@ -9,6 +9,7 @@ const onServers = {
   globalSetup: ['test/support/global-setup.ts'],
   testTimeout: 180_000,
   hookTimeout: 180_000,
+  expect: { poll: { timeout: 30_000 } },
 };
 
 export default defineConfig({

@@ -17,6 +17,7 @@ export const ERRORS = {
   CONFLICT: { retryable: false, deadLetter: false },
   EXPIRED: { retryable: false, deadLetter: false },
   FORGOTTEN: { retryable: false, deadLetter: false },
+  QUOTA_EXCEEDED: { retryable: true, deadLetter: false },
   // identity
   NAMESPACE_MISMATCH: { retryable: false, deadLetter: false },
   NAMESPACE_DAMAGED: { retryable: false, deadLetter: false },
@@ -94,5 +95,5 @@ export class IdallocError extends Error {
 /** The text of anything thrown, with its code where it has one. */
 export function describeError(error: unknown): string {
   if (error instanceof IdallocError) return `${error.code}: ${error.message}`;
-  return error instanceof Error ? error.message : String(error);
+  return (error instanceof Error ? error.message : String(error)).trim(); // OpenSSL ends its texts with a line break
 }

@@ -10,9 +10,14 @@ const SECRET_FIELDS = [
   'auth',
   'own',
   'authorization',
+  'oauth',
   'KAFKA_SASL_PASSWORD',
+  'KAFKA_KEY',
+  'KAFKA_OAUTH_CLIENT_SECRET',
   'ETCD_PASSWORD',
   'ETCD_KEY',
+  'API_TOKEN',
+  'API_TLS_KEY',
 ];
 const MAX_SECRET_DEPTH = 3;
 
@@ -40,7 +45,7 @@ const REPEAT_AFTER_MS = 10_000;
 const MAX_REMEMBERED = 100;
 
 /** Whether a warning of the same kind came within the last 10 s already. */
-function repetitions(nowMs: () => number): (kind: string) => boolean {
+export function repetitions(nowMs: () => number): (kind: string) => boolean {
   const seen = new Map<string, number>();
   return (kind) => {
     const now = nowMs();
@@ -78,16 +83,22 @@ export function wireLog(
   };
 }
 
-/** Logs that one endpoint of etcd failed a call, which another may have served; repeated, it goes to debug. */
-export function etcdFaultLog(
-  log: Log,
-  nowMs: () => number = monotonicMs,
-): (what: string, endpoint: string, error: unknown) => void {
+/** One endpoint of etcd failed a call, which another may have served. */
+interface EtcdFault {
+  readonly what: string;
+  readonly endpoint: string;
+  readonly error: unknown;
+  readonly remedy: string | undefined;
+}
+
+/** Logs faults of etcd: those that an operator has to end as errors. A repeated one goes to debug. */
+export function etcdFaultLog(log: Log, nowMs: () => number = monotonicMs): (fault: EtcdFault) => void {
   const child = log.child({ component: 'etcd' });
   const isRepeated = repetitions(nowMs);
-  return (what, endpoint, error) => {
+  return ({ what, endpoint, error, remedy }) => {
     const text = describeError(error);
+    const level = remedy === undefined ? 'warn' : 'error';
     const isKnown = isRepeated(`${endpoint} ${kindOf(text)}`);
-    child[isKnown ? 'debug' : 'warn']({ endpoint, what, error: text }, 'etcd failed a call');
+    child[isKnown ? 'debug' : level]({ endpoint, what, error: text, remedy }, 'etcd failed a call');
   };
 }

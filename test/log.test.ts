@@ -15,12 +15,14 @@ describe('the log of etcd', () => {
   test('a failed endpoint is a warning once in 10 s, each endpoint by itself', () => {
     const { log, lines } = recorder('warn');
     let now = 0;
-    const fault = etcdFaultLog(log, () => now);
-    fault('a read', 'http://a', new Error('away'));
-    fault('a read', 'http://a', new Error('away'));
-    fault('a read', 'http://b', new Error('away'));
+    const report = etcdFaultLog(log, () => now);
+    const fault = (endpoint: string, said: string, remedy?: string) =>
+      report({ what: 'a read', endpoint, error: new Error(said), remedy });
+    fault('http://a', 'away');
+    fault('http://a', 'away');
+    fault('http://b', 'away');
     now = 10_000;
-    fault('a read', 'http://a', new Error('away'));
+    fault('http://a', 'away');
     expect(lines().map(({ endpoint, error }) => [endpoint, error])).toEqual([
       ['http://a', 'away'],
       ['http://b', 'away'],
@@ -28,13 +30,21 @@ describe('the log of etcd', () => {
     ]);
   });
 
+  test('a fault that an operator has to end is an error, with what to do', () => {
+    const { log, lines } = recorder('warn');
+    etcdFaultLog(log)({ what: 'a read', endpoint: 'http://a', error: new Error('refused'), remedy: 'check it' });
+    expect(lines().map(({ level, remedy }) => [LEVELS[level], remedy])).toEqual([['error', 'check it']]);
+  });
+
   test('texts that differ only in numbers and times are one kind; the line shown has its own', () => {
     const { log, lines } = recorder('warn');
-    const fault = etcdFaultLog(log, () => 0);
+    const report = etcdFaultLog(log, () => 0);
+    const fault = (said: string) =>
+      report({ what: 'a read', endpoint: 'http://a', error: new Error(said), remedy: undefined });
     for (const second of [7, 8, 12]) {
       const at = `2026-06-02T16:05:${String(second).padStart(2, '0')}.123Z`;
-      fault('a read', 'http://a', new Error(`14 UNAVAILABLE: connect ECONNREFUSED 127.0.0.1:2379 (${at})`));
-      fault('a read', 'http://a', new Error(`4 DEADLINE_EXCEEDED: after ${second}.${second}01s,LB pick: 0.${second}s`));
+      fault(`14 UNAVAILABLE: connect ECONNREFUSED 127.0.0.1:2379 (${at})`);
+      fault(`4 DEADLINE_EXCEEDED: after ${second}.${second}01s,LB pick: 0.${second}s`);
     }
     expect(lines().map(({ error }) => error)).toEqual([
       '14 UNAVAILABLE: connect ECONNREFUSED 127.0.0.1:2379 (2026-06-02T16:05:07.123Z)',

@@ -20,6 +20,8 @@ export interface EtcdOptions {
   readonly size?: number;
   /** Clients come by TLS and show a certificate of the same authority; files of PEM. Else they come in plain. */
   readonly tls?: { readonly ca: string; readonly cert: string; readonly key: string };
+  /** Behind its own, as its command line has them. */
+  readonly args?: readonly string[];
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
@@ -88,6 +90,7 @@ async function startMembers(
         ...memberArgs(name, join(options.dir, name), endpoint, `http://${peer}`),
         ...['--initial-cluster', peers, '--initial-cluster-state', 'new', '--listen-metrics-urls', healthUrl],
         ...(options.tls === undefined ? [] : tlsArgs(options.tls)),
+        ...(options.args ?? []),
       ];
       const start = async (): Promise<EtcdNode> => {
         const child = await startChild({

@@ -65,7 +65,7 @@ export const ROOMS: readonly Room[] = merged([
   {
     room: 'kafka/wire',
     imports: ['core', 'errors.ts', 'runtime.ts', 'kafka/records'],
-    packages: ['node:*', 'node:module', 'kafkajs', 'kafkajs/src/**'],
+    packages: ['node:*', 'node:module', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
   { room: 'kafka/loops', imports: ['core', 'errors.ts', 'kafka/wire', 'kafka/records'], pure: NO_TIME },
   { room: 'adapters', imports: FOR_ADAPTERS, packages: ['node:*'] },
@@ -91,7 +91,7 @@ export const ROOMS: readonly Room[] = merged([
   },
   {
     room: 'cli',
-    folders: ['audit', 'dead-letters', 'doctor', 'namespace', 'replay', 'trace'],
+    folders: ['audit', 'dead-letters', 'doctor', 'namespace', 'replay', 'topics', 'trace'],
     imports: [
       ...[...BASE, 'log.ts', 'metrics.ts', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-side.ts', ...SYSTEMS, ...KAFKA],

@@ -10,8 +10,8 @@ import { namespaceCommand } from './namespace/namespace.ts';
 import { rangeCommand } from './range.ts';
 import { replayCommand } from './replay/replay.ts';
 import { requestCommand } from './request.ts';
-import { message } from './table.ts';
-import { topicsCommand } from './topics.ts';
+import { message, visible } from './table.ts';
+import { topicsCommand } from './topics/topics.ts';
 import { traceCommand } from './trace/trace.ts';
 import { workerCommand } from './worker.ts';
 
@@ -19,7 +19,8 @@ import { workerCommand } from './worker.ts';
  * Runs one command line (without the names of node and script) and answers with the exit code. A fault with a code of
  * ours is told in one line; any other is a fault of ours and is thrown on.
  */
-export async function runCli(args: readonly string[], version: string, context: CliContext): Promise<number> {
+export async function runCli(args: readonly string[], version: string, around: CliContext): Promise<number> {
+  const context = guarded(around);
   try {
     await program(version, context).parseAsync(args, { from: 'user' });
     return EXIT.ok;
@@ -29,6 +30,12 @@ export async function runCli(args: readonly string[], version: string, context: 
     context.err(message(describeError(error)));
     return exitCodeOf(error);
   }
+}
+
+/** Nothing that somebody else wrote, in a record or in an answer, steers a terminal or hides on it. */
+function guarded(context: CliContext): CliContext {
+  const { out, err } = context;
+  return { ...context, out: (text) => out(visible(text)), err: (text) => err(visible(text)) };
 }
 
 function program(version: string, context: CliContext): Command {

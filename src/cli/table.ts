@@ -44,9 +44,19 @@ export function spanText(milliseconds: number): string {
   return unit === undefined ? `${Math.round(milliseconds)} ms` : `${(milliseconds / unit[0]).toFixed(1)} ${unit[1]}`;
 }
 
+/** Controls of C1, which a terminal may obey; what turns text around; what has no width, so that two texts look the same. */
+const UNSEEN =
+  /[\u0080-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+
+/** As JSON writes them, so that JSON stays what it says. Other text is not changed. */
+export function visible(text: string): string {
+  const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return text.replace(UNSEEN, (character) => character.split('').map(escaped).join(''));
+}
+
 /** What somebody else wrote must not steer a terminal. */
 export function printable(text: string): string {
-  return text.replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, '\ufffd');
+  return visible(text).replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, '\ufffd');
 }
 
 const MAX_WORD = 300;

@@ -41,7 +41,7 @@ async function runWorker(context: CliContext): Promise<void> {
     const reason = worker === undefined ? 'STARTING' : worker.unready;
     return reason === undefined ? { ready: true } : { ready: false, reason, detail: worker?.unreadyDetail };
   };
-  await using ops = await startOps({ ...config.ops, ready, metrics });
+  await using ops = await startOps({ ...config.ops, ready, metrics, monotonicMs: () => performance.now() });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
   const { Worker } = await import('../worker/worker.ts');
   worker = new Worker(config, { log, metrics });

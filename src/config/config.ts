@@ -1,30 +1,29 @@
 import { readFileSync } from 'node:fs';
-import type { EtcdTls } from '../adapters/etcd/etcd.ts';
+import type { EtcdTls } from '../adapters/etcd/member.ts';
 import { LEDGER_MARGIN_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
+import { parseQuotas, type Quota } from '../codec/quota.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
+import type { Secret } from '../core/secret.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
+import { type ApiConfig, apiOf, apiWarnings } from './api-checks.ts';
 import { etcdAuthOf, etcdTlsOf } from './etcd-checks.ts';
 import {
   checkHeaders,
+  checkQuotas,
   checkRetention,
-  checkTls,
   checkTopicNames,
   registryOf,
   saslOf,
+  saslWarnings,
+  tlsSettingsOf,
   witnessTopic,
 } from './kafka-checks.ts';
-import { type Environment, Faults, misspelled, parseTable, type ReadText } from './parse.ts';
-import {
-  KAFKA_VARIABLES,
-  type KafkaValues,
-  type LogLevel,
-  VARIABLES,
-  WORKER_VARIABLES,
-  type WorkerValues,
-} from './variables.ts';
+import { type Environment, Faults, misspelled, parseTable, type Source } from './parse.ts';
+import type { ReadText, SecretFile } from './secret-file.ts';
+import { KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
 import { datacenterOf, layoutOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
 
 /** The part of the configuration that every command needs which talks to Kafka. */
@@ -39,6 +38,8 @@ export interface KafkaConfig {
   readonly logLevel: LogLevel;
   /** What is likely a mistake, but does not stop the start. */
   readonly warnings: readonly string[];
+  /** Those that are read again while the process runs. */
+  readonly secretFiles: readonly SecretFile[];
 }
 
 /** All that a worker is told. */
@@ -46,7 +47,7 @@ export interface Config extends KafkaConfig {
   readonly etcd: {
     readonly endpoints: readonly string[];
     readonly prefix: string;
-    readonly auth?: { readonly username: string; readonly password: string };
+    readonly auth?: { readonly username: string; readonly password: Secret };
     readonly tls?: EtcdTls;
   };
   readonly layout: Layout;
@@ -66,6 +67,8 @@ export interface Config extends KafkaConfig {
   readonly copyLingerMs: number;
   /** Most IDs for one request. */
   readonly maxCount: number;
+  /** By prefixes of reply topics; empty where nothing is bounded. */
+  readonly quotas: readonly Quota[];
   /** Session timeout in the request group. */
   readonly groupSessionMs: number;
   readonly gateGraceMs: number;
@@ -75,12 +78,7 @@ export interface Config extends KafkaConfig {
   /** A decision is renewed in the ledger when a request is answered with it that came in so long after it. */
   readonly renewAfterMs: number;
   /** The HTTP API, if there is to be one; port 0 takes any free one. */
-  readonly api?: {
-    readonly host: string;
-    readonly port: number;
-    readonly maxConnections: number;
-    readonly requestTimeoutMs: number;
-  };
+  readonly api?: ApiConfig;
   /** Where health and metrics listen; port 0 takes any free one. */
   readonly ops: { readonly host: string; readonly port: number };
 }
@@ -93,19 +91,17 @@ const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
  * @throws IdallocError CONFIG_INVALID whose message names every faulty variable, one a line.
  */
 export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8): Config {
-  const faults = new Faults();
-  const kafka = kafkaConfig(parseTable(KAFKA_VARIABLES, env, readText, faults), env, faults);
-  const worker = workerConfig(parseTable(WORKER_VARIABLES, env, readText, faults), faults);
-  faults.throwIfAny();
-  return deepFreeze({ ...kafka, ...worker });
+  return load(env, readText, (source) => {
+    const kafka = kafkaConfig(source);
+    const worker = workerConfig(source);
+    checkQuotas(worker.quotas, kafka.topics, source.faults);
+    return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api)] };
+  });
 }
 
 /** As loadWorkerConfig, for commands that talk to Kafka only: the variables of the worker may be missing or wrong. */
 export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8): KafkaConfig {
-  const faults = new Faults();
-  const config = kafkaConfig(parseTable(KAFKA_VARIABLES, env, readText, faults), env, faults);
-  faults.throwIfAny();
-  return deepFreeze(config);
+  return load(env, readText, kafkaConfig);
 }
 
 /** What commands need that talk to etcd only. */
@@ -113,17 +109,23 @@ export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
 
 /** As loadWorkerConfig, for commands that talk to etcd only: the variables of Kafka may be missing or wrong. */
 export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8): EtcdConfig {
+  return load(env, readText, workerConfig);
+}
+
+function load<T>(env: Environment, readText: ReadText, of: (source: Source) => T): T {
   const faults = new Faults();
-  const config = workerConfig(parseTable(WORKER_VARIABLES, env, readText, faults), faults);
+  const config = of({ env, readText, faults, secretFiles: [] });
   faults.throwIfAny();
   return deepFreeze(config);
 }
 
-function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): KafkaConfig {
+function kafkaConfig(source: Source): KafkaConfig {
+  const { env, faults, secretFiles } = source;
+  const values = parseTable(KAFKA_VARIABLES, source);
   checkTopicNames(values, env, faults);
   checkRetention(values, faults);
   checkHeaders(values, faults);
-  checkTls(values, faults);
+  const tls = tlsSettingsOf(values, faults);
   const sasl = saslOf(values, faults);
   const registry = registryOf(values, faults);
   return {
@@ -131,7 +133,7 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
       brokers: values.KAFKA_BROKERS,
       clientId: values.KAFKA_CLIENT_ID,
       tls: values.KAFKA_TLS,
-      ...(values.KAFKA_CA === undefined ? {} : { ca: values.KAFKA_CA }),
+      ...tls,
       ...(sasl === undefined ? {} : { sasl }),
     },
     groupId: values.KAFKA_GROUP_ID,
@@ -156,11 +158,15 @@ function kafkaConfig(values: KafkaValues, env: Environment, faults: Faults): Kaf
     },
     ...(registry === undefined ? {} : { registry }),
     logLevel: values.LOG_LEVEL,
-    warnings: misspelled(VARIABLES, env),
+    warnings: [...misspelled(VARIABLES, env), ...saslWarnings(values)],
+    secretFiles,
   };
 }
 
-function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
+function workerConfig(source: Source): EtcdConfig {
+  const { faults } = source;
+  const values = parseTable(WORKER_VARIABLES, source);
+  const api = apiOf(values, faults);
   const layout = layoutOf(values, faults);
   const pool = poolOf(values, layout, faults);
   const auth = etcdAuthOf(values, faults);
@@ -183,21 +189,16 @@ function workerConfig(values: WorkerValues, faults: Faults): EtcdConfig {
     acceptableLag: values.INDEX_ACCEPTABLE_LAG,
     copyLingerMs: values.INDEX_LINGER_MS,
     maxCount: maxCountOf(values, layout, faults),
+    quotas: parseQuotas(values.QUOTAS?.() ?? ''),
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
     clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
     renewAfterMs: LEDGER_MARGIN_MS / 2,
-    ...apiOf(values),
+    ...(api === undefined ? {} : { api }),
     ops: { host: values.OPS_HOST, port: values.OPS_PORT },
   };
-}
-
-function apiOf(values: WorkerValues): Pick<Config, 'api'> {
-  const { API_HOST: host, API_PORT: port, API_MAX_CONNECTIONS: maxConnections } = values;
-  if (port === 'off') return {};
-  return { api: { host, port, maxConnections, requestTimeoutMs: values.API_REQUEST_TIMEOUT_MS } };
 }
 
 function deepFreeze<T>(value: T): T {

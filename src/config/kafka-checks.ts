@@ -1,5 +1,7 @@
-import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS } from '../adapters/kafka/topics/plan.ts';
+import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
+import type { Quota } from '../codec/quota.ts';
+import { nestReplyTopic } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
 import type { Environment, Faults } from './parse.ts';
@@ -55,10 +57,19 @@ export function checkHeaders(values: KafkaValues, faults: Faults): void {
   }
 }
 
-export function checkTls(values: KafkaValues, faults: Faults): void {
-  faults.across(['KAFKA_TLS', 'KAFKA_CA', 'KAFKA_CA_FILE'], () => {
-    if (values.KAFKA_CA !== undefined && !values.KAFKA_TLS) faults.add('KAFKA_TLS', 'must be 1 when KAFKA_CA is set');
+/** What is needed beside KAFKA_TLS. */
+export function tlsSettingsOf(values: KafkaValues, faults: Faults): Pick<KafkaSettings, 'ca' | 'own'> {
+  const { KAFKA_TLS: tls, KAFKA_CA: ca, KAFKA_CERT: cert, KAFKA_KEY: key } = values;
+  const names = ['KAFKA_CA', 'KAFKA_CERT', 'KAFKA_KEY'].flatMap((name) => [name, `${name}_FILE`]);
+  faults.across(names, () => faults.together({ KAFKA_CERT: cert, KAFKA_KEY: key }));
+  faults.across([...names, 'KAFKA_TLS'], () => {
+    const used = ca !== undefined ? 'KAFKA_CA' : cert !== undefined ? 'KAFKA_CERT' : undefined;
+    if (used !== undefined && !tls) faults.add('KAFKA_TLS', `must be 1 when ${used} is set`);
   });
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined || key === undefined ? {} : { own: { cert, key } }),
+  };
 }
 
 export function registryOf(values: KafkaValues, faults: Faults): RegistrySettings | undefined {
@@ -76,17 +87,72 @@ export function registryOf(values: KafkaValues, faults: Faults): RegistrySetting
   return { url: url.replace(/\/+$/, ''), ...auth };
 }
 
+/** What each kind of login takes; whatever is set of another kind is a mistake. */
+const LOGINS = {
+  password: ['KAFKA_SASL_USERNAME', 'KAFKA_SASL_PASSWORD'],
+  oauth: ['KAFKA_OAUTH_TOKEN_URL', 'KAFKA_OAUTH_CLIENT_ID', 'KAFKA_OAUTH_CLIENT_SECRET'],
+  aws: ['KAFKA_AWS_REGION'],
+} as const satisfies Record<string, readonly (keyof KafkaValues)[]>;
+const OAUTH_MORE = ['KAFKA_OAUTH_SCOPE', 'KAFKA_OAUTH_CA'] as const;
+
+const kindOf = (mechanism: string): keyof typeof LOGINS =>
+  mechanism === 'oauthbearer' ? 'oauth' : mechanism === 'aws-msk-iam' ? 'aws' : 'password';
+
 export function saslOf(values: KafkaValues, faults: Faults): KafkaSettings['sasl'] {
-  const { KAFKA_SASL_MECHANISM: mechanism, KAFKA_SASL_USERNAME: username, KAFKA_SASL_PASSWORD: password } = values;
-  const names = ['KAFKA_SASL_MECHANISM', 'KAFKA_SASL_USERNAME', 'KAFKA_SASL_PASSWORD', 'KAFKA_SASL_PASSWORD_FILE'];
-  faults.across(names, () => {
-    if (mechanism === undefined && (username !== undefined || password !== undefined)) {
-      faults.add('KAFKA_SASL_MECHANISM', 'is required when a username or password is set');
+  const { KAFKA_SASL_MECHANISM: mechanism, KAFKA_TLS: tls } = values;
+  const all = [...Object.values(LOGINS).flat(), ...OAUTH_MORE];
+  const files = ['KAFKA_SASL_PASSWORD_FILE', 'KAFKA_OAUTH_CLIENT_SECRET_FILE', 'KAFKA_OAUTH_CA_FILE'];
+  faults.across(['KAFKA_SASL_MECHANISM', 'KAFKA_TLS', ...all, ...files], () => {
+    const kind = mechanism === undefined ? undefined : kindOf(mechanism);
+    const needed: readonly string[] = kind === undefined ? [] : LOGINS[kind];
+    for (const name of needed) {
+      if (values[name as keyof KafkaValues] === undefined) {
+        faults.add(name, `is required when KAFKA_SASL_MECHANISM is ${mechanism}`);
+      }
     }
-    if (mechanism === undefined) return;
-    if (username === undefined) faults.add('KAFKA_SASL_USERNAME', 'is required when KAFKA_SASL_MECHANISM is set');
-    if (password === undefined) faults.add('KAFKA_SASL_PASSWORD', 'is required when KAFKA_SASL_MECHANISM is set');
+    const allowed: readonly string[] = kind === 'oauth' ? [...needed, ...OAUTH_MORE] : needed;
+    const foreign = all.filter((name) => values[name] !== undefined && !allowed.includes(name));
+    if (mechanism === undefined && foreign[0] !== undefined) {
+      faults.add('KAFKA_SASL_MECHANISM', `is required when ${foreign[0]} is set`);
+    }
+    for (const name of mechanism === undefined ? [] : foreign) {
+      faults.add(name, `is not used when KAFKA_SASL_MECHANISM is ${mechanism}`);
+    }
+    if (kind === 'aws' && !tls) faults.add('KAFKA_TLS', 'must be 1 when KAFKA_SASL_MECHANISM is aws-msk-iam');
   });
-  if (mechanism === undefined || username === undefined || password === undefined) return undefined;
-  return { mechanism, username, password };
+  return mechanism === undefined ? undefined : loginOf(mechanism, values);
+}
+
+function loginOf(mechanism: NonNullable<KafkaValues['KAFKA_SASL_MECHANISM']>, values: KafkaValues) {
+  if (mechanism === 'aws-msk-iam') {
+    const { KAFKA_AWS_REGION: region } = values;
+    return region === undefined ? undefined : { mechanism, region };
+  }
+  if (mechanism === 'oauthbearer') return oauthOf(values);
+  const { KAFKA_SASL_USERNAME: username, KAFKA_SASL_PASSWORD: password } = values;
+  return username === undefined || password === undefined ? undefined : { mechanism, username, password };
+}
+
+function oauthOf(values: KafkaValues): KafkaSettings['sasl'] {
+  const { KAFKA_OAUTH_TOKEN_URL: tokenUrl, KAFKA_OAUTH_CLIENT_ID: clientId } = values;
+  const { KAFKA_OAUTH_CLIENT_SECRET: clientSecret, KAFKA_OAUTH_SCOPE: scope, KAFKA_OAUTH_CA: ca } = values;
+  if (tokenUrl === undefined || clientId === undefined || clientSecret === undefined) return undefined;
+  const more = { ...(scope === undefined ? {} : { scope }), ...(ca === undefined ? {} : { ca }) };
+  return { mechanism: 'oauthbearer', oauth: { tokenUrl, clientId, clientSecret, ...more } };
+}
+
+/** What a login gives away to whoever sees the network. */
+export function saslWarnings({ KAFKA_SASL_MECHANISM: mechanism, KAFKA_TLS: tls }: KafkaValues): string[] {
+  if (mechanism !== 'plain' || tls) return [];
+  return ['KAFKA_SASL_MECHANISM is plain without KAFKA_TLS=1: the password crosses the network as it is'];
+}
+
+/** A quota that no reply topic falls under bounds nothing, and nobody would notice. */
+export function checkQuotas(quotas: readonly Quota[], { requests, replyPrefix }: TopicSettings, faults: Faults): void {
+  faults.across(['QUOTAS', 'QUOTAS_FILE', 'REQUEST_TOPIC', 'REPLY_TOPIC_PREFIX'], () => {
+    const nest = nestReplyTopic(requests);
+    const idle = quotas.find(({ prefix }) => !prefix.startsWith(replyPrefix) && !nest.startsWith(prefix));
+    if (idle === undefined) return;
+    faults.add('QUOTAS', `has '${idle.prefix}', under which no reply topic is allowed: begin it with ${replyPrefix}`);
+  });
 }

@@ -1,10 +1,19 @@
+import type { ZodError } from 'zod';
+import type { Secret } from '../core/secret.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import type { Variable } from './variables.ts';
+import { type CheckText, type ReadText, SecretFile, textOf } from './secret-file.ts';
+import type { Values, Variable } from './variable.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
-export type ReadText = (path: string) => string;
 export type Table = Readonly<Record<string, Variable<unknown>>>;
-type Values<T> = { readonly [Name in keyof T]: T[Name] extends Variable<infer Value> ? Value : never };
+
+/** What the variables are read from, and where what was found beside their values goes. */
+export interface Source {
+  readonly env: Environment;
+  readonly readText: ReadText;
+  readonly faults: Faults;
+  readonly secretFiles: SecretFile[];
+}
 
 /** Collects every fault, so that one start tells them all. */
 export class Faults {
@@ -21,6 +30,13 @@ export class Faults {
     if (!names.some((name) => this.#names.has(name))) check();
   }
 
+  /** Of two variables that mean something only together, by their names: the one is missing when the other is set. */
+  together(pair: Readonly<Record<string, unknown>>): void {
+    const set = Object.keys(pair).find((name) => pair[name] !== undefined);
+    const missing = Object.keys(pair).find((name) => pair[name] === undefined);
+    if (set !== undefined && missing !== undefined) this.add(missing, `is required when ${set} is set`);
+  }
+
   /** @throws IdallocError CONFIG_INVALID with one line for each fault. */
   throwIfAny(): void {
     const count = this.#lines.length;
@@ -35,65 +51,95 @@ export class Faults {
  * stands in (or nothing, where it has none), so that the rest can be looked at; the caller must not use the values
  * when there was a fault.
  */
-export function parseTable<T extends Table>(table: T, env: Environment, readText: ReadText, faults: Faults): Values<T> {
+export function parseTable<T extends Table>(table: T, source: Source): Values<T> {
   const values: Record<string, unknown> = {};
   for (const [name, variable] of Object.entries(table)) {
-    values[name] = parseVariable(name, variable, textOf(name, variable, env, readText, faults), faults);
+    values[name] = variable.secret ? parseSecret(name, variable, source) : parsePlain(name, variable, source);
   }
   return values as Values<T>;
 }
 
-function parseVariable(name: string, variable: Variable<unknown>, text: string | undefined, faults: Faults): unknown {
+function parsePlain(name: string, variable: Variable<unknown>, { env, faults }: Source): unknown {
+  const text = env[name];
   const fallback = () => (variable.fallback === undefined ? undefined : variable.schema.parse(variable.fallback));
-  if (text === undefined) {
+  if (text === undefined || text === '') {
     if (variable.required) faults.add(name, `is required: ${variable.meaning} [${variable.unit}]`);
     return fallback();
   }
   const result = variable.schema.safeParse(text);
   if (result.success) return result.data;
-  const problem = result.error.issues[0]?.message ?? 'is not valid';
-  faults.add(name, variable.secret ? problem : `${problem}, not '${text.slice(0, 100)}'`);
+  faults.add(name, `${problemOf(result.error)}, not '${shown(text)}'`);
   return fallback();
 }
 
-function textOf(
-  name: string,
-  variable: Variable<unknown>,
-  env: Environment,
-  readText: ReadText,
-  faults: Faults,
-): string | undefined {
-  const direct = env[name] === '' ? undefined : env[name];
-  const path = variable.secret ? env[`${name}_FILE`] : undefined;
-  if (path === undefined || path === '') return direct;
-  if (direct !== undefined) {
+/** Never required, and without a default. Its value is never shown. */
+function parseSecret(name: string, variable: Variable<unknown>, source: Source): Secret | undefined {
+  const { env, readText, faults, secretFiles } = source;
+  const [direct = '', path = ''] = [env[name], env[`${name}_FILE`]];
+  const check: CheckText = (text) => {
+    if (text === '') return { problem: 'is empty' };
+    const result = variable.schema.safeParse(text);
+    return result.success ? { text } : { problem: problemOf(result.error) };
+  };
+  const found = (where: string, text: string): string | undefined => {
+    const checked = check(text);
+    if ('text' in checked) return checked.text;
+    faults.add(where, checked.problem);
+    return undefined;
+  };
+  if (path === '') {
+    const text = direct === '' ? undefined : found(name, direct);
+    return text === undefined ? undefined : () => text;
+  }
+  if (direct !== '') {
     faults.add(name, `is given twice, here and by ${name}_FILE: keep one`);
     return undefined;
   }
   try {
-    const text = readText(path).replace(/\r?\n$/, '');
-    if (text === '') faults.add(`${name}_FILE`, `the file ${path} is empty`);
-    return text === '' ? undefined : text;
+    const text = found(`${name}_FILE`, textOf(readText(path)));
+    if (text === undefined) return undefined;
+    if (variable.fixed) return () => text;
+    const file = new SecretFile(`${name}_FILE`, path, text, readText, check);
+    secretFiles.push(file);
+    return file.current;
   } catch (error) {
     faults.add(`${name}_FILE`, `can not be read: ${describeError(error)}`);
     return undefined;
   }
 }
 
+function problemOf({ issues }: ZodError): string {
+  return issues[0]?.message ?? 'is not valid';
+}
+
+/** The beginning of a faulty value, without what may be a login in it: before an @, or after a URL's question mark. */
+function shown(text: string): string {
+  const rest = text.slice(text.lastIndexOf('@') + 1);
+  const open = text.includes('://') ? rest.replace(/\?.*/s, '?…') : rest;
+  return `${rest === text ? '' : '…@'}${open}`.slice(0, 100);
+}
+
+/** Words that our variables begin with, and hardly any others. */
+const PREFIXES = /^(KAFKA|ETCD|API|OPS|INDEX)_/;
+/** Kubernetes tells of each service in variables of its name; Kafka's own scripts and `npm start` have theirs. */
+const OF_OTHERS = /_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?|OPTS)$|^KAFKA_HOME$/;
 const MAX_EDITS = 2;
+/** Kubernetes sets these for services with the usual names. */
+const OF_KUBERNETES: ReadonlySet<string> = new Set(['KAFKA_PORT', 'ETCD_PORT']);
 /** Among shorter names two letters off is another word. */
 const SHORTEST = 6;
 
-/** One warning for each variable of the environment that is unknown, but close to one of the table. */
+/** One warning for each variable of the environment that is unknown, but close to one of the table, or begins as ours do. */
 export function misspelled(table: Table, env: Environment): string[] {
   const known = Object.entries(table).flatMap(([name, row]) => (row.secret ? [name, `${name}_FILE`] : [name]));
   const taken = new Set(known);
   return Object.keys(env)
-    .filter((name) => !taken.has(name) && name.includes('_') && name.length <= 64)
+    .filter((name) => !taken.has(name) && name.includes('_') && name.length <= 64 && !OF_KUBERNETES.has(name))
     .flatMap((name) => {
       const meant =
         known.find((other) => fewLettersOff(name, other)) ?? known.find((other) => fewWordsOff(name, other));
-      return meant === undefined ? [] : [`${name} is not read: is ${meant} meant?`];
+      if (meant !== undefined) return [`${name} is not read: is ${meant} meant?`];
+      return PREFIXES.test(name) && !OF_OTHERS.test(name) ? [`${name} is not read: idalloc has no such variable`] : [];
     });
 }
 

@@ -1,42 +1,12 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { parseApiTokens } from '../codec/api-tokens.ts';
+import { parseQuotas } from '../codec/quota.ts';
 import { PRESETS, type PresetName } from '../core/presets.ts';
-
-/** One row of the configuration: what it is for, what it takes, and how its text becomes a value. */
-export interface Variable<T> {
-  readonly schema: z.ZodType<T>;
-  readonly unit: string;
-  /** Text that is taken when the variable is not set; without it there is no value. */
-  readonly fallback?: string;
-  readonly required: boolean;
-  /** A secret can also be given as a file, by NAME_FILE, and is never printed. */
-  readonly secret: boolean;
-  readonly meaning: string;
-}
-
-const withDefault = <T>(schema: z.ZodType<T>, unit: string, fallback: string, meaning: string): Variable<T> => {
-  return { schema, unit, fallback, required: false, secret: false, meaning };
-};
-const required = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T> => {
-  return { schema, unit, required: true, secret: false, meaning };
-};
-const optional = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T | undefined> => {
-  return { schema, unit, required: false, secret: false, meaning };
-};
-const secret = (meaning: string): Variable<string | undefined> => {
-  return { schema: z.string().max(4_096, 'is longer than 4096'), unit: 'text', required: false, secret: true, meaning };
-};
-
-const pem = (meaning: string): Variable<string | undefined> => {
-  const schema = z
-    .string()
-    .max(1_048_576, 'is longer than 1 MiB')
-    .regex(/-----BEGIN [A-Z0-9 ]+-----/, 'must be PEM text; a file is named by the variable with _FILE at its end');
-  return { schema, unit: 'PEM', required: false, secret: true, meaning };
-};
+import { lines, optional, pem, required, secret, type Values, type Variable, withDefault } from './variable.ts';
 
 const DAY_MS = 86_400_000;
-const SASL = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
+const SASL = ['plain', 'scram-sha-256', 'scram-sha-512', 'oauthbearer', 'aws-msk-iam'] as const;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 const PRESET_NAMES = Object.keys(PRESETS) as PresetName[];
 
@@ -94,9 +64,21 @@ export const KAFKA_VARIABLES = {
   ),
   KAFKA_TLS: withDefault(flag, '0 or 1', '0', 'TLS to the brokers'),
   KAFKA_CA: pem("certificates that sign the brokers' own; unset: those that Node brings"),
+  KAFKA_CERT: pem('certificate to show to the brokers, and those that signed it'),
+  KAFKA_KEY: pem('key of KAFKA_CERT'),
   KAFKA_SASL_MECHANISM: optional(oneOf(SASL), SASL.join(' | '), 'log in to the brokers; unset: no login'),
   KAFKA_SASL_USERNAME: optional(name, 'text', 'user of the login'),
   KAFKA_SASL_PASSWORD: secret('password of the login'),
+  KAFKA_OAUTH_TOKEN_URL: optional(
+    z.string().refine(isRegistry, 'must be a URL such as https://login.example.com/token, without user and query'),
+    'URL',
+    'where oauthbearer fetches its tokens',
+  ),
+  KAFKA_OAUTH_CLIENT_ID: optional(name, 'text', 'client ID for the token endpoint'),
+  KAFKA_OAUTH_CLIENT_SECRET: secret('client secret for the token endpoint'),
+  KAFKA_OAUTH_SCOPE: optional(z.string().max(1_024), 'text', 'scopes to ask for, separated by spaces; unset: none'),
+  KAFKA_OAUTH_CA: pem("certificates that sign the token endpoint's own; unset: those that Node brings"),
+  KAFKA_AWS_REGION: optional(name, 'text', 'region of the cluster, for aws-msk-iam'),
   REQUEST_TOPIC: withDefault(topic, 'topic', 'id.requests', 'requests are read from here'),
   LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'decisions are kept here'),
   DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'requests that can not be served go here'),
@@ -187,6 +169,14 @@ export const WORKER_VARIABLES = {
     'a copy that this worker is not to keep any more is deleted after so long',
   ),
   MAX_COUNT: optional(integer(1, 100_000), 'IDs', "most for one request; unset: the layout's most, up to 100000"),
+  QUOTAS: {
+    ...lines(
+      'quotas',
+      parseQuotas,
+      "'prefix IDs/s requests/s; …': most that requests get whose reply topics begin so, over all workers of the group; unset: no bound",
+    ),
+    fixed: true,
+  },
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
     integer(6_000, 300_000),
     'ms',
@@ -202,28 +192,40 @@ export const WORKER_VARIABLES = {
     "twice what the brokers' clocks may differ by: a request that was forwarded or sent again and is not that much younger than the ledger reaches back is FORGOTTEN",
   ),
   COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'between two commits of offsets'),
-  API_HOST: withDefault(name, 'address', '0.0.0.0', 'the HTTP API listens here'),
+  API_HOST: withDefault(name, 'address', '127.0.0.1', 'the HTTP API listens here; 0.0.0.0: on all addresses'),
   API_PORT: withDefault(
     portOrOff,
     'port | off',
     '8080',
     'the HTTP API listens here; 0: any free one; off: there is none',
   ),
-  API_MAX_CONNECTIONS: withDefault(integer(1, 65_535), 'connections', '512', 'of the HTTP API; more are refused'),
+  API_MAX_CONNECTIONS: withDefault(
+    integer(1, 65_535),
+    'connections',
+    '512',
+    'of the HTTP API; for one more the slowest goes',
+  ),
   API_REQUEST_TIMEOUT_MS: withDefault(
     integer(100, 60_000),
     'ms',
     '5000',
     'most for a request over HTTP to arrive as a whole',
   ),
-  OPS_HOST: withDefault(name, 'address', '0.0.0.0', 'health and metrics listen here'),
+  API_TOKEN: lines(
+    'name:token',
+    parseApiTokens,
+    'lines of name:token, one of which each request over HTTP must bear; unset: none is needed',
+  ),
+  API_TLS_CERT: pem('certificate of the HTTP API, and those that signed it; unset: no TLS'),
+  API_TLS_KEY: pem('key of API_TLS_CERT'),
+  API_TLS_CLIENT_CA: pem('certificates that sign those of the callers over HTTP; unset: callers need none'),
+  API_RATE_LIMIT: optional(integer(1, 10_000_000), 'IDs/s', 'most over HTTP for each caller; unset: no limit'),
+  OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'health and metrics listen here; 0.0.0.0: on all addresses'),
   OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'health and metrics listen here; 0: any free one'),
 } as const;
 
 /** Every variable that idalloc reads, in the order in which help shows them. */
 export const VARIABLES = { ...KAFKA_VARIABLES, ...WORKER_VARIABLES } as const;
-
-type Values<Table> = { readonly [Name in keyof Table]: Table[Name] extends Variable<infer Value> ? Value : never };
 
 export type KafkaValues = Values<typeof KAFKA_VARIABLES>;
 export type WorkerValues = Values<typeof WORKER_VARIABLES>;

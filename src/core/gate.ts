@@ -22,9 +22,9 @@ export type GateReason =
 
 /**
  * Why no requests are served, or not those of every partition: with an open gate a ledger partition may stand still or
- * be restored, and the request group may still be to be joined.
+ * be restored, the request group may still be to be joined, and the brokers may refuse the login or a right.
  */
-export type UnreadyReason = GateReason | 'LEDGER_UNREADABLE' | 'INDEX_RESTORING' | 'GROUP_JOINING';
+export type UnreadyReason = GateReason | 'KAFKA_REFUSED' | 'LEDGER_UNREADABLE' | 'INDEX_RESTORING' | 'GROUP_JOINING';
 
 /**
  * Whether the worker serves. Immutable; every change goes through `withReasons`.
@@ -65,6 +65,7 @@ const GATE_REASONS: readonly GateReason[] = [
 
 export const UNREADY_REASONS: readonly UnreadyReason[] = [
   ...GATE_REASONS,
+  'KAFKA_REFUSED',
   'LEDGER_UNREADABLE',
   'INDEX_RESTORING',
   'GROUP_JOINING',
@@ -79,6 +80,13 @@ const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault
   'CLOCK_AHEAD',
   'CLOCK_BEHIND',
 ]);
+
+const BY_KAFKA: ReadonlySet<GateReason> = new Set(['KAFKA_UNAVAILABLE', 'RESERVATION_EXHAUSTED', 'NO_IDENTITY']);
+
+/** Whether brokers that refuse what a worker needs may be all that is behind the reason. */
+export function mayBeRefusal(reason: GateReason | undefined): boolean {
+  return reason === undefined || BY_KAFKA.has(reason);
+}
 
 /** Whether the clock is wrong. */
 export function isClockFault(reason: GateReason | undefined): boolean {

@@ -1,6 +1,9 @@
+import type { IncomingMessage } from 'node:http';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
+import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
+import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
 import { firstIdOf, idsBody } from './id-body.ts';
 import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
@@ -8,11 +11,14 @@ import { openApiDocument } from './openapi.ts';
 import { countOf, idempotencyKeyOf, idOf, malformed, requireEmpty, requireNoOthers } from './parameters.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { boundedServer, type ServerLimits } from './server.ts';
+import type { TlsSettings } from './tls.ts';
 
 /** One request that was answered; the route is one of a closed set. */
 export interface Answered {
   readonly route: string;
   readonly status: number;
+  /** The caller's label, of a closed set as well. */
+  readonly caller: string;
   readonly milliseconds: number;
 }
 
@@ -23,13 +29,14 @@ export interface ApiOptions {
   readonly issuer: Issuer;
   readonly share: LoopShare;
   readonly limits: ServerLimits;
+  readonly tls?: TlsSettings | undefined;
+  readonly identify: Identify;
   readonly observe: (answered: Answered) => void;
   /** Told of what can only be a fault of idalloc itself. */
   readonly onFault: (error: unknown) => void;
 }
 
 const MAX_BODY_BYTES = 1_024;
-const MAX_URL_LENGTH = 2_048;
 /** A client that reads more slowly than its answer takes to send in this time is let go. */
 const ANSWER_LIMIT_MS = 30_000;
 const IDS = '/api/v1/ids';
@@ -55,16 +62,17 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port takes a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, observe } = options;
+  const { limits, tls, identify, observe } = options;
   let underWay = 0;
-  const refused = (status: number) => observe({ route: OTHER_ROUTE, status, milliseconds: 0 });
+  const callers: Callers = new WeakMap();
+  const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
   const app = fastify({
     logger: false,
     bodyLimit: MAX_BODY_BYTES,
     exposeHeadRoutes: false,
     return503OnClosing: false, // the gate tells why
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
-    serverFactory: (handler) => boundedServer(handler, limits, refused),
+    serverFactory: (handler) => boundedServer(handler, limits, refused, tls),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, _request, reply) => {
       tell(options, error, reply);
@@ -76,32 +84,39 @@ export function createApi(options: ApiOptions): Api {
     raw.once('close', () => {
       underWay -= 1;
     });
-    checkEnvelope(request);
+    checkEnvelope(request.raw);
+    callers.set(request.raw, identify(request.raw));
   });
   app.addHook('onResponse', async (request, reply) => {
     const route = request.is404 ? OTHER_ROUTE : (request.routeOptions.url ?? OTHER_ROUTE).replace(':id', '{id}');
-    observe({ route, status: reply.statusCode, milliseconds: reply.elapsedTime });
+    const { label: caller } = callers.get(request.raw) ?? ANONYMOUS;
+    observe({ route, status: reply.statusCode, caller, milliseconds: reply.elapsedTime });
   });
   app.setErrorHandler((error, _request, reply) => tell(options, error, reply));
   app.setNotFoundHandler((request) => {
     throw noRoute(request);
   });
   takeBodies(app);
-  addRoutes(app, options);
+  addRoutes(app, options, callers);
   return { app, underWay: () => underWay };
 }
 
-function addRoutes(app: FastifyInstance, { layout, maxCount, issuer, share }: ApiOptions): void {
+/** Who asks, by request. */
+type Callers = WeakMap<IncomingMessage, Caller>;
+
+function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers): void {
+  const { layout, maxCount, issuer, share } = options;
+  const nameOf = ({ raw }: FastifyRequest) => (callers.get(raw) ?? ANONYMOUS).name;
   app.get(IDS, async (request, reply) => {
     const count = countOf(request.query as Record<string, unknown>, maxCount);
-    const { batch, replayed } = await issuer.issue(count, `GET ${IDS}?count=${count}`, keyOf(request));
+    const { batch, replayed } = await issuer.issue(nameOf(request), count, `GET ${IDS}?count=${count}`, keyOf(request));
     const body = idsBody(layout, batch, share);
     if (typeof body !== 'string') limitAnswer(reply);
     return send(reply, replayed, body);
   });
   app.post(ID, async (request, reply) => {
     requireNoOthers(request.query as Record<string, unknown>, []);
-    const { batch, replayed } = await issuer.issue(1, `POST ${ID}`, keyOf(request));
+    const { batch, replayed } = await issuer.issue(nameOf(request), 1, `POST ${ID}`, keyOf(request));
     return send(reply, replayed, JSON.stringify({ id: firstIdOf(batch) }));
   });
   app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
@@ -117,10 +132,8 @@ function addRoutes(app: FastifyInstance, { layout, maxCount, issuer, share }: Ap
   app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
 }
 
-/** Looks at the headers as they came: Node makes one text of a header that is there twice. */
-function keyOf({ raw: { rawHeaders } }: FastifyRequest): string | undefined {
-  const isName = (text: string | undefined) => text?.toLowerCase() === 'idempotency-key';
-  return idempotencyKeyOf(rawHeaders.filter((_, i) => i % 2 === 1 && isName(rawHeaders[i - 1])));
+function keyOf({ raw }: FastifyRequest): string | undefined {
+  return idempotencyKeyOf(headerValues(raw, 'idempotency-key'));
 }
 
 function send(reply: FastifyReply, replayed: boolean, body: unknown): FastifyReply {
@@ -149,11 +162,6 @@ function takeBodies(app: FastifyInstance): void {
       return done(error as Error);
     }
   });
-}
-
-function checkEnvelope({ raw }: FastifyRequest): void {
-  if ((raw.url ?? '').length > MAX_URL_LENGTH) throw new Problem(414, `a URL may have ${MAX_URL_LENGTH} characters`);
-  if (raw.httpVersion === '1.1' && raw.headers.host === undefined) throw malformed('the Host header is missing');
 }
 
 function noRoute({ url, method }: FastifyRequest): Problem {

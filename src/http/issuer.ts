@@ -4,6 +4,7 @@ import { IdallocError } from '../errors.ts';
 import { AllocationQueue, type IdBatch, type IdSource } from './allocation-queue.ts';
 import { IdempotencyCache } from './idempotency.ts';
 import { Problem } from './problem.ts';
+import type { RateLimit } from './rate-limit.ts';
 
 export interface IssuerOptions {
   readonly layout: Layout;
@@ -11,6 +12,8 @@ export interface IssuerOptions {
   /** Why the worker does not serve; undefined while it does. */
   readonly gateReason: () => GateReason | undefined;
   readonly monotonicMs: () => number;
+  /** None: each caller may have as many as there are. */
+  readonly rateLimit?: RateLimit | undefined;
   /** So many IDs were handed out for the first time. */
   readonly issued: (count: number) => void;
 }
@@ -45,24 +48,28 @@ export class Issuer {
   }
 
   /**
-   * New IDs, or those that the key stands for; `request` tells what is asked for under the key. A known key is answered
-   * whatever the gate says: nothing is allocated for it. Rejects with a Problem: 422 for a key of another request, 503
-   * with the reason while nothing can be allocated.
+   * New IDs, or those that the caller's key stands for; `request` tells what is asked for under the key. A known key is
+   * answered whatever gate and limit say: nothing is allocated for it. Rejects with a Problem: 422 for a key of another
+   * request, 429 past the caller's limit, 503 with the reason while nothing can be allocated.
    */
-  async issue(count: number, request: string, key: string | undefined): Promise<Issued> {
-    if (key === undefined) return { batch: await this.#allocate(count), replayed: false };
-    const { value, replayed } = this.#known.once(key, request, () => this.#allocate(count));
+  async issue(caller: string, count: number, request: string, key: string | undefined): Promise<Issued> {
+    if (key === undefined) return { batch: await this.#allocate(caller, count), replayed: false };
+    const ownKey = `${caller}\0${key}`; // a header has no zero byte, nor has a caller's name
+    const { value, replayed } = this.#known.once(ownKey, request, () => this.#allocate(caller, count));
     return { batch: await value, replayed };
   }
 
-  async #allocate(count: number): Promise<IdBatch> {
+  async #allocate(caller: string, count: number): Promise<IdBatch> {
+    const { rateLimit } = this.#options;
     const reason = this.#options.gateReason();
     if (reason !== undefined) throw closed(reason);
+    rateLimit?.take(caller, count);
     try {
       const batch = await this.#queue.take(count);
       this.#options.issued(count);
       return batch;
     } catch (error) {
+      rateLimit?.giveBack(caller, count);
       throw error instanceof IdallocError ? refusal(error) : error;
     }
   }

@@ -10,9 +10,18 @@ above 2^53. IDs that are handed out here are not in the ledger: they come from t
 as those over Kafka, so they are as unique, but nothing keeps what was answered. A request that is not answered may have
 used IDs up; a gap is normal. While the worker can not trust its clock or its lease the port is closed.`;
 const KEY_DESCRIPTION = `Opaque, compared as it is. A second request with the same key gets the IDs of the first,
-for ${KEEP_MINUTES} minutes, unless more than about 100,000 keys came since; requests at the same time share them. This holds
-within one worker process only: another worker, or this one after a restart, gives other IDs. The header
+for ${KEEP_MINUTES} minutes, unless more than about 100,000 keys came since; requests at the same time share them. Keys are the
+caller's own. This holds within one worker process only: another worker, or this one after a restart, gives other IDs. The header
 Idempotency-Replayed tells of IDs that were given before.`;
+
+/** Which of them a worker asks for, if any, is a matter of its configuration. */
+const SECURITY = {
+  bearer: { type: 'http', scheme: 'bearer', description: 'a token of API_TOKEN, where the worker has some' },
+  mutualTls: {
+    type: 'mutualTLS',
+    description: 'a certificate that API_TLS_CLIENT_CA signed, where the worker has one',
+  },
+};
 
 type Json = { readonly [name: string]: unknown };
 
@@ -42,9 +51,14 @@ export function openApiDocument(layout: Layout, maxCount: number): Json {
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
-    security: [],
+    security: [{ bearer: [] }, { mutualTls: [] }, {}],
     paths: paths(maxCount),
-    components: { parameters: parameters(), schemas: schemas(layout), responses: responses() },
+    components: {
+      parameters: parameters(),
+      schemas: schemas(layout),
+      responses: responses(),
+      securitySchemes: SECURITY,
+    },
   };
 }
 
@@ -64,7 +78,7 @@ function paths(maxCount: number): Json {
         parameters: [count, ref('parameters', 'IdempotencyKey')],
         responses: {
           200: { description: 'New IDs', headers: replayed, content: json(ref('schemas', 'Ids')) },
-          ...problems('_400', '_422', '_503'),
+          ...problems('_400', '_401', '_422', '_429', '_503'),
           default: ref('responses', 'other'),
         },
       },
@@ -77,7 +91,7 @@ function paths(maxCount: number): Json {
         parameters: [ref('parameters', 'IdempotencyKey')],
         responses: {
           200: { description: 'A new ID', headers: replayed, content: json(ref('schemas', 'Id')) },
-          ...problems('_400', '_422', '_503'),
+          ...problems('_400', '_401', '_422', '_429', '_503'),
           default: ref('responses', 'other'),
         },
       },
@@ -89,7 +103,7 @@ function paths(maxCount: number): Json {
         parameters: [ref('parameters', 'Id')],
         responses: {
           200: { description: 'The parts', content: json(ref('schemas', 'IdView')) },
-          ...problems('_400'),
+          ...problems('_400', '_401'),
           default: ref('responses', 'other'),
         },
       },
@@ -100,6 +114,7 @@ function paths(maxCount: number): Json {
         summary: 'This document',
         responses: {
           200: { description: 'OpenAPI 3.1', content: json({ type: 'object' }) },
+          ...problems('_401'),
           default: ref('responses', 'other'),
         },
       },
@@ -170,7 +185,11 @@ function responses(): Json {
   const retryAfter = { 'Retry-After': { required: true, schema: { type: 'integer' }, description: 'seconds' } };
   return {
     _400: problem('INVALID_COUNT or MALFORMED_REQUEST'),
+    _401: problem('No token, or an unknown one, where one is asked for', {
+      'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
+    }),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
+    _429: problem('More IDs than the caller may have in a second: API_RATE_LIMIT', retryAfter),
     _503: problem('Not now: OVERLOADED, or the reason why the worker does not serve', retryAfter),
     other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500'),
   };

@@ -1,5 +1,9 @@
 import { fastify } from 'fastify';
 import { describeError, IdallocError } from '../errors.ts';
+import { checkEnvelope } from './envelope.ts';
+import { Problem } from './problem.ts';
+import { boundedServer } from './server.ts';
+import { sharedRendering } from './shared-rendering.ts';
 
 /** What the listener tells of: it knows nothing of how the worker works. */
 export interface OpsOptions {
@@ -8,6 +12,7 @@ export interface OpsOptions {
   readonly port: number;
   /** Whether requests are served now, and if not, why: the reason is one of few, the detail is for people. */
   readonly ready: () => { readonly ready: boolean; readonly reason?: string; readonly detail?: string | undefined };
+  readonly monotonicMs: () => number;
   readonly metrics: { render(): Promise<{ readonly contentType: string; readonly body: string }> };
 }
 
@@ -15,30 +20,37 @@ export interface Ops extends AsyncDisposable {
   readonly port: number;
 }
 
-const MAX_CONNECTIONS = 64;
 const MAX_BODY_BYTES = 1_024;
-const REQUEST_TIMEOUT_MS = 5_000;
-const KEEP_ALIVE_MS = 30_000;
+/** Every answer here is at hand at once: one that is under way for long has a reader who does not read. */
+const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsAnswers: true };
 
 /**
  * The listener for health checks and metrics: /healthz answers 200 while the process turns, /readyz 200 while requests
- * are served and else 503 with the reason, /metrics the text format of Prometheus. It outlives a closed gate.
+ * are served and else 503 with the reason, /metrics the text format of Prometheus, at most a second old. It outlives a
+ * closed gate, and whoever can reach it can neither hold the worker up nor keep probes out.
  *
  * Disposing it cuts open connections, so it ends at once.
  *
  * @throws IdallocError CONFIG_INVALID when the address can't be taken.
  */
-export async function startOps({ host, port, ready, metrics }: OpsOptions): Promise<Ops> {
+export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsOptions): Promise<Ops> {
   const server = fastify({
     logger: false,
     bodyLimit: MAX_BODY_BYTES,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    connectionTimeout: KEEP_ALIVE_MS,
-    keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: true,
     exposeHeadRoutes: true,
+    serverFactory: (handler) => boundedServer(handler, LIMITS, () => undefined),
+    clientErrorHandler: () => undefined, // the server answers those itself
   });
-  server.server.maxConnections = MAX_CONNECTIONS;
+  const render = sharedRendering(async () => {
+    const { contentType, body } = await metrics.render();
+    return { contentType, body: Buffer.from(body) };
+  }, monotonicMs);
+  server.addHook('onRequest', async ({ raw }) => checkEnvelope(raw));
+  server.setErrorHandler((error, _request, reply) => {
+    if (!(error instanceof Problem)) throw error;
+    return reply.code(error.status).send({ status: 'refused', detail: error.message });
+  });
   server.addHook('onSend', async (_request, reply) => {
     reply.header('cache-control', 'no-store');
   });
@@ -48,7 +60,7 @@ export async function startOps({ host, port, ready, metrics }: OpsOptions): Prom
     return open ? { status: 'ready' } : reply.code(503).send({ status: 'not ready', reason, detail });
   });
   server.get('/metrics', async (_request, reply) => {
-    const { contentType, body } = await metrics.render();
+    const { contentType, body } = await render();
     return reply.type(contentType).send(body);
   });
   try {

@@ -9,6 +9,8 @@ interface ProblemOptions {
   readonly retryAfterSeconds?: number;
   /** The methods that the path has; sent as Allow. */
   readonly allow?: string;
+  /** How to log in; sent as WWW-Authenticate. */
+  readonly challenge?: string;
 }
 
 /** An answer that is no success, as RFC 9457 has it; thrown by whatever finds it, and told by the one handler. */
@@ -17,7 +19,7 @@ export class Problem extends Error {
   readonly code: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
 
-  constructor(status: number, detail: string, { code, retryAfterSeconds, allow }: ProblemOptions = {}) {
+  constructor(status: number, detail: string, { code, retryAfterSeconds, allow, challenge }: ProblemOptions = {}) {
     super(detail);
     this.name = 'Problem';
     this.status = status;
@@ -25,6 +27,7 @@ export class Problem extends Error {
     this.headers = {
       ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),
       ...(allow === undefined ? {} : { allow }),
+      ...(challenge === undefined ? {} : { 'www-authenticate': challenge }),
     };
   }
 

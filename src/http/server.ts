@@ -1,10 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { type ConnectionLimits, Connections } from './connections.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
+import { createTlsServer, type TlsSettings } from './tls.ts';
 
-export interface ServerLimits {
-  readonly maxConnections: number;
+export interface ServerLimits extends ConnectionLimits {
   /** From a connection, or from the end of the answer before, until the next request is there as a whole. */
   readonly requestTimeoutMs: number;
 }
@@ -30,25 +31,33 @@ const LINGER_MS = 500;
  * A server of HTTP/1.1 whose connections are bounded in number, time and size. What never becomes a request is answered
  * here: `refused` is told the status.
  */
-export function boundedServer(handler: Handler, limits: ServerLimits, refused: (status: number) => void): Server {
-  const { maxConnections, requestTimeoutMs } = limits;
-  const underWay = new WeakMap<Duplex, Set<ServerResponse>>();
-  const server = createServer({
+export function boundedServer(
+  handler: Handler,
+  limits: ServerLimits,
+  refused: (status: number) => void,
+  tls?: TlsSettings,
+): Server {
+  const { requestTimeoutMs } = limits;
+  const connections = new Connections(limits);
+  const options = {
     maxHeaderSize: MAX_HEADER_BYTES,
     requireHostHeader: false, // node's own refusal has no body
     requestTimeout: requestTimeoutMs, // the headers' too
     connectionsCheckingInterval: Math.min(CHECK_MS, requestTimeoutMs),
     keepAliveTimeout: KEEP_ALIVE_MS,
-  });
-  server.maxConnections = maxConnections;
+  };
+  const server: Server = tls === undefined ? createServer(options) : createTlsServer(options, tls, requestTimeoutMs);
+  server.closeAllConnections = () => connections.cutAll(); // those in a handshake among them
   server.setTimeout(STALLED_MS);
-  server.on('connection', parseInSlices);
+  server.on('connection', (socket) => connections.admit(socket));
+  server.on('secureConnection', (socket: Socket) => connections.secured(socket));
+  server.on(tls === undefined ? 'connection' : 'secureConnection', parseInSlices);
   server.on('request', (request, response) => {
     const { socket } = request;
-    const all = underWay.get(socket) ?? new Set();
-    if (all.size >= MAX_PIPELINED) return socket.destroy();
-    underWay.set(socket, all.add(response));
-    response.once('close', () => all.delete(response));
+    if (connections.answers(socket).size >= MAX_PIPELINED) return socket.destroy();
+    connections.asked(socket, response);
+    if (hasBody(request)) request.once('end', () => connections.complete(socket, response));
+    else connections.complete(socket, response);
     return handler(request, response);
   });
   server.on('checkExpectation', (_request, response: ServerResponse) => {
@@ -59,14 +68,19 @@ export function boundedServer(handler: Handler, limits: ServerLimits, refused: (
     response.writeHead(problem.status, headers).end(body);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const [first, ...others] = underWay.get(socket) ?? [];
+    const [first, ...others] = connections.answers(socket);
     const begun = others.length > 0 || first?.headersSent === true;
-    if (begun || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
+    const isHttp = connections.has(socket); // a handshake that failed is none
+    if (begun || !isHttp || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
     const problem = problemOf(error);
     refused(problem.status);
     return linger(socket, rawAnswer(problem));
   });
   return server;
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
 /**

@@ -105,6 +105,16 @@ export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: E
   );
 }
 
+/**
+ * The remains without the witnesses above a tick, for a witness topic that somebody else could write to: one record with a
+ * time decades ahead would put every floor there. Whoever names the tick answers for it that no worker's clock was ever so
+ * far; the ceilings and the ledger still count, however high they are.
+ */
+export function withoutForged(remains: Remains, highest: Ticks): Remains {
+  const witnesses = remains.view.witnesses.filter((witness) => witness.ticks <= highest);
+  return { ...remains, view: { ...remains.view, witnesses } };
+}
+
 /** How far somebody has reserved, by the ceilings and by the witnesses, and how far an earlier rebuild has put them. */
 export function usedTicks(remains: Remains): Partial<Record<'ceilings' | 'witnesses' | 'rebuilt', Ticks>> {
   const ceilings = [...readableOf(remains).values()].filter(({ ticks: at }) => at > 0);

@@ -1,30 +1,24 @@
 import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
-import type { Layout } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply, forwarded } from './answers.ts';
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
-import { type Intake, receive } from './intake.ts';
+import { type Accepted, type Intake, receive } from './intake.ts';
+import type { Later } from './later.ts';
+import { cutIntoParts, isLarge, PART_MAX_REQUESTS } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
+import type { Slots } from './slots.ts';
 
-/** Bounds of a part: what is decided by one append and answered together. */
-export const PART_MAX_REQUESTS = 500;
-/** A part keeps the generator busy for about so long: others wait for their turn meanwhile. */
-const PART_MAX_GENERATOR_MS = 50;
-/** However many IDs the layout has: where requests want them listed one by one, so many take 30 ms to encode. */
-const PART_MAX_LISTED_IDS = 200_000;
-
-/** How many IDs the requests of a part may ask for together; one that asks for more makes a part of its own. */
-export function partMaxIds(layout: Layout): number {
-  const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
-  return Math.min(PART_MAX_LISTED_IDS, Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs));
-}
+/** So many of a worker's parts with large requests may be in line for IDs at a time: one more than keeps the generator busy. */
+export const LARGE_AT_ONCE = 2;
 
 export interface PipelineDeps extends DecisionDeps, AnswerContext {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
   readonly publisher: Publisher;
+  /** Of the worker: parts with large requests wait for one each. */
+  readonly largeSlots: Slots;
   readonly observe: PipelineObserver;
 }
 
@@ -51,8 +45,10 @@ interface Served {
 export interface BatchControl {
   /** False once the session has ended or the gate has closed: what is not decided yet is left for later. */
   readonly isCurrent: () => boolean;
-  /** Everything up to this request offset has been answered or dead-lettered, and acknowledged. */
+  /** Everything up to this request offset has been answered or dead-lettered, and acknowledged, or was put off. */
   readonly resolved: (offset: number) => void;
+  /** Takes large requests, so that those behind them need not wait; without it they are served where they are. */
+  readonly later?: Later;
 }
 
 /**
@@ -80,36 +76,32 @@ async function processReadable(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  for (const part of cutIntoParts(records, deps)) {
+  const { layout } = deps;
+  const intakes = records.values().map((record) => receive(record, deps.names, deps.replyPolicy, deps.schemas));
+  let through = -1;
+  for (const part of cutIntoParts(intakes, { layout, idsFor: idsFor(deps, partition), later: control.later })) {
     if (!control.isCurrent()) return;
     const last = part.at(-1);
     if (last === undefined) continue;
     await processPart(deps, partition, part);
     control.resolved(last.record.offset);
+    through = last.record.offset;
   }
+  const end = records.at(-1)?.offset ?? through;
+  if (end > through && control.isCurrent()) control.resolved(end); // those at the end were put off
 }
 
-function* cutIntoParts(records: readonly RequestRecord[], deps: PipelineDeps): Generator<Intake[]> {
-  let part: Intake[] = [];
-  let ids = 0;
-  const maxIds = partMaxIds(deps.layout);
-  for (const record of records) {
-    const intake = receive(record, deps.names, deps.replyPolicy, deps.schemas);
-    const asked = intake.kind === 'accepted' ? Math.min(intake.request.count, deps.maxCount) : 0;
-    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > maxIds)) {
-      yield part;
-      part = [];
-      ids = 0;
-    }
-    part.push(intake);
-    ids += asked;
-  }
-  yield part;
+/** How many IDs a request may take here: what another partition decides, or a quota is about to refuse, takes none. */
+function idsFor({ homeOf, maxCount, quotas }: PipelineDeps, partition: number): (accepted: Accepted) => number {
+  return ({ request: { correlationId, count, replyTopic } }) => {
+    if (homeOf(correlationId) !== partition || quotas?.wouldRefuse(replyTopic, count) === true) return 0;
+    return Math.min(count, maxCount);
+  };
 }
 
 async function processPart(deps: PipelineDeps, partition: number, part: readonly Intake[]): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  const decisions = await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted));
+  const decisions = await decideInTurn(deps, partition, accepted);
   deps.observe.served(countServed(decisions));
   let next = 0; // of the decisions, which are in the order of what was accepted
   const answers = part.map((intake) => {
@@ -121,6 +113,24 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
   const letters = [...answers, ...unforwarded].flatMap(({ letter }) => letter ?? []);
   letters.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, letters);
+}
+
+/**
+ * A part with a large request gets its slot before its partition's turn, which the small ones need meanwhile, and gives it
+ * back with its IDs.
+ */
+async function decideInTurn(deps: PipelineDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
+  const ids = idsFor(deps, partition);
+  if (!part.some((accepted) => isLarge(deps.layout, ids(accepted)))) {
+    return await deps.ledger.inTurn(partition, () => decide(deps, partition, part));
+  }
+  const release = await deps.largeSlots.take();
+  const allocator = { allocate: (counts: readonly number[]) => deps.allocator.allocate(counts).finally(release) };
+  try {
+    return await deps.ledger.inTurn(partition, () => decide({ ...deps, allocator }, partition, part));
+  } finally {
+    release();
+  }
 }
 
 function countServed(decisions: readonly Decision[]): Served {

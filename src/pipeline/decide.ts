@@ -7,6 +7,7 @@ import { type Decided, type Decisions, FORGOTTEN, nameOf } from './decided.ts';
 import type { Accepted } from './intake.ts';
 import type { Ledger } from './ledger.ts';
 import type { Allocation, Allocator, LedgerIndex } from './ports.ts';
+import type { Quotas } from './quotas.ts';
 
 /** What deciding needs. */
 export interface DecisionDeps {
@@ -18,6 +19,8 @@ export interface DecisionDeps {
   readonly ledger: Ledger;
   readonly allocator: Allocator;
   readonly now: () => WallMs;
+  /** Undefined where there are none. */
+  readonly quotas?: Quotas | undefined;
   /** The partition that decides the requests of a correlation ID. */
   readonly homeOf: (correlationId: Buffer) => number;
   /** A decision is renewed when a request is answered with it that came in so long after its newest entry. */
@@ -106,8 +109,8 @@ function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepte
 
 /** Checks that only a request without an entry has to pass. */
 function admit(deps: DecisionDeps, partition: number, { request, record }: Accepted): Decision | undefined {
-  const excess = tooMany(deps, request.count);
-  if (excess !== undefined) return excess;
+  const largest = tooMany(deps, request.count);
+  if (largest !== undefined) return largest;
   const horizon = deps.index.horizon(partition);
   if (horizon === undefined || record.offset <= horizon) return forgotten();
   const born = bornMs(request.route);
@@ -117,7 +120,9 @@ function admit(deps: DecisionDeps, partition: number, { request, record }: Accep
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
     return { kind: 'refused', code: 'EXPIRED', message };
   }
-  return undefined;
+  // Last, since a request that passes has taken its part of the quota.
+  const excess = deps.quotas?.refuse(request.replyTopic, request.count);
+  return excess === undefined ? undefined : { kind: 'refused', code: 'QUOTA_EXCEEDED', message: excess };
 }
 
 /**

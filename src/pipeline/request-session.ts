@@ -1,14 +1,7 @@
-import type { Runtime, Timer } from '../core/runtime.ts';
-import { IdallocError } from '../errors.ts';
 import type { BatchControl } from './batch.ts';
+import { Lane, type LaneOptions } from './lane.ts';
+import { PutOffQueue } from './later.ts';
 import type { RequestRecord } from './ports.ts';
-
-/** Works on records of one partition: resolves parts as they are answered, rejects on a passing fault. */
-export type RequestHandler = (
-  partition: number,
-  records: readonly RequestRecord[],
-  control: BatchControl,
-) => Promise<void>;
 
 /** Records of one partition in the order of their offsets, as they were read. */
 export interface RequestChunk {
@@ -17,19 +10,13 @@ export interface RequestChunk {
   readonly next: number;
 }
 
-export interface RequestSessionOptions {
-  readonly partition: number;
-  readonly handler: RequestHandler;
-  readonly runtime: Pick<Runtime, 'schedule'>;
-  readonly isOpen: boolean;
+export interface RequestSessionOptions extends LaneOptions {
   /** Everything below this offset has been answered. */
   readonly onProgress: (next: number) => void;
-  /** `lasting`: no waiting fixes it; the session tries again all the same, more slowly. */
-  readonly onFault: (error: unknown, lasting: boolean) => void;
 }
 
-/** After a fault a partition rests before its requests come again; longer when nothing will pass by itself. */
-const REST_MS = { retryable: 200, lasting: 5_000 } as const;
+/** What is answered so far beyond the first one that was put off is answered once more after a crash. */
+const MAX_AHEAD = 10_000;
 
 /**
  * One request partition for as long as this worker has it, rebalances that leave it here included.
@@ -42,18 +29,28 @@ const REST_MS = { retryable: 200, lasting: 5_000 } as const;
  * One chunk is in hand at a time, and whoever delivers waits for it. A part that is under way when the gate closes or the
  * session ends comes to its end, since it may be decided already; no further part begins. What was not answered is tried
  * again from memory, so a fault never moves the place of reading.
+ *
+ * Large requests are put off into a lane of their own, which works beside the other one: those behind them, of later chunks
+ * as well, are not held up. The ledger's order decides, not the requests', so that is safe; but the offset to commit
+ * stays at the first request that is not answered.
  */
 export class RequestSession {
   readonly #options: RequestSessionOptions;
-  #open: boolean;
+  readonly #lane: Lane;
+  readonly #largeLane: Lane;
+  readonly #putOff = new PutOffQueue();
   #ended = false;
+  /** Everything below has been answered or put off. */
+  #through: number | undefined;
   #next: number | undefined;
-  #attempt: Promise<void> | undefined;
-  #wake: (() => void) | undefined;
+  #largeWork: Promise<void> | undefined;
+  /** Wakes whoever waits for large requests to be answered. */
+  #onLarge: (() => void) | undefined;
 
   constructor(options: RequestSessionOptions) {
     this.#options = options;
-    this.#open = options.isOpen;
+    this.#lane = new Lane(options);
+    this.#largeLane = new Lane(options);
   }
 
   get partition(): number {
@@ -67,85 +64,84 @@ export class RequestSession {
 
   /** Resolves when the parts under way have ended. */
   get settled(): Promise<void> {
-    return this.#attempt ?? Promise.resolve();
+    return Promise.all([this.#lane.settled, this.#largeLane.settled]).then(() => undefined);
   }
 
-  /** Resolves when every record has been answered, or the session has ended. */
+  /** Resolves when every record has been answered or put off, or the session has ended. */
   async deliver({ records, next }: RequestChunk): Promise<void> {
-    for (;;) {
-      if (this.#ended) return;
-      const left = records.slice(this.#firstDue(records));
-      if (left.length === 0) break;
-      if (!this.#open) await this.#woken();
-      else await this.#serve(left);
-    }
-    this.#advance(next);
+    while (this.#isTooFar(next)) await this.#largeAnswered();
+    await this.#lane.finish(() => records.slice(this.#firstDue(records)), {
+      isCurrent: () => this.#lane.isCurrent,
+      resolved: (offset) => this.#passed(offset + 1),
+      later: this.#putOff,
+    });
+    this.#passed(next);
   }
 
   /** Begins no further part. */
   pause(): void {
-    this.#open = false;
+    this.#lane.pause();
+    this.#largeLane.pause();
   }
 
   /** Goes on; what rests after a fault, as after a refusal by the gate, rests no longer. */
   resume(): void {
-    if (this.#open) return;
-    this.#open = true;
-    this.#wake?.();
+    this.#lane.resume();
+    this.#largeLane.resume();
   }
 
   end(): void {
     this.#ended = true;
-    this.#wake?.();
+    this.#lane.end();
+    this.#largeLane.end();
+    this.#onLarge?.();
   }
 
-  async #serve(records: readonly RequestRecord[]): Promise<void> {
-    const outcome = this.#try(records);
-    this.#attempt = outcome.then(() => undefined);
-    const restMs = await outcome;
-    this.#attempt = undefined;
-    if (restMs > 0 && !this.#ended) await this.#woken(restMs);
+  #isTooFar(next: number): boolean {
+    return !this.#ended && next - (this.#putOff.first ?? next) > MAX_AHEAD;
   }
 
-  /** How long to rest afterwards: 0 when nothing failed. */
-  async #try(records: readonly RequestRecord[]): Promise<number> {
-    const { partition, handler, onFault } = this.#options;
-    try {
-      await handler(partition, records, {
-        isCurrent: () => this.#open && !this.#ended,
-        resolved: (offset) => this.#advance(offset + 1),
-      });
-      return 0;
-    } catch (error) {
-      const lasting = error instanceof IdallocError && !error.retryable;
-      onFault(error, lasting);
-      return lasting ? REST_MS.lasting : REST_MS.retryable;
-    }
+  /** Resolves also when the session ends. */
+  #largeAnswered(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onLarge = resolve;
+    });
   }
 
   #firstDue(records: readonly RequestRecord[]): number {
-    const next = this.#next;
-    if (next === undefined) return 0;
-    const at = records.findIndex(({ offset }) => offset >= next);
+    const through = this.#through;
+    if (through === undefined) return 0;
+    const at = records.findIndex(({ offset }) => offset >= through);
     return at === -1 ? records.length : at;
   }
 
-  #advance(next: number): void {
-    if (this.#ended || (this.#next !== undefined && next <= this.#next)) return;
-    this.#next = next;
-    this.#options.onProgress(next);
+  #passed(through: number): void {
+    if (this.#ended || (this.#through !== undefined && through <= this.#through)) return;
+    this.#through = through;
+    this.#putOff.passed(through);
+    this.#advance();
+    this.#largeWork ??= this.#serveLarge();
   }
 
-  /** Resolves when the session ends or its gate opens, at the latest after the delay. */
-  #woken(delayMs?: number): Promise<void> {
-    return new Promise((resolve) => {
-      let timer: Timer | undefined;
-      this.#wake = () => {
-        timer?.cancel();
-        this.#wake = undefined;
-        resolve();
-      };
-      if (delayMs !== undefined) timer = this.#options.runtime.schedule(delayMs, this.#wake);
-    });
+  async #serveLarge(): Promise<void> {
+    const control: BatchControl = {
+      isCurrent: () => this.#largeLane.isCurrent,
+      resolved: (offset) => {
+        this.#putOff.answered(offset);
+        this.#advance();
+        this.#onLarge?.();
+      },
+    };
+    await this.#largeLane.finish(() => this.#putOff.part(), control);
+    this.#largeWork = undefined;
+  }
+
+  #advance(): void {
+    const through = this.#through;
+    if (this.#ended || through === undefined) return;
+    const next = Math.min(through, this.#putOff.first ?? through);
+    if (this.#next !== undefined && next <= this.#next) return;
+    this.#next = next;
+    this.#options.onProgress(next);
   }
 }

@@ -14,7 +14,13 @@ const LAST_WORDS = 20;
 const DEFAULT_NETWORK = 'bridge';
 
 /** One broker or one etcd member cannot keep what a ledger should keep; for tests that is enough. */
-export const WORKER_DEFAULTS = { DATACENTER_ID: '0', TOPIC_REPLICATION_FACTOR: '1', ALLOW_WEAK_LEDGER: '1' };
+export const WORKER_DEFAULTS = {
+  DATACENTER_ID: '0',
+  TOPIC_REPLICATION_FACTOR: '1',
+  ALLOW_WEAK_LEDGER: '1',
+  API_HOST: '0.0.0.0',
+  OPS_HOST: '0.0.0.0',
+};
 
 /**
  * One worker. Kafka, its topics and etcd are the caller's: withKafka() and withEtcd() say where. Everything else of a

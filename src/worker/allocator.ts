@@ -1,6 +1,6 @@
-import { type Generator, type IdRange, startGenerator, take } from '../core/generator.ts';
+import { BACKFILL_MS, type Generator, type IdRange, startGenerator, take } from '../core/generator.ts';
 import { type Layout, tickStartMs, toTicks } from '../core/layout.ts';
-import type { Random, Reading, Ticks } from '../core/units.ts';
+import { type Random, type Reading, type Ticks, ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import type { GuardedReading } from '../identity/settings.ts';
 import type { Authority } from '../identity/state.ts';
@@ -22,6 +22,9 @@ const MAX_WAIT_MS = 5_000;
 /**
  * Allocates under one rule: every range is taken in the same turn of the event loop in which clock, deadline and
  * reservation were checked, and no range of two reigns ends up in one batch.
+ *
+ * Whoever asks for more IDs than a tick has leaves the present tick to those who ask for fewer: they never wait behind a
+ * large take, however many ticks that needs. Nothing is lost by it, for what they leave is taken when the tick is over.
  */
 export class ReignAllocator implements Allocator {
   readonly #options: AllocatorOptions;
@@ -33,20 +36,21 @@ export class ReignAllocator implements Allocator {
 
   async allocate(counts: readonly number[]): Promise<readonly Allocation[]> {
     const allocations: Allocation[] = [];
+    const isLarge = this.#isLarge(counts);
     let turn: Turn | undefined;
     for (const count of counts) {
       turn ??= this.#check();
-      const allocation = this.#tryTake(turn, count);
+      const allocation = this.#tryTake(turn, count, isLarge);
       if ('waitMs' in allocation) {
         turn = undefined;
-        allocations.push(await this.#takeWaiting(count, allocation));
+        allocations.push(await this.#takeWaiting(count, allocation, isLarge));
       } else allocations.push(allocation);
     }
     return allocations;
   }
 
   /** Goes on with a batch that needs ticks of the future, one wake-up for as many as have come by then. */
-  async #takeWaiting(count: number, begun: Begun): Promise<Allocation> {
+  async #takeWaiting(count: number, begun: Begun, isLarge: boolean): Promise<Allocation> {
     let part = begun;
     for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
       await this.#options.sleep(part.waitMs);
@@ -54,7 +58,7 @@ export class ReignAllocator implements Allocator {
       if (!sameReign(part, turn.granted)) {
         throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
       }
-      const next = this.#tryTake(turn, count - part.taken);
+      const next = this.#tryTake(turn, count - part.taken, isLarge);
       if (!('waitMs' in next)) return { ...next, ranges: [...part.ranges, ...next.ranges] };
       part = { ...next, ranges: [...part.ranges, ...next.ranges], taken: part.taken + next.taken };
     }
@@ -73,7 +77,7 @@ export class ReignAllocator implements Allocator {
   }
 
   /** Takes what there is now. Only in the turn that was checked: no promise may be awaited in between. */
-  #tryTake({ reading, verdict, granted }: Turn, count: number): Allocation | Begun {
+  #tryTake({ reading, verdict, granted }: Turn, count: number, isLarge: boolean): Allocation | Begun {
     const { layout, random } = this.#options;
     if (verdict.kind === 'wait') {
       const { workerId, fence } = granted;
@@ -81,11 +85,14 @@ export class ReignAllocator implements Allocator {
     }
     const reign = this.#reignOf(granted);
     const { from, to } = granted.reservation;
-    const taken = take(reign.generator, count, { nowTicks: toTicks(layout, reading.wall), from, to }, random);
+    const nowTicks = toTicks(layout, reading.wall);
+    const end = isLarge && nowTicks > from && nowTicks < to ? nowTicks : to;
+    const taken = take(reign.generator, count, { nowTicks, from, to: end }, random);
     reign.generator = taken.generator;
     const evidence = { workerId: granted.workerId, fence: granted.fence, generatedAt: reading.wall };
     if (taken.missing === 0) return { ranges: taken.ranges, ...evidence };
-    const until = taken.waitUntilTicks;
+    const isHeldBack = end < to && taken.exhausted === 'reservation';
+    const until = isHeldBack ? ticks(nowTicks + 1) : taken.waitUntilTicks;
     if (until === undefined) throw exhausted(taken.exhausted, layout);
     return {
       ranges: taken.ranges,
@@ -94,6 +101,12 @@ export class ReignAllocator implements Allocator {
       workerId: granted.workerId,
       fence: granted.fence,
     };
+  }
+
+  /** No take is where a tick can't be used any more once it is over. */
+  #isLarge(counts: readonly number[]): boolean {
+    const { tickMs, sequencesPerTick } = this.#options.layout;
+    return BACKFILL_MS >= 2 * tickMs && counts.reduce((sum, count) => sum + count, 0) > sequencesPerTick;
   }
 
   #reignOf(granted: Granted): { generator: Generator } {

@@ -1,8 +1,10 @@
 import type { Config } from '../config/config.ts';
 import { createApi } from '../http/api.ts';
+import { identifyBy } from '../http/callers.ts';
 import { ApiDoor } from '../http/door.ts';
 import { Issuer } from '../http/issuer.ts';
 import { LoopShare } from '../http/loop-share.ts';
+import { RateLimit } from '../http/rate-limit.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
@@ -31,9 +33,19 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
     source: allocator,
     gateReason: () => gate.reason(),
     monotonicMs,
+    rateLimit: api.rateLimit === undefined ? undefined : new RateLimit(api.rateLimit, monotonicMs),
     issued: (count) => metrics.addIds(count),
   });
   const share = new LoopShare(monotonicMs);
+  const keepOld = (what: string) => (error: unknown) =>
+    log.warn({ err: error }, `${what} can not be used as they are now; those from before count on`);
+  const identify = identifyBy({
+    tokens: api.tokens,
+    mutualTls: api.tls?.clientCa !== undefined,
+    monotonicMs,
+    onFault: keepOld('the tokens of the HTTP API'),
+  });
+  const tls = api.tls && { ...api.tls, monotonicMs, onFault: keepOld('the certificates of the HTTP API') };
   return await ApiDoor.open({
     host: api.host,
     port: api.port,
@@ -45,7 +57,11 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
         issuer,
         share,
         limits: api,
-        observe: ({ route, status, milliseconds }) => metrics.addHttpRequest(route, status, milliseconds),
+        tls,
+        identify,
+        observe: ({ route, status, caller, milliseconds }) => {
+          metrics.addHttpRequest(route, status, caller, milliseconds);
+        },
         onFault: (error) => log.error({ err: error }, 'a request over HTTP met a fault of idalloc'),
       }),
     log: (level, message, fields) => log[level](fields, message),

@@ -7,9 +7,11 @@ import { Tail } from '../kafka/loops/tail.ts';
 import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
-import type { Log } from '../log.ts';
-import { type RequestHandler, RequestSession } from '../pipeline/request-session.ts';
+import { type Log, repetitions } from '../log.ts';
+import type { RequestHandler } from '../pipeline/lane.ts';
+import { RequestSession } from '../pipeline/request-session.ts';
 import type { GroupMember } from './membership.ts';
+import { RequestLag } from './request-lag.ts';
 
 export interface RequestGroupOptions {
   readonly cluster: Cluster;
@@ -34,7 +36,7 @@ export interface RequestGroupOptions {
   readonly acceptableLag: number;
   /** What this worker owns from now on, and what it stands by for. */
   readonly onAssigned: (assigned: Assigned) => void;
-  /** Records of the partition that wait behind the last one answered; undefined once it is another member's. */
+  /** Records of the partition, up to its end, that were not answered; undefined once it is another member's. */
   readonly onLag: (partition: number, records: number | undefined) => void;
   /** The request topic ends before where reading was: it was made anew, or has lost its tail. */
   readonly onCutOff: (partition: number) => void;
@@ -42,8 +44,11 @@ export interface RequestGroupOptions {
   readonly onFenced: (error: Error) => void;
 }
 
-/** A broker holds a fetch that finds nothing for so long; a partition that resumes meanwhile waits for it. */
-const MAX_WAIT_MS = 100;
+/**
+ * A broker holds a fetch that finds nothing for so long. A partition that resumes meanwhile waits for it; a shorter time
+ * wakes an idle worker more often.
+ */
+const MAX_WAIT_MS = 250;
 /** 1 MiB: two of the largest record batches that the request topic takes would not help, one must fit. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const RETRY_MS = 200;
@@ -51,6 +56,7 @@ const RETRY_MS = 200;
 interface Served {
   readonly session: RequestSession;
   readonly followed: Followed;
+  readonly lag: RequestLag;
   committed: number | undefined;
 }
 
@@ -76,9 +82,12 @@ export class RequestGroup implements GroupMember {
   #stopped = false;
   #commitTimer: Timer | undefined;
   #commitFailing = false;
+  /** Each partition is tried again five times a second: a cause is worth one line in a while. */
+  readonly #isRepeated: (cause: string) => boolean;
 
   constructor(options: RequestGroupOptions) {
     this.#options = options;
+    this.#isRepeated = repetitions(options.runtime.monotonicMs);
     const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
     const { copies, standbys, acceptableLag } = options;
     this.#tail = new Tail({
@@ -113,6 +122,11 @@ export class RequestGroup implements GroupMember {
   /** Joined, and not thrown out since. */
   get joined(): boolean {
     return this.#member.joined;
+  }
+
+  /** For how long the oldest request of each partition has waited that this member knows of. */
+  get oldestUnread(): readonly { readonly partition: number; readonly milliseconds: number }[] {
+    return [...this.#served].map(([partition, { lag }]) => ({ partition, milliseconds: lag.oldestMs }));
   }
 
   start(): void {
@@ -205,26 +219,26 @@ export class RequestGroup implements GroupMember {
 
   #serve(partition: number, committed: number | undefined): void {
     const { topic, handler, runtime, log, onLag } = this.#options;
-    let end = 0;
+    const { monotonicMs } = runtime;
+    const lag = new RequestLag({ next: committed ?? 0, monotonicMs, onChange: (records) => onLag(partition, records) });
     const session = new RequestSession({
       partition,
       handler,
       runtime,
       isOpen: this.#isOpen(partition),
-      onProgress: (next) => onLag(partition, Math.max(0, end - next)),
+      onProgress: (next) => lag.progressed(next),
       onFault: (error, lasting) => {
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
-        log[lasting ? 'error' : 'warn'](fields, 'requests could not be served and will be tried again');
+        const level = lasting ? 'error' : this.#isRepeated(String(code)) ? 'debug' : 'warn';
+        log[level](fields, 'requests could not be served and will be tried again');
       },
     });
     const followed = this.#tail.follow(
       { topic, partition, offset: committed ?? 0 },
       {
-        deliver: (chunk) => {
-          end = chunk.highWatermark;
-          return session.deliver(chunk);
-        },
+        deliver: (chunk) => session.deliver(chunk),
+        looked: (end) => lag.looked(end),
         // A waiting request topic is read from its beginning, and nothing in it is skipped.
         outOfRange: ({ logStart, end: logEnd }, position) => {
           if (position > logEnd) this.#options.onCutOff(partition);
@@ -234,11 +248,12 @@ export class RequestGroup implements GroupMember {
               'requests at the committed offset are gone, reading what is left',
             );
           }
+          lag.progressed(logStart);
           return logStart;
         },
       },
     );
-    this.#served.set(partition, { session, followed, committed });
+    this.#served.set(partition, { session, followed, lag, committed });
     if (!this.#isOpen(partition)) followed.pause();
   }
 

@@ -11,9 +11,11 @@ import type { Assigned } from '../kafka/loops/member-options.ts';
 import { SparingLog } from '../kafka/loops/sparing-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
-import { type PipelineDeps, processBatch } from '../pipeline/batch.ts';
+import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
 import type { CopyProgress } from '../pipeline/followed-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
+import { Quotas } from '../pipeline/quotas.ts';
+import { Slots } from '../pipeline/slots.ts';
 import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerSide } from './ledger-side.ts';
 import type { GroupMember } from './membership.ts';
@@ -46,7 +48,7 @@ export class RequestSide implements Disposable {
   constructor(tools: Tools, parts: RequestParts) {
     this.#tools = tools;
     this.#parts = parts;
-    this.#pipeline = pipelineDeps(tools, parts);
+    this.#pipeline = { ...pipelineDeps(tools, parts), quotas: this.#quotas() };
     tools.gate.onChange(() => this.#announce());
     parts.ledger.onChange((partition) => this.#copyChanged(partition));
     this.#scheduleMarkers();
@@ -96,6 +98,10 @@ export class RequestSide implements Disposable {
   /** What the group gave to this worker last; undefined before that. */
   get share(): Assigned | undefined {
     return this.#share;
+  }
+
+  get oldestUnread(): RequestGroup['oldestUnread'] {
+    return this.#group?.oldestUnread ?? [];
   }
 
   /** The partitions of this worker that wait for their copies of the ledger, each with how far it is. */
@@ -148,6 +154,21 @@ export class RequestSide implements Disposable {
   #tellWarm(): void {
     const warm = this.#share?.warmups.filter((partition) => this.#isReady(partition)) ?? [];
     if (warm.length > 0) this.#group?.rejoin(`the copies of partitions ${warm} are complete`);
+  }
+
+  #quotas(): Quotas | undefined {
+    const { config, runtime, metrics, wireLog } = this.#tools;
+    if (config.quotas.length === 0) return undefined;
+    const refusals = new SparingLog(runtime, wireLog);
+    return new Quotas({
+      quotas: config.quotas,
+      monotonicMs: runtime.monotonicMs,
+      share: () => Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions,
+      onExceeded: (prefix) => {
+        metrics.addQuotaExceeded(prefix);
+        refusals.count({ prefix }, `requests were refused by the quota of ${prefix}`);
+      },
+    });
   }
 
   #isReady(partition: number): boolean {
@@ -207,7 +228,8 @@ function fenced(instanceId: string): IdallocError {
   return new IdallocError('INSTANCE_FENCED', message);
 }
 
-function pipelineDeps({ config, metrics, cluster, runtime, log }: Tools, parts: RequestParts): PipelineDeps {
+function pipelineDeps(tools: Tools, parts: RequestParts): PipelineDeps {
+  const { config, metrics, cluster, runtime, log, refusals } = tools;
   const { topics, layout, datacenterId } = config;
   const letters = new SparingLog(runtime, (level, fields, message) => log[level](fields, message));
   return {
@@ -225,8 +247,14 @@ function pipelineDeps({ config, metrics, cluster, runtime, log }: Tools, parts: 
     requestTopic: topics.requests,
     deadLetterTopic: topics.deadLetters,
     replyPolicy: replyPolicyOf(topics),
+    largeSlots: new Slots(LARGE_AT_ONCE),
     schemas: openRegistry(config.registry),
-    publisher: new KafkaPublisher({ cluster, runtime, topics: new ReplyTopics(cluster, runtime) }),
+    publisher: new KafkaPublisher({
+      cluster,
+      runtime,
+      topics: new ReplyTopics(cluster, runtime),
+      isRevoked: (topic) => refusals.isRevoked(topic),
+    }),
     observe: {
       served: ({ issued, replayed, ids }) => {
         metrics.addRequests('issued', issued);

@@ -6,6 +6,7 @@ import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
+import type { KafkaRefusals } from './kafka-refusals.ts';
 import type { Surroundings } from './surroundings.ts';
 
 /** What the sides of one worker share. */
@@ -20,6 +21,7 @@ export interface Tools {
   readonly clock: GuardedClock;
   readonly gate: Gatekeeper;
   readonly surroundings: Surroundings;
+  readonly refusals: KafkaRefusals;
   /** Ends the worker: for faults that no waiting fixes. */
   readonly fail: (error: unknown) => void;
 }

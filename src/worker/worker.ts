@@ -1,19 +1,22 @@
 import { clockReader } from '../adapters/clock.ts';
 import type { Config } from '../config/config.ts';
-import type { UnreadyReason } from '../core/gate.ts';
+import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import type { IdallocError } from '../errors.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
+import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
 import { wireLog as createWireLog, type Log } from '../log.ts';
 import type { Metrics, Vitals } from '../metrics.ts';
 import { openApi } from './api-side.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
+import { KafkaRefusals } from './kafka-refusals.ts';
 import { LedgerSide } from './ledger-side.ts';
 import { ledgerTail } from './ledger-tail.ts';
 import { Membership } from './membership.ts';
 import { RequestSide } from './request-side.ts';
+import { SecretWatch } from './secret-watch.ts';
 import { realSurroundings, type Surroundings } from './surroundings.ts';
 import type { Tools } from './tools.ts';
 import { waitForTopics } from './topics-check.ts';
@@ -37,6 +40,7 @@ export class Worker implements AsyncDisposable {
   /** Rejects when the worker can't start or can't go on; pending otherwise. */
   readonly done: Promise<void>;
   readonly #tools: Tools;
+  readonly #refusals: KafkaRefusals;
   readonly #identity: IdentityHolder;
   readonly #stack = new AsyncDisposableStack();
   readonly #stop = new AbortController();
@@ -59,11 +63,14 @@ export class Worker implements AsyncDisposable {
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
     const wireLog = createWireLog(log, runtime.monotonicMs);
-    const cluster = new Cluster({ dialer, seeds: seedsOf(config.kafka.brokers), runtime, log: wireLog });
+    this.#refusals = new KafkaRefusals({ kafka: config.kafka, topics: config.topics, runtime, log });
+    const watched = watchedDialer(dialer, this.#refusals);
+    const cluster = new Cluster({ dialer: watched, seeds: seedsOf(config.kafka.brokers), runtime, log: wireLog });
     const fail = failed.reject;
     this.#beganMs = runtime.monotonicMs();
     this.done = failed.promise;
-    this.#tools = { config, log, wireLog, metrics, runtime, cluster, clock, gate, surroundings, fail };
+    const refusals = this.#refusals;
+    this.#tools = { config, log, wireLog, metrics, runtime, cluster, clock, gate, surroundings, refusals, fail };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });
     metrics.setGate('STARTING');
     gate.onChange((reason) => metrics.setGate(reason ?? 'open'));
@@ -78,6 +85,7 @@ export class Worker implements AsyncDisposable {
   /** Why no requests are served, or not those of every partition; undefined while they are. */
   get unready(): UnreadyReason | undefined {
     const reason = this.#tools.gate.reason();
+    if (mayBeRefusal(reason) && this.#refusals.detail !== undefined) return 'KAFKA_REFUSED';
     if (reason !== undefined) return reason;
     if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
     const { kafkaSilenceMs: silentMs, isMember } = this.vitals();
@@ -89,6 +97,8 @@ export class Worker implements AsyncDisposable {
   /** What there is to say of `unready`, for people. */
   get unreadyDetail(): string | undefined {
     switch (this.unready) {
+      case 'KAFKA_REFUSED':
+        return this.#refusals.detail;
       case 'LEDGER_UNREADABLE':
         return this.stoppedPartitions.map(({ message }) => message).join('; ');
       case 'INDEX_RESTORING':
@@ -98,6 +108,9 @@ export class Worker implements AsyncDisposable {
             return `ledger partition ${partition}: ${place}`;
           })
           .join('; ');
+      case 'NO_IDENTITY':
+      case 'LEASE_SUSPENDED':
+        return this.#tools.surroundings.etcd.fault?.message;
       default:
         return undefined;
     }
@@ -110,6 +123,8 @@ export class Worker implements AsyncDisposable {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
       stoppedPartitions: this.stoppedPartitions.length,
+      oldestUnread: this.#requests?.oldestUnread ?? [],
+      kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
     };
   }
@@ -140,6 +155,7 @@ export class Worker implements AsyncDisposable {
     const { config, log, runtime, cluster, gate, clock, metrics, surroundings } = this.#tools;
     const stack = this.#stack;
     const identity = this.#identity;
+    stack.use(new SecretWatch(config.secretFiles, runtime, log));
     const release = () => identity[Symbol.asyncDispose]();
     stack.defer(release);
     const allocator = surroundings.createAllocator({

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -62,6 +62,11 @@ export class Stage implements AsyncDisposable {
   /** `main`: the main.ts of the worker, which may be that of another checkout. */
   static async open(say: (line: string) => void, main: string): Promise<Stage> {
     return new Stage(await startProcessServers(say), main);
+  }
+
+  /** Each as `host:port`. */
+  get brokers(): readonly string[] {
+    return this.#servers.brokers;
   }
 
   async topics(partitions: number): Promise<Topics> {
@@ -193,6 +198,24 @@ export class Running implements AsyncDisposable {
     }
   }
 
+  /** Its open connections to the port of this `host:port`, by Linux' table of them. */
+  connections(broker: string): number {
+    const port = Number(broker.slice(broker.lastIndexOf(':') + 1));
+    const proc = `/proc/${this.#child.pid}`;
+    const own = new Set(
+      readdirSync(`${proc}/fd`).map((fd) => /socket:\[(\d+)\]/.exec(linkOf(`${proc}/fd/${fd}`))?.[1]),
+    );
+    const sockets = ['tcp', 'tcp6'].flatMap((table) =>
+      readFileSync(`${proc}/net/${table}`, 'latin1').trim().split('\n').slice(1),
+    );
+    return sockets.filter((line) => {
+      const [, , remote = '', state, , , , , , inode] = line.trim().split(/\s+/);
+      return (
+        state === ESTABLISHED && own.has(inode) && Number.parseInt(remote.slice(remote.indexOf(':') + 1), 16) === port
+      );
+    }).length;
+  }
+
   /** @throws Error when it has ended by itself. */
   check(): void {
     if (this.#hasEnded) throw new Error(`the ${this.#contender} ended before it was done`);
@@ -204,6 +227,18 @@ export class Running implements AsyncDisposable {
     await this.#ended;
     clearTimeout(timer);
     if (this.#index !== undefined) rmSync(this.#index, { recursive: true, force: true });
+  }
+}
+
+/** As Linux writes it in its tables of connections. */
+const ESTABLISHED = '01';
+
+/** Nothing where the descriptor was closed meanwhile. */
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
   }
 }
 

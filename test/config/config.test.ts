@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
+import { type Config, loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
 import type { Environment } from '../../src/config/parse.ts';
 import { describeVariables, VARIABLES } from '../../src/config/variables.ts';
 import { IdallocError } from '../../src/errors.ts';
 
 const KAFKA = { KAFKA_BROKERS: 'kafka:9092' };
+const PLAIN_LOGIN = { KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' };
 const WORKER = { ...KAFKA, ETCD_ENDPOINTS: 'http://etcd:2379', DATACENTER_ID: '4' };
 
 const noFile = (path: string): string => {
@@ -63,13 +64,15 @@ describe('a worker with only the required variables', () => {
       acceptableLag: 100_000,
       copyLingerMs: 600_000,
       maxCount: 100_000,
+      quotas: [],
       gateGraceMs: 10_000,
       drainTimeoutMs: 10_000,
       commitIntervalMs: 500,
-      api: { host: '0.0.0.0', port: 8080, maxConnections: 512, requestTimeoutMs: 5_000 },
-      ops: { host: '0.0.0.0', port: 9464 },
+      api: { host: '127.0.0.1', port: 8080, maxConnections: 512, requestTimeoutMs: 5_000 },
+      ops: { host: '127.0.0.1', port: 9464 },
       logLevel: 'info',
       warnings: [],
+      secretFiles: [],
     });
     expect(config.layout.name).toBe('default');
   });
@@ -180,6 +183,22 @@ describe('faults', () => {
       { KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_USERNAME: 'u' },
       'KAFKA_SASL_PASSWORD',
     ],
+    [
+      'a token endpoint for another login',
+      { ...PLAIN_LOGIN, KAFKA_OAUTH_TOKEN_URL: 'https://login/token' },
+      'KAFKA_OAUTH_TOKEN_URL',
+    ],
+    [
+      'a login by token without a token endpoint',
+      { KAFKA_SASL_MECHANISM: 'oauthbearer', KAFKA_OAUTH_CLIENT_ID: 'c', KAFKA_OAUTH_CLIENT_SECRET: 's' },
+      'KAFKA_OAUTH_TOKEN_URL',
+    ],
+    ['a login to MSK without a region', { KAFKA_SASL_MECHANISM: 'aws-msk-iam', KAFKA_TLS: '1' }, 'KAFKA_AWS_REGION'],
+    [
+      'a login to MSK without TLS',
+      { KAFKA_SASL_MECHANISM: 'aws-msk-iam', KAFKA_AWS_REGION: 'eu-central-1' },
+      'KAFKA_TLS',
+    ],
     ['a login without a mechanism', { KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' }, 'KAFKA_SASL_MECHANISM'],
     ['an etcd user without a password', { ETCD_USERNAME: 'u' }, 'ETCD_PASSWORD'],
     ['an etcd password without a user', { ETCD_PASSWORD: 'p' }, 'ETCD_USERNAME'],
@@ -246,12 +265,17 @@ describe('TLS', () => {
   test('takes certificates from files', () => {
     const files = { KAFKA_CA_FILE: '/k', ETCD_CA_FILE: '/e', ETCD_CERT_FILE: '/c', ETCD_KEY_FILE: '/p' };
     const config = loadWorkerConfig({ ...secure, ...files, KAFKA_TLS: '1' }, (path) => `${pem}${path}`);
-    expect(config.kafka.ca).toBe(`${pem}/k`);
-    expect(config.etcd.tls).toEqual({ ca: `${pem}/e`, own: { cert: `${pem}/c`, key: `${pem}/p` } });
+    const { ca, own } = config.etcd.tls ?? {};
+    expect([config.kafka.ca, ca, own?.cert, own?.key].map((secret) => secret?.())).toEqual(
+      ['/k', '/e', '/c', '/p'].map((path) => `${pem}${path}`),
+    );
   });
 
   test.each([
     ['an authority without TLS to Kafka', { KAFKA_CA: pem }, ['KAFKA_TLS']],
+    ['a certificate for Kafka without its key', { KAFKA_TLS: '1', KAFKA_CERT: pem }, ['KAFKA_KEY']],
+    ['a key for Kafka without its certificate', { KAFKA_TLS: '1', KAFKA_KEY: pem }, ['KAFKA_CERT']],
+    ['a certificate without TLS to Kafka', { KAFKA_CERT: pem, KAFKA_KEY: pem }, ['KAFKA_TLS']],
     ['a path in place of PEM', { ETCD_CA: '/etc/ca.pem' }, ['ETCD_CA']],
     ['a certificate without its key', { ETCD_CERT: pem }, ['ETCD_KEY']],
     ['a key without its certificate', { ETCD_KEY: pem }, ['ETCD_CERT']],
@@ -261,13 +285,16 @@ describe('TLS', () => {
   });
 });
 
+const passwordOf = ({ kafka: { sasl } }: Config) =>
+  sasl !== undefined && 'password' in sasl ? sasl.password() : undefined;
+
 describe('secrets', () => {
   const login = { ...WORKER, KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_USERNAME: 'u' };
 
   test('come from a file, without the newline at its end', () => {
     const env = { ...login, KAFKA_SASL_PASSWORD_FILE: '/run/secrets/kafka' };
     const read = (path: string) => (path === '/run/secrets/kafka' ? 'p w\n\n' : noFile(path));
-    expect(loadWorkerConfig(env, read).kafka.sasl?.password).toBe('p w\n');
+    expect(passwordOf(loadWorkerConfig(env, read))).toBe('p w\n');
   });
 
   test('given both ways are a fault', () => {
@@ -281,11 +308,67 @@ describe('secrets', () => {
     expect(namesOf(faultsOf(env, () => '\n'))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
   });
 
+  test('in a file are read again for each use, and the last good one stays while there is none', () => {
+    let content: string | undefined = 'first\n';
+    const read = (path: string) => content ?? noFile(path);
+    const config = loadWorkerConfig({ ...login, KAFKA_SASL_PASSWORD_FILE: '/f' }, read);
+    const uses = [];
+    const problems = [];
+    for (content of ['second\n', '\n', undefined, 'x'.repeat(5_000), 'third']) {
+      uses.push(passwordOf(config));
+      problems.push(config.secretFiles[0]?.problem);
+    }
+    expect(uses).toEqual(['second', 'second', 'second', 'second', 'third']);
+    expect(problems).toEqual([
+      undefined,
+      'is empty',
+      expect.stringMatching(/^can not be read: /),
+      'is longer than 4096',
+      undefined,
+    ]);
+  });
+
   test('are in no message', () => {
     const secret = 's3cret'.repeat(1_000);
     const faults = faultsOf({ ...login, KAFKA_SASL_PASSWORD: secret });
     expect(namesOf(faults)).toEqual(['KAFKA_SASL_PASSWORD']);
     expect(faults.join()).not.toContain('s3cret');
+  });
+});
+
+describe('a login in what is refused', () => {
+  test.each([
+    ['ETCD_ENDPOINTS', 'http://root:s3cret@etcd:2379'],
+    ['ETCD_ENDPOINTS', 'http://a:2379,http://root:s3cret/@p@etcd:2379'],
+    ['ETCD_ENDPOINTS', 'root:s3cret@etcd:2379'],
+    ['SCHEMA_REGISTRY_URL', 'http://me:s3cret@registry:8081'],
+    ['SCHEMA_REGISTRY_URL', 'http://registry:8081?key=s3cret'],
+    ['SCHEMA_REGISTRY_URL', `http://me:s3cret${'x'.repeat(200)}@registry:8081`],
+    ['KAFKA_BROKERS', 'me:s3cret@kafka:9092'],
+  ])('%s does not show the password of %s', (name, value) => {
+    const faults = faultsOf({ ...WORKER, [name]: value });
+    expect(namesOf(faults)).toEqual([name]);
+    expect(faults.join()).not.toMatch(/s3cret|root|me:/);
+  });
+
+  test('the rest is shown', () => {
+    expect(faultsOf({ ...WORKER, ETCD_ENDPOINTS: 'http://root:s3cret@etcd:2379/x' }).join()).toContain(
+      "not '…@etcd:2379/x'",
+    );
+    expect(faultsOf({ ...WORKER, ETCD_ENDPOINTS: 'etcd:2379' }).join()).toContain("not 'etcd:2379'");
+  });
+});
+
+describe('a password that others can read', () => {
+  const login = { KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' };
+  test.each([
+    ['plain', '0', 1],
+    ['plain', '1', 0],
+    ['scram-sha-512', '0', 0],
+  ])('%s with KAFKA_TLS=%s: %i warnings', (KAFKA_SASL_MECHANISM, KAFKA_TLS, count) => {
+    const { warnings } = loadWorkerConfig({ ...WORKER, ...login, KAFKA_SASL_MECHANISM, KAFKA_TLS });
+    expect(warnings).toHaveLength(count);
+    for (const warning of warnings) expect(warning).toMatch(/plain without KAFKA_TLS=1/);
   });
 });
 
@@ -300,11 +383,27 @@ describe('misspelled variables', () => {
     expect(loadWorkerConfig({ ...WORKER, [name]: '1' }).warnings).toEqual([`${name} is not read: is ${meant} meant?`]);
   });
 
+  test.each([
+    'KAFKA_TRUSTSTORE',
+    'KAFKA_TRUSTSTORE_FILE',
+    'ETCD_CLUSTER',
+    'API_CORS_ORIGINS',
+    'OPS_BEARER',
+    'INDEX_PATH',
+  ])('%s begins as ours do and is none', (name) => {
+    expect(loadWorkerConfig({ ...WORKER, [name]: '1' }).warnings).toEqual([
+      `${name} is not read: idalloc has no such variable`,
+    ]);
+  });
+
   test("a platform's own variables are not warned about", () => {
     const env = {
       KAFKA_PORT: '1',
       ETCD_SERVICE_HOST: 'x',
       KAFKA_HEAP_OPTS: 'x',
+      KAFKA_HOME: '/opt/kafka',
+      KAFKA_PORT_9092_TCP_ADDR: '10.0.0.1',
+      KAFKA_SERVICE_PORT_CLIENT: '9092',
       PATH: '/',
       HOSTNAME: 'x',
       LC_ALL: 'C',
@@ -334,4 +433,25 @@ test('the table for help names every variable once, with its default', () => {
 test('README names every variable', () => {
   const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
   expect(Object.keys(VARIABLES).filter((name) => !new RegExp(`\\b${name}\\b`).test(readme))).toEqual([]);
+});
+
+describe('quotas', () => {
+  const QUOTAS = 'id.replies.acme. 100000 50; id.requests.reply 5 -';
+  const parsed = [
+    { prefix: 'id.replies.acme.', idsPerSecond: 100_000, requestsPerSecond: 50 },
+    { prefix: 'id.requests.reply', idsPerSecond: 5 },
+  ];
+
+  test('are read from the variable, or from a file', () => {
+    expect(loadWorkerConfig({ ...WORKER, QUOTAS }).quotas).toEqual(parsed);
+    const config = loadWorkerConfig({ ...WORKER, QUOTAS_FILE: '/quotas' }, () => QUOTAS.replace('; ', '\n'));
+    expect(config.quotas).toEqual(parsed);
+  });
+
+  test.each([
+    ['id.replies.acme. many -', "QUOTAS: has 'id.replies.acme. many -'"],
+    ['replies.acme. 5 -', "QUOTAS: has 'replies.acme.', under which no reply topic is allowed"],
+  ])('are refused when they are faulty, or bound nothing: %s', (text, message) => {
+    expect(() => loadWorkerConfig({ ...WORKER, QUOTAS: text })).toThrow(message);
+  });
 });

@@ -15,7 +15,7 @@ async function start(
   ready: () => { ready: boolean; reason?: string; detail?: string } = () => ({ ready: true }),
   metrics: Metrics = createMetrics(),
 ): Promise<string> {
-  const ops = await startOps({ host: HOST, port: 0, ready, metrics });
+  const ops = await startOps({ host: HOST, port: 0, ready, metrics, monotonicMs: () => performance.now() });
   open.push(ops);
   return `http://${HOST}:${ops.port}`;
 }
@@ -23,6 +23,20 @@ async function start(
 async function get(url: string): Promise<{ status: number; body: unknown }> {
   const response = await fetch(url);
   return { status: response.status, body: await response.json() };
+}
+
+/** All that comes back for an input until the other side ends the connection. */
+function exchange(url: string, input: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect(Number(new URL(url).port), HOST);
+    let answer = '';
+    socket.on('data', (chunk) => {
+      answer += chunk;
+    });
+    socket.on('error', () => undefined); // a cut connection may come as a reset
+    socket.once('close', () => resolve(answer));
+    socket.write(input);
+  });
 }
 
 describe('health', () => {
@@ -115,7 +129,15 @@ describe('metrics', () => {
     const lines = async () => (await metrics.render()).body.split('\n');
     expect(await lines()).toContain('idalloc_group_joined 0');
     const copies = [{ partition: 3, state: 'serving' as const, lag: 7 }];
-    vitals = { isMember: true, kafkaSilenceMs: 1_500, copies, stoppedPartitions: 2 };
+    const kafkaRefused = new Set(['ledger'] as const);
+    vitals = {
+      isMember: true,
+      kafkaSilenceMs: 1_500,
+      copies,
+      stoppedPartitions: 2,
+      kafkaRefused,
+      oldestUnread: [{ partition: 3, milliseconds: 250 }],
+    };
     expect(await lines()).toEqual(
       expect.arrayContaining([
         'idalloc_group_joined 1',
@@ -123,10 +145,23 @@ describe('metrics', () => {
         'idalloc_ledger_stopped_partitions 2',
         'idalloc_partition_state{partition="3",state="serving"} 1',
         'idalloc_ledger_lag_records{partition="3"} 7',
+        'idalloc_request_oldest_unread_seconds{partition="3"} 0.25',
       ]),
     );
-    vitals = { ...vitals, copies: [] };
+    vitals = { ...vitals, copies: [], oldestUnread: [] };
     expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
+  });
+
+  test('are rendered once for all who ask within a second', async () => {
+    let renderings = 0;
+    const render = async () => {
+      renderings += 1;
+      return { contentType: 'text/plain', body: String(renderings) };
+    };
+    const url = await start(undefined, { ...createMetrics(), render });
+    const texts = await Promise.all(Array.from({ length: 20 }, async () => (await fetch(`${url}/metrics`)).text()));
+    expect(new Set(texts)).toEqual(new Set(['1']));
+    expect(renderings).toBe(1);
   });
 
   test('of two workers do not mix', async () => {
@@ -138,6 +173,44 @@ describe('metrics', () => {
 });
 
 describe('the listener', () => {
+  test.each([
+    ['two Host headers', 'GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\nConnection: close\r\n\r\n'],
+    ['no Host header', 'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n'],
+    ['a request line without a version', 'GET /healthz\r\n\r\n'],
+    ['no HTTP', 'hello\r\n\r\n'],
+  ])('answers %s with 400', async (_, input) => {
+    expect(await exchange(await start(), input)).toMatch(/^HTTP\/1\.1 400 /);
+  });
+
+  test('cuts a connection that sends a flood of requests', async () => {
+    const answer = await exchange(await start(), 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(3_000));
+    expect(answer.match(/^HTTP\/1\.1 /gm)?.length ?? 0).toBeLessThanOrEqual(2);
+  });
+
+  test('gives up the longest answer for a newcomer where all are being answered', async () => {
+    const held = Promise.withResolvers<{ contentType: string; body: string }>();
+    const url = new URL(await start(undefined, { ...createMetrics(), render: () => held.promise }));
+    const input = ['/healthz', '/metrics'].map((path) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`).join('');
+    const asked = Array.from({ length: 64 }, () => connect(Number(url.port), HOST).on('error', () => undefined));
+    for (const socket of asked) socket.write(input);
+    // The answer to the first request tells that the second was read.
+    await Promise.all(asked.map((socket) => new Promise((resolve) => socket.once('data', resolve))));
+    const cut = Promise.race(asked.map((socket) => new Promise((resolve) => socket.once('close', resolve))));
+    expect((await fetch(`${url}healthz`)).status).toBe(200);
+    await cut;
+    expect(asked.filter((socket) => socket.closed)).toHaveLength(1);
+    for (const socket of asked) socket.destroy();
+    held.resolve({ contentType: 'text/plain', body: '' });
+  });
+
+  test('gives up the slowest connection for a newcomer', async () => {
+    const url = new URL(await start());
+    const idle = Array.from({ length: 100 }, () => connect(Number(url.port), HOST).on('error', () => undefined));
+    await Promise.all(idle.map((socket) => new Promise((resolve) => socket.once('connect', resolve))));
+    for (let turn = 0; turn < 10; turn += 1) expect((await fetch(`${url}healthz`)).status).toBe(200);
+    for (const socket of idle) socket.destroy();
+  });
+
   test('ends though a client holds its connection open', async () => {
     const url = new URL(await start());
     const socket = connect(Number(url.port), HOST);
@@ -158,7 +231,13 @@ describe('the listener', () => {
     const address = other.address();
     const port = typeof address === 'object' && address !== null ? address.port : 0;
     try {
-      const starting = startOps({ host: HOST, port, ready: () => ({ ready: true }), metrics: createMetrics() });
+      const starting = startOps({
+        host: HOST,
+        port,
+        ready: () => ({ ready: true }),
+        metrics: createMetrics(),
+        monotonicMs: () => 0,
+      });
       await expect(starting).rejects.toMatchObject({
         code: 'CONFIG_INVALID',
         message: expect.stringContaining('OPS_PORT'),

@@ -61,6 +61,8 @@ describe('what is no good request gets a problem', () => {
     ['an unknown path', `GET / HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 404],
     ['a space in a header name', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n`, 400],
     ['a zero byte in a header', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n`, 400],
+    ['two Host headers', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nhost: x\r\n${CLOSE}\r\n`, 400],
+    ['a request line without a version', 'GET /api/v1/ids\r\n\r\n', 400],
     ['a bare line feed in a header', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: b\nc\r\n\r\n`, 400],
     ['two lengths', post('Content-Length: 1\r\nContent-Length: 2\r\n', 'ab'), 400],
     ['a length beside chunks', post('Content-Length: 2\r\nTransfer-Encoding: chunked\r\n', '0\r\n\r\n'), 400],
@@ -142,14 +144,50 @@ describe('slow clients', () => {
 });
 
 describe('connections', () => {
-  test('above the limit are refused, and there is room again when one ends', async () => {
-    const { port } = await start({ maxConnections: 3, requestTimeoutMs: 5_000 });
-    const first = await Promise.all([dial(port), dial(port), dial(port)]);
-    const fourth = await dial(port, 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n\r\n');
+  const limits = { maxConnections: 3, requestTimeoutMs: 5_000 };
+  const GET = 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n\r\n';
+
+  test.each([
+    ['has sent nothing', '', ''],
+    ['has sent half of its headers', 'GET /api/v1/ids HTTP/1.1\r\nA: ', 'b'],
+    ['has sent half of its body', post('Content-Length: 9\r\n', '{'), ' '],
+  ])('at the limit the one goes that %s, however busy it is', async (_, input, more) => {
+    const { port } = await start(limits);
+    const slow = await dial(port, input);
+    const others = [await dial(port), await dial(port)];
+    slow.socket.write(more);
+    const newcomer = await dial(port, `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`);
+    expect(await slow.ended).toBe('');
+    expect(await newcomer.ended).toMatch(/^HTTP\/1\.1 200 /);
+    expect(others.map(({ socket }) => socket.closed)).toEqual([false, false]);
+  });
+
+  test('at the limit the one goes that has been idle the longest since its last answer', async () => {
+    const { port } = await start(limits);
+    const [first, second, third] = [await dial(port), await dial(port), await dial(port)];
+    for (const { socket } of [first, third]) {
+      const answered = once(socket, 'data');
+      socket.write(GET);
+      await answered;
+    }
+    await dial(port);
+    await second.ended;
+    await dial(port);
+    await first.ended;
+    expect(third.socket.closed).toBe(false);
+  });
+
+  test('that are all being answered are not given up for another', async () => {
+    const { port, stage, api } = await start(limits);
+    const held = Promise.withResolvers<void>();
+    stage.before = () => held.promise;
+    const busy = await Promise.all([1, 2, 3].map(() => dial(port, GET.replace('\r\n\r\n', `\r\n${CLOSE}\r\n`))));
+    await expect.poll(() => api.underWay()).toBe(3);
+    const fourth = await dial(port, GET);
     expect(await fourth.ended).toBe('');
-    first[0]?.socket.destroy();
-    const status = async () => (await fetch(`http://${HOST}:${port}/api/v1/ids`).catch(() => undefined))?.status;
-    await expect.poll(status).toBe(200);
+    held.resolve();
+    for (const { ended } of busy) expect(await ended).toMatch(/^HTTP\/1\.1 200 /);
+    expect((await fetch(`http://${HOST}:${port}/api/v1/ids`)).status).toBe(200);
   });
 
   test('that send a flood of requests without reading answers are cut, and few of the requests are looked at', async () => {

@@ -5,7 +5,14 @@ import { ticks, type WallMs, wallMs } from '../../src/core/units.ts';
 import { bindingsOf } from '../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
-import { floorOver, type Remains, rebuildNamespace } from '../../src/identity/rebuild.ts';
+import {
+  floorOver,
+  type Remains,
+  readRemains,
+  rebuildNamespace,
+  usedTicks,
+  withoutForged,
+} from '../../src/identity/rebuild.ts';
 import { BOUND, bindings, descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
 
 let rebuilds = 0;
@@ -175,6 +182,21 @@ describe('a rebuild', () => {
     await beating;
     expect(stage.ceiling(0)).toEqual(ceiling);
     expect(await other.identity.heartbeat()).toEqual({ kind: 'held' });
+  });
+});
+
+describe('witnesses that are taken for forged', () => {
+  it('do not count, and those up to the tick that was named do', async () => {
+    const { stage, ceiling } = await used();
+    const [genuine] = stage.witness.view().witnesses;
+    if (genuine === undefined) throw new Error('nothing was witnessed');
+    const forged = { ...genuine, workerId: 1, ticks: ticks(genuine.ticks + 10_000_000) };
+    await stage.witness.port().write([{ put: forged }]);
+    const remains = await readRemains(stage.etcd.port(), stage.witness.port(), keys);
+    expect(usedTicks(remains).witnesses).toBe(forged.ticks);
+    expect(usedTicks(withoutForged(remains, genuine.ticks)).witnesses).toBe(genuine.ticks);
+    expect(usedTicks(withoutForged(remains, ticks(genuine.ticks - 1))).witnesses).toBeUndefined();
+    expect(usedTicks(withoutForged(remains, ticks(0))).ceilings).toBe(ceiling);
   });
 });
 

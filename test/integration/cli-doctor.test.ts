@@ -60,6 +60,12 @@ test('what keeps a worker from its work is a fault, with what to do about it', a
   await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000');
 });
 
+test('an API that anybody can use is warned about, and stops no worker', async () => {
+  const { of } = await doctor({ API_HOST: '0.0.0.0' });
+  expect(of('variables')).toMatchObject([{ state: 'warn', detail: expect.stringContaining('API_TOKEN_FILE') }]);
+  expect((await doctor()).of('variables')).toEqual([]);
+});
+
 test('a namespace of another layout is told before a worker refuses it', async () => {
   const worker = realm.worker();
   await worker.ready();

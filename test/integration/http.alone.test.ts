@@ -59,8 +59,12 @@ test('each route answers as promised, with the identity that the worker has leas
   expect(await json(`${url}/api/v1/ids?count=4`, key)).toMatchObject({ status: 422, body: { code: 'CONFLICT' } });
 
   expect(await worker.metric('idalloc_ids_total')).toBe(6);
-  expect(await worker.metric('idalloc_http_requests_total{route="/api/v1/ids",status="200"}')).toBe(3);
-  expect(await worker.metric('idalloc_http_requests_total{route="/api/v1/ids",status="422"}')).toBe(1);
+  expect(await worker.metric('idalloc_http_requests_total{route="/api/v1/ids",status="200",caller="anonymous"}')).toBe(
+    3,
+  );
+  expect(await worker.metric('idalloc_http_requests_total{route="/api/v1/ids",status="422",caller="anonymous"}')).toBe(
+    1,
+  );
   expect(await worker.metric('idalloc_http_request_seconds_count{route="/api/v1/id"}')).toBe(1);
   expect((await worker.ops('/api/v1/ids')).status).toBe(404);
   await worker.stop();

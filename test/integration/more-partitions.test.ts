@@ -1,18 +1,13 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { batchOf, type Followed } from '../support/followed.ts';
-import { blockCommands } from '../support/readme.ts';
+import { type Env, Page } from '../support/page.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
-type Env = Readonly<Record<string, string>>;
-
-const PAGE = readFileSync(join(import.meta.dirname, '../../docs/how-to/more-partitions.md'), 'utf8');
-const COMMANDS = blockCommands(PAGE).map(({ command }) => command);
+const page = new Page('how-to/more-partitions.md', here);
 const REQUESTS = 300;
 const COUNT = 7;
 const FATAL_LEVEL = 60;
@@ -35,21 +30,6 @@ afterAll(() => realm?.[Symbol.asyncDispose]());
 /** The page's names as this realm has them. */
 function here(text: string): string {
   return text.replaceAll(/\bid\./g, `${realm.groupId}.`).replaceAll('idalloc.2', `${realm.groupId}.2`);
-}
-
-/** What the page exports; each worker of a test has an index of its own. */
-function exported(): Env {
-  const words = COMMANDS.filter((command) => command.startsWith('export ')).flatMap((text) => text.split(' ').slice(1));
-  const pairs = words.map((word) => word.split('=') as [string, string]).filter(([name]) => name !== 'INDEX_DIR');
-  return Object.fromEntries(pairs.map(([name, value]) => [name, here(value)]));
-}
-
-/** Runs a command of the page; its output, once it has ended well. */
-async function run(command: string, env: Env): Promise<string> {
-  expect(COMMANDS).toContain(command);
-  const { code, stdout, stderr } = await runIdalloc(here(command).split(' ').slice(1), env);
-  expect({ code, stderr }).toMatchObject({ code: 0 });
-  return stdout;
 }
 
 /** Asks as the callers of one pair do. */
@@ -75,7 +55,7 @@ async function batchesOf(asked: readonly string[]): Promise<readonly number[]> {
 }
 
 test('the page has these commands, in this order', () => {
-  expect(COMMANDS.filter((command) => !command.startsWith('export '))).toEqual([
+  expect(page.commands.filter((command) => !command.startsWith('export '))).toEqual([
     'idalloc leases',
     'idalloc topics init',
     'idalloc worker',
@@ -88,13 +68,13 @@ test('the page has these commands, in this order', () => {
 
 test('steps 1 to 3: a second pair is made and served while the first one is asked', async () => {
   await ask(realm.env, names('before'));
-  second = { ...realm.env, ...exported() };
-  expect(await run('idalloc leases', second)).toContain('2 of 32 worker IDs');
-  expect(await run('idalloc topics init', second)).toContain(`made ${second.REQUEST_TOPIC}`);
+  second = { ...realm.env, ...page.exported() };
+  expect(await page.run('idalloc leases', second)).toContain('2 of 32 worker IDs');
+  expect(await page.run('idalloc topics init', second)).toContain(`made ${second.REQUEST_TOPIC}`);
   const workers = [realm.worker(second), realm.worker(second)];
   await Promise.all(workers.map((worker) => worker.hasPartitions(12)));
   expect(await groupOf(second)).toMatch(/^t\w+\.2: Stable, 2 members, lag 0$/);
-  const answer = await run('idalloc request --count 3 --correlation-id more-partitions-check', second);
+  const answer = await page.run('idalloc request --count 3 --correlation-id more-partitions-check', second);
   expect(answer).toContain('3 for correlation ID more-partitions-check');
   expect(first.map((worker) => worker.gate())).toEqual(['open', 'open']);
 });
@@ -119,7 +99,7 @@ test('steps 4 to 6: callers move one by one, the first pair is drained and stopp
     reply === undefined ? [] : expandIds(batchOf(reply)),
   );
   expect([all.size, new Set(ids).size]).toEqual([asked.length, everything.length * COUNT]);
-  expect(await run('idalloc audit --ledger-topic id.ledger', second)).toMatch(/nothing wrong was found/);
+  expect(await page.run('idalloc audit --ledger-topic id.ledger', second)).toMatch(/nothing wrong was found/);
 });
 
 test('replies of the other pair are findings of an audit that does not read its ledger', async () => {

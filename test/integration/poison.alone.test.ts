@@ -102,20 +102,21 @@ test('no record of any kind ends the worker, blocks a partition, stalls the even
   const together = await sendAll(realm, cases, async () => {});
   await checkAll(realm, together, replies, letters);
 
-  const stalls = cases.map(() => Number.POSITIVE_INFINITY);
-  for (let round = 1; round <= MEASURED_ROUNDS; round += 1) {
-    let at = 0;
-    const oneByOne = await sendAll(realm, poisonCases({ realm, kafka, handmade, round }), async (_, good) => {
+  // Metrics are rendered once a second, so only what stalled is looked at again.
+  let stalling = cases.map((_, i) => i);
+  for (let round = 1; round <= MEASURED_ROUNDS && stalling.length > 0; round += 1) {
+    const all = poisonCases({ realm, kafka, handmade, round });
+    const again = stalling.flatMap((i) => all[i] ?? []);
+    stalling = [];
+    const oneByOne = await sendAll(realm, again, async (one, good) => {
       await replies.reply(good);
       // The longest since the last reading.
       const seconds = await worker.metric('nodejs_eventloop_lag_max_seconds');
-      stalls[at] = Math.min(stalls[at] ?? 0, seconds);
-      at += 1;
+      if (seconds >= STALL_LIMIT_SECONDS) stalling.push(all.indexOf(one));
     });
     await checkAll(realm, oneByOne, replies, letters);
   }
-  const stalling = cases.flatMap(({ name }, i) => ((stalls[i] ?? 0) < STALL_LIMIT_SECONDS ? [] : [[name, stalls[i]]]));
-  expect(stalling).toEqual([]);
+  expect(stalling.map((i) => cases[i]?.name)).toEqual([]);
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
   expect((await worker.ops('/readyz')).status).toBe(200);
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { getContainerRuntimeClient } from 'testcontainers';
+import { getContainerRuntimeClient, getReaper, LABEL_TESTCONTAINERS_SESSION_ID } from 'testcontainers';
 import { afterAll, beforeAll, expect, inject, type TestContext, test, vi } from 'vitest';
 import { buildWorkerImages, FAULTS_IMAGE } from '../../ops/dev/images.ts';
 import { decode } from '../../src/client/ids.ts';
@@ -112,8 +112,12 @@ test('a worker of its own joins servers by an address and by a container, and sa
 test('an environment whose workers do not start says why, and leaves nothing behind', async (context) => {
   needsEngine(context);
   const label = { 'idalloc.test.case': randomUUID() };
-  const { dockerode } = (await getContainerRuntimeClient()).container;
-  const networks = async () => (await dockerode.listNetworks()).map(({ Id }) => Id).sort();
+  const client = await getContainerRuntimeClient();
+  const { dockerode } = client.container;
+  const { sessionId } = await getReaper(client);
+  // Of this process: others may use the same engine.
+  const ours = JSON.stringify({ label: [`${LABEL_TESTCONTAINERS_SESSION_ID}=${sessionId}`] });
+  const networks = async () => (await dockerode.listNetworks({ filters: ours })).map(({ Id }) => Id).sort();
   const before = await networks();
   const failing = new IdAllocEnvironment()
     .withLabels({ ...ownerLabels(), ...label })

@@ -139,8 +139,8 @@ describe.skipIf(why !== undefined)(`brokers behind TLS and logins${why ? `: ${wh
   });
 
   test('let in a worker by its own settings', async () => {
-    const sasl = { mechanism: 'scram-sha-512', username: USER, password: PASSWORD } as const;
-    const dialer = kafkaDialer({ clientId: 'worker', tls: true, ca, sasl });
+    const sasl = { mechanism: 'scram-sha-512', username: USER, password: () => PASSWORD } as const;
+    const dialer = kafkaDialer({ clientId: 'worker', tls: true, ca: () => ca, sasl });
     const link = await dialer.dial(secured, AbortSignal.timeout(20_000));
     await roundTrip(link);
     link.close();
@@ -179,8 +179,8 @@ describe.skipIf(why !== undefined)(`brokers behind TLS and logins${why ? `: ${wh
       brokers: [`${secured.host}:${secured.port}`],
       clientId: 'worker',
       tls: true,
-      ca: stranger,
-      sasl: { mechanism: 'plain', username: USER, password: PASSWORD },
+      ca: () => stranger,
+      sasl: { mechanism: 'plain', username: USER, password: () => PASSWORD },
     };
     const fault = await kafkaDialer(settings)
       .dial(secured, AbortSignal.timeout(20_000))

@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
-import { PART_MAX_REQUESTS, partMaxIds, processBatch } from '../../src/pipeline/batch.ts';
+import { processBatch } from '../../src/pipeline/batch.ts';
+import { PutOffQueue } from '../../src/pipeline/later.ts';
+import { PART_MAX_REQUESTS, partMaxIds } from '../../src/pipeline/parts.ts';
+import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { layout, record, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, MAX_COUNT, MemoryWorker } from '../support/memory-worker.ts';
@@ -185,6 +188,67 @@ describe('a batch in parts', () => {
     const { worker } = world();
     await worker.serve([request(0, 'a')], 0, () => false);
     expect(worker.events).toEqual([]);
+  });
+});
+
+describe('large requests', () => {
+  const LARGE = 5_001;
+  const collecting = (worker: MemoryWorker, later = new PutOffQueue()) => {
+    const resolved: number[] = [];
+    const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset), later };
+    return { later, resolved, serve: (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, control) };
+  };
+
+  it('are put off, with what follows under their correlation IDs, and the others are served', async () => {
+    const { worker } = world();
+    const { later, resolved, serve } = collecting(worker);
+    const counts = [1, LARGE, 2, 5_000, 3] as const;
+    const batch = counts.map((count, i) => request(i, i === 4 ? 'r1' : `r${i}`, { count }));
+    await serve(batch);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['r0', 'r2', 'r3']);
+    expect([later.part().map(({ offset }) => offset), resolved]).toEqual([
+      [1, 4],
+      [3, 4],
+    ]);
+  });
+
+  it('that are decided elsewhere are forwarded at once, for they need no IDs here', async () => {
+    const worker = new MemoryWorker({ topic: topicOf(), homeOf: () => 1 });
+    const { later, serve } = collecting(worker);
+    await serve([request(0, 'r0', { count: LARGE })]);
+    expect([later.first, worker.publisher.records.map(({ partition }) => partition)]).toEqual([undefined, [1]]);
+  });
+
+  it('are served where they are when there is no room for them', async () => {
+    const { worker } = world();
+    const { later, serve } = collecting(worker);
+    later.take = () => false;
+    await serve([request(0, 'r0', { count: LARGE })]);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['r0']);
+  });
+
+  it('are in line for IDs two at a time over all partitions, while small ones are served', async () => {
+    const worker = new MemoryWorker({ topic: new MemoryLedger(4, () => 1_700_000_000_000), partitions: 4 });
+    const held = Promise.withResolvers<void>();
+    const { allocate } = worker.allocator;
+    const waiting: (readonly number[])[] = [];
+    worker.allocator.allocate = async (counts) => {
+      if (counts[0] === LARGE) {
+        waiting.push(counts);
+        await held.promise;
+      }
+      return allocate.call(worker.allocator, counts);
+    };
+    const large = [0, 1, 2].map((partition) =>
+      worker.serve([request(0, `l${partition}`, { count: LARGE })], partition),
+    );
+    await settle();
+    expect(waiting).toHaveLength(2);
+    await worker.serve([request(1, 'small')], 2);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['small']);
+    held.resolve();
+    await Promise.all(large);
+    expect(waiting).toHaveLength(3);
   });
 });
 

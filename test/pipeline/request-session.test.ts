@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { IdallocError } from '../../src/errors.ts';
+import type { RequestHandler } from '../../src/pipeline/lane.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
-import { type RequestHandler, RequestSession } from '../../src/pipeline/request-session.ts';
+import { RequestSession } from '../../src/pipeline/request-session.ts';
 
 const PARTITION = 3;
 
@@ -192,5 +193,87 @@ describe('a request session', () => {
     calls[0]?.control.resolved(3);
     calls[0]?.control.resolved(1);
     expect([session.next, progress]).toEqual([4, [4]]);
+  });
+});
+
+describe('requests that are put off', () => {
+  const large = (offset: number) => ({ record: recordsAt(offset)[0] as RequestRecord, name: `n${offset}`, share: 1 });
+
+  it('are served beside those behind them, of the next chunk as well', async () => {
+    const { session, calls } = scene();
+    const delivered = session.deliver({ records: recordsAt(1, 2), next: 3 });
+    expect(calls[0]?.control.later?.take(large(1))).toBe(true);
+    calls[0]?.control.resolved(2);
+    await calls[0]?.end();
+    await delivered;
+    void session.deliver({ records: recordsAt(3), next: 4 });
+    expect(calls.map(({ offsets }) => offsets)).toEqual([[1, 2], [1], [3]]);
+    expect(calls[1]?.control.later).toBe(undefined);
+  });
+
+  it('hold back the offset to commit, and nothing else, until they are answered', async () => {
+    const { session, calls, progress } = scene();
+    void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
+    calls[0]?.control.later?.take(large(2));
+    calls[0]?.control.resolved(3);
+    expect(session.next).toBe(2);
+    await calls[0]?.end();
+    calls[1]?.control.resolved(2);
+    expect([session.next, progress]).toEqual([4, [2, 4]]);
+  });
+
+  it('are tried again after a fault, and then the next of them', async () => {
+    const { session, calls, due } = scene();
+    void session.deliver({ records: recordsAt(1, 2), next: 3 });
+    calls[0]?.control.later?.take(large(1));
+    calls[0]?.control.later?.take(large(2));
+    calls[0]?.control.resolved(2);
+    await calls[0]?.end();
+    await calls[1]?.end(passing);
+    due()[0]?.run();
+    await turn();
+    expect(calls.slice(1).map(({ offsets }) => offsets)).toEqual([[1], [1]]);
+    calls[2]?.control.resolved(1);
+    await calls[2]?.end();
+    expect(calls[3]?.offsets).toEqual([2]);
+    calls[3]?.control.resolved(2);
+    await calls[3]?.end();
+    expect([session.next, calls.length]).toEqual([3, 4]);
+  });
+
+  it('are not begun while the gate is closed, and are part of what settles', async () => {
+    const { session, calls } = scene();
+    void session.deliver({ records: recordsAt(1), next: 2 });
+    calls[0]?.control.later?.take(large(1));
+    session.pause();
+    calls[0]?.control.resolved(1);
+    await calls[0]?.end();
+    expect(calls.length).toBe(1);
+    session.resume();
+    await turn();
+    expect(calls[1]?.offsets).toEqual([1]);
+    let settled = false;
+    void session.settled.then(() => (settled = true));
+    await turn();
+    expect(settled).toBe(false);
+    session.end();
+    await calls[1]?.end();
+    expect([settled, session.next]).toEqual([true, 1]);
+  });
+
+  it('let nobody get further ahead than so many requests', async () => {
+    const { session, calls } = scene();
+    const delivered = session.deliver({ records: recordsAt(1), next: 9_000 });
+    calls[0]?.control.later?.take(large(1));
+    calls[0]?.control.resolved(1);
+    await calls[0]?.end();
+    await delivered;
+    void session.deliver({ records: recordsAt(10_500), next: 11_000 });
+    await turn();
+    expect(calls.map(({ offsets }) => offsets)).toEqual([[1], [1]]);
+    calls[1]?.control.resolved(1);
+    await turn();
+    expect(calls[2]?.offsets).toEqual([10_500]);
+    session.end();
   });
 });

@@ -29,7 +29,7 @@ function described(names: Readonly<Record<string, string>>): string {
 }
 
 /** A mutant that no seed up to here has caught has survived. */
-const MUTANT_SEEDS = 400;
+const MUTANT_SEEDS = 1_000;
 /** After so many failures the rest would tell nothing new. */
 const ENOUGH_FAILURES = 5;
 /** Real milliseconds between two lines of progress. */

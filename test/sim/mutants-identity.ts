@@ -54,12 +54,12 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'sequence reset before the rollback check',
+    name: 'ticks begun anew within the back-fill window',
     patches: [
       patch(
         'src/core/generator.ts',
         'ticks(Math.max(nextTicks, from,',
-        'ticks(Math.max(nowTicks < nextTicks ? from : nextTicks, from,',
+        'ticks(Math.max(nowTicks < nextTicks + BACKFILL_MS ? from : nextTicks, from,',
       ),
     ],
   },

@@ -107,9 +107,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a closed gate counts requests as answered',
-    patches: [
-      patch('src/pipeline/request-session.ts', 'if (!this.#open) await this.#woken();', 'if (!this.#open) break;'),
-    ],
+    patches: [patch('src/pipeline/lane.ts', 'if (!this.#open) await this.#woken();', 'if (!this.#open) break;')],
   },
   {
     name: 'a request served where it lies',

@@ -9,6 +9,7 @@ export const NO_METRICS: Metrics = {
   addReplies: nothing,
   addDeadLetters: nothing,
   addForwarded: nothing,
+  addQuotaExceeded: nothing,
   addError: nothing,
   setGate: nothing,
   setLeaseMargin: nothing,

@@ -15,6 +15,7 @@ interface Taking {
   readonly nowTicks: number;
   readonly ceiling: number | undefined;
   readonly from: number;
+  readonly to: number;
 }
 
 /** What one allocation was given to take with, turn by turn. */
@@ -85,7 +86,8 @@ export class Probe {
         const takings: Takings = [];
         this.#present = takings;
         const allocations = await inner.allocate(counts);
-        for (const allocation of allocations) this.#issued(allocation, takings);
+        const isLarge = counts.reduce((sum, count) => sum + count, 0) > layout.sequencesPerTick;
+        for (const allocation of allocations) this.#issued(allocation, takings, isLarge);
         return allocations;
       },
     };
@@ -102,6 +104,7 @@ export class Probe {
       nowTicks: toTicks(layout, now.wall),
       ceiling: this.#store.ceiling(workerId),
       from: reservation.from,
+      to: reservation.to,
     });
     const { thawed } = this.#process;
     this.#history.grants.push({
@@ -118,12 +121,17 @@ export class Probe {
     return granted;
   }
 
-  /** A range belongs to the first turn in which its tick had begun: a turn leaves nothing of that if it wants more. */
-  #issued({ ranges, workerId, fence }: Allocation, takings: Takings): void {
+  /**
+   * A range belongs to the first turn that could use its tick: a turn leaves nothing of that if it wants more. A large
+   * call leaves the present tick to others.
+   */
+  #issued({ ranges, workerId, fence }: Allocation, takings: Takings, isLarge: boolean): void {
+    const lastOf = ({ nowTicks, from, to }: Taking) =>
+      isLarge && nowTicks > from && nowTicks < to ? nowTicks - 1 : nowTicks;
     const allocation = this.#world.tick();
     for (const { first, count } of ranges) {
       const tick = Number(first >> layout.timestampShift);
-      const taken = takings.find(({ nowTicks }) => nowTicks >= tick) ?? takings.at(-1);
+      const taken = takings.find((taking) => lastOf(taking) >= tick) ?? takings.at(-1);
       const last = first + BigInt(count - 1) * layout.step;
       const range: Issued = {
         order: taken?.order ?? 0,

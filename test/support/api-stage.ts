@@ -3,8 +3,11 @@ import type { GateReason } from '../../src/core/gate.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
 import { type Answered, type Api, createApi } from '../../src/http/api.ts';
+import { identifyBy } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
+import { RateLimit } from '../../src/http/rate-limit.ts';
+import type { TlsSettings } from '../../src/http/tls.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
 import { ReignAllocator } from '../../src/worker/allocator.ts';
@@ -28,10 +31,16 @@ export class ApiStage {
   issued = 0;
   readonly answered: Answered[] = [];
   readonly faults: unknown[] = [];
+  /** Lines of name:token, of a stage that was made with some. */
+  tokens: string;
+  readonly #hasTokens: boolean;
   readonly issuer: Issuer;
   readonly #allocator: ReignAllocator;
 
-  constructor() {
+  constructor({ tokens, perSecond }: { readonly tokens?: string; readonly perSecond?: number } = {}) {
+    this.tokens = tokens ?? '';
+    this.#hasTokens = tokens !== undefined;
+    const monotonicMs = () => performance.now() + this.aheadMs;
     const readClock = () => ({ reading: now(), verdict: { kind: 'steady' } as const });
     const authority = () => this.authority;
     const options = { layout: STAGE_LAYOUT, datacenterId: 4, readClock, authority, random: Math.random };
@@ -46,20 +55,34 @@ export class ApiStage {
       layout: STAGE_LAYOUT,
       source,
       gateReason: () => this.reason,
-      monotonicMs: () => performance.now() + this.aheadMs,
+      monotonicMs,
+      rateLimit: perSecond === undefined ? undefined : new RateLimit(perSecond, monotonicMs),
       issued: (count) => {
         this.issued += count;
       },
     });
   }
 
-  api(limits = { maxConnections: 512, requestTimeoutMs: 5_000 }): Api {
+  api(
+    limits = { maxConnections: 512, requestTimeoutMs: 5_000 },
+    pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
+  ): Api {
+    const watch = {
+      monotonicMs: () => performance.now() + this.aheadMs,
+      onFault: (error: unknown) => this.faults.push(error),
+    };
     return createApi({
       layout: STAGE_LAYOUT,
       maxCount: STAGE_MAX_COUNT,
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),
       limits,
+      tls: pem && { ...pem, ...watch },
+      identify: identifyBy({
+        tokens: this.#hasTokens ? () => this.tokens : undefined,
+        mutualTls: pem?.clientCa !== undefined,
+        ...watch,
+      }),
       observe: (answered) => this.answered.push(answered),
       onFault: (error) => this.faults.push(error),
     });

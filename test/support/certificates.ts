@@ -6,6 +6,7 @@ import { join } from 'node:path';
 export interface Certificate {
   readonly certFile: string;
   readonly keyFile: string;
+  readonly certPem: string;
   /** Both in one, as Kafka wants them. */
   readonly bothFile: string;
 }
@@ -26,6 +27,32 @@ export class Authority {
     return this.#make(name, ['-CA', certFile, '-CAkey', keyFile, '-addext', 'subjectAltName=IP:127.0.0.1']);
   }
 
+  /** The same, of a time that is over. */
+  issueExpired(name: string): Certificate {
+    const issued = this.issue(`${name}-expired`);
+    const [request, database, config] = ['csr', 'db', 'cnf'].map((end) => join(this.#dir, `${name}.${end}`)) as [
+      string,
+      string,
+      string,
+    ];
+    const openssl = (...args: string[]) => execFileSync('openssl', args, { stdio: 'pipe' });
+    openssl('req', '-new', '-key', issued.keyFile, '-subj', `/CN=${name}`, '-out', request);
+    writeFileSync(database, '');
+    const lines = [
+      '[any]',
+      `database=${database}`,
+      `new_certs_dir=${this.#dir}`,
+      'rand_serial=yes',
+      'default_md=sha256',
+    ];
+    writeFileSync(config, [...lines, 'policy=names', '[names]', 'commonName=supplied'].join('\n'));
+    const { certFile, keyFile } = this.own;
+    const by = ['-config', config, '-name', 'any', '-cert', certFile, '-keyfile', keyFile, '-batch', '-notext'];
+    const over = ['-startdate', '20260101000000Z', '-enddate', '20260102000000Z'];
+    openssl('ca', ...by, ...over, '-in', request, '-out', issued.certFile);
+    return { ...issued, certPem: readFileSync(issued.certFile, 'utf8') };
+  }
+
   #make(name: string, more: readonly string[]): Certificate {
     const [certFile, keyFile, bothFile] = ['crt', 'key', 'pem'].map((end) => join(this.#dir, `${name}.${end}`)) as [
       string,
@@ -36,6 +63,6 @@ export class Authority {
     const out = ['-days', '2', '-subj', `/CN=${name}`, '-keyout', keyFile, '-out', certFile];
     execFileSync('openssl', ['req', '-x509', ...curve, ...out, ...more], { stdio: 'pipe' });
     writeFileSync(bothFile, readFileSync(keyFile, 'utf8') + readFileSync(certFile, 'utf8'));
-    return { certFile, keyFile, bothFile };
+    return { certFile, keyFile, bothFile, certPem: readFileSync(certFile, 'utf8') };
   }
 }

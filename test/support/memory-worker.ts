@@ -3,10 +3,11 @@ import type { ReplyPolicy } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { type WallMs, wallMs } from '../../src/core/units.ts';
 import type { ErrorCode } from '../../src/errors.ts';
-import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
+import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
 import { Ledger } from '../../src/pipeline/ledger.ts';
 import type { LedgerCopies, LedgerEntries, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
+import { Slots } from '../../src/pipeline/slots.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
@@ -116,6 +117,7 @@ export class MemoryWorker {
       deadLetterTopic: DEAD_LETTERS,
       replyPolicy: POLICY,
       publisher: this.publisher,
+      largeSlots: new Slots(LARGE_AT_ONCE),
       schemas: options.schemas,
       observe: {
         served: () => {},

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Watchers } from './watchers.ts';
 
@@ -10,6 +11,8 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 /** Ends the worker when the tests' own process is killed. */
 const GUARD = fileURLToPath(new URL('../../ops/dev/guard.sh', import.meta.url));
 const STOP_TIMEOUT_MS = 30_000;
+/** A worker gives the same rendering to all who ask within this time. */
+const METRICS_SHARED_MS = 1_000;
 /** A start waits up to 35 s for a ceiling, and for what a crashed owner left up to a lease's time. */
 const READY_TIMEOUT_MS = 90_000;
 const CLI_TIMEOUT_MS = 60_000;
@@ -40,6 +43,8 @@ export class WorkerProcess implements AsyncDisposable {
   readonly #watchers = new Watchers();
   readonly #errors: string[] = [];
   #ended = false;
+  /** When a look at the metrics can not be given what one before it was. */
+  #metricsAgainMs = 0;
   readonly indexDir: string;
   /** Its wall clock is a test's to set. */
   readonly hasFakedClock: boolean;
@@ -135,10 +140,14 @@ export class WorkerProcess implements AsyncDisposable {
     });
   }
 
-  /** Asks the listener for health and metrics. */
+  /** Asks the listener for health and metrics. Metrics are never older than the call. */
   async ops(path: string): Promise<Response> {
     const { port } = await this.line(({ msg }) => msg === 'health and metrics are served');
-    return await fetch(`http://127.0.0.1:${port}${path}`);
+    const isMetrics = path === '/metrics';
+    if (isMetrics) await sleep(Math.max(0, this.#metricsAgainMs - performance.now()));
+    const response = await fetch(`http://127.0.0.1:${port}${path}`);
+    if (isMetrics) this.#metricsAgainMs = performance.now() + METRICS_SHARED_MS;
+    return response;
   }
 
   /** Where the HTTP API is, as an address without a path. */

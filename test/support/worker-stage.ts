@@ -62,7 +62,7 @@ export class WorkerStage {
     const surroundings: Surroundings = {
       runtime: bound(runtime),
       dialer: kafka.dialer(),
-      etcd: { ...this.etcd.port(), close: () => {} },
+      etcd: { ...this.etcd.port(), fault: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => 'instance',
       createAllocator: (options) => new ReignAllocator(options),

@@ -114,7 +114,7 @@ describe('a large batch', () => {
     expect(new Set(ids).size).toBe(100_000);
     expect(batch?.ranges).toHaveLength(25);
     expect(ids).toEqual(ids.toSorted((a, b) => (a < b ? -1 : 1)));
-    expect(sleeps).toHaveLength(15); // the window of 10 ms gave 10 ticks at once; each other had to come
+    expect(sleeps).toHaveLength(16); // the window of 10 ms gave the 9 ticks that were over; each other had to pass
     expect(readings()).toBe(sleeps.length + 1);
   });
 
@@ -130,6 +130,39 @@ describe('a large batch', () => {
     const its = world({ onSleep: ({ move }) => move(8) });
     await its.allocator.allocate([100_000]);
     expect(its.sleeps).toHaveLength(2);
+  });
+});
+
+describe('a small batch', () => {
+  it('has its IDs at once while a large one takes every tick that passes', async () => {
+    const small: Promise<readonly Allocation[]>[] = [];
+    const its = world({
+      onSleep: ({ move, allocator }) => {
+        small.push(allocator.allocate([1]));
+        move(1);
+      },
+    });
+    const [large] = await its.allocator.allocate([60_000]);
+    expect(its.sleeps.length).toBe(small.length);
+    const ids = [...idsOf(large as Allocation), ...(await Promise.all(small)).flat().flatMap(idsOf)];
+    expect(new Set(ids).size).toBe(60_000 + small.length);
+  });
+
+  it('waits for its tick beside large ones where the layout can use no earlier tick', async () => {
+    const sonyflake = presetLayout('sonyflake');
+    let wall = tickStartMs(sonyflake, ticks(T0));
+    const allocator = new ReignAllocator({
+      layout: sonyflake,
+      datacenterId: 0,
+      readClock: () => ({ reading: { wall, mono: monoMs(0) }, verdict: { kind: 'steady' } }),
+      authority: () => authorityOf({ ...REIGN, from: T0 - 1 }),
+      random: () => 0,
+      sleep: async (delayMs) => {
+        wall = wallMs(wall + delayMs);
+      },
+    });
+    const [batch] = await allocator.allocate([600]);
+    expect(batch?.ranges.map(({ count }) => count)).toEqual([256, 256, 88]);
   });
 });
 

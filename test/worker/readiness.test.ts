@@ -78,3 +78,22 @@ test('a worker that waits for Kafka stops at once', async () => {
   await stage.stop();
   expect(stage.runtime.monotonicMs()).toBe(SILENT_MS);
 });
+
+test.for([
+  [config.topics.requests, 'requests'],
+  [config.topics.ledger, 'ledger'],
+  [config.topics.witness, 'witness'],
+] as const)(
+  'a worker that the brokers refuse %s says so, goes on, and is ready again with the right',
+  async ([topic, resource]) => {
+    const worker = await started();
+    stage.kafka.cluster.deny(topic);
+    await stage.pass(40_000);
+    expect(worker.unready).toBe('KAFKA_REFUSED');
+    expect(worker.unreadyDetail).toContain(`topic '${topic}'`);
+    expect(worker.vitals().kafkaRefused).toEqual(new Set([resource]));
+    stage.kafka.cluster.allow(topic);
+    await stage.pass(20_000);
+    expect([worker.unready, worker.vitals().kafkaRefused.size]).toEqual([undefined, 0]);
+  },
+);

@@ -1,75 +1,61 @@
-import { rootCertificates } from 'node:tls';
-import { NoopPolicy } from 'cockatiel';
 import {
-  Etcd3,
+  type Etcd3,
   EtcdAuthenticationFailedError,
   EtcdLeaseInvalidError,
   EtcdPermissionDeniedError,
   GRPCInvalidArgumentError,
   type ICompare,
   type IKeyValue,
-  type IOptions,
   type IRequestOp,
 } from 'etcd3';
+import type { IdallocError } from '../../errors.ts';
 import type { Compare, EtcdPort, KeyValue, Operation } from '../../identity/ports.ts';
 import { renewOnce } from './keep-alive.ts';
+import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
+import { remedyOf } from './refusal.ts';
 import { type OnFault, Rotation, type RotationTiming } from './rotation.ts';
 
-const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
+export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
 
 /** The most keys or operations that etcd takes in one transaction. */
 const MAX_OPERATIONS = 128;
 
-/** TLS to endpoints that start with https://, all as PEM. */
-export interface EtcdTls {
-  /** Those who sign the certificates of etcd; without it, those that Node brings. */
-  readonly ca?: string;
-  /** What is shown to etcd. */
-  readonly own?: { readonly cert: string; readonly key: string };
-}
-
-export interface EtcdOptions {
+export interface EtcdOptions extends EtcdAccess {
   /** host:port, with or without http:// or https:// in front. */
   readonly endpoints: readonly string[];
-  readonly auth?: { readonly username: string; readonly password: string };
-  readonly tls?: EtcdTls;
   readonly timing?: RotationTiming;
   /** Told of each endpoint that failed a call, also when another one served it. */
   readonly onFault?: OnFault;
 }
 
-interface EtcdPeer {
-  readonly endpoint: string;
-  readonly client: Etcd3;
-}
-
 export interface ClosableEtcd extends EtcdPort {
+  /** Why the last call failed; undefined when it was answered. */
+  readonly fault: IdallocError | undefined;
   /** Drops all connections; calls still open fail. */
   close(): void;
 }
 
-/**
- * EtcdPort over etcd3. Each endpoint has a client of its own without etcd3's retries and circuit breaker: those stop
- * asking altogether when one of several nodes is frozen. Which endpoint is asked, and for how long, Rotation decides.
- */
+/** EtcdPort over etcd3. Which endpoint is asked, and for how long, Rotation decides. */
 export function connectEtcd(options: EtcdOptions): ClosableEtcd {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
-  const peers = options.endpoints.map((endpoint) => ({ endpoint, client: connectMember(endpoint, options, timing) }));
-  const rotation = new Rotation<EtcdPeer>(peers, timing, isFinal, options.onFault ?? (() => {}));
+  const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
+  const rotation = new Rotation(members, timing, { isFinal, remedyOf }, options.onFault ?? (() => {}));
   const limits = () => callLimits(timing);
+  const run = <R>(what: string, use: (client: Etcd3, signal: AbortSignal) => Promise<R>): Promise<R> =>
+    rotation.run(what, (member, signal) => member.ask((client) => use(client, signal)));
 
   return {
     async range(prefix) {
       const key = Buffer.from(prefix, 'utf8');
       const request = { key, range_end: endOfPrefix(key) };
-      const answer = await rotation.run(`the range ${prefix}`, ({ client }) => client.kv.range(request, limits()));
+      const answer = await run(`the range ${prefix}`, (client) => client.kv.range(request, limits()));
       return { revision: BigInt(answer.header.revision), kvs: answer.kvs.map(toKeyValue) };
     },
 
     async get(keys) {
       checkSize(keys.length);
       const request = { success: keys.map((key) => ({ request_range: { key: Buffer.from(key, 'utf8') } })) };
-      const answer = await rotation.run(readOf(keys), ({ client }) => client.kv.txn(request, limits()));
+      const answer = await run(readOf(keys), (client) => client.kv.txn(request, limits()));
       const found = answer.responses.flatMap((response) => response.response_range.kvs.map(toKeyValue));
       return new Map(found.map((kv) => [kv.key, kv]));
     },
@@ -77,13 +63,13 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
     async transact(compares, operations) {
       checkSize(Math.max(compares.length, operations.length));
       const request = { compare: compares.map(toCompare), success: operations.map(toOperation) };
-      const answer = await rotation.run('a transaction', ({ client }) => client.kv.txn(request, limits()));
+      const answer = await run('a transaction', (client) => client.kv.txn(request, limits()));
       return { succeeded: answer.succeeded, revision: BigInt(answer.header.revision) };
     },
 
     async grantLease(leaseId, ttlSeconds) {
       const request = { ID: String(leaseId), TTL: ttlSeconds };
-      await rotation.run('a lease grant', ({ client }) =>
+      await run('a lease grant', (client) =>
         client.leaseClient.leaseGrant(request, limits()).catch((error: unknown) => {
           // The ID is random and ours: a lease that exists under it is an earlier copy of this very grant.
           if (!(error instanceof Error) || !error.message.includes('lease already exists')) throw error;
@@ -92,56 +78,25 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
     },
 
     keepAlive(leaseId) {
-      return rotation.run('a keep-alive', ({ client }, signal) =>
-        renewOnce(client.leaseClient, leaseId, limits(), signal),
-      );
+      return run('a keep-alive', (client, signal) => renewOnce(client.leaseClient, leaseId, limits(), signal));
     },
 
     async revokeLease(leaseId) {
-      await rotation.run('a lease revocation', ({ client }) =>
+      await run('a lease revocation', (client) =>
         client.leaseClient.leaseRevoke({ ID: String(leaseId) }, limits()).catch((error: unknown) => {
           if (!(error instanceof EtcdLeaseInvalidError)) throw error;
         }),
       );
     },
 
+    get fault() {
+      return rotation.fault;
+    },
+
     close() {
-      for (const { client } of peers) client.close();
+      for (const member of members) member.close();
     },
   };
-}
-
-/** A client of one endpoint, without etcd3's own retries and circuit breaker. */
-export function connectMember(
-  endpoint: string,
-  options: EtcdOptions,
-  timing: RotationTiming = DEFAULT_ETCD_TIMING,
-): Etcd3 {
-  const noop = new NoopPolicy();
-  const settings: IOptions = {
-    hosts: endpoint,
-    faultHandling: { host: () => noop, global: noop },
-    grpcOptions: {
-      'grpc.keepalive_time_ms': 10_000,
-      'grpc.keepalive_timeout_ms': timing.callMs,
-      'grpc.max_reconnect_backoff_ms': timing.hedgeMs,
-    },
-  };
-  if (endpoint.startsWith('https://')) settings.credentials = tlsCredentials(options.tls ?? {});
-  if (options.auth) settings.auth = { ...options.auth, callOptions: () => callLimits(timing) };
-  return new Etcd3(settings);
-}
-
-function tlsCredentials({ ca, own }: EtcdTls): NonNullable<IOptions['credentials']> {
-  return {
-    rootCertificate: Buffer.from(ca ?? rootCertificates.join('\n')),
-    ...(own === undefined ? {} : { certChain: Buffer.from(own.cert), privateKey: Buffer.from(own.key) }),
-  };
-}
-
-/** gRPC's own deadline is by the wall clock: it only tidies up what Rotation's timers have given up long before. */
-function callLimits(timing: RotationTiming): { deadline: number } {
-  return { deadline: Date.now() + 3 * timing.callMs };
 }
 
 function isFinal(error: unknown): boolean {

@@ -11,7 +11,24 @@ export interface Peer {
 }
 
 /** What one peer said instead of an answer; the call itself may still be served by another. */
-export type OnFault = (what: string, endpoint: string, error: unknown) => void;
+interface PeerFault {
+  readonly what: string;
+  readonly endpoint: string;
+  readonly error: unknown;
+  /** What an operator has to do about it; undefined for what may pass by itself. */
+  readonly remedy: string | undefined;
+}
+
+export type OnFault = (fault: PeerFault) => void;
+
+/** What errors mean. */
+export interface Judgement {
+  /** The cluster's own answer: no other peer would say anything else. */
+  readonly isFinal: (error: unknown) => boolean;
+  readonly remedyOf: (error: unknown) => string | undefined;
+}
+
+const UNHEALTHY = 'check that the endpoints are right and healthy';
 
 /** One question to one peer. The signal aborts when the call is over, so that what is still open can be torn down. */
 export type Ask<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
@@ -22,21 +39,27 @@ export type Ask<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
  * member may hold on to what it forwarded to a leader that has died, and answers the same question a second later.
  * The first answer wins; later ones are dropped. Timers run by the monotonic clock, so that a stepped wall clock neither
  * stretches nor cuts a call.
- *
- * isFinal tells the errors that are the cluster's own answer: no other peer would say anything else.
  */
 export class Rotation<P extends Peer> {
   readonly #peers: readonly P[];
   readonly #timing: RotationTiming;
-  readonly #isFinal: (error: unknown) => boolean;
+  readonly #judgement: Judgement;
   readonly #onFault: OnFault;
+  /** By endpoint, until it answers: a client may say why it has no connection once, and then only that it has none. */
+  readonly #remedies = new Map<string, string>();
   #preferred = 0;
+  #fault: IdallocError | undefined;
 
-  constructor(peers: readonly P[], timing: RotationTiming, isFinal: (error: unknown) => boolean, onFault: OnFault) {
+  constructor(peers: readonly P[], timing: RotationTiming, judgement: Judgement, onFault: OnFault) {
     this.#peers = peers;
     this.#timing = timing;
-    this.#isFinal = isFinal;
+    this.#judgement = judgement;
     this.#onFault = onFault;
+  }
+
+  /** Why the last call failed; undefined when it was answered. */
+  get fault(): IdallocError | undefined {
+    return this.#fault;
   }
 
   /** The first answer, or IdallocError ETCD_UNAVAILABLE that names every endpoint asked and what it said. */
@@ -60,7 +83,10 @@ export class Rotation<P extends Peer> {
         close();
         const faults = order.slice(0, asked).flatMap((index) => this.#peers[index]?.endpoint ?? []);
         const listed = faults.map((endpoint) => `${endpoint}: ${said.get(endpoint) ?? 'no answer'}`);
-        reject(new IdallocError('ETCD_UNAVAILABLE', message(what, this.#timing.callMs, listed), { cause }));
+        const remedies = new Set(faults.flatMap((endpoint) => this.#remedies.get(endpoint) ?? []));
+        const text = message(what, this.#timing.callMs, listed, [...remedies].join('; ') || UNHEALTHY);
+        this.#fault = new IdallocError('ETCD_UNAVAILABLE', text, { cause });
+        reject(this.#fault);
       };
       const askNext = () => {
         const index = order[asked % order.length];
@@ -74,15 +100,20 @@ export class Rotation<P extends Peer> {
           (answer) => {
             if (over.signal.aborted) return;
             this.#preferred = index;
+            this.#fault = undefined;
+            this.#remedies.delete(peer.endpoint);
             close();
             resolve(answer);
           },
           (error: unknown) => {
             if (over.signal.aborted) return;
             open -= 1;
-            said.set(peer.endpoint, describeError(error));
-            this.#onFault(what, peer.endpoint, error);
-            if (this.#isFinal(error)) fail(error);
+            const { endpoint } = peer;
+            const remedy = this.#judgement.remedyOf(error) ?? this.#remedies.get(endpoint);
+            said.set(endpoint, describeError(error));
+            if (remedy !== undefined) this.#remedies.set(endpoint, remedy);
+            this.#onFault({ what, endpoint, error, remedy });
+            if (this.#judgement.isFinal(error)) fail(error);
             else if (asked < order.length) askNext();
             else if (open === 0) fail(error);
           },
@@ -93,7 +124,7 @@ export class Rotation<P extends Peer> {
   }
 }
 
-function message(what: string, callMs: number, faults: readonly string[]): string {
+function message(what: string, callMs: number, faults: readonly string[], remedy: string): string {
   const said = faults.join('; ') || 'no endpoint configured';
-  return `etcd did not serve ${what} within ${callMs} ms (${said}). Check that the endpoints are right and healthy.`;
+  return `etcd did not serve ${what} within ${callMs} ms (${said}): ${remedy}`;
 }

@@ -1,4 +1,5 @@
-import { connectMember, type EtcdOptions } from './etcd.ts';
+import { DEFAULT_ETCD_TIMING, type EtcdOptions } from './etcd.ts';
+import { EtcdMember } from './member.ts';
 
 /** What one member of an etcd cluster says of itself. */
 export interface EtcdStatus {
@@ -11,12 +12,12 @@ export interface EtcdStatus {
 
 /** Asks one endpoint for its status. Rejects with its error, or when no answer comes within `timeoutMs`. */
 export async function etcdStatus(endpoint: string, options: EtcdOptions, timeoutMs: number): Promise<EtcdStatus> {
-  const client = connectMember(endpoint, options);
+  const member = new EtcdMember(endpoint, options, DEFAULT_ETCD_TIMING);
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new Error(`no answer in ${timeoutMs} ms`)), timeoutMs);
   try {
     const begunMs = performance.now();
-    const asked = client.maintenance.status({ deadline: Date.now() + timeoutMs });
+    const asked = member.ask((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
     asked.catch(() => undefined); // it may fail after nobody waits any more
     const { version, dbSize, leader, header } = await Promise.race([asked, late.promise]);
     return {
@@ -28,6 +29,6 @@ export async function etcdStatus(endpoint: string, options: EtcdOptions, timeout
     };
   } finally {
     clearTimeout(timer);
-    client.close();
+    member.close();
   }
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, rmSync, statSync } from 'node:fs';
+import { closeSync, lstatSync, mkdirSync, openSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
@@ -48,19 +48,38 @@ const HOPELESS = new Set([3, 7, 8, 14, 22, 23]);
 const FILE = 'ledger-index.sqlite';
 const LOCK_FILE = 'ledger-index.lock';
 
+/** Entries tell who asked for what: a directory that is made here is for this user alone. */
+const OWN_DIRECTORY = 0o700;
+const OWN_FILE = 0o600;
+
 /**
  * Holds a directory for this process alone until it is disposed. The lock has a file of its own, so that the index can
  * be thrown away under it. Throws what `refusalOf` explains.
  */
 export function lockDirectory(directory: string): Disposable {
-  mkdirSync(directory, { recursive: true });
-  const db = new DatabaseSync(join(directory, LOCK_FILE));
+  mkdirSync(directory, { recursive: true, mode: OWN_DIRECTORY });
+  const file = join(directory, LOCK_FILE);
+  requireNoLink(file);
+  const db = new DatabaseSync(file);
   try {
     db.exec('BEGIN EXCLUSIVE');
     return { [Symbol.dispose]: () => db.close() };
   } catch (error) {
     db.close();
     throw error;
+  }
+}
+
+/**
+ * Makes a file that is not there, and throws where a symbolic link stands: SQLite would follow it, to write where it leads.
+ * A file that is there is not opened, for to close it again would end this process' locks on it.
+ */
+function requireNoLink(file: string): void {
+  try {
+    closeSync(openSync(file, 'wx', OWN_FILE));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    if (lstatSync(file).isSymbolicLink()) throw new Error(`${file} is a symbolic link, which is not followed`);
   }
 }
 

@@ -13,6 +13,8 @@ export interface KafkaPublisherOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
   readonly runtime: Runtime;
   readonly topics: Pick<ReplyTopics, 'standing' | 'doubt' | 'markUnwritable' | 'clear'>;
+  /** Whether a topic that refuses us is waited for: it took records before, and will do so when its right is given back. */
+  readonly isRevoked?: (topic: string) => boolean;
 }
 
 /** A record batch stays below the broker's usual limit of 1 MiB. */
@@ -80,7 +82,10 @@ export class KafkaPublisher implements Publisher {
         for (const place of left) deliveries[place] = { ok: false, reason, fault: 'topic' };
       };
       const standing = await topics.standing(topic);
-      if (standing.kind === 'bad') return refuse(standing.reason);
+      if (standing.kind === 'bad') {
+        this.#requireNotRevoked(topic);
+        return refuse(standing.reason);
+      }
       if (standing.kind === 'leaderless') {
         if (runtime.monotonicMs() - standing.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
         await runtime.sleep(RETRY_MS);
@@ -105,12 +110,21 @@ export class KafkaPublisher implements Publisher {
   /** What lasting faults of a topic mean. Throws when they are everybody's, or nobody knows. */
   #judge(topic: string, errors: readonly unknown[], isOver: boolean): void {
     const faults = errors.map(faultOf);
+    if (faults.some(isTopicFault)) this.#requireNotRevoked(topic);
     const own = faults.find(isTopicFault) ?? (isOver && faults.every(isWeakness) ? faults[0] : undefined);
     if (own !== undefined) this.#options.topics.markUnwritable(topic, `topic ${topic} refused the record: ${own}`);
     else if (isOver) {
       const message = `topic ${topic} did not take records: ${describeError(errors[0])}`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: errors[0] });
     }
+  }
+
+  #requireNotRevoked(topic: string): void {
+    if (this.#options.isRevoked?.(topic) !== true) return;
+    throw new IdallocError(
+      'KAFKA_UNAVAILABLE',
+      `topic ${topic} refuses records that it took before: allow Write on it`,
+    );
   }
 
   /** The places of the records by their partitions. */

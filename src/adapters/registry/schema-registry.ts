@@ -1,12 +1,13 @@
 import { schemaFingerprint, schemaText } from '../../codec/avro.ts';
 import { ID_REQUEST_FINGERPRINT } from '../../codec/id-request.ts';
+import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { SchemaIds } from '../../pipeline/ports.ts';
 
 export interface RegistrySettings {
   /** Without a slash at its end; the paths of Confluent's API follow. */
   readonly url: string;
-  readonly auth?: { readonly username: string; readonly password: string };
+  readonly auth?: { readonly username: string; readonly password: Secret };
 }
 
 interface RegistryDeps {
@@ -149,7 +150,8 @@ export class SchemaRegistry implements SchemaIds {
   /** Any other status than 200 and those expected is a fault of the registry. */
   async #call(method: string, path: string, json?: object, expected: readonly number[] = []): Promise<Answer> {
     const { url, auth } = this.#settings;
-    const basic = auth === undefined ? undefined : Buffer.from(`${auth.username}:${auth.password}`).toString('base64');
+    const basic =
+      auth === undefined ? undefined : Buffer.from(`${auth.username}:${auth.password()}`).toString('base64');
     try {
       const response = await this.#deps.fetch(`${url}/${path}`, {
         method,

@@ -44,6 +44,11 @@ export function unreachable(name: string, why: string, variable: string): Check 
   return fault(name, why, `start it, or correct ${variable}`);
 }
 
+/** What is likely a mistake in the variables, as a worker says it at its start. */
+export function judgeVariables(warnings: readonly string[]): Check[] {
+  return warnings.map((warning) => warn('variables', warning, 'change the variable that is named'));
+}
+
 /** Topics, their retention rules and the ledger's strength, as a worker would judge them at its start. */
 export function judgeTopicReport({ faults, warnings, differences, remedies }: TopicsReport): Check[] {
   const mend = remedies.join('; ');

@@ -4,13 +4,13 @@ import { type CliContext, EXIT } from '../context.ts';
 import { registryFault } from '../registry.ts';
 import { counted } from '../table.ts';
 import { palette } from '../terminal.ts';
-import type { Check } from './checks.ts';
+import { type Check, judgeVariables } from './checks.ts';
 import { checkMachine } from './machine.ts';
 import { checkEtcd, checkKafka } from './servers.ts';
 
 const EXAMPLES = `
-Run it with a worker's variables, on a worker's machine. It looks at each broker and each etcd endpoint, topics and their
-configs, permissions, the schema registry, the namespace, clocks, limits and the index's disk, and changes nothing. Exit code 1 when
+Run it with a worker's variables, on a worker's machine. It looks at variables, each broker and each etcd endpoint, topics and
+their configs, permissions, the schema registry, the namespace, clocks, limits and the index's disk, and changes nothing. Exit code 1 when
 something keeps a worker from its work; a warning does not.
 
 Examples:
@@ -27,6 +27,7 @@ export function doctorCommand(context: CliContext): Command {
       const config = loadWorkerConfig(context.env);
       const kafka = checkKafka(context, config);
       const groups = [
+        judgeVariables(config.warnings),
         kafka.then(({ checks }) => checks),
         checkRegistry(config),
         checkEtcd(

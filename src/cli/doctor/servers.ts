@@ -10,6 +10,7 @@ import { bindingFaults, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { greetBroker } from '../../kafka/wire/greeting.ts';
+import { tlsOf } from '../../kafka/wire/settings.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
@@ -18,13 +19,15 @@ import {
   type Check,
   fault,
   judgeBroker,
-  judgeClock,
   judgeEtcd,
   judgeEtcdSize,
   judgeTopicReport,
+  ok,
   unreachable,
 } from './checks.ts';
+import { checkClock } from './clock.ts';
 import { judgeNamespace } from './namespace.ts';
+import { checkRights, GRANT } from './rights.ts';
 
 const TIMEOUT_MS = 5_000;
 
@@ -36,11 +39,15 @@ export interface KafkaFindings {
 
 /** Each broker by itself, then what all of them together say. */
 export async function checkKafka(context: CliContext, config: Config): Promise<KafkaFindings> {
-  const { brokers, tls, ca } = config.kafka;
+  const { brokers, tls } = config.kafka;
   const greetings = await Promise.all(
     brokers.map(async (broker) => {
       try {
-        const { fetchVersion, latencyMs } = await greetBroker(broker, tls ? { ca } : undefined, TIMEOUT_MS);
+        const { fetchVersion, latencyMs } = await greetBroker(
+          broker,
+          tls ? tlsOf(config.kafka) : undefined,
+          TIMEOUT_MS,
+        );
         return judgeBroker(broker, fetchVersion, latencyMs);
       } catch (error) {
         return unreachable(`Kafka ${broker}`, describeError(error), 'KAFKA_BROKERS (or KAFKA_TLS)');
@@ -50,7 +57,12 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
   if (greetings.every(({ state }) => state === 'fault')) return { checks: greetings };
   try {
     return await withCluster(context, config, async (source) => ({
-      checks: [...greetings, ...(await tryTopics(source, config)), await tryGroup(source, config)],
+      checks: [
+        ...greetings,
+        ...(await tryTopics(source, config)),
+        await checkRights(source, config),
+        await tryGroup(source, config),
+      ],
       witnessed: await tryWitness(source, config, context.stop),
     }));
   } catch (error) {
@@ -60,14 +72,13 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
 }
 
 async function tryTopics(source: Source, config: Config): Promise<Check[]> {
+  const name = 'permissions';
   try {
     const report = await checkTopics(source, config.topics);
-    const found = { name: 'permissions', state: 'ok', detail: 'topics and their configs can be described' } as const;
-    return [...judgeTopicReport(report), found];
+    const but = report.hidden.length === 0 ? '' : `, but not ${report.hidden.join(', ')}, which no worker needs`;
+    return [...judgeTopicReport(report), ok(name, `topics and their configs can be described${but}`)];
   } catch (error) {
-    const mend =
-      'allow Describe and DescribeConfigs on the topics, Read on requests, ledger and witness, Write on ledger, witness, dead letters and replies';
-    return [{ name: 'permissions', state: 'fault', detail: describeError(error), mend }];
+    return [fault(name, describeError(error), GRANT)];
   }
 }
 
@@ -125,7 +136,7 @@ export async function checkEtcd(
       try {
         return [
           judgeEtcd(endpoint, await etcdStatus(endpoint, config.etcd, TIMEOUT_MS)),
-          await checkClock(endpoint, now),
+          await checkClock(endpoint, config.etcd.tls, TIMEOUT_MS, now),
         ];
       } catch (error) {
         return [unreachable(`etcd ${endpoint}`, describeError(error), 'ETCD_ENDPOINTS (or ETCD_USERNAME)')];
@@ -136,22 +147,6 @@ export async function checkEtcd(
   return each.every(([first]) => first?.state === 'fault')
     ? checks
     : [...checks, await checkNamespace(config, await witnessed, now())];
-}
-
-/** etcd's HTTP side tells its time in whole seconds. */
-async function checkClock(endpoint: string, now: () => number): Promise<Check> {
-  const url = new URL('/version', endpoint);
-  const sentMs = now();
-  try {
-    const answer = await fetch(url, { signal: AbortSignal.timeout(TIMEOUT_MS) });
-    const receivedMs = now();
-    const toldMs = Date.parse(answer.headers.get('date') ?? '');
-    if (Number.isNaN(toldMs)) throw new Error('it does not tell its time');
-    return judgeClock(endpoint, toldMs, sentMs, receivedMs);
-  } catch (error) {
-    const mend = 'none needed where the endpoint takes gRPC only: workers compare their clock with the brokers';
-    return { name: `clock against ${endpoint}`, state: 'warn', detail: `not known: ${describeError(error)}`, mend };
-  }
 }
 
 async function checkNamespace(config: Config, view: WitnessView | undefined, nowMs: number): Promise<Check> {

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { descriptorOf } from '../../codec/descriptor.ts';
 import { type Config, loadWorkerConfig } from '../../config/config.ts';
-import { tickStartMs } from '../../core/layout.ts';
+import { tickStartMs, toTicks } from '../../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
 import { IdallocError } from '../../errors.ts';
 import { bindingFaults, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
@@ -17,6 +17,7 @@ import {
   rebuildNamespace,
   requireNoOwners,
   usedTicks,
+  withoutForged,
 } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
@@ -30,6 +31,7 @@ import { confirm } from '../terminal.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
 import { namespaceFault } from './fault.ts';
 import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedgers, viewFound } from './found.ts';
+import { rightsCommand } from './rights.ts';
 
 const SHOW_HELP = `
 Workers refuse with RESTORED where etcd has less than was witnessed; the exit code is 1 then.
@@ -50,13 +52,15 @@ be run again.
 Examples:
   idalloc namespace rebuild
   idalloc namespace rebuild --yes --json
-  idalloc namespace rebuild --yes --now 2026-06-02T16:05:00Z`;
+  idalloc namespace rebuild --yes --now 2026-06-02T16:05:00Z
+  idalloc namespace rebuild --forged-after 2026-06-02T17:00Z`;
 
 interface RebuildFlags {
   readonly yes?: true;
   readonly now?: number;
   readonly ledger?: readonly string[];
   readonly withoutLedger?: readonly string[];
+  readonly forgedAfter?: number;
   readonly json?: true;
 }
 
@@ -73,10 +77,19 @@ export function namespaceCommand(context: CliContext): Command {
     .option('--now <time>', `the true time, where nobody can be asked: ${TIME_HELP}`, timeReader(context.now))
     .option('--ledger <topic...>', 'read these ledgers as well: those of further pairs of topics, where etcd was wiped')
     .option('--without-ledger <topic...>', 'leave these out: ledgers of pairs of topics that were deleted')
+    .option(
+      '--forged-after <time>',
+      "believe no witness of a later time: for records that were not a worker's; no earlier than now and a reservation",
+      timeReader(context.now),
+    )
     .option('--json', 'print one line of JSON: {"uuid","floor","floor_time","found"}')
     .addHelpText('after', REBUILD_HELP)
     .action((options: RebuildFlags) => runRebuild(context, options));
-  return new Command('namespace').description('Look after the namespace in etcd.').addCommand(show).addCommand(rebuild);
+  return new Command('namespace')
+    .description('Look after the namespace in etcd.')
+    .addCommand(show)
+    .addCommand(rebuild)
+    .addCommand(rightsCommand(context));
 }
 
 async function runShow(context: CliContext, json: boolean): Promise<void> {
@@ -116,12 +129,14 @@ async function runRebuild(context: CliContext, options: RebuildFlags): Promise<v
 }
 
 async function rebuild(context: CliContext, servers: Servers, options: RebuildFlags) {
-  const { yes, now, json } = options;
+  const { yes, now, json, forgedAfter } = options;
   const { config, source, etcd, witness } = servers;
+  const believed = (remains: Remains) =>
+    forgedAfter === undefined ? remains : withoutForged(remains, toTicks(config.layout, wallMs(forgedAfter)));
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   const wanted = descriptorOf(config, randomUUID());
   const bindings = bindingsOf(keys, config);
-  const before = await readRemains(etcd, witness, keys);
+  const before = believed(await readRemains(etcd, witness, keys));
   requireNoOwners(before.owners);
   const refusals = await bindingFaults(etcd, bindings);
   if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
@@ -131,13 +146,25 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const told = viewFound(config, before, ledger);
   if (json !== true) context.err(foundText(told));
   const time = await confirmedTime(context, now, lastUseMs(config, before, ledger));
+  const { reserveMs } = config.timing;
+  if (forgedAfter !== undefined) requireUnreachable(forgedAfter, time + reserveMs);
   const floorOf = (remains: Remains): Ticks =>
-    floorOver(config.layout, { remains, ledger: ledger.highest, now: time, reserveMs: config.timing.reserveMs });
+    floorOver(config.layout, { remains: believed(remains), ledger: ledger.highest, now: time, reserveMs });
   const from = timeText(tickStartMs(config.layout, floorOf(before)));
   const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
   await confirm(context, `Make ${where} anew, with IDs from ${from} on? No worker of it may run.`, yes === true);
   const { floor } = await rebuildNamespace({ etcd, witness, keys, wanted, bindings, floorOf });
   return { uuid: wanted.uuid, floor, config, found: told satisfies FoundView };
+}
+
+/** Up to a reservation ahead of its clock a worker may have witnessed, and used, what it says. */
+function requireUnreachable(forgedAfter: number, reachableMs: number): void {
+  if (forgedAfter >= reachableMs) return;
+  const least = timeText(reachableMs);
+  throw new IdallocError(
+    'REBUILD_REFUSED',
+    `a worker may have reserved up to ${least}: give --forged-after no earlier time`,
+  );
 }
 
 /** Every pair of topics of the namespace has a ledger of its own. An etcd that was wiped tells of none. */

@@ -37,6 +37,8 @@ export interface TailSink {
    * reported as SINK_FAILED, and the chunk is delivered again after a second.
    */
   deliver(chunk: TailChunk): void | Promise<void>;
+  /** A fetch was answered, with records or without: the log ends there now, open transactions included. */
+  looked?(highWatermark: number): void;
   /** Asked before a chunk is decoded, which waits for it: records below this offset need not be delivered. */
   neededFrom?(): Promise<number>;
   /** The position lies outside of the log: where to go on. Without it that is the log's start, with a warning. */

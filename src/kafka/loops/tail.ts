@@ -136,6 +136,7 @@ export class Tail {
   }
 
   #keep(place: FollowedPartition, answer: FetchedPartition, wasFirst: boolean): void {
+    place.sink.looked?.(answer.highWatermark);
     const isStuck = !place.keep(answer) && wasFirst && answer.records.length > 0;
     if (isStuck) {
       // The first one gets a whole batch, however large: fetching again at once would never end.

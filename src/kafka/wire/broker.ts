@@ -11,6 +11,8 @@ export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message
 /** A suspicion that nothing confirms ends after this. */
 const SUSPECT_MS = 10_000;
 const SAME_LINE_MS = 10_000;
+/** A login that was refused is not tried again for so long: who tries without end may be locked out. */
+const REFUSED_MS = 1_000;
 /** Whoever follows a log has an answer twice in this time. */
 const ALIVE_MS = 1_000;
 
@@ -41,6 +43,7 @@ export class Broker {
   readonly #loggedMs = new Map<string, number>();
   #suspectUntilMs = Number.NEGATIVE_INFINITY;
   #answeredMs = Number.NEGATIVE_INFINITY;
+  #refused: { readonly error: unknown; readonly untilMs: number } | undefined;
   #isSilent = false;
   #isClosed = false;
 
@@ -83,6 +86,8 @@ export class Broker {
     } catch (error) {
       const fault = faultOf(error);
       if (fault === 'UNREACHABLE' && !isLate) this.#suspect(error);
+      if (fault === 'LOGIN_REFUSED')
+        this.#refused = { error, untilMs: this.#options.runtime.monotonicMs() + REFUSED_MS };
       if (fault !== undefined && !isLinkFault(fault)) {
         this.#answered(lane, 0);
         onAnswer();
@@ -109,6 +114,7 @@ export class Broker {
     if (this.#options.deadlines.closed) throw closedFault();
     if (this.#isClosed) throw new KafkaFault('UNREACHABLE', `${this.name} is no broker of the cluster any more`);
     const { dialer, address, runtime } = this.#options;
+    if (this.#refused !== undefined && runtime.monotonicMs() < this.#refused.untilMs) throw this.#refused.error;
     const connection: Connection = new Connection({
       dialer,
       address,

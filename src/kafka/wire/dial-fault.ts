@@ -4,6 +4,30 @@ import { faultOf, KafkaFault } from './fault.ts';
 import type { ConnectionConfig, WireConnection } from './kafkajs-connection.ts';
 import type { BrokerAddress } from './port.ts';
 
+/** Why a certificate is not believed, by the names of Node and OpenSSL. */
+const UNTRUSTED: ReadonlySet<unknown> = new Set([
+  'CERT_HAS_EXPIRED',
+  'CERT_NOT_YET_VALID',
+  'CERT_REVOKED',
+  'CERT_SIGNATURE_FAILURE',
+  'CERT_UNTRUSTED',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'ERR_TLS_CERT_ALTNAME_INVALID',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+]);
+const MAX_DEPTH = 5;
+
+/** Whether a broker was not dialled for want of a certificate that we believe. */
+export function isUntrusted(error: unknown): boolean {
+  for (let at = error, depth = 0; at instanceof Error && depth < MAX_DEPTH; at = at.cause, depth += 1) {
+    if (UNTRUSTED.has((at as NodeJS.ErrnoException).code)) return true;
+  }
+  return false;
+}
+
 /** How far a dial had come: the socket with its TLS, the versions, the login. */
 export type Stage = 'connecting' | 'greeting' | 'login';
 
@@ -28,7 +52,7 @@ export function dialFault(
   connection: WireConnection,
   { ssl }: ConnectionConfig,
 ): KafkaFault {
-  const options = { cause: error };
+  const options = { cause: connection.cause ?? error };
   const unreachable = (why: string) => new KafkaFault('UNREACHABLE', `${host}:${port}: ${why}`, options);
   const refused = (why: string) => new KafkaFault('LOGIN_REFUSED', `${host}:${port}: ${why}`, options);
   const cause = connection.cause ?? error;
@@ -38,6 +62,7 @@ export function dialFault(
   if (ssl && code !== undefined && CERTIFICATE_REFUSED.test(code)) {
     return refused(`the broker wants another client certificate (${said})`);
   }
+  if (faultOf(error) === 'LOGIN_REFUSED') return refused(said);
   if (faultOf(cause) === 'MALFORMED_ANSWER') return unreachable(`${said}${ssl ? '' : ': does that port want TLS?'}`);
   if (stage === 'connecting') return unreachable(ssl && isCut(code) ? `${said}: does that port speak TLS?` : said);
   if (stage === 'greeting' && connection.hasLost) {

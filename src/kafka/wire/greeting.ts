@@ -15,19 +15,17 @@ const MAX_ANSWER_BYTES = 64 * 1024;
 
 /**
  * Asks one broker which versions it speaks (ApiVersions, version 0). Needs no login, so it distinguishes a broker that can't be
- * reached from one that refuses. `tls`: who signs the certificates, or nobody but those that Node knows. Rejects with the socket's error, or when no answer comes within `timeoutMs`.
+ * reached from one that refuses. `tls`: who signs the certificates, or nobody but those that Node knows, and the
+ * certificate to show. Rejects with the socket's error, or when no answer comes within `timeoutMs`.
  */
 export async function greetBroker(
   broker: string,
-  tls: { readonly ca: string | undefined } | undefined,
+  tls: { readonly ca?: string; readonly cert?: string; readonly key?: string } | undefined,
   timeoutMs: number,
 ): Promise<BrokerGreeting> {
   const at = broker.lastIndexOf(':');
   const [host, port] = [broker.slice(0, at), Number(broker.slice(at + 1))];
-  const socket =
-    tls === undefined
-      ? connectTcp({ host, port })
-      : connectTls({ host, port, ...(tls.ca === undefined ? {} : { ca: tls.ca }) });
+  const socket = tls === undefined ? connectTcp({ host, port }) : connectTls({ host, port, ...tls });
   try {
     return await converse(socket, tls === undefined ? 'connect' : 'secureConnect', timeoutMs);
   } finally {

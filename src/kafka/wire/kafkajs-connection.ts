@@ -30,9 +30,16 @@ export class WireConnection extends Connection {
   readonly #opened: { socket?: Socket };
   readonly #onEnded: () => void;
   readonly #renewBeforeMs: number;
+  readonly #saslNow: () => ConnectionConfig['sasl'];
   #cause: Error | undefined;
 
-  constructor(address: BrokerAddress, config: ConnectionConfig, logger: InnerLogger) {
+  /** `saslNow`: what to log in with when the session is renewed. */
+  constructor(
+    address: BrokerAddress,
+    config: ConnectionConfig,
+    saslNow: () => ConnectionConfig['sasl'],
+    logger: InnerLogger,
+  ) {
     const { socketFactory = createSocketFactory(), ssl, sasl, clientId } = config;
     const opened: { socket?: Socket; watch?: (socket: Socket) => void } = {};
     const open: ISocketFactory = (args) => {
@@ -53,6 +60,7 @@ export class WireConnection extends Connection {
       requestTimeout: NEVER_MS,
       enforceRequestTimeout: false,
     });
+    this.#saslNow = saslNow;
     opened.watch = (socket) => this.#watch(socket);
     this.#opened = opened;
     this.#renewBeforeMs = config.reauthenticationThreshold ?? this.reauthenticationThreshold;
@@ -94,7 +102,10 @@ export class WireConnection extends Connection {
     const lifetimeMs = Number(this.sessionLifetime);
     const latestMs = Math.max(0, Math.min(Math.floor(lifetimeMs / 2), lifetimeMs - SOONEST_RENEWAL_MS));
     this.reauthenticationThreshold = Math.min(this.#renewBeforeMs, latestMs);
-    return super.isAuthenticated();
+    if (super.isAuthenticated()) return true;
+    const sasl = this.#saslNow(); // the password may have been replaced since the last login
+    if (sasl !== undefined) this.sasl = { ...sasl };
+    return false;
   }
 
   protected override processData(chunk: Buffer): void {

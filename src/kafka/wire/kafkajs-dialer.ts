@@ -10,20 +10,25 @@ import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 /** What kafkajs says of its connections. All of it is for debugging: faults are thrown as well. */
 export type DebugLog = (fields: object, message: string) => void;
 
-/** Opens connections of kafkajs 2.2.4, by its own configuration object; to brokers from Kafka 2.3 on. */
-export function dialerOf(config: ConnectionConfig, debug?: DebugLog): Dialer {
+/**
+ * Opens connections of kafkajs 2.2.4, by its own configuration object; to brokers from Kafka 2.3 on. `config` is asked at
+ * each login, where it is a function.
+ */
+export function dialerOf(config: ConnectionConfig | (() => ConnectionConfig), debug?: DebugLog): Dialer {
   const logger = loggerTo(debug);
-  return { dial: (address, signal) => dial(address, signal, config, logger) };
+  const configOf = typeof config === 'function' ? config : () => config;
+  return { dial: (address, signal) => dial(address, signal, configOf, logger) };
 }
 
 async function dial(
   address: BrokerAddress,
   signal: AbortSignal,
-  config: ConnectionConfig,
+  configOf: () => ConnectionConfig,
   logger: InnerLogger,
 ): Promise<BrokerLink> {
   if (signal.aborted) throw closedFault();
-  const connection = new WireConnection(address, config, logger);
+  const config = configOf();
+  const connection = new WireConnection(address, config, () => configOf().sasl, logger);
   const abort = () => connection.end(closedFault());
   signal.addEventListener('abort', abort);
   let stage: Stage = 'connecting';

@@ -5,6 +5,7 @@ import type { WireConnection } from './kafkajs-connection.ts';
 import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
 import { apiKeys, Encoder, type Protocol, requests, type Throttled } from './kafkajs-modules.ts';
 import { fetchResponse, produceAnswers, produceProtocol } from './kafkajs-records.ts';
+import { aclsProtocol, operationsProtocol } from './kafkajs-rights.ts';
 import type * as port from './port.ts';
 import { ProduceQueue } from './produce-queue.ts';
 
@@ -226,6 +227,14 @@ export class KafkajsLink implements port.BrokerLink {
         })),
       })),
     }));
+  }
+
+  authorizedOperations({ topics }: Parameters<port.BrokerLink['authorizedOperations']>[0]) {
+    return this.#calls.send(operationsProtocol(topics), (answer) => answer);
+  }
+
+  createAcls({ rules }: Parameters<port.BrokerLink['createAcls']>[0]): Promise<port.AclsAnswer> {
+    return this.#calls.send(aclsProtocol(rules), (answer) => answer);
   }
 }
 

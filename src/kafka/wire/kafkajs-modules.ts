@@ -87,7 +87,7 @@ export type ApiVersions = Readonly<Record<number, { readonly minVersion: number;
 
 declare class KafkajsConnection {
   requestQueue: RequestQueue;
-  readonly sasl: KafkaConfig['sasl'] | null;
+  sasl: KafkaConfig['sasl'] | null;
   socket: Socket | undefined;
   /** Milliseconds, as whatever prints as a whole number; 0 for a session without an end. */
   readonly sessionLifetime: { toString(): string };
@@ -295,4 +295,5 @@ export const { requests, lookup } = load<{
   lookup(versions: ApiVersions): <O, T>(apiKey: number, definition: Definition<O, T>) => Make<O, T>;
 }>('protocol/requests');
 
-export const apiKeys = load<Readonly<Record<keyof Requests | 'Produce', number>>>('protocol/requests/apiKeys');
+export const apiKeys =
+  load<Readonly<Record<keyof Requests | 'Produce' | 'CreateAcls', number>>>('protocol/requests/apiKeys');

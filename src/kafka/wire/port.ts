@@ -50,6 +50,11 @@ export interface BrokerLink {
   createTopics(request: CreateTopicsRequest): Promise<CreateTopicsAnswer>;
   describeConfigs(request: { readonly topics: readonly string[] }): Promise<ConfigsAnswer>;
   describeGroups(request: { readonly groupIds: readonly string[] }): Promise<GroupsAnswer>;
+
+  /** What the user of this connection may do with each topic. */
+  authorizedOperations(request: { readonly topics: readonly string[] }): Promise<OperationsAnswer>;
+  /** Grants what the rules say; one that is there already is no fault. */
+  createAcls(request: { readonly rules: readonly AclRule[] }): Promise<AclsAnswer>;
 }
 
 export interface Answer {
@@ -257,4 +262,33 @@ export interface GroupsAnswer extends Answer {
       readonly assignment: Buffer;
     }[];
   }[];
+}
+
+export type Operation = 'Read' | 'Write' | 'Create' | 'Describe' | 'DescribeConfigs';
+
+export interface OperationsAnswer extends Answer {
+  /** Of the operations above; all of them where the brokers have no authorizer. */
+  readonly topics: readonly {
+    readonly name: string;
+    readonly fault?: FaultName;
+    readonly operations: ReadonlySet<Operation>;
+  }[];
+}
+
+/** Allows one operation. */
+export interface AclRule {
+  readonly resource: 'topic' | 'group';
+  /** prefixed: all whose names begin with `name`. */
+  readonly pattern: 'literal' | 'prefixed';
+  readonly name: string;
+  /** Such as `User:name`. */
+  readonly principal: string;
+  /** From which address; `*` for any. */
+  readonly host: string;
+  readonly operation: Operation;
+}
+
+export interface AclsAnswer extends Answer {
+  /** In the order of the rules. */
+  readonly rules: readonly { readonly fault?: FaultName; readonly message?: string }[];
 }

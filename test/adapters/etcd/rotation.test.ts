@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Rotation } from '../../../src/adapters/etcd/rotation.ts';
+import { type Judgement, Rotation } from '../../../src/adapters/etcd/rotation.ts';
 
 const TIMING = { callMs: 4_000, hedgeMs: 1_000 };
 const PEERS = ['a', 'b', 'c'].map((endpoint) => ({ endpoint }));
 
 /** Peers that answer when told to; `asked` lists who was asked, in order. */
-function stage(isFinal: (error: unknown) => boolean = () => false) {
+function stage(isFinal: (error: unknown) => boolean = () => false, remedyOf: Judgement['remedyOf'] = () => undefined) {
   const asked: string[] = [];
   const faults: string[] = [];
   const waiting = new Map<string, PromiseWithResolvers<string>>();
-  const rotation = new Rotation(PEERS, TIMING, isFinal, (_what, endpoint) => faults.push(endpoint));
+  const rotation = new Rotation(PEERS, TIMING, { isFinal, remedyOf }, ({ endpoint }) => faults.push(endpoint));
   const signals: AbortSignal[] = [];
   const run = () =>
     rotation.run('a question', ({ endpoint }, signal) => {
@@ -21,7 +21,7 @@ function stage(isFinal: (error: unknown) => boolean = () => false) {
     });
   const answer = (endpoint: string) => waiting.get(endpoint)?.resolve(endpoint);
   const refuse = (endpoint: string, why = 'down') => waiting.get(endpoint)?.reject(new Error(why));
-  return { run, answer, refuse, asked, faults, signals };
+  return { rotation, run, answer, refuse, asked, faults, signals };
 }
 
 describe('asking etcd endpoints in rotation', () => {
@@ -40,6 +40,21 @@ describe('asking etcd endpoints in rotation', () => {
     answer('a');
     expect(await call).toBe('a');
     expect(asked).toEqual(['a']);
+  });
+
+  it('keeps the fault of the last call, with what there is to do, until a call is answered', async () => {
+    const { rotation, run, answer, refuse } = stage(
+      () => true,
+      () => 'check the password',
+    );
+    const refused = run();
+    refuse('a', 'permission denied');
+    await expect(refused).rejects.toThrow(/a: permission denied.*: check the password$/);
+    expect(rotation.fault).toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    const answered = run();
+    answer('a');
+    await answered;
+    expect(rotation.fault).toBeUndefined();
   });
 
   it('asks the next endpoint too after each second of silence, and takes the first answer', async () => {

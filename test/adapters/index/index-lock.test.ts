@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -102,5 +102,24 @@ describe('the lock', { timeout: 60_000 }, () => {
     holder.kill('SIGKILL');
     await gone;
     open();
+  });
+});
+
+describe('the directory', () => {
+  it('is for nobody else when it is made here, and so is the lock', () => {
+    directory = join(directory, 'a/b');
+    open();
+    expect(statSync(directory).mode & 0o777).toBe(0o700);
+    expect(statSync(join(directory, 'ledger-index.lock')).mode & 0o077).toBe(0);
+    directory = join(directory, '../..');
+  });
+
+  it.each(['target', 'nowhere/target'])('is refused when its lock is a symbolic link, to %s', (to) => {
+    const target = join(directory, to);
+    if (to === 'target') writeFileSync(target, 'of others');
+    symlinkSync(target, join(directory, 'ledger-index.lock'));
+    expect(() => open()).toThrow(/INDEX_UNUSABLE|symbolic link/);
+    if (to === 'target') expect(readFileSync(target, 'utf8')).toBe('of others');
+    else expect(existsSync(target)).toBe(false);
   });
 });

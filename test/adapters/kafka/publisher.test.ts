@@ -27,6 +27,7 @@ class World {
   readonly unwritable = new Map<string, string>();
   readonly cleared: string[] = [];
   readonly doubted: string[] = [];
+  readonly revoked = new Set<string>();
   standings = new Map<string, Standing>();
   /** What becomes of an append: its fault, nothing for an answer, or an answer that never comes. */
   respond: (send: Send) => FaultName | Promise<never> | undefined = () => undefined;
@@ -54,6 +55,7 @@ class World {
     this.publisher = new KafkaPublisher({
       cluster,
       runtime: this.runtime,
+      isRevoked: (topic) => this.revoked.has(topic),
       topics: {
         standing: async (topic) => {
           const reason = this.unwritable.get(topic);
@@ -108,6 +110,20 @@ describe('a topic that can not be written to', () => {
       expect(world.nowMs).toBeLessThan(1_000);
     },
   );
+
+  it('is waited for where its right was taken away', async () => {
+    world.revoked.add('denied');
+    world.respond = () => 'TOPIC_AUTHORIZATION_FAILED';
+    await expect(world.outcomes([record('a', { topic: 'denied' })])).rejects.toMatchObject({
+      code: 'KAFKA_UNAVAILABLE',
+      message: expect.stringMatching(/denied.*allow Write/),
+    });
+    expect(world.unwritable.size).toBe(0);
+    world.standings.set('denied', { kind: 'bad', reason: 'may not be described' });
+    await expect(world.outcomes([record('a', { topic: 'denied' })])).rejects.toMatchObject({
+      code: 'KAFKA_UNAVAILABLE',
+    });
+  });
 
   it('is not blamed for a first fault, which may have shown a topic that was just made', async () => {
     world.respond = () => (world.sends.length === 1 ? 'UNKNOWN_TOPIC_OR_PARTITION' : undefined);

@@ -20,7 +20,7 @@ class FakeRegistry {
     return new Response(typeof body === 'string' ? body : JSON.stringify(body), { status });
   }) as typeof fetch;
 
-  client(auth?: { username: string; password: string }): SchemaRegistry {
+  client(auth?: { username: string; password: () => string }): SchemaRegistry {
     const settings = { url: URL, ...(auth === undefined ? {} : { auth }) };
     return new SchemaRegistry(settings, { monotonicMs: () => this.nowMs, fetch: this.fetch });
   }

@@ -10,11 +10,12 @@ import {
   judgeLimits,
   judgeTimedatectl,
   judgeTopicReport,
+  judgeVariables,
 } from '../../../src/cli/doctor/checks.ts';
 
 const GIB = 2 ** 30;
 const MEMBER = { version: '3.6.1', isLeader: true, hasLeader: true, dbBytes: 1, latencyMs: 3 };
-const TOPICS = { partitions: 12, clusterId: 'c', faults: [], warnings: [], differences: [], remedies: [] };
+const TOPICS = { partitions: 12, clusterId: 'c', faults: [], warnings: [], differences: [], remedies: [], hidden: [] };
 const TRACKING = '7F7F0101,,10,1780416300.0,0.000012,0.0,0.0,0.0,0.0,0.0,0.0,0.0,16.0,Normal';
 
 test.each([
@@ -89,4 +90,11 @@ test('topics that differ from the plan are shown beside a weakness that was acce
     ['warn', 'one replica', 'for production: three brokers or more'],
     ['warn', differences[0], 'kafka-configs …'],
   ]);
+});
+
+test('what is likely a mistake in the variables is a warning each', () => {
+  expect(judgeVariables(['A is not read: is B meant?'])).toEqual([
+    { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', mend: expect.any(String) },
+  ]);
+  expect(judgeVariables([])).toEqual([]);
 });

@@ -137,6 +137,19 @@ describe('metadata', () => {
     }
   });
 
+  test('does not try a login again within a second of its refusal, whoever asks', async () => {
+    const { brokers, cluster, runtime } = stage(1);
+    brokers.set(1, 'locked');
+    for (let ask = 0; ask < 20; ask += 1) {
+      expect(await runtime.until(fault(cluster.metadata([])))).toBe('LOGIN_REFUSED');
+      await runtime.until(runtime.sleep(90));
+    }
+    expect(brokers.dials.length).toBeLessThanOrEqual(3);
+    brokers.set(1, 'well');
+    await runtime.until(runtime.sleep(1_000));
+    expect(await runtime.until(fault(cluster.metadata([])))).toBe('answered');
+  });
+
   test('of brokers that are all silent fails when their time is over', async () => {
     const { brokers, cluster, runtime } = stage(2);
     for (const node of [1, 2]) brokers.set(node, 'frozen');

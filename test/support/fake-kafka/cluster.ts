@@ -91,6 +91,11 @@ export class Cluster {
     this.#denied.add(topic);
   }
 
+  /** Ends that. */
+  allow(topic: string): void {
+    this.#denied.delete(topic);
+  }
+
   createTopic(name: string, options: TopicOptions = {}): Topic {
     const replicationMs = this.#options.replicationMs ?? (() => 0);
     const live = (node: number) => this.broker(node).state === 'up' && !this.#fenced.has(node);

@@ -116,6 +116,9 @@ class FakeLink implements BrokerLink {
   readonly fetchOffsets = (request: RequestOf<'fetchOffsets'>) => this.#ask('fetchOffsets', request);
   readonly createTopics = (request: RequestOf<'createTopics'>) => this.#ask('createTopics', request);
   readonly describeConfigs = (request: RequestOf<'describeConfigs'>) => this.#ask('describeConfigs', request);
+  readonly authorizedOperations = (request: RequestOf<'authorizedOperations'>) =>
+    this.#ask('authorizedOperations', request);
+  readonly createAcls = (request: RequestOf<'createAcls'>) => this.#ask('createAcls', request);
   readonly describeGroups = (request: RequestOf<'describeGroups'>) => this.#ask('describeGroups', request);
 
   #ask<C extends CallName>(call: C, request: RequestOf<C>): Promise<AnswerOf<C>> {

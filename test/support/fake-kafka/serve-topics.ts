@@ -1,12 +1,16 @@
-import type { CreateTopicsRequest } from '../../../src/kafka/wire/port.ts';
+import type { CreateTopicsRequest, Operation } from '../../../src/kafka/wire/port.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
 import { addressOf, describeTopic } from './view.ts';
 
+type Served = 'metadata' | 'createTopics' | 'describeConfigs' | 'authorizedOperations' | 'createAcls';
+
+/** There is no authorizer: everybody may do anything, and no rule can be made. */
+const ALL: readonly Operation[] = ['Read', 'Write', 'Create', 'Describe', 'DescribeConfigs'];
 const NAME = /^[a-zA-Z0-9._-]{1,249}$/;
 
 /** What a broker tells of topics, and how it makes them. */
-export function topicHandlers(broker: Broker): Pick<Handlers, 'metadata' | 'createTopics' | 'describeConfigs'> {
+export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
   const { cluster } = broker;
   const throttled = () => ({ throttleMs: cluster.throttleMs });
   return {
@@ -35,6 +39,20 @@ export function topicHandlers(broker: Broker): Pick<Handlers, 'metadata' | 'crea
         return { name, configs: known.topic.configs };
       });
       reply.give({ ...throttled(), topics: found });
+    },
+    authorizedOperations: ({ topics }, reply) => {
+      const found = topics.map((name) =>
+        broker.view.topics.has(name)
+          ? { name, operations: new Set(ALL) }
+          : { name, fault: 'UNKNOWN_TOPIC_OR_PARTITION', operations: new Set<Operation>() },
+      );
+      reply.give({ ...throttled(), topics: found });
+    },
+    createAcls: ({ rules }, reply) => {
+      reply.give({
+        ...throttled(),
+        rules: rules.map(() => ({ fault: 'SECURITY_DISABLED', message: 'no authorizer' })),
+      });
     },
   };
 }

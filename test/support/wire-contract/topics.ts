@@ -68,5 +68,22 @@ export function topicsContract(at: () => WireStage): void {
       expect(fault).toBe('INVALID_REPLICATION_FACTOR');
       expect(message).toBeTruthy();
     });
+
+    it('without an authorizer a user may do everything with a topic, and no right can be granted', async () => {
+      const topic = await at().topic(2);
+      const missing = at().name('missing');
+      const { controllerId } = await at().cluster.metadata([], CALL_MS);
+      const { topics } = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
+        link.authorizedOperations({ topics: [topic, missing] }),
+      );
+      const found = new Map(topics.map((of) => [of.name, of]));
+      const all = ['Create', 'Describe', 'DescribeConfigs', 'Read', 'Write'];
+      expect([...(found.get(topic)?.operations ?? [])].sort()).toEqual(all);
+      expect(found.get(missing)?.fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      const rule = { resource: 'topic', pattern: 'literal', name: topic, principal: 'User:x', host: '*' } as const;
+      const rules = [{ ...rule, operation: 'Read' as const }];
+      const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) => link.createAcls({ rules }));
+      expect(only(answer.rules)).toMatchObject({ fault: 'SECURITY_DISABLED', message: expect.any(String) });
+    });
   });
 }

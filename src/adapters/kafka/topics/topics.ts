@@ -11,6 +11,7 @@ import {
   planTopics,
   remediesFor,
   type TopicSettings,
+  workerTopics,
 } from './plan.ts';
 
 export interface TopicsMade {
@@ -32,6 +33,8 @@ export interface TopicsReport {
   readonly differences: readonly string[];
   /** What would make them so. */
   readonly remedies: readonly string[];
+  /** Topics that no worker needs and this user may not look at: nothing is said of them. */
+  readonly hidden: readonly string[];
 }
 
 /** How long the brokers may take to make topics before they answer, and how long the answer is waited for. */
@@ -76,15 +79,17 @@ export function checkTopics(
   planned: readonly PlannedTopic[] = planTopics(settings),
 ): Promise<TopicsReport> {
   return withCode(async () => {
-    const { found, clusterId } = await describeTopics(brokers, planned.map(nameOf));
+    const { found, clusterId, hidden } = await describeTopics(brokers, planned.map(nameOf), neededBy(settings));
     const { faults, waivable } = judgeTopics(found, settings);
+    const seen = planned.filter(({ name }) => !hidden.includes(name));
     return {
       partitions: found.get(settings.requests)?.partitions ?? 0,
       clusterId,
       faults: settings.allowWeakLedger ? faults : [...faults, ...waivable],
       warnings: settings.allowWeakLedger ? waivable : [],
-      differences: differencesOf(planned, found, settings.replicationFactor),
-      remedies: planned.flatMap((plan) => remediesFor(plan, found.get(plan.name), settings)),
+      differences: differencesOf(seen, found, settings.replicationFactor),
+      remedies: seen.flatMap((plan) => remediesFor(plan, found.get(plan.name), settings)),
+      hidden,
     };
   });
 }
@@ -112,6 +117,12 @@ function differencesOf(
   });
 }
 
+/** Without these there is no worker: not to see one is a fault. */
+function neededBy(settings: TopicSettings): (name: string) => boolean {
+  const needed = new Set(workerTopics(settings).map(nameOf));
+  return (name) => needed.has(name);
+}
+
 function requireBrokers(count: number, replicationFactor: number): void {
   if (count >= replicationFactor) return;
   throw new IdallocError(
@@ -126,39 +137,47 @@ interface Described {
   readonly brokerCount: number;
   /** Those of the named topics that exist, as far as this user may see. */
   readonly found: ReadonlyMap<string, FoundTopic>;
+  /** Those that are not needed and that this user may not describe, or whose configs it may not. */
+  readonly hidden: readonly string[];
 }
 
+const DENIED = 'TOPIC_AUTHORIZATION_FAILED';
 const UNSEEN: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED']);
 
 /** Looked at anew from the beginning when a topic goes, or is made, between the two questions. */
-function describeTopics(brokers: Brokers, names: readonly string[]): Promise<Described> {
+function describeTopics(
+  brokers: Brokers,
+  names: readonly string[],
+  isNeeded: (name: string) => boolean = () => true,
+): Promise<Described> {
   return patiently(brokers, async () => {
     const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
     const existing = metadata.topics.filter(({ fault }) => !UNSEEN.has(fault));
     for (const { name, fault } of existing) requireNoFault(fault, `topic ${name}`);
     const { clusterId, brokers: all } = metadata;
     const configs = await describeConfigs(brokers, existing.map(nameOf));
-    const found = new Map(existing.map((topic) => [topic.name, foundTopic(topic, configs)]));
-    return { clusterId, brokerCount: all.length, found };
+    const denied = [...metadata.topics, ...configs].filter(({ fault }) => fault === DENIED).map(nameOf);
+    const hidden = denied.filter((name) => !isNeeded(name));
+    const visible = configs.filter(({ name }) => !hidden.includes(name));
+    for (const { name, fault } of visible) requireNoFault(fault, `configs of topic ${name}`);
+    const byName = new Map(visible.map((topic) => [topic.name, topic.configs]));
+    const found = existing.flatMap((topic) => foundTopic(topic, byName.get(topic.name)));
+    return { clusterId, brokerCount: all.length, found: new Map(found), hidden };
   });
 }
 
-type Configs = ReadonlyMap<string, FoundTopic['configs']>;
-
-async function describeConfigs(brokers: Brokers, topics: readonly string[]): Promise<Configs> {
-  if (topics.length === 0) return new Map();
-  const answer = await askAny<ConfigsAnswer>(brokers, (link) => link.describeConfigs({ topics }));
-  for (const { name, fault } of answer.topics) requireNoFault(fault, `configs of topic ${name}`);
-  return new Map(answer.topics.map(({ name, configs }) => [name, configs]));
+async function describeConfigs(brokers: Brokers, topics: readonly string[]): Promise<ConfigsAnswer['topics']> {
+  if (topics.length === 0) return [];
+  return (await askAny<ConfigsAnswer>(brokers, (link) => link.describeConfigs({ topics }))).topics;
 }
 
-function foundTopic({ name, partitions }: TopicMetadata, configs: Configs): FoundTopic {
-  return {
-    name,
-    partitions: partitions.length,
-    replicas: Math.min(...partitions.map(({ replicas }) => replicas.length)),
-    configs: configs.get(name) ?? new Map(),
-  };
+function foundTopic(
+  { name, partitions }: TopicMetadata,
+  configs: FoundTopic['configs'] | undefined,
+): [string, FoundTopic][] {
+  if (configs === undefined) return [];
+  const replicas = Math.min(...partitions.map(({ replicas }) => replicas.length));
+  return [[name, { name, partitions: partitions.length, replicas, configs }]];
 }
 
 /** Makes all of them in one call. Names those that were made, also by a call before whose answer was lost. */

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { judgeTopics } from '../../../../src/adapters/kafka/topics/judge.ts';
 import { type FoundTopic, planTopics, type TopicSettings } from '../../../../src/adapters/kafka/topics/plan.ts';
 import { checkTopics, initTopics, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
-import type { BrokerLink, CreateTopicsRequest, TopicMetadata } from '../../../../src/kafka/wire/port.ts';
+import type { BrokerLink, ConfigsAnswer, CreateTopicsRequest, TopicMetadata } from '../../../../src/kafka/wire/port.ts';
 import { CONTROLLER, failing, metadataAnswer, scriptedBrokers } from '../scripted-brokers.ts';
 
 const HOUR_MS = 3_600_000;
@@ -253,6 +253,7 @@ describe('checkTopics', () => {
       warnings: [],
       differences: [],
       remedies: [],
+      hidden: [],
     });
   });
 
@@ -374,21 +375,37 @@ describe('checkTopics', () => {
     ]);
   });
 
-  test('takes a topic that this user may not describe for one that is not there', async () => {
+  test.each([
+    ['id.replies.cli', { faults: [], remedies: [], hidden: ['id.replies.cli'] }],
+    ['id.ledger', { remedies: ["make 'id.ledger': idalloc topics init"], hidden: [] }],
+  ])(
+    'says nothing of a topic that this user may not describe, unless a worker needs it: %s',
+    async (denied, report) => {
+      const { link } = cluster(planned());
+      const metadata: BrokerLink['metadata'] = async (request) => {
+        const { topics } = await link.metadata(request);
+        const hide = (topic: TopicMetadata): TopicMetadata =>
+          topic.name === denied ? { name: topic.name, fault: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] } : topic;
+        return metadataAnswer(topics.map(hide));
+      };
+      const brokers = scriptedBrokers({ link: () => ({ ...link, metadata }) });
+      expect(await checkTopics(brokers, SETTINGS)).toMatchObject(report);
+    },
+  );
+
+  test('the same goes for configs that this user may not read, but a needed topic ends the check', async () => {
     const { link } = cluster(planned());
-    const metadata: BrokerLink['metadata'] = async (request) => {
-      const { topics } = await link.metadata(request);
-      const hide = (topic: TopicMetadata): TopicMetadata =>
-        topic.name === 'id.replies.cli'
-          ? { name: topic.name, fault: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] }
-          : topic;
-      return metadataAnswer(topics.map(hide));
+    const deny = (denied: string): BrokerLink['describeConfigs'] => {
+      return async (request) => {
+        const answer = await link.describeConfigs(request);
+        const hide = (topic: ConfigsAnswer['topics'][number]) =>
+          topic.name === denied ? { name: denied, fault: 'TOPIC_AUTHORIZATION_FAILED', configs: new Map() } : topic;
+        return { ...answer, topics: answer.topics.map(hide) };
+      };
     };
-    const brokers = scriptedBrokers({ link: () => ({ ...link, metadata }) });
-    expect(await checkTopics(brokers, SETTINGS)).toMatchObject({
-      faults: [],
-      remedies: ["make 'id.replies.cli': idalloc topics init"],
-    });
+    const without = (denied: string) => scriptedBrokers({ link: () => ({ ...link, describeConfigs: deny(denied) }) });
+    expect(await checkTopics(without('id.replies.cli'), SETTINGS)).toMatchObject({ hidden: ['id.replies.cli'] });
+    await expect(checkTopics(without('id.ledger'), SETTINGS)).rejects.toThrow(/id\.ledger.*AUTHORIZATION/);
   });
 
   test('reports brokers that do not answer as KAFKA_UNAVAILABLE, after 10 s', async () => {

@@ -1,12 +1,13 @@
 import { Command } from 'commander';
-import type { TopicFault } from '../adapters/kafka/topics/judge.ts';
-import { checkTopics, initTopics } from '../adapters/kafka/topics/topics.ts';
-import { openRegistry } from '../adapters/registry/schema-registry.ts';
-import { loadKafkaConfig } from '../config/config.ts';
-import { type CliContext, EXIT } from './context.ts';
-import { withCluster } from './kafka-session.ts';
-import { registryFault } from './registry.ts';
-import { palette } from './terminal.ts';
+import type { TopicFault } from '../../adapters/kafka/topics/judge.ts';
+import { checkTopics, initTopics } from '../../adapters/kafka/topics/topics.ts';
+import { openRegistry } from '../../adapters/registry/schema-registry.ts';
+import { loadKafkaConfig } from '../../config/config.ts';
+import { type CliContext, EXIT } from '../context.ts';
+import { withCluster } from '../kafka-session.ts';
+import { registryFault } from '../registry.ts';
+import { palette } from '../terminal.ts';
+import { aclsCommand } from './acls.ts';
 
 const INIT_HELP = `
 Existing topics are never altered. Where one differs from what idalloc would make, that is reported; where a worker
@@ -37,10 +38,14 @@ export function topicsCommand(context: CliContext): Command {
     .action((options: InitOptions) => runInit(context, options));
   const check = new Command('check')
     .description('Look whether a worker can start on the topics, and say what to mend.')
-    .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","mends"}')
+    .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","mends","hidden"}')
     .addHelpText('after', CHECK_HELP)
     .action((options: { json?: true }) => runCheck(context, options.json === true));
-  return new Command('topics').description('Care for the topics on the brokers.').addCommand(init).addCommand(check);
+  return new Command('topics')
+    .description('Care for the topics on the brokers.')
+    .addCommand(init)
+    .addCommand(check)
+    .addCommand(aclsCommand(context));
 }
 
 interface InitOptions {
@@ -79,16 +84,18 @@ async function runCheck(context: CliContext, json: boolean): Promise<void> {
     faults,
     differences,
     remedies: mends,
+    hidden,
   } = await withCluster(context, config, (source) => checkTopics(source, config.topics));
   const registry = await registryFault(config);
   if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
-    const view = { cluster_id: clusterId, differences, warnings, faults, mends, ...(registry && { registry }) };
+    const view = { cluster_id: clusterId, differences, warnings, faults, mends, hidden, ...(registry && { registry }) };
     return context.out(`${JSON.stringify(view)}\n`);
   }
   const paint = palette(context);
   const lines = [
     ...differences.map((difference) => `differs ${difference}`),
+    ...hidden.map((name) => `not looked at ${name}: no right to`),
     ...warnings.map(textOf('warning')).map(paint.yellow),
     ...faults.map(textOf('fault')).map(paint.red),
     ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; mend: ${registry.mend}`)]),

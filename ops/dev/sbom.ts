@@ -1,0 +1,37 @@
+// Prints what is shipped with idalloc as a CycloneDX document. Usage: npm run sbom > idalloc.cdx.json
+import { ROOT } from './paths.ts';
+import { run } from './run.ts';
+import { idOf, readLockfile, shippedOf } from './shipped.ts';
+
+const TIMEOUT_MS = 60_000;
+
+interface Bom {
+  readonly bomFormat: string;
+  readonly metadata: { readonly component: { readonly 'bom-ref': string } };
+  readonly components: readonly { readonly 'bom-ref': string }[];
+  readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
+}
+
+/**
+ * The document without what only development needs. npm can leave that out by itself, but what development needs as well
+ * goes with it then.
+ */
+export function shippedBom(bom: Bom, shipped: ReadonlySet<string>): Bom {
+  const isKept = (ref: string) => shipped.has(ref) || ref === bom.metadata.component['bom-ref'];
+  return {
+    ...bom,
+    components: bom.components.filter((component) => isKept(component['bom-ref'])),
+    dependencies: bom.dependencies
+      .filter(({ ref }) => isKept(ref))
+      .map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter(isKept) })),
+  };
+}
+
+/** npm's own document of the lockfile, cut to what is shipped. */
+export async function readBom(): Promise<Bom> {
+  const args = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only', '--loglevel=error'];
+  const text = await run({ command: 'npm', args, cwd: ROOT, purpose: 'npm sbom', timeoutMs: TIMEOUT_MS });
+  return shippedBom(JSON.parse(text), new Set(shippedOf(readLockfile()).map(idOf)));
+}
+
+if (import.meta.main) process.stdout.write(`${JSON.stringify(await readBom(), undefined, 2)}\n`);

@@ -1,0 +1,105 @@
+import { nestReplyTopic } from '../../../codec/reply-policy.ts';
+import type { AclRule, Operation } from '../../../kafka/wire/port.ts';
+import type { TopicSettings } from './plan.ts';
+
+/** Who has a user of its own: see `rightsOf`. */
+export const ROLES = ['worker', 'client', 'operator', 'admin'] as const;
+export type Role = (typeof ROLES)[number];
+
+/** What a user may do with one resource, or with all whose names begin so. */
+export interface Right {
+  readonly resource: AclRule['resource'];
+  readonly pattern: AclRule['pattern'];
+  readonly name: string;
+  readonly operations: readonly Operation[];
+}
+
+/** What the rights of a role depend on. */
+export interface RightsOptions {
+  readonly topics: Pick<TopicSettings, 'requests' | 'ledger' | 'deadLetters' | 'witness' | 'replyPrefix'>;
+  readonly groupId: string;
+  /** A client's own reply topics; those that an admin makes beside the planned ones. */
+  readonly replyTopics?: readonly string[];
+  /** Also for replies to NestJS, which waits on `<request topic>.reply`. */
+  readonly nestjs?: boolean;
+}
+
+/**
+ * The least rights with which each role does its work where an authorizer denies by default:
+ *
+ * - worker: `idalloc worker`.
+ * - client: a service that sends requests and reads its replies; `idalloc request` is one.
+ * - operator: the commands that look and change nothing on topics (`audit`, `trace`, `deadletters list`, `doctor`,
+ *   `topics check`), and `replay`, which sets the group's offsets.
+ * - admin: the commands that make and mend (`topics init`, `deadletters resend`, `namespace`). Rights over rights it has
+ *   none: `topics acls --apply` takes Alter on the cluster, and whoever has that may do anything.
+ *
+ * README's table, the command that grants them, `doctor` and the tests on secured servers all read this list.
+ */
+export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
+  const { topics, groupId, replyTopics = [], nestjs = false } = options;
+  const { requests, ledger, witness, deadLetters, replyPrefix } = topics;
+  const waited = nestjs ? [nestReplyTopic(requests)] : [];
+  switch (role) {
+    case 'worker':
+      return [
+        ...[requests, ledger, witness].map((name) => on(name, 'Read', 'Write', 'DescribeConfigs')),
+        on(deadLetters, 'Write', 'DescribeConfigs'),
+        under(replyPrefix, 'Write'),
+        ...waited.map((name) => on(name, 'Write')),
+        onGroup(groupId, 'Read'),
+      ];
+    case 'client':
+      return [on(requests, 'Write'), ...[...replyTopics, ...waited].map((name) => on(name, 'Read'))];
+    case 'operator':
+      return [
+        ...[requests, ledger, witness, deadLetters].map((name) => on(name, 'Read', 'DescribeConfigs')),
+        under(replyPrefix, 'Read', 'DescribeConfigs'),
+        ...waited.map((name) => on(name, 'Read')),
+        onGroup(groupId, 'Read'),
+      ];
+    case 'admin':
+      return [
+        on(requests, 'Create', 'Read', 'Write', 'DescribeConfigs'),
+        on(ledger, 'Create', 'Read', 'DescribeConfigs'),
+        on(witness, 'Create', 'Read', 'Write', 'DescribeConfigs'),
+        on(deadLetters, 'Create', 'Read', 'DescribeConfigs'),
+        under(replyPrefix, 'Create', 'Describe', 'DescribeConfigs'),
+        ...waited.map((name) => on(name, 'Create', 'Describe')),
+      ];
+  }
+}
+
+function on(name: string, ...operations: Operation[]): Right {
+  return { resource: 'topic', pattern: 'literal', name, operations };
+}
+
+function under(name: string, ...operations: Operation[]): Right {
+  return { resource: 'topic', pattern: 'prefixed', name, operations };
+}
+
+function onGroup(name: string, ...operations: Operation[]): Right {
+  return { resource: 'group', pattern: 'literal', name, operations };
+}
+
+/** The rules that grant them, from whatever address. */
+export function aclRules(principal: string, rights: readonly Right[]): AclRule[] {
+  return rights.flatMap(({ operations, ...place }) =>
+    operations.map((operation) => ({ ...place, principal, host: '*', operation })),
+  );
+}
+
+/** One command of Kafka's own tools for each right. */
+export function aclCommands(bootstrap: readonly string[], principal: string, rights: readonly Right[]): string[] {
+  return rights.map(({ resource, pattern, name, operations }) => {
+    const allowed = operations.map((operation) => `--operation ${operation}`).join(' ');
+    const place = `--${resource} ${quoted(name)}${pattern === 'prefixed' ? ' --resource-pattern-type prefixed' : ''}`;
+    const server = `--bootstrap-server ${quoted(bootstrap.join(','))}`;
+    return `kafka-acls ${server} --add --allow-principal ${quoted(principal)} ${allowed} ${place}`;
+  });
+}
+
+/** For a shell: the name of a certificate has commas, equals signs and spaces. */
+export function quoted(text: string): string {
+  return /^[A-Za-z0-9_./:@,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}

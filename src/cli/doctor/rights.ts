@@ -1,0 +1,61 @@
+import { askAny, CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
+import type { Source } from '../../adapters/kafka/topics/offsets.ts';
+import { cliReplyTopic } from '../../adapters/kafka/topics/plan.ts';
+import { type Right, rightsOf } from '../../adapters/kafka/topics/rights.ts';
+import type { Config } from '../../config/config.ts';
+import { describeError } from '../../errors.ts';
+import type { OperationsAnswer } from '../../kafka/wire/port.ts';
+import { counted } from '../table.ts';
+import { type Check, fault, ok, warn } from './checks.ts';
+
+const NAME = 'rights';
+export const GRANT = 'idalloc topics acls --principal User:… --role worker';
+const MAX_NAMED = 10;
+
+/** Whether the user that is configured has what a worker needs. */
+export async function checkRights(source: Source, config: Pick<Config, 'topics' | 'groupId'>): Promise<Check> {
+  const rights = rightsOf('worker', config);
+  const { replyPrefix } = config.topics;
+  try {
+    const { topics: all } = await source.cluster.metadata('all', CALL_TIMEOUT_MS);
+    const replies = all.map(({ name }) => name).filter((name) => name.startsWith(replyPrefix));
+    const named = rights.filter(({ resource, pattern }) => resource === 'topic' && pattern === 'literal');
+    const topics = [...new Set([...named.map(({ name }) => name), cliReplyTopic(config.topics), ...replies])];
+    const answer = await askAny<OperationsAnswer>(source, (link) => link.authorizedOperations({ topics }));
+    return judgeRights(rights, answer.topics, replyPrefix);
+  } catch (error) {
+    return warn(NAME, `not known: ${describeError(error)}`, `compare them with what '${GRANT}' prints`);
+  }
+}
+
+/**
+ * What the brokers allow, against what is needed. Somebody who may write nowhere is no worker: what the worker's user may do
+ * then, nobody tells. The right to write to all topics under the prefix shows only on those that exist.
+ */
+export function judgeRights(rights: readonly Right[], topics: OperationsAnswer['topics'], replyPrefix: string): Check {
+  const existing = topics.filter(({ fault: why }) => why !== 'UNKNOWN_TOPIC_OR_PARTITION');
+  const lacks = existing.flatMap(({ name, operations }) => {
+    const needed = rights.filter((right) => isAbout(right, name)).flatMap((right) => right.operations);
+    const lacking = needed.filter((operation) => !operations.has(operation));
+    return lacking.length === 0 ? [] : [`${lacking.join(', ')} on '${name}'`];
+  });
+  if (lacks.length > 0 && !existing.some(({ operations }) => operations.has('Write'))) {
+    const detail = "this user may write to no topic, so it is no worker's: what a worker's user may do can't be known";
+    return warn(NAME, detail, "to know it, run this with the worker's login");
+  }
+  if (lacks.length > 0) {
+    const shown = lacks.slice(0, MAX_NAMED).join('; ');
+    const more = lacks.length > MAX_NAMED ? ` and ${lacks.length - MAX_NAMED} more` : '';
+    return fault(NAME, `lacking: ${shown}${more}`, GRANT);
+  }
+  const replies = existing.filter(({ name }) => name.startsWith(replyPrefix)).length;
+  if (replies === 0) {
+    const detail = `no topic begins with '${replyPrefix}': whether replies can be written can't be known`;
+    return warn(NAME, detail, 'make a reply topic (idalloc topics init), and look again');
+  }
+  return ok(NAME, `a worker's, ${counted(replies, 'reply topic')} included`);
+}
+
+function isAbout({ resource, pattern, name }: Right, topic: string): boolean {
+  return resource === 'topic' && (pattern === 'literal' ? name === topic : topic.startsWith(name));
+}

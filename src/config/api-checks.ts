@@ -1,0 +1,80 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
+import type { Secret } from '../core/secret.ts';
+import { describeError } from '../errors.ts';
+import type { Faults } from './parse.ts';
+import type { WorkerValues } from './variables.ts';
+
+/** The HTTP API; port 0 takes any free one. */
+export interface ApiConfig {
+  readonly host: string;
+  readonly port: number;
+  readonly maxConnections: number;
+  readonly requestTimeoutMs: number;
+  /** Lines of name:token; without it no request needs a token. */
+  readonly tokens?: Secret;
+  readonly tls?: { readonly cert: Secret; readonly key: Secret; readonly clientCa?: Secret };
+  /** IDs per second for each caller. */
+  readonly rateLimit?: number;
+}
+
+export function apiOf(values: WorkerValues, faults: Faults): ApiConfig | undefined {
+  const { API_HOST: host, API_PORT: port, API_TOKEN: tokens, API_RATE_LIMIT: rateLimit } = values;
+  const tls = tlsOf(values, faults);
+  if (port === 'off') return undefined;
+  return {
+    host,
+    port,
+    maxConnections: values.API_MAX_CONNECTIONS,
+    requestTimeoutMs: values.API_REQUEST_TIMEOUT_MS,
+    ...(tokens === undefined ? {} : { tokens }),
+    ...(tls === undefined ? {} : { tls }),
+    ...(rateLimit === undefined ? {} : { rateLimit }),
+  };
+}
+
+function tlsOf(values: WorkerValues, faults: Faults): ApiConfig['tls'] {
+  const { API_TLS_CERT: cert, API_TLS_KEY: key, API_TLS_CLIENT_CA: clientCa } = values;
+  const names = ['API_TLS_CERT', 'API_TLS_KEY', 'API_TLS_CLIENT_CA'].flatMap((name) => [name, `${name}_FILE`]);
+  faults.across(names, () => {
+    faults.together({ API_TLS_CERT: cert, API_TLS_KEY: key });
+    if (clientCa !== undefined && cert === undefined) {
+      faults.add('API_TLS_CERT', 'is required when API_TLS_CLIENT_CA is set');
+    }
+    checkPem('API_TLS_CERT', () => cert && new X509Certificate(cert()), faults);
+    checkPem('API_TLS_CLIENT_CA', () => clientCa && new X509Certificate(clientCa()), faults);
+    checkPem('API_TLS_KEY', () => key && createPrivateKey(key()), faults);
+  });
+  faults.across(names, () => {
+    if (cert === undefined || key === undefined) return;
+    const fits = new X509Certificate(cert()).checkPrivateKey(createPrivateKey(key()));
+    if (!fits) faults.add('API_TLS_KEY', 'is not the key of API_TLS_CERT');
+  });
+  if (cert === undefined || key === undefined) return undefined;
+  return {
+    cert,
+    key,
+    ...(clientCa === undefined ? {} : { clientCa }),
+  };
+}
+
+function checkPem(name: string, read: () => unknown, faults: Faults): void {
+  try {
+    read();
+  } catch (error) {
+    faults.add(name, `is not usable: ${describeError(error)}`);
+  }
+}
+
+/** What is likely a mistake: others than this machine reach the API, and it asks nobody who they are. */
+export function apiWarnings(api: ApiConfig | undefined): readonly string[] {
+  if (api === undefined || api.tokens !== undefined || api.tls?.clientCa !== undefined) return [];
+  if (isLoopback(api.host)) return [];
+  return [
+    `the HTTP API listens on ${api.host} and gives IDs to whoever reaches it: set API_TOKEN_FILE or API_TLS_CLIENT_CA_FILE, or API_HOST=127.0.0.1`,
+  ];
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}

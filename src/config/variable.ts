@@ -1,0 +1,66 @@
+import { z } from 'zod';
+import type { Secret } from '../core/secret.ts';
+import { describeError } from '../errors.ts';
+
+/** One row of the configuration: what it is for, what it takes, and how its text becomes a value. */
+export interface Variable<T> {
+  readonly schema: z.ZodType<T>;
+  readonly unit: string;
+  /** Text that is taken when the variable is not set; without it there is no value. */
+  readonly fallback?: string;
+  readonly required: boolean;
+  /** A secret can also be given as a file, by NAME_FILE, which is read again for each use; it is never printed. */
+  readonly secret: boolean;
+  /** The file is read at the start alone. */
+  readonly fixed?: boolean;
+  readonly meaning: string;
+}
+
+export interface SecretVariable extends Variable<string> {
+  readonly secret: true;
+}
+
+export const withDefault = <T>(schema: z.ZodType<T>, unit: string, fallback: string, meaning: string): Variable<T> => {
+  return { schema, unit, fallback, required: false, secret: false, meaning };
+};
+export const required = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T> => {
+  return { schema, unit, required: true, secret: false, meaning };
+};
+export const optional = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T | undefined> => {
+  return { schema, unit, required: false, secret: false, meaning };
+};
+export const secret = (meaning: string): SecretVariable => {
+  return { schema: z.string().max(4_096, 'is longer than 4096'), unit: 'text', required: false, secret: true, meaning };
+};
+
+export const pem = (meaning: string): SecretVariable => {
+  const schema = z
+    .string()
+    .max(1_048_576, 'is longer than 1 MiB')
+    .regex(/-----BEGIN [A-Z0-9 ]+-----/, 'must be PEM text; a file is named by the variable with _FILE at its end');
+  return { schema, unit: 'PEM', required: false, secret: true, meaning };
+};
+
+/** Texts of many lines, long enough for a file. `parse` throws RangeError for what is none. */
+export const lines = (unit: string, parse: (text: string) => unknown, meaning: string): SecretVariable => {
+  const schema = z
+    .string()
+    .max(1_048_576, 'is longer than 1 MiB')
+    .superRefine((text, context) => {
+      try {
+        parse(text);
+      } catch (error) {
+        context.addIssue(describeError(error));
+      }
+    });
+  return { schema, unit, required: false, secret: true, meaning };
+};
+
+/** What a table's variables are once they are parsed. */
+export type Values<Table> = {
+  readonly [Name in keyof Table]: Table[Name] extends SecretVariable
+    ? Secret | undefined
+    : Table[Name] extends Variable<infer Value>
+      ? Value
+      : never;
+};

@@ -1,0 +1,76 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { TLSSocket } from 'node:tls';
+import { parseApiTokens } from '../codec/api-tokens.ts';
+import { headerValues } from './envelope.ts';
+import { malformed } from './parameters.ts';
+import { Problem } from './problem.ts';
+import { renewed } from './renewed.ts';
+
+/** Whoever asks: idempotency keys and limits are the caller's own. */
+export interface Caller {
+  readonly name: string;
+  /** The name in metrics, of a closed set. */
+  readonly label: string;
+}
+
+/** Throws Problem 401. */
+export type Identify = (request: IncomingMessage) => Caller;
+
+export interface CallersOptions {
+  /** Lines of name:token, as they are now; without it nobody needs one. */
+  readonly tokens?: (() => string) | undefined;
+  /** Whether connections come with a client certificate, which was checked. */
+  readonly mutualTls: boolean;
+  readonly monotonicMs: () => number;
+  /** Told of tokens that can't be read; those from before count on. */
+  readonly onFault: (error: unknown) => void;
+}
+
+export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous' };
+const MTLS_LABEL = 'mtls';
+const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
+
+/** Tells callers by their token, else by their certificate; where neither is asked for all are one anonymous caller. */
+export function identifyBy({ tokens, mutualTls, monotonicMs, onFault }: CallersOptions): Identify {
+  if (tokens !== undefined) return byToken(renewed({ read: () => [tokens()], make: hashed, monotonicMs, onFault }));
+  return mutualTls ? ({ socket }) => certified(socket as TLSSocket) : () => ANONYMOUS;
+}
+
+interface HashedToken {
+  readonly caller: Caller;
+  readonly hash: Buffer;
+}
+
+function hashed([text = '']: readonly string[]): readonly HashedToken[] {
+  return parseApiTokens(text).map(({ name, token }) => ({ caller: { name, label: name }, hash: hashOf(token) }));
+}
+
+function hashOf(token: string): Buffer {
+  return createHash('sha256').update(token).digest();
+}
+
+/** All tokens are compared, each in constant time, so that the time tells nothing of any. */
+function byToken(known: () => readonly HashedToken[]): Identify {
+  return (request) => {
+    const [value, ...others] = headerValues(request, 'authorization');
+    if (others.length > 0) throw malformed('Authorization must be given once');
+    const token = value === undefined ? undefined : BEARER.exec(value)?.[1];
+    if (token === undefined) throw unauthorized('a bearer token is needed: Authorization: Bearer …', 'Bearer');
+    const hash = hashOf(token);
+    let caller: Caller | undefined;
+    for (const one of known()) if (timingSafeEqual(one.hash, hash)) caller = one.caller;
+    if (caller === undefined) throw unauthorized('the bearer token is not known', 'Bearer error="invalid_token"');
+    return caller;
+  };
+}
+
+function certified(socket: TLSSocket): Caller {
+  const name: unknown = socket.getPeerCertificate().subject?.CN;
+  if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL };
+  throw unauthorized('the client certificate must have one common name (CN)', 'Bearer');
+}
+
+function unauthorized(detail: string, challenge: string): Problem {
+  return new Problem(401, detail, { challenge });
+}

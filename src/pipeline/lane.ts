@@ -1,0 +1,107 @@
+import type { Runtime, Timer } from '../core/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import type { BatchControl } from './batch.ts';
+import type { RequestRecord } from './ports.ts';
+
+/** Works on records of one partition: resolves parts as they are answered, rejects on a passing fault. */
+export type RequestHandler = (
+  partition: number,
+  records: readonly RequestRecord[],
+  control: BatchControl,
+) => Promise<void>;
+
+export interface LaneOptions {
+  readonly partition: number;
+  readonly handler: RequestHandler;
+  readonly runtime: Pick<Runtime, 'schedule'>;
+  readonly isOpen: boolean;
+  /** `lasting`: no waiting fixes it; the session tries again all the same, more slowly. */
+  readonly onFault: (error: unknown, lasting: boolean) => void;
+}
+
+/** After a fault a lane rests before its requests come again; longer when nothing will pass by itself. */
+const REST_MS = { retryable: 200, lasting: 5_000 } as const;
+
+/** One piece of work at a time on requests of a partition, tried again until each is answered. */
+export class Lane {
+  readonly #options: LaneOptions;
+  #open: boolean;
+  #ended = false;
+  #attempt: Promise<void> | undefined;
+  #wake: (() => void) | undefined;
+
+  constructor(options: LaneOptions) {
+    this.#options = options;
+    this.#open = options.isOpen;
+  }
+
+  get isCurrent(): boolean {
+    return this.#open && !this.#ended;
+  }
+
+  /** Resolves when the work under way has ended. */
+  get settled(): Promise<void> {
+    return this.#attempt ?? Promise.resolve();
+  }
+
+  /** Resolves when nothing is due any more, or the session has ended. Once at a time. */
+  async finish(due: () => readonly RequestRecord[], control: BatchControl): Promise<void> {
+    while (!this.#ended) {
+      const left = due();
+      if (left.length === 0) break;
+      if (!this.#open) await this.#woken();
+      else await this.#serve(left, control);
+    }
+  }
+
+  /** Begins no further part. */
+  pause(): void {
+    this.#open = false;
+  }
+
+  /** Goes on; what rests after a fault, as after a refusal by the gate, rests no longer. */
+  resume(): void {
+    if (this.#open) return;
+    this.#open = true;
+    this.#wake?.();
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#wake?.();
+  }
+
+  async #serve(records: readonly RequestRecord[], control: BatchControl): Promise<void> {
+    const outcome = this.#try(records, control);
+    this.#attempt = outcome.then(() => undefined);
+    const restMs = await outcome;
+    this.#attempt = undefined;
+    if (restMs > 0 && !this.#ended) await this.#woken(restMs);
+  }
+
+  /** How long to rest afterwards: 0 when nothing failed. */
+  async #try(records: readonly RequestRecord[], control: BatchControl): Promise<number> {
+    const { partition, handler, onFault } = this.#options;
+    try {
+      await handler(partition, records, control);
+      return 0;
+    } catch (error) {
+      const lasting = error instanceof IdallocError && !error.retryable;
+      onFault(error, lasting);
+      return lasting ? REST_MS.lasting : REST_MS.retryable;
+    }
+  }
+
+  /** Resolves when the session ends or its gate opens, at the latest after the delay. */
+  #woken(delayMs?: number): Promise<void> {
+    return new Promise((resolve) => {
+      let timer: Timer | undefined;
+      this.#wake = () => {
+        timer?.cancel();
+        this.#wake = undefined;
+        resolve();
+      };
+      if (delayMs !== undefined) timer = this.#options.runtime.schedule(delayMs, this.#wake);
+    });
+  }
+}

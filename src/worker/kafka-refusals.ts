@@ -1,0 +1,176 @@
+import type { Runtime } from '../core/runtime.ts';
+import { isUntrusted } from '../kafka/wire/dial-fault.ts';
+import { type FaultName, faultOf, type KafkaFault } from '../kafka/wire/fault.ts';
+import type { BrokerAddress } from '../kafka/wire/port.ts';
+import { type KafkaSettings, unreachable, userOf } from '../kafka/wire/settings.ts';
+import type { Right, Watch } from '../kafka/wire/watched-dialer.ts';
+import type { Log } from '../log.ts';
+import type { KafkaResource } from '../metrics.ts';
+
+export interface KafkaRefusalsOptions {
+  readonly kafka: KafkaSettings;
+  readonly topics: {
+    readonly requests: string;
+    readonly ledger: string;
+    readonly witness: string;
+    readonly deadLetters: string;
+  };
+  readonly runtime: Pick<Runtime, 'monotonicMs'>;
+  readonly log: Log;
+}
+
+interface Refusal {
+  readonly resource: KafkaResource;
+  /** What is refused, by whom and why, with the remedy. */
+  readonly detail: string;
+  readonly sinceMs: number;
+  readonly lastMs: number;
+}
+
+/** What is refused is tried at least so often, or nobody needs it any more. */
+const BELIEVED_MS = 30_000;
+/** A broker that restarts with its authorizer or its users not loaded yet refuses for a moment. */
+const LOG_AFTER_MS = 1_000;
+const LOG_EVERY_MS = 60_000;
+/** Requests may name any number of topics; what is remembered of them is bounded. */
+const MAX_REPLY_TOPICS = 1_000;
+const MAX_REFUSALS = 1_000;
+
+const NEEDED: Readonly<Record<Exclude<KafkaResource, 'login'>, string>> = {
+  requests: 'Read and Write',
+  ledger: 'Read and Write',
+  witness: 'Read and Write',
+  dead_letters: 'Write',
+  replies: 'Write',
+  group: 'Read',
+};
+
+/**
+ * What the brokers refuse to this worker: the login, or a right. A refusal stands until a broker does the same thing, or
+ * until nobody has tried for a while.
+ *
+ * A single reply topic that takes nothing is the matter of those who named it. It is ours when it has taken replies before
+ * and none has taken any since: then the right was taken away, and requests wait for it.
+ */
+export class KafkaRefusals implements Watch {
+  readonly #options: KafkaRefusalsOptions;
+  /** By what was refused; the oldest first. */
+  readonly #refusals = new Map<string, Refusal>();
+  readonly #loggedMs = new Map<KafkaResource, number>();
+  /** Resources whose refusal was logged, and whose end was not. */
+  readonly #told = new Set<KafkaResource>();
+  /** Reply topics that have taken records; the one that did last stands last. */
+  readonly #written = new Map<string, number>();
+  #repliedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: KafkaRefusalsOptions) {
+    this.#options = options;
+  }
+
+  /** Everything that is refused now. */
+  get resources(): ReadonlySet<KafkaResource> {
+    return new Set([...this.#standing().values()].map(({ resource }) => resource));
+  }
+
+  /** What of it keeps requests from being answered, with the remedies; undefined for nothing. */
+  get detail(): string | undefined {
+    const found = [...this.#standing()].filter(([key, refusal]) => this.#isOurs(key, refusal));
+    const details = new Set(found.map(([, { detail }]) => detail));
+    return details.size === 0 ? undefined : [...details].join('; ');
+  }
+
+  /** Whether records for the topic have to wait, for the right to write to it was taken away. */
+  isRevoked(topic: string): boolean {
+    return [...this.#standing()].some(([key, refusal]) => key.endsWith(` ${topic}`) && this.#isOurs(key, refusal));
+  }
+
+  onLogin(address: BrokerAddress): void {
+    if (this.#refusals.size > 0) this.#accepted(keyOf('login', `${address.host}:${address.port}`));
+  }
+
+  onDialFault({ host, port }: BrokerAddress, error: KafkaFault): void {
+    if (faultOf(error) !== 'LOGIN_REFUSED' && !isUntrusted(error)) return;
+    this.#refused(keyOf('login', `${host}:${port}`), 'login', unreachable(error, this.#options.kafka).message);
+  }
+
+  onRight({ on, name, operation }: Right, fault: FaultName | undefined): void {
+    const resource = on === 'group' ? 'group' : this.#resourceOf(name);
+    const key = keyOf(operation, name);
+    if (fault === undefined) {
+      if (resource === 'replies' && operation === 'Write') this.#wrote(name);
+      if (this.#refusals.size > 0) this.#accepted(key);
+      return;
+    }
+    const user = userOf(this.#options.kafka.sasl);
+    const whom = user === undefined ? 'this worker' : `'${user}'`;
+    const needed = NEEDED[resource];
+    this.#refused(key, resource, `the brokers refuse ${operation} on ${on} '${name}': allow ${needed} to ${whom}`);
+  }
+
+  #resourceOf(topic: string): Exclude<KafkaResource, 'login' | 'group'> {
+    const { requests, ledger, witness, deadLetters } = this.#options.topics;
+    switch (topic) {
+      case requests:
+        return 'requests';
+      case ledger:
+        return 'ledger';
+      case witness:
+        return 'witness';
+      case deadLetters:
+        return 'dead_letters';
+      default:
+        return 'replies';
+    }
+  }
+
+  #isOurs(key: string, { resource, sinceMs }: Refusal): boolean {
+    if (resource !== 'replies') return true;
+    return this.#written.has(key.slice(key.indexOf(' ') + 1)) && this.#repliedMs < sinceMs;
+  }
+
+  #wrote(topic: string): void {
+    this.#repliedMs = this.#options.runtime.monotonicMs();
+    this.#written.delete(topic);
+    this.#written.set(topic, this.#repliedMs);
+    const [oldest] = this.#written.keys();
+    if (this.#written.size > MAX_REPLY_TOPICS && oldest !== undefined) this.#written.delete(oldest);
+  }
+
+  #refused(key: string, resource: KafkaResource, detail: string): void {
+    const nowMs = this.#options.runtime.monotonicMs();
+    const before = this.#standing().get(key);
+    if (before === undefined && this.#refusals.size >= MAX_REFUSALS) return;
+    const refusal = { resource, detail, sinceMs: before?.sinceMs ?? nowMs, lastMs: nowMs };
+    this.#refusals.set(key, refusal);
+    if (nowMs - refusal.sinceMs >= LOG_AFTER_MS && this.#isOurs(key, refusal)) this.#log(refusal);
+  }
+
+  #accepted(key: string): void {
+    const refusal = this.#refusals.get(key);
+    if (refusal === undefined) return;
+    this.#refusals.delete(key);
+    const { resource } = refusal;
+    if (this.#told.has(resource) && !this.resources.has(resource)) {
+      this.#told.delete(resource);
+      this.#options.log.info({ resource }, 'the brokers accept again what they refused');
+    }
+  }
+
+  /** One line for a resource, whatever the number of brokers and operations. */
+  #log({ resource, detail, lastMs }: Refusal): void {
+    if (lastMs - (this.#loggedMs.get(resource) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return;
+    this.#loggedMs.set(resource, lastMs);
+    this.#told.add(resource);
+    this.#options.log.error({ code: 'KAFKA_REFUSED', resource, error: detail }, 'the brokers refuse this worker');
+  }
+
+  #standing(): ReadonlyMap<string, Refusal> {
+    const nowMs = this.#options.runtime.monotonicMs();
+    for (const [key, { lastMs }] of this.#refusals) if (nowMs - lastMs > BELIEVED_MS) this.#refusals.delete(key);
+    return this.#refusals;
+  }
+}
+
+function keyOf(operation: string, name: string): string {
+  return `${operation} ${name}`;
+}

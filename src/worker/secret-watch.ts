@@ -1,0 +1,43 @@
+import type { SecretFile } from '../config/secret-file.ts';
+import type { Runtime, Timer } from '../core/runtime.ts';
+import type { Log } from '../log.ts';
+
+const LOOK_MS = 5_000;
+
+/** Logs what happens to the files of secrets, so that a rotation can be followed. Whoever uses a secret reads it by itself. */
+export class SecretWatch implements Disposable {
+  readonly #runtime: Pick<Runtime, 'schedule'>;
+  readonly #log: Log;
+  readonly #seen: Map<SecretFile, { text: string; problem: string | undefined }>;
+  #timer: Timer | undefined;
+
+  constructor(files: readonly SecretFile[], runtime: Pick<Runtime, 'schedule'>, log: Log) {
+    this.#runtime = runtime;
+    this.#log = log;
+    this.#seen = new Map(files.map((file) => [file, { text: file.current(), problem: file.problem }]));
+    if (files.length > 0) this.#schedule();
+  }
+
+  [Symbol.dispose](): void {
+    this.#timer?.cancel();
+  }
+
+  #schedule(): void {
+    this.#timer = this.#runtime.schedule(LOOK_MS, () => {
+      for (const [file, seen] of this.#seen) this.#look(file, seen);
+      this.#schedule();
+    });
+  }
+
+  #look(file: SecretFile, seen: { text: string; problem: string | undefined }): void {
+    const text = file.current();
+    const { variable, path, problem } = file;
+    if (text !== seen.text)
+      this.#log.info({ variable, path }, 'a secret was replaced: new connections and logins use it');
+    if (problem !== undefined && problem !== seen.problem) {
+      this.#log.error({ variable, path, problem }, "a secret's file is not valid: the value before it stays in use");
+    }
+    seen.text = text;
+    seen.problem = problem;
+  }
+}

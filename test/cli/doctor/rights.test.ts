@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest';
+import { type Right, rightsOf } from '../../../src/adapters/kafka/topics/rights.ts';
+import { judgeRights } from '../../../src/cli/doctor/rights.ts';
+import { loadKafkaConfig } from '../../../src/config/config.ts';
+import type { Operation, OperationsAnswer } from '../../../src/kafka/wire/port.ts';
+
+const CONFIG = loadKafkaConfig({ KAFKA_BROKERS: 'k:1' });
+const RIGHTS = rightsOf('worker', CONFIG);
+const PREFIX = CONFIG.topics.replyPrefix;
+
+type Found = OperationsAnswer['topics'][number];
+
+/** What the brokers tell of the topics of a worker with exactly these rights, and of one reply topic. */
+function told(rights: readonly Right[], change: (found: Found) => Found = (found) => found): Found[] {
+  const topics = rights.filter(({ resource }) => resource === 'topic');
+  return topics.map(({ name, pattern, operations }) =>
+    change({ name: pattern === 'prefixed' ? `${name}cli` : name, operations: new Set(operations) }),
+  );
+}
+
+const without =
+  (name: string, operation: Operation) =>
+  (found: Found): Found =>
+    found.name === name ? { ...found, operations: found.operations.difference(new Set([operation])) } : found;
+
+test('a worker with its least rights is in order', () => {
+  expect(judgeRights(RIGHTS, told(RIGHTS), PREFIX)).toMatchObject({ state: 'ok' });
+});
+
+test.each([
+  ['id.ledger', 'Write'],
+  ['id.requests', 'Read'],
+  ['id.requests', 'DescribeConfigs'],
+  ['id.replies.cli', 'Write'],
+] as const)('without a right on %s (%s) the fault names it', (name, operation) => {
+  const check = judgeRights(RIGHTS, told(RIGHTS, without(name, operation)), PREFIX);
+  expect(check).toMatchObject({ state: 'fault', detail: `lacking: ${operation} on '${name}'` });
+});
+
+test('of somebody who may write nowhere it is not known what a worker may', () => {
+  const reader = told(rightsOf('operator', CONFIG));
+  expect(judgeRights(RIGHTS, reader, PREFIX)).toMatchObject({
+    state: 'warn',
+    detail: expect.stringContaining('known'),
+  });
+});
+
+test('without any reply topic it is not known whether replies can be written', () => {
+  const found = told(RIGHTS).map((topic) =>
+    topic.name.startsWith(PREFIX) ? { ...topic, fault: 'UNKNOWN_TOPIC_OR_PARTITION' } : topic,
+  );
+  expect(judgeRights(RIGHTS, found, PREFIX)).toMatchObject({ state: 'warn', detail: expect.stringContaining('known') });
+});
+
+test('a flood of reply topics without the right is cut short', () => {
+  const many = Array.from({ length: 500 }, (_, at) => ({ name: `${PREFIX}${at}`, operations: new Set<Operation>() }));
+  const { detail } = judgeRights(RIGHTS, [...told(RIGHTS), ...many], PREFIX);
+  expect(detail).toContain('and 490 more');
+});

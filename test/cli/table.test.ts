@@ -1,0 +1,36 @@
+import { describe, expect, test } from 'vitest';
+import { printable, visible } from '../../src/cli/table.ts';
+import { cli } from './harness.ts';
+
+/** One of each kind: C1's own escape, a turn to the left, an isolate, no width, a joiner, a mark at the start, a tag. */
+const UNSEEN = ['\u009b', '\u0085', '\u202e', '\u2066', '\u200b', '\u200d', '\ufeff', '\u{e0041}', '\u00ad', '\u2028'];
+
+describe('what a terminal would obey or hide', () => {
+  test.each(UNSEEN)('is shown as JSON writes it: %j', (character) => {
+    const shown = visible(`a${character}b`);
+    expect(shown).toMatch(/^a(\\u[0-9a-f]{4})+b$/);
+    expect(JSON.parse(`"${shown}"`)).toBe(`a${character}b`);
+    expect(printable(`a${character}b`)).toBe(shown);
+  });
+
+  test('is shown without its effect wherever it comes from', async () => {
+    const { err, code } = await cli(['decode', `1\u202e2\u009b31m`]);
+    expect(code).not.toBe(0);
+    expect(err).toContain(String.raw`1\u202e2\u009b31m`);
+  });
+
+  test('is escaped in JSON, which says the same then', async () => {
+    const principal = 'User:a\u202eb\u200bc';
+    const args = ['topics', 'acls', '--principal', principal, '--role', 'worker', '--json'];
+    const { out, code } = await cli(args, { KAFKA_BROKERS: 'k:1' });
+    expect([code, JSON.parse(out).principal]).toEqual([0, principal]);
+    expect(out).not.toMatch(/[\u200b\u202e]/);
+  });
+
+  test('and nothing else changes', () => {
+    const text = 'Größe 名前 🙂 \u001b[31mred\u001b[0m \t\n';
+    expect(visible(text)).toBe(text);
+    expect(printable('Größe 名前')).toBe('Größe 名前');
+    expect(printable('\u001b[31m')).toBe('\ufffd[31m');
+  });
+});

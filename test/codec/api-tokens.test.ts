@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import { parseApiTokens } from '../../src/codec/api-tokens.ts';
+
+const OLD = 'old-token-of-orders';
+const NEW = 'new.token_of~orders+/-==';
+
+test('one name may have several tokens; empty lines and comments mean nothing', () => {
+  const text = `# who may ask\r\n\n orders:${OLD}\r\norders:${NEW}\nbilling-2:${'b'.repeat(16)}\n`;
+  expect(parseApiTokens(text)).toEqual([
+    { name: 'orders', token: OLD },
+    { name: 'orders', token: NEW },
+    { name: 'billing-2', token: 'b'.repeat(16) },
+  ]);
+});
+
+test.each([
+  ['no token at all', '# nobody\n', 'no line'],
+  ['a line without a name', OLD, 'line 1 must be name:token'],
+  ['an empty name', `:${OLD}`, 'line 1 must be name:token'],
+  ['a name in capitals', `a:${OLD}\nOrders:${NEW}`, 'line 2 must be name:token'],
+  ['a name that metrics need', `mtls:${OLD}`, "line 1 has the name 'mtls'"],
+  ['a short token', 'orders:fifteen-letters', 'line 1 must have a token of 16'],
+  ['a long token', `orders:${'x'.repeat(513)}`, 'line 1 must have a token of 16'],
+  ['a token with a space', `orders:${OLD} ${NEW}`, 'line 1 has a token with characters'],
+  ['one token for two names', `orders:${OLD}\nbilling:${OLD}`, 'line 2 has a token of another name'],
+  ['more tokens than anybody needs', Array.from({ length: 1_001 }, (_, i) => `a:${OLD}${i}`).join('\n'), 'more than'],
+])('%s is refused, and the message shows no token', (_, text, message) => {
+  expect(() => parseApiTokens(text)).toThrow(new RegExp(`^(?!.*(${OLD}|fifteen|xxx)).*${message}`));
+});

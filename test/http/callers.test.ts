@@ -1,0 +1,143 @@
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import type { Api } from '../../src/http/api.ts';
+import { ApiStage } from '../support/api-stage.ts';
+
+const ORDERS = 'token-of-orders-1';
+const ORDERS_2 = 'token-of-orders-2';
+const BILLING = 'token-of-billing-1';
+const TOKENS = `orders:${ORDERS}\norders:${ORDERS_2}\nbilling:${BILLING}\n`;
+const open: Api[] = [];
+
+afterEach(async () => {
+  for (const { app } of open.splice(0)) await app.close();
+});
+
+function start(options: ConstructorParameters<typeof ApiStage>[0] = { tokens: TOKENS }) {
+  const stage = new ApiStage(options);
+  const api = stage.api();
+  open.push(api);
+  const ask = (token?: string, headers: Record<string, string> = {}, url = '/api/v1/ids') =>
+    api.app.inject({
+      url,
+      headers: { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...headers },
+    });
+  return { stage, app: api.app, ask };
+}
+
+describe('a token', () => {
+  test('is asked for on every route, and any token of a name will do', async () => {
+    const { ask } = start();
+    for (const url of ['/api/v1/ids', '/api/v1/ids/7', '/api/v1/openapi.json', '/']) {
+      expect((await ask(undefined, {}, url)).statusCode).toBe(401);
+    }
+    for (const token of [ORDERS, ORDERS_2, BILLING]) expect((await ask(token)).statusCode).toBe(200);
+  });
+
+  test.each([
+    ['none', {}, 'Bearer'],
+    ['of another scheme', { authorization: `Basic ${ORDERS}` }, 'Bearer'],
+    ['that is empty', { authorization: 'Bearer ' }, 'Bearer'],
+    ['that is unknown', { authorization: `Bearer ${ORDERS}x` }, 'Bearer error="invalid_token"'],
+    ['with its name', { authorization: `Bearer orders:${ORDERS}` }, 'Bearer'],
+    ['in the query', {}, 'Bearer', `/api/v1/ids?access_token=${ORDERS}`],
+  ])('%s is a 401 that says how to log in, and uses nothing up', async (_, headers, challenge, url = '/api/v1/ids') => {
+    const { stage, app } = start();
+    const answer = await app.inject({ url, headers });
+    expect([answer.statusCode, answer.headers['www-authenticate']]).toEqual([401, challenge]);
+    expect(answer.headers['content-type']).toBe('application/problem+json');
+    expect(answer.json()).toMatchObject({ type: 'about:blank', title: 'Unauthorized', status: 401 });
+    expect(stage.issued).toBe(0);
+    expect(stage.answered).toMatchObject([{ status: 401, caller: 'anonymous' }]);
+  });
+
+  test('that is there twice is a 400: it is not known whose the request is', async () => {
+    const { app } = start();
+    await app.listen({ port: 0, host: '127.0.0.1' });
+    const { port } = app.server.address() as AddressInfo;
+    const headers = ['host', 'x', ...[ORDERS, BILLING].flatMap((token) => ['authorization', `Bearer ${token}`])];
+    const asked = request({ host: '127.0.0.1', port, path: '/api/v1/ids', headers, agent: false }).end();
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    answer.resume();
+    expect(answer.statusCode).toBe(400);
+  });
+
+  test('may be replaced while the worker runs; what can not be read leaves those from before', async () => {
+    const { stage, ask } = start();
+    stage.tokens = `orders:${ORDERS_2}\nnew:token-of-somebody-new\n`;
+    stage.aheadMs += 1_000;
+    expect((await ask(ORDERS)).statusCode).toBe(401);
+    expect((await ask(ORDERS_2)).statusCode).toBe(200);
+    expect((await ask('token-of-somebody-new')).statusCode).toBe(200);
+    stage.tokens = 'half a li';
+    stage.aheadMs += 1_000;
+    expect((await ask(ORDERS_2)).statusCode).toBe(200);
+    expect(stage.faults).toEqual([new RangeError('line 1 must be name:token, with a name of a-z, 0-9 and -')]);
+  });
+
+  test('tells callers apart in metrics', async () => {
+    const { stage, ask } = start();
+    for (const token of [ORDERS, BILLING, ORDERS_2, undefined]) await ask(token);
+    expect(stage.answered.map(({ caller }) => caller)).toEqual(['orders', 'billing', 'orders', 'anonymous']);
+  });
+
+  test('is not needed where there are none', async () => {
+    const { stage, ask } = start({});
+    expect((await ask()).statusCode).toBe(200);
+    expect((await ask('whatever')).statusCode).toBe(200);
+    expect(stage.answered.map(({ caller }) => caller)).toEqual(['anonymous', 'anonymous']);
+  });
+});
+
+describe('an idempotency key', () => {
+  test("is the caller's own, whichever token it used", async () => {
+    const { stage, ask } = start();
+    const key = { 'idempotency-key': 'order-1' };
+    const first = await ask(ORDERS, key);
+    expect((await ask(ORDERS_2, key)).body).toBe(first.body);
+    expect((await ask(BILLING, key)).body).not.toBe(first.body);
+    expect((await ask(BILLING, key, '/api/v1/ids?count=2')).statusCode).toBe(422);
+    expect(stage.issued).toBe(2);
+  });
+});
+
+describe('a limit', () => {
+  test('refuses a caller that asks for more with 429 and Retry-After, and no other', async () => {
+    const { stage, ask } = start({ tokens: TOKENS, perSecond: 100 });
+    const idsOf = (token: string, count: number) => ask(token, {}, `/api/v1/ids?count=${count}`);
+    expect((await idsOf(ORDERS, 100)).statusCode).toBe(200);
+    const refused = await idsOf(ORDERS_2, 100);
+    expect([refused.statusCode, refused.headers['retry-after']]).toEqual([429, '1']);
+    expect(refused.json()).toMatchObject({ title: 'Too Many Requests', status: 429 });
+    expect((await idsOf(BILLING, 100)).statusCode).toBe(200);
+    expect(stage.issued).toBe(200);
+    stage.aheadMs += 1_000;
+    expect((await idsOf(ORDERS, 100)).statusCode).toBe(200);
+    expect(stage.answered.map(({ status, caller }) => `${status} ${caller}`)).toContain('429 orders');
+  });
+
+  test('does not count IDs that were given before, nor those that could not be given', async () => {
+    const { stage, ask } = start({ tokens: TOKENS, perSecond: 10 });
+    const url = '/api/v1/ids?count=10';
+    stage.before = () => Promise.reject(new Error('no'));
+    expect((await ask(ORDERS, {}, url)).statusCode).toBe(500);
+    stage.before = async () => undefined;
+    const key = { 'idempotency-key': 'k' };
+    expect((await ask(ORDERS, key, url)).statusCode).toBe(200);
+    expect((await ask(ORDERS, key, url)).statusCode).toBe(200);
+    expect((await ask(ORDERS, { 'idempotency-key': 'l' }, url)).statusCode).toBe(429);
+  });
+});
+
+test('browsers of other origins are told nothing: OPTIONS is 405, and no answer allows an origin', async () => {
+  const { app } = start({});
+  const headers = { origin: 'https://other.example', 'access-control-request-method': 'POST' };
+  const preflight = await app.inject({ method: 'OPTIONS', url: '/api/v1/id', headers });
+  expect([preflight.statusCode, preflight.headers.allow]).toEqual([405, 'POST']);
+  const simple = await app.inject({ method: 'POST', url: '/api/v1/id', headers });
+  for (const answer of [preflight, simple]) {
+    expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
+  }
+});

@@ -1,0 +1,61 @@
+import { expect, test } from 'vitest';
+import { Problem } from '../../src/http/problem.ts';
+import { RateLimit } from '../../src/http/rate-limit.ts';
+
+function stage(perSecond = 100) {
+  const world = { nowMs: 7_000 };
+  const limit = new RateLimit(perSecond, () => world.nowMs);
+  /** Seconds to wait, or 0 when they were given. */
+  const take = (caller: string, count: number): number => {
+    try {
+      limit.take(caller, count);
+      return 0;
+    } catch (error) {
+      if (error instanceof Problem && error.status === 429) return Number(error.headers['retry-after']);
+      throw error;
+    }
+  };
+  return { world, limit, take };
+}
+
+test('a caller may have the IDs of a second at once, and then as many a second', () => {
+  const { world, take } = stage();
+  expect([take('a', 60), take('a', 40), take('a', 1)]).toEqual([0, 0, 1]);
+  world.nowMs += 500;
+  expect([take('a', 51), take('a', 50), take('a', 1)]).toEqual([1, 0, 1]);
+  world.nowMs += 3_600_000;
+  expect([take('a', 100), take('a', 1)]).toEqual([0, 1]);
+});
+
+test('each caller has a limit of its own', () => {
+  const { take } = stage();
+  expect([take('a', 100), take('b', 100), take('a', 1)]).toEqual([0, 0, 1]);
+});
+
+test('a request for more than a second holds is served from a full bucket, and paid back', () => {
+  const { world, take } = stage();
+  expect([take('a', 1), take('a', 1_000)]).toEqual([0, 1]);
+  world.nowMs += 10;
+  expect([take('a', 1_000), take('a', 1), take('a', 100)]).toEqual([0, 10, 10]);
+  world.nowMs += 9_000;
+  expect(take('a', 1)).toBe(1);
+  world.nowMs += 10;
+  expect(take('a', 1)).toBe(0);
+});
+
+test('IDs that could not be given do not count, and are not more than a second holds', () => {
+  const { limit, take } = stage();
+  expect(take('a', 100)).toBe(0);
+  limit.giveBack('a', 100);
+  limit.giveBack('a', 100);
+  expect([take('a', 100), take('a', 1)]).toEqual([0, 1]);
+});
+
+test('of very many callers only those are remembered that asked last', () => {
+  const { take } = stage();
+  take('first', 100);
+  for (let i = 0; i < 1_023; i += 1) take(`caller ${i}`, 100);
+  expect(take('first', 1)).toBe(1);
+  take('one more', 1);
+  expect([take('caller 0', 1), take('first', 1)]).toEqual([0, 1]);
+});

@@ -1,0 +1,104 @@
+import { once } from 'node:events';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { type AgentOptions, request } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TLSSocket } from 'node:tls';
+import { expect, onTestFinished, test } from 'vitest';
+import { Authority } from '../support/certificates.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+const ERROR_LEVEL = 50;
+/** A worker looks once a second. */
+const WITHIN = { timeout: 20_000 };
+const OLD = 'orders-token-before';
+const NEW = 'orders-token-after-';
+const BILLING = 'billing-token-ever';
+
+function directory(): string {
+  const dir = mkdtempSync(join(tmpdir(), 'idalloc-callers-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  return dir;
+}
+
+async function start(env: Readonly<Record<string, string>>): Promise<WorkerProcess> {
+  const realm = await Realm.create(suiteServers());
+  onTestFinished(() => realm[Symbol.asyncDispose]());
+  const worker = realm.worker(env);
+  await worker.ready();
+  return worker;
+}
+
+test('tokens are replaced in their file without a restart, and what a caller does is counted under its name', async () => {
+  const file = join(directory(), 'tokens');
+  writeFileSync(file, `orders:${OLD}\nbilling:${BILLING}\n`);
+  const worker = await start({ API_TOKEN_FILE: file, API_RATE_LIMIT: '100' });
+  const url = `${await worker.api()}/api/v1/ids`;
+  const ask = async (token: string, count = 1) =>
+    (await fetch(`${url}?count=${count}`, { headers: { authorization: `Bearer ${token}` } })).status;
+
+  expect([await ask(OLD), await ask(BILLING), await ask(NEW)]).toEqual([200, 200, 401]);
+  writeFileSync(file, `orders:${OLD}\norders:${NEW}\nbilling:${BILLING}\n`);
+  await expect.poll(() => ask(NEW), WITHIN).toBe(200);
+  expect(await ask(OLD)).toBe(200);
+  writeFileSync(file, `orders:${NEW}\nbilling:${BILLING}\n`);
+  await expect.poll(() => ask(OLD), WITHIN).toBe(401);
+  expect(await ask(BILLING, 1_000)).toBe(200);
+  expect([await ask(BILLING), await ask(NEW)]).toEqual([429, 200]);
+
+  writeFileSync(file, 'orders');
+  const isWarned = () =>
+    worker.lines.some(
+      ({ msg, variable }) => String(msg).startsWith("a secret's file") && variable === 'API_TOKEN_FILE',
+    );
+  await expect.poll(async () => [await ask(NEW), isWarned()], WITHIN).toEqual([200, true]);
+  expect(await ask(NEW)).toBe(200);
+  const series = (status: number, caller: string) =>
+    worker.metric(`idalloc_http_requests_total{route="/api/v1/ids",status="${status}",caller="${caller}"}`);
+  expect(await series(429, 'billing')).toBe(1);
+  expect(await series(401, 'anonymous')).toBeGreaterThanOrEqual(2);
+  expect(JSON.stringify(worker.lines)).not.toMatch(new RegExp(`${OLD}|${NEW}|${BILLING}`));
+  const errors = worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL);
+  expect(errors.map(({ variable }) => variable)).toEqual(['API_TOKEN_FILE']);
+});
+
+test('certificates are replaced in their files without a restart, and callers are known by theirs', async () => {
+  const dir = directory();
+  const authority = new Authority(dir);
+  const own = { cert: join(dir, 'shown.crt'), key: join(dir, 'shown.key') };
+  const show = (name: string) => {
+    const { certFile, keyFile } = authority.issue(name);
+    copyFileSync(certFile, own.cert);
+    copyFileSync(keyFile, own.key);
+  };
+  show('before');
+  const worker = await start({
+    API_TLS_CERT_FILE: own.cert,
+    API_TLS_KEY_FILE: own.key,
+    API_TLS_CLIENT_CA_FILE: authority.own.certFile,
+  });
+  const { port } = new URL(await worker.api());
+  const { certFile, keyFile } = authority.issue('orders');
+  const ca = readFileSync(authority.own.certFile);
+  const client = { ca, cert: readFileSync(certFile), key: readFileSync(keyFile) };
+  /** The status, and whose certificate was shown. */
+  const ask = async (options: AgentOptions) => {
+    const asked = request({ host: '127.0.0.1', port, path: '/api/v1/ids', agent: false, ...options }).end();
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    const shown = (answer.socket as TLSSocket).getPeerCertificate().subject.CN;
+    answer.resume();
+    return [answer.statusCode, shown];
+  };
+
+  expect(await ask(client)).toEqual([200, 'before']);
+  await expect(ask({ ca })).rejects.toThrow();
+  show('after');
+  await expect.poll(() => ask(client), WITHIN).toEqual([200, 'after']);
+  const name = 'idalloc_http_requests_total{route="/api/v1/ids",status="200",caller="mtls"}';
+  expect(await worker.metric(name)).toBeGreaterThanOrEqual(2);
+  expect((await worker.ops('/readyz')).status).toBe(200);
+  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
+});

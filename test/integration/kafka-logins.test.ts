@@ -1,0 +1,270 @@
+import { copyFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Authority, type Certificate } from '../support/certificates.ts';
+import type { Followed } from '../support/followed.ts';
+import { Load } from '../support/load.ts';
+import { Realm } from '../support/realm.ts';
+import { grant, SecuredKafka, workerRights } from '../support/secured-kafka.ts';
+import { suiteServers } from '../support/servers.ts';
+import { TokenServer } from '../support/token-server.ts';
+import { checkWholeHistory, settledRecords } from '../support/whole-history.ts';
+import { whyNoProcesses } from '../support/why-no-processes.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+const USER = 'id-worker';
+const PLAIN_PASSWORD = 'plain-pass';
+const CLIENT_SECRET = 'client:secret';
+const PARTITIONS = 2;
+/** Brokers demand so often that a client logs in again. */
+const SESSION_MS = 3_000;
+const SESSIONS = 4;
+const TOKEN_LIFE_S = 6;
+const ERROR_LEVEL = 50;
+const WARN_LEVEL = 40;
+/** Requests that are sent and stay unanswered while the login is refused. */
+const UNANSWERED = 20;
+const POLL = { timeout: 60_000, interval: 200 };
+const SECURITY = 'org.apache.kafka.common.security';
+const OAUTH = 'listener.name.client.oauthbearer';
+const why = whyNoProcesses('kafka', 'etcd', 'openssl');
+
+const stack = new AsyncDisposableStack();
+let kafka: SecuredKafka;
+let tokens: TokenServer;
+
+beforeAll(async () => {
+  if (why !== undefined) return;
+  tokens = stack.use(
+    await TokenServer.start({ clientId: USER, clientSecret: CLIENT_SECRET, audience: 'kafka', lifeS: TOKEN_LIFE_S }),
+  );
+  const login = `${SECURITY}.plain.PlainLoginModule required user_${USER}="${PLAIN_PASSWORD}";`;
+  const sessions = ['plain', 'scram-sha-512', 'oauthbearer'].map((mechanism) => {
+    return [`listener.name.client.${mechanism}.connections.max.reauth.ms`, String(SESSION_MS)];
+  });
+  const properties = {
+    ...Object.fromEntries(sessions),
+    'listener.name.client.sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-512,OAUTHBEARER',
+    'listener.name.client.plain.sasl.jaas.config': login,
+    [`${OAUTH}.sasl.jaas.config`]: `${SECURITY}.oauthbearer.OAuthBearerLoginModule required;`,
+    [`${OAUTH}.sasl.server.callback.handler.class`]: `${SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler`,
+    [`${OAUTH}.sasl.oauthbearer.jwks.endpoint.url`]: tokens.keysUrl,
+    [`${OAUTH}.sasl.oauthbearer.expected.audience`]: 'kafka',
+  };
+  const javaFlags = [`-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=${tokens.keysUrl}`];
+  kafka = stack.use(await SecuredKafka.start({ properties, javaFlags }));
+});
+
+afterAll(() => stack.disposeAsync());
+
+/** What a worker of each kind of login is told. */
+const LOGINS: Record<string, () => Record<string, string>> = {
+  plain: () => ({ KAFKA_SASL_USERNAME: USER, KAFKA_SASL_PASSWORD: PLAIN_PASSWORD }),
+  'scram-sha-512': () => ({ KAFKA_SASL_USERNAME: USER, KAFKA_SASL_PASSWORD_FILE: secretFile('password') }),
+  oauthbearer: () => ({
+    KAFKA_OAUTH_TOKEN_URL: tokens.tokenUrl,
+    KAFKA_OAUTH_CLIENT_ID: USER,
+    KAFKA_OAUTH_CLIENT_SECRET_FILE: secretFile('client-secret'),
+    KAFKA_OAUTH_SCOPE: 'kafka',
+  }),
+};
+
+const secretFile = (name: string) => join(kafka.dir, name);
+
+async function readiness(worker: WorkerProcess): Promise<{ status: number; reason?: string; detail?: string }> {
+  const response = await worker.ops('/readyz');
+  return { ...((await response.json()) as object), status: response.status };
+}
+
+/** A worker that has answered the first requests of a load. */
+class Stage implements AsyncDisposable {
+  readonly realm: Realm;
+  readonly worker: WorkerProcess;
+  readonly #replies: Followed;
+  readonly #ledger: Followed;
+  readonly #load: Load;
+
+  private constructor(realm: Realm, worker: WorkerProcess, [replies, ledger]: readonly [Followed, Followed]) {
+    this.realm = realm;
+    this.worker = worker;
+    this.#replies = replies;
+    this.#ledger = ledger;
+    this.#load = new Load(realm, { partitions: PARTITIONS, burst: 2, paceMs: 100 });
+  }
+
+  static async start(env: Record<string, string>): Promise<Stage> {
+    const realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] }, { partitions: PARTITIONS });
+    await grant(realm, Object.values(workerRights(realm, USER)).flat());
+    const worker = realm.worker({
+      KAFKA_BROKERS: kafka.byLogin,
+      KAFKA_TLS: '1',
+      KAFKA_CA_FILE: kafka.authority.own.certFile,
+      ...env,
+    });
+    await worker.ready();
+    const followed = [await realm.follow(), await realm.follow(realm.ledgerTopic)] as const;
+    const stage = new Stage(realm, worker, followed);
+    await stage.answered(10);
+    return stage;
+  }
+
+  async answered(more: number): Promise<void> {
+    await this.#replies.replies(this.#answers + more);
+  }
+
+  /** Waits until the worker says that it is refused, and requests stay unanswered. */
+  async refused(): Promise<string> {
+    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 503, reason: 'KAFKA_REFUSED' });
+    await expect.poll(() => this.#load.asks.length - this.#answers, POLL).toBeGreaterThan(UNANSWERED);
+    const { reason, detail = '' } = await readiness(this.worker);
+    expect(reason).toBe('KAFKA_REFUSED');
+    return detail;
+  }
+
+  /** Waits until the worker notices that no broker answers. */
+  async unavailable(): Promise<void> {
+    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 503, reason: 'KAFKA_UNAVAILABLE' });
+  }
+
+  async ready(): Promise<void> {
+    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 200 });
+  }
+
+  /** Every request was answered, and none twice. */
+  async check(): Promise<void> {
+    const asks = await this.#load.stop();
+    await checkWholeHistory(this.realm, asks, this.#replies, () =>
+      settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger),
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#load.stop().catch(() => undefined);
+    await this.realm[Symbol.asyncDispose]();
+  }
+
+  get #answers(): number {
+    return new Set(this.#replies.seen.map(({ message }) => String(message.key))).size;
+  }
+}
+
+describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, () => {
+  test.for(Object.keys(LOGINS))('by %s are renewed for each session, and nobody notices', async (mechanism) => {
+    if (mechanism === 'scram-sha-512') await kafka.setPassword(USER, 'first');
+    writeFileSync(secretFile('password'), 'first');
+    writeFileSync(secretFile('client-secret'), CLIENT_SECRET);
+    await using stage = await Stage.start({ KAFKA_SASL_MECHANISM: mechanism, ...LOGINS[mechanism]?.() });
+    const { worker } = stage;
+    const from = worker.lines.length;
+    const asked = tokens.asked;
+    const untilMs = performance.now() + SESSIONS * SESSION_MS;
+    while (performance.now() < untilMs) {
+      await stage.answered(5);
+      expect(await readiness(worker)).toMatchObject({ status: 200 });
+    }
+    await stage.check();
+    expect(worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL)).toEqual([]);
+    if (mechanism === 'oauthbearer') {
+      const most = (SESSIONS * SESSION_MS) / (TOKEN_LIFE_S * 400) + 8;
+      expect(tokens.asked - asked).toBeGreaterThan(1);
+      expect(tokens.asked - asked).toBeLessThan(most);
+    }
+  });
+
+  test('a password that is replaced at the broker first, then an authority that is not theirs, are named and waited out', async () => {
+    await kafka.setPassword(USER, 'first');
+    const [password, ca] = [secretFile('password'), secretFile('ca')];
+    writeFileSync(password, 'first\n');
+    writeFileSync(ca, kafka.authority.own.certPem);
+    const login = LOGINS['scram-sha-512']?.();
+    await using stage = await Stage.start({
+      KAFKA_SASL_MECHANISM: 'scram-sha-512',
+      ...login,
+      KAFKA_CA_FILE: ca,
+    });
+    const { worker } = stage;
+    const from = worker.lines.length;
+    await kafka.setPassword(USER, 'second');
+    expect(await stage.refused()).toMatch(/'id-worker'.*KAFKA_SASL_PASSWORD/);
+    expect(await worker.metric('idalloc_kafka_refused{resource="login"}')).toBe(1);
+    await worker.line(({ code }) => code === 'KAFKA_REFUSED', from);
+    const refusals = () =>
+      worker.lines.slice(from).filter(({ level, code }) => level === ERROR_LEVEL && code === 'KAFKA_REFUSED');
+    expect(refusals()).toHaveLength(1);
+
+    const { certPem: other } = new Authority(kafka.mkdir()).own;
+    writeFileSync(ca, other);
+    writeFileSync(password, 'second\n');
+    await expect.poll(async () => (await readiness(worker)).detail, POLL).toMatch(/certificate.*KAFKA_CA/);
+
+    writeFileSync(ca, kafka.authority.own.certPem);
+    await stage.ready();
+    expect(await worker.metric('idalloc_kafka_refused{resource="login"}')).toBe(0);
+    await stage.check();
+    expect(JSON.stringify(worker.lines)).not.toMatch(/"(first|second)"/);
+  });
+
+  test('a client that the token endpoint refuses any more is named, and works again by itself', async () => {
+    writeFileSync(secretFile('client-secret'), CLIENT_SECRET);
+    await using stage = await Stage.start({ KAFKA_SASL_MECHANISM: 'oauthbearer', ...LOGINS.oauthbearer?.() });
+    tokens.refuses = true;
+    expect(await stage.refused()).toMatch(/'id-worker'.*invalid_client.*KAFKA_OAUTH_CLIENT_SECRET/);
+    tokens.refuses = false;
+    await stage.ready();
+    await stage.check();
+    expect(JSON.stringify(stage.worker.lines)).not.toContain(CLIENT_SECRET);
+  });
+
+  test('by a certificate are taken where brokers demand one, and one that expires is replaced on disk', async () => {
+    const [cert, key] = [secretFile('cert'), secretFile('key')];
+    const show = ({ certFile, keyFile }: Certificate) => {
+      copyFileSync(certFile, cert);
+      copyFileSync(keyFile, key);
+    };
+    show(kafka.authority.issue(USER));
+    await using stage = await Stage.start({
+      KAFKA_BROKERS: kafka.byCertificate,
+      KAFKA_CERT_FILE: cert,
+      KAFKA_KEY_FILE: key,
+    });
+    show(kafka.authority.issueExpired(USER));
+    await kafka.frozen(() => stage.unavailable()); // which ends the connections
+    expect(await stage.refused()).toMatch(/certificate.*KAFKA_CERT/i);
+    show(kafka.authority.issue(USER));
+    await stage.ready();
+    await stage.check();
+  });
+
+  test('a host that the certificate does not name is reported, and waited for', async () => {
+    await using realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] });
+    const worker = realm.worker({
+      KAFKA_BROKERS: kafka.byCertificate.replace('127.0.0.1', 'localhost'),
+      KAFKA_TLS: '1',
+      KAFKA_CA_FILE: kafka.authority.own.certFile,
+    });
+    await expect
+      .poll(() => readiness(worker), POLL)
+      .toMatchObject({ reason: 'KAFKA_REFUSED', detail: expect.stringMatching(/altnames.*KAFKA_BROKERS/) });
+  });
+
+  test.for([
+    ['no certificate', () => ({})],
+    [
+      'a certificate of another authority',
+      () => {
+        const { certFile, keyFile } = new Authority(kafka.mkdir()).issue(USER);
+        return { KAFKA_CERT_FILE: certFile, KAFKA_KEY_FILE: keyFile };
+      },
+    ],
+  ] as const)('%s ends the start where brokers demand one, and the variable is named', async ([, env]) => {
+    await using realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] });
+    const worker = realm.worker({
+      KAFKA_BROKERS: kafka.byCertificate,
+      KAFKA_TLS: '1',
+      KAFKA_CA_FILE: kafka.authority.own.certFile,
+      ...env(),
+    });
+    expect(await worker.ended()).toMatchObject({ code: 78 });
+    expect(JSON.stringify(worker.lines)).toMatch(/CONFIG_INVALID: .*KAFKA_CERT/);
+  });
+});

@@ -1,0 +1,161 @@
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { report } from '../support/whole-history.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+const HOST = '127.0.0.1';
+const MAX_RSS_MB = 600;
+/** As an orchestrator's probe by default. */
+const PROBE_LIMIT_MS = 1_000;
+const PROBE_PAUSE_MS = 50;
+const METRICS = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n';
+
+async function startWorker(): Promise<{ worker: WorkerProcess; opsPort: number; apiPort: number; pid: number }> {
+  const realm = await Realm.create(suiteServers());
+  onTestFinished(() => realm[Symbol.asyncDispose]());
+  const worker = realm.worker();
+  const { pid } = await worker.ready();
+  const { port } = await worker.line(({ msg }) => msg === 'health and metrics are served');
+  return { worker, opsPort: Number(port), apiPort: Number(new URL(await worker.api()).port), pid: Number(pid) };
+}
+
+/** Connections of somebody hostile. Those that the other side cuts are not opened again. */
+class Flood {
+  readonly #sockets: Socket[];
+
+  constructor(port: number, connections: number, input: string, reads: boolean) {
+    this.#sockets = Array.from({ length: connections }, () => {
+      const socket = connect({ host: HOST, port });
+      socket.on('error', () => undefined); // a cut connection may come as a reset
+      if (reads) socket.resume();
+      socket.write(input);
+      return socket;
+    });
+    onTestFinished(() => {
+      for (const socket of this.#sockets) socket.destroy();
+    });
+  }
+
+  get open(): number {
+    return this.#sockets.filter((socket) => !socket.closed).length;
+  }
+
+  /** Resolves when the other side has taken every connection, or has cut it. */
+  async settled(): Promise<void> {
+    await Promise.all(
+      this.#sockets.map(
+        (socket) =>
+          new Promise<void>((resolve) => {
+            if (socket.closed || socket.readyState === 'open') return resolve();
+            socket.once('connect', resolve).once('close', () => resolve());
+          }),
+      ),
+    );
+  }
+}
+
+interface Probed {
+  readonly probes: number;
+  readonly slowestMs: number;
+  readonly failed: readonly string[];
+}
+
+/** Asks on a new connection each time, as orchestrators do, until it is told to end and has asked often enough. */
+function probe(port: number, path: string, least = 25): () => Promise<Probed> {
+  const failed: string[] = [];
+  let probes = 0;
+  let slowestMs = 0;
+  let ended = false;
+  const once = async () => {
+    const beganMs = performance.now();
+    const signal = AbortSignal.timeout(PROBE_LIMIT_MS);
+    const headers = { connection: 'close' };
+    const answer = await fetch(`http://${HOST}:${port}${path}`, { signal, headers })
+      .then(async (response) => `${response.status} ${response.ok ? '' : await response.text()}`.trim())
+      .catch((error: Error) => error.name);
+    slowestMs = Math.max(slowestMs, performance.now() - beganMs);
+    probes += 1;
+    if (answer !== '200') failed.push(answer);
+  };
+  const run = (async () => {
+    while (!ended || probes < least) {
+      await once();
+      await new Promise((resolve) => setTimeout(resolve, PROBE_PAUSE_MS));
+    }
+  })();
+  return async () => {
+    ended = true;
+    await run;
+    return { probes, slowestMs: Math.round(slowestMs), failed };
+  };
+}
+
+/** The most memory that the process ever had. */
+function peakRssMb(pid: number): number {
+  const kilobytes = /VmHWM:\s*(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+  return Math.round(Number(kilobytes) / 1_024);
+}
+
+function told({ probes, slowestMs, failed }: Probed): string {
+  return `${probes - failed.length} of ${probes} probes answered, the slowest after ${slowestMs} ms`;
+}
+
+const gateClosings = (worker: WorkerProcess) =>
+  worker.lines.filter(({ msg }) => msg === 'gate closed').map(({ reason }) => reason);
+
+test('3,000 pipelined requests for metrics on one connection of the ops port do not hold the worker up', async ({
+  annotate,
+}) => {
+  const { worker, opsPort, pid } = await startWorker();
+  const end = probe(opsPort, '/readyz');
+  const flood = new Flood(opsPort, 1, METRICS.repeat(3_000), true);
+  await flood.settled();
+  const probed = await end();
+  await report(annotate, `3,000 pipelined /metrics: ${told(probed)}; ${peakRssMb(pid)} MB`);
+  expect(probed.failed).toEqual([]);
+  expect(gateClosings(worker)).toEqual([]);
+  await expect.poll(() => flood.open).toBe(0);
+});
+
+test('6 MB of requests for metrics over 60 connections of the ops port that read nothing take little memory', async ({
+  annotate,
+}) => {
+  const { worker, opsPort, pid } = await startWorker();
+  const end = probe(opsPort, '/readyz');
+  const flood = new Flood(opsPort, 60, METRICS.repeat(Math.ceil(100_000 / METRICS.length)), false);
+  await flood.settled();
+  const probed = await end();
+  await report(annotate, `6 MB of /metrics over 60 connections: ${told(probed)}; ${peakRssMb(pid)} MB`);
+  expect(probed.failed).toEqual([]);
+  expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
+  expect(gateClosings(worker)).toEqual([]);
+});
+
+const HALF_A_BODY = 'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{';
+
+test.for([
+  ['idle', ''],
+  ['slow', 'GET /healthz HTTP/1.1\r\nA: '],
+  ['half-sent', HALF_A_BODY],
+] as const)('700 %s connections to the ops port leave room for probes', async ([kind, input], { annotate }) => {
+  const { worker, opsPort, pid } = await startWorker();
+  const flood = new Flood(opsPort, 700, input, true);
+  await flood.settled();
+  const [alive, ready] = await Promise.all([probe(opsPort, '/healthz')(), probe(opsPort, '/readyz')()]);
+  await report(annotate, `700 ${kind} connections to the ops port: ${told(alive)}; ${peakRssMb(pid)} MB`);
+  expect([...alive.failed, ...ready.failed]).toEqual([]);
+  expect(gateClosings(worker)).toEqual([]);
+});
+
+test('700 slow senders leave the API its room', async ({ annotate }) => {
+  const { worker, apiPort, opsPort, pid } = await startWorker();
+  const flood = new Flood(apiPort, 700, 'GET /api/v1/ids HTTP/1.1\r\nA: ', true);
+  await flood.settled();
+  const [asked, ready] = await Promise.all([probe(apiPort, '/api/v1/ids')(), probe(opsPort, '/readyz')()]);
+  await report(annotate, `700 slow senders to the API: ${told(asked)}; ${peakRssMb(pid)} MB`);
+  expect([...asked.failed, ...ready.failed]).toEqual([]);
+  expect(gateClosings(worker)).toEqual([]);
+});

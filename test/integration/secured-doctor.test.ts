@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { deny, type SecuredServers, startSecured, USERS, type User } from '../support/secured-servers.ts';
+import { whyNoProcesses } from '../support/why-no-processes.ts';
+import { runIdalloc } from '../support/worker-process.ts';
+
+const why = whyNoProcesses('kafka', 'etcd', 'openssl');
+/** What the machine that the tests run on has to say is its own affair. */
+const MACHINE = ['NTP', 'NTP steps', 'limits', 'index directory'];
+
+const stack = new AsyncDisposableStack();
+let servers: SecuredServers;
+
+beforeAll(async () => {
+  if (why === undefined) servers = await startSecured(stack);
+});
+
+afterAll(() => stack.disposeAsync());
+
+interface CheckLine {
+  readonly name: string;
+  readonly state: 'ok' | 'warn' | 'fault';
+  readonly detail: string;
+  readonly mend?: string;
+}
+
+async function doctor(user: User, more: Record<string, string> = {}) {
+  const { stdout, stderr } = await runIdalloc(['doctor', '--json'], { ...servers.login(user), ...more });
+  expect(stdout, stderr).toMatch(/^\{.*\}\n$/);
+  const all = JSON.parse(stdout).checks as readonly CheckLine[];
+  const checks = all.filter(({ name }) => !MACHINE.includes(name));
+  const named = (name: string) => checks.filter((check) => check.name.startsWith(name));
+  return { faults: checks.filter(({ state }) => state === 'fault'), named };
+}
+
+describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why ? `: ${why}` : ''}`, () => {
+  test('a worker with the rights that README lists has no fault, and is known to be one', async () => {
+    const { faults, named } = await doctor('worker');
+    expect(faults).toEqual([]);
+    expect(named('rights')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('reply topic') }]);
+    const hidden = `not ${servers.realm.env.REPLY_TOPIC_PREFIX}cli`;
+    expect(named('permissions')).toMatchObject([{ state: 'ok', detail: expect.stringContaining(hidden) }]);
+  });
+
+  test('an operator with the rights that README lists has no fault, and is told what it can not know', async () => {
+    const { faults, named } = await doctor('operator');
+    expect(faults).toEqual([]);
+    expect(named('rights')).toMatchObject([
+      { state: 'warn', detail: expect.stringContaining("can't be known"), mend: expect.stringContaining('login') },
+    ]);
+  });
+
+  test("the clock of an etcd behind a private CA that asks for a certificate is compared with this machine's", async () => {
+    const { named } = await doctor('worker');
+    expect(named('clock against https:')).toMatchObject([{ state: 'ok' }]);
+  });
+
+  test('a worker that may not write replies has a fault that names the topic and the remedy', async () => {
+    const { realm } = servers;
+    const forbidden = `${realm.env.REPLY_TOPIC_PREFIX}forbidden`;
+    await realm.createTopic(forbidden);
+    await deny(realm, 'worker', forbidden, 'WRITE');
+    const { faults } = await doctor('worker');
+    expect(faults).toMatchObject([
+      { name: 'rights', detail: `lacking: Write on '${forbidden}'`, mend: expect.stringContaining('topics acls') },
+    ]);
+  });
+
+  test('an admin with the rights that README lists makes topics and reads the namespace', async () => {
+    const env = servers.login('admin');
+    const name = `${servers.realm.env.REPLY_TOPIC_PREFIX}made`;
+    const init = await runIdalloc(['topics', 'init', '--reply-topic', name, '--json'], env);
+    expect({ ...init, stdout: JSON.parse(init.stdout || '{}') }).toMatchObject({
+      code: 0,
+      stdout: { created: [name] },
+    });
+    const rebuilt = await runIdalloc(
+      ['namespace', 'rebuild', '--yes', '--json', '--now', new Date().toISOString()],
+      env,
+    );
+    expect(rebuilt).toMatchObject({ code: 0, stdout: expect.stringContaining('"floor"') });
+    expect(await runIdalloc(['namespace', 'show', '--json'], env)).toMatchObject({ code: 0 });
+  });
+
+  test('rights are granted once and for all, by whoever may grant them and nobody else', async () => {
+    const args = ['topics', 'acls', '--principal', `User:${USERS.operator.name}`, '--role', 'operator', '--apply'];
+    expect(await runIdalloc(args, servers.superUser)).toMatchObject({ code: 0, stderr: '' });
+    const refused = await runIdalloc(args, servers.login('operator'));
+    expect(refused).toMatchObject({ code: 69, stderr: expect.stringMatching(/CLUSTER_AUTHORIZATION_FAILED.*Alter/) });
+  });
+});

@@ -1,0 +1,207 @@
+import { Partitioners, type Producer } from 'kafkajs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { batchOf, type DecodedReply, type Followed } from '../support/followed.ts';
+import { type Env, Page } from '../support/page.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { testKafka } from '../support/test-kafka.ts';
+import { report } from '../support/whole-history.ts';
+import { runIdalloc } from '../support/worker-process.ts';
+
+const page = new Page('how-to/tenants.md', here);
+
+let realm: Realm;
+let replies: Followed;
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers());
+  [replies] = await Promise.all([realm.follow(), realm.worker().ready()]);
+});
+
+afterAll(() => realm?.[Symbol.asyncDispose]());
+
+/** The page's names as this realm has them. */
+function here(text: string): string {
+  return text.replaceAll(/\bid\./g, `${realm.groupId}.`).replaceAll(/\bacme\b(?!-check)/g, `${realm.groupId}-acme`);
+}
+
+test('the page has these commands, in this order', () => {
+  expect(page.commands.filter((command) => !command.startsWith('export '))).toEqual([
+    'idalloc leases',
+    'idalloc topics init',
+    'idalloc topics acls --principal User:acme-worker --role worker',
+    'idalloc topics acls --principal User:acme-client --role client --reply-topic acme.replies.orders',
+    'idalloc worker',
+    'idalloc doctor',
+    'idalloc request --count 3 --correlation-id acme-check',
+    'idalloc audit --ledger-topic id.ledger',
+  ]);
+});
+
+test('a tenant with topics of its own is served beside the others, and reaches none of their reply topics', async () => {
+  const acme: Env = { ...realm.env, ...page.exported((command) => !command.startsWith('export QUOTAS')) };
+  expect(await page.run('idalloc leases', acme)).toContain('1 of 32 worker IDs');
+  expect(await page.run('idalloc topics init', acme)).toContain(`made ${acme.REQUEST_TOPIC}`);
+  const rights = [
+    await page.run('idalloc topics acls --principal User:acme-worker --role worker', acme),
+    await page.run(
+      'idalloc topics acls --principal User:acme-client --role client --reply-topic acme.replies.orders',
+      acme,
+    ),
+  ].join('');
+  expect(rights).toContain(acme.REQUEST_TOPIC);
+  expect(rights).not.toMatch(new RegExp(`${realm.groupId}\\.(requests|ledger|replies)`)); // of the other tenants
+  await realm.worker(acme).hasPartitions(3);
+  const { stdout } = await runIdalloc(['doctor', '--json'], acme);
+  const group = JSON.parse(stdout).checks.find(({ name }: { name: string }) => name === 'consumer group').detail;
+  expect(group).toMatch(/-acme: Stable, 1 member, lag 0$/);
+  const answer = await page.run('idalloc request --count 3 --correlation-id acme-check', acme);
+  expect(answer).toContain('3 for correlation ID acme-check');
+  const request = { count: 1, correlationId: Buffer.from('stray'), replyTopic: realm.replyTopic };
+  await realm.sendRaw([{ key: 'stray', value: encodeIdRequest(request) }], acme.REQUEST_TOPIC);
+  await realm.send([{ correlationId: 'other-check', count: 4 }]);
+  const letters = await realm.follow(acme.DEAD_LETTER_TOPIC);
+  await letters.until('the letter', (seen) => seen.length === 1);
+  expect(String(letters.seen[0]?.message.headers?.['kafka_dlt-exception-fqcn'])).toContain('INVALID_REPLY_TOPIC');
+  expect(expandIds(batchOf(await replies.reply('other-check')))).toHaveLength(4);
+  expect(replies.seen.map(({ message }) => String(message.key))).not.toContain('stray');
+  expect(await page.run('idalloc audit --ledger-topic id.ledger', acme)).toMatch(/nothing wrong was found/);
+});
+
+const FLOOD = 2_000;
+const FLOOD_COUNT = 100_000;
+const PROBES = 200;
+/** Far more than a small request takes on a busy machine, and a tenth of what the flood takes. */
+const HELD_UP_MS = 5_000;
+const PROBE_EVERY_MS = 20;
+
+/** A shared deployment of twelve partitions: what it floods with goes to acme's topic, what is measured to beta's. */
+class Shared implements AsyncDisposable {
+  readonly own: Realm;
+  readonly acme: string;
+  readonly beta: string;
+  readonly #stack = new AsyncDisposableStack();
+  readonly #sender: Producer;
+  #probed = 0;
+  #flooded = 0;
+
+  private constructor(own: Realm, sender: Producer) {
+    this.own = this.#stack.use(own);
+    this.#sender = sender;
+    this.#stack.defer(() => sender.disconnect());
+    [this.acme, this.beta] = [`${own.groupId}.replies.acme.x`, `${own.groupId}.replies.beta.x`];
+  }
+
+  static async open(): Promise<Shared> {
+    const sender = testKafka(suiteServers().brokers).producer({ createPartitioner: Partitioners.DefaultPartitioner });
+    const shared = new Shared(await Realm.create(suiteServers(), { partitions: 12 }), sender);
+    await sender.connect();
+    for (const topic of [shared.acme, shared.beta]) await shared.own.createTopic(topic, { partitions: 3 });
+    return shared;
+  }
+
+  /** By a sender of its own: what is measured must not wait behind it before it is sent. */
+  async flood(requests: number): Promise<void> {
+    const messages = Array.from({ length: requests }, () => {
+      const correlationId = Buffer.from(`flood-${this.#flooded++}`);
+      const value = encodeIdRequest({ count: FLOOD_COUNT, correlationId, replyTopic: this.acme });
+      return { key: correlationId, value };
+    });
+    await this.#sender.send({ topic: this.own.requestTopic, messages });
+  }
+
+  /** The time in which 99 of 100 small requests of beta are answered that are sent one by one. */
+  async p99(answers: Followed, beside: () => Promise<void> = async () => {}): Promise<number> {
+    const sentMs = new Map<string, number>();
+    const sent: Promise<void>[] = [];
+    for (let i = 0; i < PROBES; i += 1) {
+      const correlationId = `probe-${this.#probed++}`;
+      sentMs.set(correlationId, performance.now());
+      sent.push(this.own.send([{ correlationId, count: 10, replyTopic: this.beta }]));
+      sent.push(beside());
+      await new Promise((resolve) => setTimeout(resolve, PROBE_EVERY_MS)); // a steady rate is what is measured
+    }
+    await Promise.all(sent);
+    const all = await answers.replies(this.#probed, 120_000);
+    const tookMs = [...sentMs].map(([name, atMs]) => firstOf(all, name).seen.atMs - atMs);
+    return tookMs.toSorted((one, other) => one - other)[Math.floor(PROBES * 0.99) - 1] ?? Number.NaN;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#stack.disposeAsync();
+  }
+}
+
+function firstOf(all: ReadonlyMap<string, readonly DecodedReply[]>, name: string): DecodedReply {
+  const [first] = all.get(name) ?? [];
+  if (first === undefined) throw new Error(`no reply to ${name}`);
+  return first;
+}
+
+async function measured(
+  shared: Shared,
+  env: Env,
+  annotate: Parameters<typeof report>[0],
+  flooded: (answers: Followed) => Promise<number>,
+) {
+  const [answers, worker] = [await shared.own.follow(shared.beta), shared.own.worker(env)];
+  await worker.ready();
+  await shared.p99(answers); // code and connections are warm from here on
+  const aloneMs = await shared.p99(answers);
+  const besideMs = await flooded(answers);
+  await report(annotate, `p99 of others ${Math.round(aloneMs)} ms alone, ${Math.round(besideMs)} ms beside the flood`);
+  return { besideMs, worker };
+}
+
+test('2,000 requests for 100,000 IDs each, 49 s of work, hold up no small ones behind them', async ({ annotate }) => {
+  await using shared = await Shared.open();
+  const { besideMs } = await measured(shared, {}, annotate, async (answers) => {
+    await shared.flood(FLOOD);
+    return await shared.p99(answers);
+  });
+  expect(besideMs).toBeLessThan(HELD_UP_MS);
+});
+
+test('quotas answer a flood that goes on, and others are served beside it', async ({ annotate }) => {
+  await using shared = await Shared.open();
+  const prefix = `${shared.own.groupId}.replies.acme.`;
+  const { besideMs, worker } = await measured(shared, { QUOTAS: `${prefix} 100000 50` }, annotate, (answers) =>
+    shared.p99(answers, () => shared.flood(FLOOD / PROBES)),
+  );
+  expect(besideMs).toBeLessThan(HELD_UP_MS);
+  const told = await (await shared.own.follow(shared.acme)).replies(FLOOD, 60_000);
+  const refused = [...told].filter(([, [first]]) => first !== undefined && 'error' in first.reply);
+  expect(new Set(refused.map(([, [first]]) => first && 'error' in first.reply && first.reply.error.code))).toEqual(
+    new Set(['QUOTA_EXCEEDED']),
+  );
+  expect(refused.length).toBeGreaterThan(FLOOD * 0.9);
+  expect(await worker.metric(`idalloc_quota_exceeded_total{prefix="${prefix}"}`)).toBe(refused.length);
+  expect(worker.lines.filter(({ prefix: of }) => of === prefix).length).toBeLessThan(5);
+});
+
+test('a request over its quota gets its batch when it is sent again later, and a known one at any time', async () => {
+  await using shared = await Shared.open();
+  await shared.own.worker({ QUOTAS: `${shared.own.groupId}.replies.acme. 1000 -` }).ready();
+  const answers = await shared.own.follow(shared.acme);
+  const ask = (correlationId: string) => shared.own.send([{ correlationId, count: 5_000, replyTopic: shared.acme }]);
+  await ask('first');
+  const first = batchOf(await answers.reply('first'));
+  await ask('second');
+  const told = await answers.reply('second');
+  expect(told.reply).toMatchObject({ error: { code: 'QUOTA_EXCEEDED' } });
+  await ask('first');
+  expect(batchOf(await answers.reply('first', 1))).toEqual(first);
+  let tries = 0;
+  await expect
+    .poll(
+      async () => {
+        await ask('second');
+        tries += 1;
+        return 'batch' in (await answers.reply('second', tries)).reply;
+      },
+      { timeout: 60_000, interval: 500 },
+    )
+    .toBe(true);
+});

@@ -1,0 +1,164 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { signMskToken } from '../../../src/kafka/wire/msk-iam.ts';
+import { fetchToken } from '../../../src/kafka/wire/oauth.ts';
+import { Tokens } from '../../../src/kafka/wire/tokens.ts';
+
+const LIFE_MS = 300_000;
+
+function stage(lifeMs = LIFE_MS) {
+  const clock = { nowMs: 1_000_000, isDown: false };
+  let made = 0;
+  const tokens = new Tokens(
+    async () => {
+      made += 1;
+      if (clock.isDown) throw new Error('no answer');
+      return { value: `token-${made}`, expiresAtMs: clock.nowMs + lifeMs };
+    },
+    () => clock.nowMs,
+  );
+  const value = async () => (await tokens.current()).value;
+  return { clock, value, made: () => made };
+}
+
+describe('a token', () => {
+  test('is kept until half a minute before its end, and then fetched anew', async () => {
+    const { clock, value } = stage();
+    expect(await value()).toBe('token-1');
+    clock.nowMs += LIFE_MS - 30_001;
+    expect(await value()).toBe('token-1');
+    clock.nowMs += 1;
+    expect(await value()).toBe('token-2');
+  });
+
+  test('that lives for seconds only is used for a good part of them', async () => {
+    const { clock, value } = stage(10_000);
+    await value();
+    clock.nowMs += 3_999;
+    expect(await value()).toBe('token-1');
+    clock.nowMs += 1;
+    expect(await value()).toBe('token-2');
+  });
+
+  test('is fetched once for logins at the same time', async () => {
+    const { value, made } = stage();
+    expect(await Promise.all([value(), value(), value()])).toEqual(['token-1', 'token-1', 'token-1']);
+    expect(made()).toBe(1);
+  });
+
+  test('that can not be renewed is used to its end, and asked for again each time', async () => {
+    const { clock, value, made } = stage();
+    await value();
+    clock.isDown = true;
+    clock.nowMs += LIFE_MS - 20_000;
+    expect([await value(), await value()]).toEqual(['token-1', 'token-1']);
+    expect(made()).toBe(3);
+    clock.nowMs += 18_000;
+    await expect(value()).rejects.toThrow('no answer');
+    clock.isDown = false;
+    expect(await value()).toBe('token-5');
+  });
+});
+
+let server: Server | undefined;
+
+afterEach(async () => {
+  server?.closeAllConnections();
+  await new Promise((resolve) => (server === undefined ? resolve(undefined) : server.close(resolve)));
+  server = undefined;
+});
+
+const SECRET = 'a/secret:value';
+
+/** An endpoint with one answer, and what it was asked. */
+async function endpoint(status: number, body: string, headers: Record<string, string> = {}) {
+  const asked: { authorization: string; body: string }[] = [];
+  const listening = createServer((request, response) => {
+    let text = '';
+    request.on('data', (chunk) => {
+      text += chunk;
+    });
+    request.on('end', () => {
+      asked.push({ authorization: request.headers.authorization ?? '', body: text });
+      response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
+    });
+  });
+  server = listening;
+  await new Promise<void>((resolve) => listening.listen(0, '127.0.0.1', resolve));
+  const tokenUrl = `http://127.0.0.1:${(listening.address() as AddressInfo).port}/token`;
+  const settings = { tokenUrl, clientId: 'worker-1', clientSecret: () => SECRET, scope: 'kafka write' };
+  return { asked, fetch: () => fetchToken(settings, () => 5_000) };
+}
+
+describe('a token endpoint', () => {
+  test('is shown the client and the scope, and says how long the token lives', async () => {
+    const { asked, fetch } = await endpoint(200, '{"access_token":"t","token_type":"Bearer","expires_in":60}');
+    expect(await fetch()).toEqual({ value: 't', expiresAtMs: 65_000 });
+    const login = Buffer.from(asked[0]?.authorization.slice('Basic '.length) ?? '', 'base64').toString();
+    expect(login).toBe(`worker-1:${encodeURIComponent(SECRET)}`);
+    expect(Object.fromEntries(new URLSearchParams(asked[0]?.body))).toEqual({
+      grant_type: 'client_credentials',
+      scope: 'kafka write',
+    });
+  });
+
+  test.for([
+    [
+      'refuses the client',
+      401,
+      '{"error":"invalid_client"}',
+      'LOGIN_REFUSED',
+      /refuses the client 'worker-1' \(invalid_client\)/,
+    ],
+    ['refuses the scope', 400, '{"error":"invalid_scope"}', 'LOGIN_REFUSED', /invalid_scope/],
+    ['is down', 503, 'sorry', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
+    ['is no token endpoint', 200, '<html>', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
+    ['answers without a token', 200, '{"token_type":"Bearer"}', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
+    ['repeats the secret', 500, SECRET, 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
+  ] as const)('that %s is told apart, without the secret', async ([, status, body, fault, said]) => {
+    const { fetch } = await endpoint(status, body);
+    const error = await fetch().catch((thrown: Error) => thrown);
+    expect([faultOf(error), (error as Error).message]).toEqual([fault, expect.stringMatching(said)]);
+    expect((error as Error).message).not.toContain(SECRET);
+  });
+
+  test('that sends elsewhere is not followed, for the secret would go there', async () => {
+    const { fetch, asked } = await endpoint(302, '', { location: '/other' });
+    expect(faultOf(await fetch().catch((thrown: Error) => thrown))).toBe('UNREACHABLE');
+    expect(asked).toHaveLength(1);
+  });
+
+  test('that nobody listens at is named', async () => {
+    const settings = { tokenUrl: 'http://127.0.0.1:1/token', clientId: 'worker', clientSecret: () => SECRET };
+    const error = await fetchToken(settings, () => 0).catch((thrown: Error) => thrown);
+    expect((error as Error).message).toMatch(/ECONNREFUSED.*check KAFKA_OAUTH_TOKEN_URL/);
+  });
+});
+
+describe('a login to MSK', () => {
+  test('is the token of the signer, for as long as that says', async () => {
+    const signer = { generateAuthToken: async ({ region }: { region: string }) => ({ token: region, expiryTime: 7 }) };
+    expect(await signMskToken('eu-central-1', async () => signer)).toEqual({ value: 'eu-central-1', expiresAtMs: 7 });
+  });
+
+  test('without the package of the signer names the command that installs it', async () => {
+    const error = await signMskToken('eu-central-1', () => Promise.reject(new Error('not found'))).catch(
+      (e: Error) => e,
+    );
+    expect([faultOf(error), (error as Error).message]).toEqual([
+      'LOGIN_REFUSED',
+      expect.stringMatching(/npm install aws-msk-iam-sasl-signer-js/),
+    ]);
+  });
+
+  test('without credentials names the region and them', async () => {
+    const signer = { generateAuthToken: () => Promise.reject(new Error('no credentials')) };
+    const error = await signMskToken('eu-central-1', async () => signer).catch((thrown: Error) => thrown);
+    expect([faultOf(error), (error as Error).message]).toEqual([
+      'UNREACHABLE',
+      expect.stringMatching(/no credentials.*KAFKA_AWS_REGION/),
+    ]);
+  });
+});

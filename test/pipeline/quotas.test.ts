@@ -1,0 +1,115 @@
+import { describe, expect, it } from 'vitest';
+import { parseQuotas } from '../../src/codec/quota.ts';
+import { processBatch } from '../../src/pipeline/batch.ts';
+import { PutOffQueue } from '../../src/pipeline/later.ts';
+import { Quotas } from '../../src/pipeline/quotas.ts';
+import { MemoryLedger } from '../support/memory-ledger.ts';
+import { REPLIES, request } from '../support/memory-records.ts';
+import { gist, MemoryWorker } from '../support/memory-worker.ts';
+
+function world(text: string, share = 1) {
+  const its = { nowMs: 5_000, share, exceeded: [] as string[] };
+  const quotas = new Quotas({
+    quotas: parseQuotas(text),
+    monotonicMs: () => its.nowMs,
+    share: () => its.share,
+    onExceeded: (prefix) => its.exceeded.push(prefix),
+  });
+  const passes = (topic: string, count: number) => quotas.refuse(topic, count) === undefined;
+  return { its, quotas, passes };
+}
+
+describe('a quota', () => {
+  it('lets pass what one second brings at once, and then what comes in', () => {
+    const { its, passes } = world('a. 100 -');
+    expect([passes('a.x', 60), passes('a.x', 40), passes('a.x', 1)]).toEqual([true, true, false]);
+    its.nowMs += 500;
+    expect([passes('a.x', 50), passes('a.x', 1)]).toEqual([true, false]);
+    its.nowMs += 60_000;
+    expect([passes('a.x', 100), passes('a.x', 1)]).toEqual([true, false]);
+  });
+
+  it('bounds requests beside IDs, and one that is refused takes of neither', () => {
+    const { its, passes } = world('a. 100 2');
+    expect([passes('a.x', 1), passes('a.x', 100), passes('a.x', 99), passes('a.x', 1)]).toEqual([
+      true,
+      false,
+      true,
+      false,
+    ]);
+    expect(its.exceeded).toEqual(['a.', 'a.']);
+  });
+
+  it('lets a request for more than a second brings pass when it is unused, and is in debt afterwards', () => {
+    const { its, passes } = world('a. 100 -');
+    expect(passes('a.x', 1_000)).toBe(true);
+    its.nowMs += 9_000;
+    expect(passes('a.x', 1)).toBe(false);
+    its.nowMs += 10;
+    expect(passes('a.x', 1)).toBe(true);
+  });
+
+  it('is that of the longest prefix, and a topic without one is free', () => {
+    const { passes } = world('a. 1 -; a.b. 10 -');
+    expect([passes('a.b.c', 10), passes('a.b.c', 10), passes('a.c', 1), passes('a.c', 1)]).toEqual([
+      true,
+      false,
+      true,
+      false,
+    ]);
+    expect(passes('z', 100_000)).toBe(true);
+  });
+
+  it('is as much of the whole as the worker has of the partitions', () => {
+    const { its, passes } = world('a. 100 -', 0.25);
+    expect([passes('a.x', 25), passes('a.x', 1)]).toEqual([true, false]);
+    its.share = 1;
+    its.nowMs += 500;
+    expect([passes('a.x', 50), passes('a.x', 1)]).toEqual([true, false]);
+  });
+
+  it('says how long to wait, and takes nothing when it is only asked', () => {
+    const { quotas } = world('a. 100 2');
+    expect(quotas.wouldRefuse('a.x', 100)).toBe(false);
+    expect(quotas.refuse('a.x', 100)).toBe(undefined);
+    expect(quotas.wouldRefuse('a.x', 50)).toBe(true);
+    expect(quotas.refuse('a.x', 50)).toBe(
+      'the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): send the request again, not before 500 ms',
+    );
+  });
+});
+
+describe('requests over a quota', () => {
+  const shared = () => {
+    const { its, quotas } = world(`${REPLIES} 100 -`);
+    const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000) });
+    const later = new PutOffQueue();
+    const serve = (...records: Parameters<typeof processBatch>[2]) =>
+      processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, later });
+    return { its, worker, later, serve };
+  };
+
+  it('are refused without an entry or an ID, and get a batch when they come again later', async () => {
+    const { its, worker, serve } = shared();
+    await serve(request(0, 'a', { count: 100 }), request(1, 'b', { count: 1 }));
+    expect(worker.replies().map(gist)).toEqual(['0+100', 'QUOTA_EXCEEDED']);
+    expect(worker.events.filter((event) => event.startsWith('append'))).toEqual(['append 1', 'appended at 0']);
+    its.nowMs += 1_000;
+    await serve(request(2, 'b', { count: 1 }));
+    expect(worker.replies().map(gist).at(-1)).toBe('100+1');
+  });
+
+  it('get their batch when they are known', async () => {
+    const { worker, serve } = shared();
+    await serve(request(0, 'a', { count: 100 }));
+    await serve(request(1, 'a', { count: 100 }), request(2, 'a', { count: 100 }));
+    expect(worker.replies().map(gist)).toEqual(['0+100', '0+100', '0+100']);
+  });
+
+  it('are told at once, however many IDs they ask for', async () => {
+    const { worker, later, serve } = shared();
+    await serve(request(0, 'a', { count: 100 }));
+    await serve(request(1, 'b', { count: 50_000 }));
+    expect([later.first, worker.replies().map(gist)]).toEqual([undefined, ['0+100', 'QUOTA_EXCEEDED']]);
+  });
+});

@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { blockCommands } from './readme.ts';
+import { runIdalloc } from './worker-process.ts';
+
+export type Env = Readonly<Record<string, string>>;
+
+/** A page of docs that a test follows. `here`: the page's names as the test's realm has them. */
+export class Page {
+  /** Of all its blocks, in order. */
+  readonly commands: readonly string[];
+  readonly #here: (text: string) => string;
+
+  constructor(name: string, here: (text: string) => string) {
+    const markdown = readFileSync(join(import.meta.dirname, '../../docs', name), 'utf8');
+    this.commands = blockCommands(markdown).map(({ command }) => command);
+    this.#here = here;
+  }
+
+  /** What its exports set that `counts`; each worker of a test has an index of its own. */
+  exported(counts: (command: string) => boolean = () => true): Env {
+    const exports = this.commands.filter((command) => command.startsWith('export ') && counts(command));
+    const words = exports.flatMap((text) => text.split(' ').slice(1));
+    const pairs = words.map((word) => word.split('=') as [string, string]).filter(([name]) => name !== 'INDEX_DIR');
+    return Object.fromEntries(pairs.map(([name, value]) => [name, this.#here(value)]));
+  }
+
+  /** Runs a command of the page; its output, once it has ended well. */
+  async run(command: string, env: Env): Promise<string> {
+    expect(this.commands).toContain(command);
+    const { code, stdout, stderr } = await runIdalloc(this.#here(command).split(' ').slice(1), env);
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    return stdout;
+  }
+}

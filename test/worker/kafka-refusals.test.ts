@@ -1,0 +1,141 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import { createLogger } from '../../src/log.ts';
+import { KafkaRefusals } from '../../src/worker/kafka-refusals.ts';
+import { VirtualRuntime } from '../support/virtual-runtime.ts';
+
+const topics = { requests: 'id.requests', ledger: 'id.ledger', witness: 'id.witness', deadLetters: 'id.requests.dlt' };
+const kafka = {
+  brokers: ['kafka:9092'],
+  clientId: 'idalloc',
+  tls: true,
+  sasl: { mechanism: 'plain', username: 'id-worker', password: () => 'secret' },
+} as const;
+const BROKER = { host: 'kafka', port: 9092 };
+const ERROR_LEVEL = 50;
+
+let runtime: VirtualRuntime;
+let lines: { level: number; msg: string; resource?: string }[];
+let refusals: KafkaRefusals;
+
+beforeEach(() => {
+  runtime = new VirtualRuntime();
+  lines = [];
+  const write = (text: string) => void lines.push(JSON.parse(text));
+  refusals = new KafkaRefusals({
+    kafka,
+    topics,
+    runtime,
+    log: createLogger({ level: 'info', destination: { write } }),
+  });
+});
+
+const pass = (ms: number) => runtime.until(runtime.sleep(ms));
+const DENIED = 'TOPIC_AUTHORIZATION_FAILED';
+
+function right(name: string, operation: 'Read' | 'Write' | 'Describe', fault?: string): void {
+  refusals.onRight({ on: 'topic', name, operation }, fault);
+}
+
+describe('a right that the brokers refuse', () => {
+  test('stands, with the topic and the remedy, until a broker does what it is needed for', () => {
+    right('id.ledger', 'Write', DENIED);
+    expect(refusals.resources).toEqual(new Set(['ledger']));
+    expect(refusals.detail).toBe("the brokers refuse Write on topic 'id.ledger': allow Read and Write to 'id-worker'");
+    right('id.ledger', 'Read');
+    expect(refusals.resources.size).toBe(1);
+    right('id.ledger', 'Write');
+    expect([refusals.resources.size, refusals.detail]).toEqual([0, undefined]);
+  });
+
+  test('on the group names the group', () => {
+    refusals.onRight({ on: 'group', name: 'workers', operation: 'Read' }, 'GROUP_AUTHORIZATION_FAILED');
+    expect(refusals.detail).toBe("the brokers refuse Read on group 'workers': allow Read to 'id-worker'");
+  });
+
+  test('is forgotten when nobody has tried again for half a minute', async () => {
+    right('id.ledger', 'Write', DENIED);
+    await pass(30_000);
+    expect(refusals.resources.size).toBe(1);
+    await pass(1);
+    expect(refusals.resources.size).toBe(0);
+  });
+
+  test('is one error line a minute, and one when it ends', async () => {
+    for (let s = 0; s < 90; s += 1) {
+      right('id.requests', 'Read', DENIED);
+      right('id.requests', 'Describe', DENIED);
+      await pass(1_000);
+    }
+    right('id.requests', 'Read');
+    right('id.requests', 'Describe');
+    expect(lines.map(({ level, msg }) => [level, msg])).toEqual([
+      [ERROR_LEVEL, 'the brokers refuse this worker'],
+      [ERROR_LEVEL, 'the brokers refuse this worker'],
+      [30, 'the brokers accept again what they refused'],
+    ]);
+  });
+
+  test('for a moment is no line', async () => {
+    right('id.requests', 'Read', DENIED);
+    await pass(900);
+    right('id.requests', 'Read', DENIED);
+    right('id.requests', 'Read');
+    expect(lines).toEqual([]);
+  });
+});
+
+describe('a reply topic that takes nothing', () => {
+  test('is the matter of those who named it, where it never took anything', () => {
+    right('id.replies.a', 'Write', DENIED);
+    expect(refusals.resources).toEqual(new Set(['replies']));
+    expect([refusals.detail, refusals.isRevoked('id.replies.a')]).toEqual([undefined, false]);
+  });
+
+  test('has lost its right where it took replies before, and none has taken any since', async () => {
+    right('id.replies.a', 'Write');
+    await pass(1);
+    right('id.replies.a', 'Describe', DENIED);
+    expect(refusals.isRevoked('id.replies.a')).toBe(true);
+    expect(refusals.detail).toMatch(/'id\.replies\.a'.*allow Write/);
+  });
+
+  test('holds up no other that takes replies', async () => {
+    right('id.replies.a', 'Write');
+    await pass(1);
+    right('id.replies.a', 'Write', DENIED);
+    await pass(1);
+    right('id.replies.b', 'Write');
+    expect([refusals.detail, refusals.isRevoked('id.replies.a')]).toEqual([undefined, false]);
+  });
+
+  test('is bounded in what is remembered of it', () => {
+    for (let i = 0; i < 5_000; i += 1) right(`id.replies.${i}`, 'Describe', DENIED);
+    right('id.replies.4999', 'Write');
+    expect(refusals.isRevoked('id.replies.4999')).toBe(false);
+  });
+});
+
+describe('a login', () => {
+  test('that is refused names the user and the variables, until that broker lets us in', () => {
+    refusals.onDialFault(BROKER, new KafkaFault('LOGIN_REFUSED', 'invalid credentials'));
+    expect(refusals.resources).toEqual(new Set(['login']));
+    expect(refusals.detail).toMatch(/'id-worker'.*invalid credentials.*KAFKA_SASL_PASSWORD/);
+    refusals.onLogin({ host: 'other', port: 9092 });
+    expect(refusals.resources.size).toBe(1);
+    refusals.onLogin(BROKER);
+    expect(refusals.resources.size).toBe(0);
+  });
+
+  test('that fails for the certificate of a broker names the authority', () => {
+    const cause = Object.assign(new Error('certificate has expired'), { code: 'CERT_HAS_EXPIRED' });
+    refusals.onDialFault(BROKER, new KafkaFault('UNREACHABLE', 'certificate has expired', { cause }));
+    expect(refusals.detail).toMatch(/certificate has expired.*KAFKA_CA/);
+  });
+
+  test('that fails since nobody is there is no refusal', () => {
+    const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+    refusals.onDialFault(BROKER, new KafkaFault('UNREACHABLE', 'connect ECONNREFUSED', { cause }));
+    expect(refusals.detail).toBeUndefined();
+  });
+});
