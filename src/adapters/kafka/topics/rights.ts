@@ -34,7 +34,7 @@ export interface RightsOptions {
  * - admin: the commands that make and mend (`topics init`, `deadletters resend`, `namespace`). Rights over rights it has
  *   none: `topics acls --apply` takes Alter on the cluster, and whoever has that may do anything.
  *
- * README's table, the command that grants them, `doctor` and the tests on secured servers all read this list.
+ * The page of rights, the command that grants them, `doctor` and the tests on secured servers all read this list.
  */
 export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
   const { topics, groupId, replyTopics = [], nestjs = false } = options;
