@@ -249,7 +249,7 @@ function errorCodes(): string {
   const row = (code: string, ...flags: readonly string[]) => {
     const { means = '', remedy = '' } = entries.get(code) ?? {};
     const link = `[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`;
-    return [link, ...flags, http.get(code) ?? '–', means, remedy];
+    return [link, ...flags, http.get(code) ?? '–', `${means}<br>**Do:** ${remedy}`];
   };
   const yes = (flag: boolean) => (flag ? 'yes' : 'no');
   const codes = Object.keys(ERRORS) as ErrorCode[];
@@ -266,14 +266,14 @@ The set is closed: every error that a requester, an operator or a log reader can
 - **Dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.
 - **HTTP**: the status with which the HTTP API returns it. [HTTP API](http.md) has the statuses that carry no code.`,
     table(
-      ['code', 'retryable', 'dead letter', 'HTTP', 'meaning', 'what to do'],
+      ['code', 'retryable', 'dead letter', 'HTTP', 'meaning and remedy'],
       codes.map((code) => row(code, yes(ERRORS[code].retryable), yes(ERRORS[code].deadLetter))),
     ),
     `## Further reasons of readiness
 
 \`/readyz\` and \`idalloc_gate{reason}\` also have these, which no call returns:`,
     table(
-      ['reason', 'HTTP', 'meaning', 'what to do'],
+      ['reason', 'HTTP', 'meaning and remedy'],
       reasons.map((reason) => row(reason)),
     ),
   );

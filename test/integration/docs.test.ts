@@ -21,6 +21,7 @@ const WIPE = '\r\u001b[K';
 
 let realm: Realm;
 let worker: WorkerProcess;
+let serves = false;
 let orders: string;
 let batchOfOrder: Followed;
 /** The place of the newest letter for a reply that had nowhere to go. */
@@ -53,11 +54,17 @@ interface Scene {
   readonly when?: readonly [RegExp, () => void];
 }
 
-/** There is one at a time, as the output that the pages show has it. */
+/** There is one at a time, as the output that the pages show has it: a page finds the one of the page before. */
 const startWorker = async () => {
-  await worker?.stop();
+  if (serves) return;
   worker = realm.worker();
+  serves = true;
   await worker.ready();
+};
+
+const stopWorker = async () => {
+  serves = false;
+  await worker.stop();
 };
 
 const makesReplyTopic: Scene = { args: async () => ['topics', 'init', '--reply-topic', orders] };
@@ -78,12 +85,13 @@ const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
     'idalloc audit 2': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },
     'idalloc trace 117661231645038394': tracing,
     'idalloc leases evict 25 --yes': { args: async () => ['leases', 'evict', await heldWorkerId(), '--yes'] },
-    'idalloc namespace rebuild': { before: () => worker.stop() },
+    'idalloc namespace rebuild': { before: stopWorker },
     'idalloc replay --from 2h': {
       when: [
         /start the workers now/,
         () => {
           worker = realm.worker();
+          serves = true;
         },
       ],
     },
@@ -98,7 +106,9 @@ const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
       args: async () => ['deadletters', 'resend', undeliverable, '--yes'],
     },
   },
-  'docs/how-to/restore.md': { 'idalloc namespace rebuild': { before: () => worker.stop(), after: startWorker } },
+  'docs/operations/running.md': { 'idalloc worker': { before: stopWorker } },
+  'docs/how-to/rolling-upgrade.md': { 'idalloc worker': { before: stopWorker } },
+  'docs/how-to/restore.md': { 'idalloc namespace rebuild': { before: stopWorker, after: startWorker } },
 };
 
 function forgedTopic(): string {
@@ -246,9 +256,9 @@ test.for(STEPS)('$page, line $line: $name', async (step, { annotate }) => {
       .map((word) => word.replace(/=.*/, ''));
     return expect(names.filter((variable) => !(variable in VARIABLES))).toEqual([]);
   }
-  if (command.endsWith(' worker')) return startWorker();
   const scene = SCENES[page]?.[name] ?? {};
   await scene.before?.();
+  if (command.endsWith(' worker')) return startWorker();
   const { code, text } = withoutOwnFaults(await run(step, scene));
   await scene.after?.();
   await annotate(`printed:\n${asShown(text)}`);
