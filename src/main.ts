@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs';
-import { networkInterfaces } from 'node:os';
+import { constants, networkInterfaces } from 'node:os';
 import { createInterface } from 'node:readline';
 import { EXIT } from './cli/context.ts';
 import { runCli } from './cli/program.ts';
@@ -35,9 +35,9 @@ function endByFault(error: unknown): never {
 process.on('uncaughtException', endByFault);
 process.on('unhandledRejection', endByFault);
 
-/** Whoever reads our output may stop early, as `head` does; there is nobody left to tell then. */
+/** The reader of our output may stop early, as `head` does. Node ignores SIGPIPE; the exit code is that of its usual end. */
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(EXIT.failed);
+  if (error.code === 'EPIPE') process.exit(128 + constants.signals.SIGPIPE);
   endByFault(error);
 });
 

@@ -78,7 +78,7 @@ export const ROOMS: readonly Room[] = merged([
   { room: 'client', imports: [...BASE, 'runtime.ts', ...KAFKA], packages: ['node:*'] },
   {
     room: 'testcontainers',
-    imports: ['errors.ts', 'runtime.ts', 'client', ...KAFKA],
+    imports: ['errors.ts', 'codec', 'runtime.ts', 'client', ...KAFKA],
     packages: ['node:*', 'testcontainers'],
   },
   {

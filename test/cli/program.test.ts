@@ -126,6 +126,19 @@ function main(args: readonly string[], env: Readonly<Record<string, string>> = {
 }
 
 describe('the program', () => {
+  test('ends as by SIGPIPE, without a word, when the reader of its output ends first', async () => {
+    const child = spawn(process.execPath, [MAIN, 'decode', ...Array.from({ length: 5_000 }, (_, id) => String(id))], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let err = '';
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      err += text;
+    });
+    child.stdout.once('data', () => child.stdout.destroy());
+    const code = await new Promise((resolve) => child.once('close', resolve));
+    expect({ code, err }).toEqual({ code: 141, err: '' });
+  });
+
   test('ends with 78 on a faulty configuration, told on stderr', async () => {
     const { code, out, err } = await main(['worker'], { KAFKA_BROKERS: 'a:1', ETCD_ENDPOINTS: 'x' });
     expect({ code, out }).toEqual({ code: 78, out: '' });
