@@ -2,13 +2,13 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type Block, blocksOf, PAGES, ROOT, readPage } from '../support/docs.ts';
+import { PROGRAMS_RUN_BY } from '../support/shown-commands.ts';
 
 /** Commands have test/docs/commands.test.ts; the others are drawings, formats and output of no command. */
 const NO_SNIPPET = new Set(['sh', 'console', 'text', '']);
 const EXAMPLES = globSync('examples/*/*.{py,go,java,js}', { cwd: ROOT }).map((path) =>
   readFileSync(join(ROOT, path), 'utf8'),
 );
-const TESTS = globSync('test/**/*.test.ts', { cwd: ROOT }).map((path) => readFileSync(join(ROOT, path), 'utf8'));
 
 const SNIPPETS = PAGES.flatMap((page) =>
   blocksOf(readPage(page)).flatMap((block) => (NO_SNIPPET.has(block.language) ? [] : [{ page, block }])),
@@ -23,8 +23,14 @@ test('there are snippets in several languages', () => {
   expect(new Set(SNIPPETS.map(({ block }) => block.language)).size).toBeGreaterThan(2);
 });
 
-test('each snippet is an excerpt of an example that the tests run, or its page is named in a test', () => {
-  const isNamed = (page: string) => TESTS.some((text) => text.includes(`'${page}'`));
-  const unrun = SNIPPETS.filter(({ page, block }) => !isExcerpt(block) && !isNamed(page));
+test('each snippet is an excerpt of an example that the tests run, or a test runs those of its page', () => {
+  const unrun = SNIPPETS.filter(({ page, block }) => !isExcerpt(block) && !PROGRAMS_RUN_BY.has(page));
   expect(unrun.map(({ page, block }) => `${page}, line ${block.line}`)).toEqual([]);
+});
+
+test('a test that runs the snippets of a page names it', () => {
+  const unnamed = [...PROGRAMS_RUN_BY].filter(
+    ([page, file]) => !readFileSync(join(ROOT, file), 'utf8').includes(`'${page}'`),
+  );
+  expect(unnamed).toEqual([]);
 });

@@ -30,6 +30,13 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/kafka-logins.md', 'test/integration/kafka-rights.test.ts'],
 ]);
 
+/** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
+export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
+  ['README.md', 'test/integration/package.test.ts'],
+  ['docs/how-to/client.md', 'test/integration/package.test.ts'],
+  ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
+]);
+
 /** Other commands: the test that runs each, or the program that no test runs whole. */
 export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm start', 'ops/dev/start.ts'],
@@ -37,8 +44,12 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm test', 'ops/dev/test.ts'],
   ['IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict', 'ops/dev/test.ts'],
   ['npm run quick', 'ops/dev/quick.ts'],
-  ['npx biome check --write .', 'biome.json'],
-  ['npx vitest run --project unit test/pipeline/decide', 'vitest.config.ts'],
+  ['npm run fix', 'biome.json'],
+  ['npx vitest run --project unit test/core/layout', 'test/core/layout.test.ts'],
+  ['npx vitest --project unit test/pipeline', 'vitest.config.ts'],
+  ['node test/sim/main.ts --seeds 200', 'test/sim/sim.test.ts'],
+  ['node test/sim/main.ts --mutant "PART OF ITS NAME"', 'test/sim/sim.test.ts'],
+  ['npm run chaos -- --minutes 2', 'test/integration/chaos.alone.test.ts'],
   ['npm run arrows', 'ops/lint/arrows.ts'],
   ['npm run check:arrows', 'ops/lint/arrows.ts'],
   ['npm run notice', 'test/ops/shipped.test.ts'],
