@@ -89,7 +89,7 @@ test('the package, installed from its tarball in an empty project, type-checks a
   const args = [join(project, 'consumer.js'), suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
   const { stdout, stderr } = await run(plainNode(), args, { cwd: project, timeout: TIMEOUT_MS });
   const said = JSON.parse(stdout);
-  annotate(`measured: the client ran on node ${said.node}`);
+  await annotate(`measured: the client ran on node ${said.node}`);
   expect(said).toMatchObject({
     distinct: 1_007,
     decoded: { datacenterId: DATACENTER_ID },
@@ -122,7 +122,7 @@ test.for([
     expect(here).toContain(realm.replyTopic);
     writeFileSync(join(project, 'example.js'), here);
     const { stdout, stderr } = await run(plainNode(), [join(project, 'example.js')], { timeout: TIMEOUT_MS });
-    annotate(`printed:\n${stdout}`);
+    await annotate(`printed:\n${stdout}`);
     expect(stdout).toMatch(printed);
     expect(stderr).toBe('');
   },
@@ -138,7 +138,7 @@ test("the testcontainers example of docs/how-to/tests.md type-checks and runs as
   writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ ...TSCONFIG, include: ['example.ts'] }));
   await run(join(ROOT, 'node_modules/.bin/tsc'), ['--noEmit', '--project', project], { timeout: TIMEOUT_MS });
   const { stdout } = await run(process.execPath, [join(project, 'example.ts')], { timeout: TIMEOUT_MS });
-  context.annotate(`printed:\n${stdout}`);
+  await context.annotate(`printed:\n${stdout}`);
   expect(stdout).toMatch(/requests: 'id\.requests'[\s\S]*\n100 \[ \{ first: \d+n, count: 3 \} \]\n$/);
 }, 900_000);
 

@@ -22,11 +22,11 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/tenants.md', 'test/integration/tenants.test.ts'],
   ['docs/how-to/more-partitions.md', 'test/integration/more-partitions.test.ts'],
   ['docs/how-to/datacenters.md', 'test/integration/datacenters.test.ts'],
+  ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
 ]);
 
 /** Pages with commands for a person at several machines: the test that tries the same. */
 export const TRIED_BY: ReadonlyMap<string, string> = new Map([
-  ['docs/how-to/http-callers.md', 'test/integration/http-callers.test.ts'],
   ['docs/how-to/kafka-logins.md', 'test/integration/kafka-rights.test.ts'],
 ]);
 
