@@ -182,7 +182,7 @@ describe('a record with many headers', () => {
   test.each([
     ['different', (i: number) => String(i)],
     ['the same', () => 'a'],
-  ])('has few of 100,000 with %s names read, and says so', async (_, nameOf) => {
+  ])('has only the first of 100,000 with %s names read, and says so', async (_, nameOf) => {
     const headers = Array.from({ length: 100_000 }, (_, i) => [Buffer.from(nameOf(i)), Buffer.of(1)] as const);
     const fetched = batchOf([{ key: null, value: Buffer.from('v'), headers }, plain('next')]);
     const begunMs = performance.now();
@@ -210,7 +210,7 @@ describe('a fetch of very many tiny items', () => {
     ['batches', inOrder(15_000, (baseOffset) => batchOf([nothing], { baseOffset })), 15_000, 7],
     ['empty batches', inOrder(17_000, () => batchOf([], { lastOffsetDelta: 0 })), 0, 4],
     ['batches that are garbage', inOrder(17_000, () => garbage), 17_000, 80],
-  ])('lets others run between its %s', async (_, fetched, count, leastTurns) => {
+  ])('yields to the event loop between its %s', async (_, fetched, count, leastTurns) => {
     let turns = 0;
     const { records: found } = await decodeBatches({ records: fetched, aborted: [] }, 0, 'read_committed', async () => {
       turns += 1;
@@ -235,18 +235,18 @@ describe('an unreadable batch', () => {
   test.each([
     ['with fewer records than it says', batchAround(bodyOf(first, second), { count: 3, lastOffsetDelta: 1 })],
     ['with more records than it says', batchAround(bodyOf(first, second), { count: 1, lastOffsetDelta: 1 })],
-    ['with bytes behind its records', batchAround(bodyOf(first, second, Buffer.of(0)), { count: 2 })],
-    ['with a length behind its end', batchAround(bodyOf(first, varint(100), second), { count: 2 })],
+    ['with bytes after its records', batchAround(bodyOf(first, second, Buffer.of(0)), { count: 2 })],
+    ['with a length past its end', batchAround(bodyOf(first, varint(100), second), { count: 2 })],
     ['with a negative length', batchAround(bodyOf(first, varint(-5)), { count: 2 })],
     ['with a record longer than its fields', batchAround(bodyOf(first, longer(second)), { count: 2 })],
     ['with a record shorter than its fields', batchAround(bodyOf(first, shorter(second)), { count: 2 })],
     ['with an offset twice', batchAround(bodyOf(first, first), { count: 2 })],
-    ['with an offset behind its last', batchAround(bodyOf(first, encodeRecord(plain('b'), 2)), { count: 2 })],
+    ['with an offset after its last', batchAround(bodyOf(first, encodeRecord(plain('b'), 2)), { count: 2 })],
     ['with an offset before its first', batchAround(bodyOf(encodeRecord(plain('b'), -1), second), { count: 2 })],
-    ['with a number that never ends', batchAround(bodyOf(first, Buffer.alloc(20, 0xff)), { count: 2 })],
-    ['with fewer headers than none', batchAround(bodyOf(first, headersOf(-1)), { count: 2 })],
-    ['of a codec that nobody knows', batchAround(bodyOf(first, second), { count: 2, attributes: 7 })],
-  ])('%s becomes a record at each end that says why, and reading goes on', async (what, bad) => {
+    ['with an endless number', batchAround(bodyOf(first, Buffer.alloc(20, 0xff)), { count: 2 })],
+    ['with a negative number of headers', batchAround(bodyOf(first, headersOf(-1)), { count: 2 })],
+    ['of an unknown codec', batchAround(bodyOf(first, second), { count: 2, attributes: 7 })],
+  ])('%s becomes a record at each end that says why, and reading continues', async (what, bad) => {
     bad.writeInt32BE(5, 4); // its base offset, which the checksum does not cover
     const { records: found, next } = await decode(around(bad));
     expect(found.map(({ offset, value }) => [offset, value === null ? null : String(value)])).toEqual([
@@ -278,7 +278,7 @@ describe('an unreadable batch', () => {
     ['for a length shorter than its head', shortened(sound(), 60), /^the batch is damaged/],
     ['for a last offset before its first', batchOf([plain('a')], { baseOffset: 5n, lastOffsetDelta: -1 }), /damaged/],
     ['for a count below zero', batchOf([plain('a')], { baseOffset: 5n, count: -1, lastOffsetDelta: 1 }), /damaged/],
-  ])('because its head is not believed, %s, becomes a record at its first offset', async (_, bad, reason) => {
+  ])('with an invalid head, %s, becomes a record at its first offset', async (_, bad, reason) => {
     const { records: found, next } = await decode(around(bad));
     expect(offsetsOf(found)).toEqual([0, 5, 7]);
     expect(next).toBe(8);
@@ -289,10 +289,10 @@ describe('an unreadable batch', () => {
   });
 
   test.each([
-    ['no safe number', batchOf([plain('a')], { baseOffset: 2n ** 53n - 1n })],
+    ['not a safe integer', batchOf([plain('a')], { baseOffset: 2n ** 53n - 1n })],
     ['below zero', batchOf([plain('a')], { baseOffset: -3n })],
     ['far below what was asked for', flipped(batchOf([plain('a')]), 65)],
-  ])('and has an offset that is %s stands where reading went on', async (_, bad) => {
+  ])('with an offset that is %s takes the offset where reading continued', async (_, bad) => {
     const { records: found, next } = await decode(bad, 5);
     expect([offsetsOf(found), next]).toEqual([[5], 6]);
   });
