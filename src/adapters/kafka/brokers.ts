@@ -57,14 +57,14 @@ export function isUnsent(fault: FaultName | undefined): boolean {
 export async function patiently<T>(
   { runtime }: Pick<Brokers, 'runtime'>,
   attempt: () => Promise<T>,
-  isPassing: (fault: FaultName | undefined) => boolean = passes,
+  isTransient: (fault: FaultName | undefined) => boolean = passes,
 ): Promise<T> {
   const endMs = runtime.monotonicMs() + PATIENCE_MS;
   for (;;) {
     try {
       return await attempt();
     } catch (error) {
-      const mayPass = !(error instanceof IdallocError) && isPassing(faultOf(error));
+      const mayPass = !(error instanceof IdallocError) && isTransient(faultOf(error));
       if (!mayPass || runtime.monotonicMs() >= endMs) throw error;
     }
     await runtime.sleep(REST_MS);

@@ -92,7 +92,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
   async #readFrom(partition: number, offset: number, maxBytes: number): Promise<Chunk> {
     const { runtime, topic } = this.#options;
     try {
-      return await retrying(runtime, { timeoutMs: READ_TIMEOUT_MS, isPassing: mayPass }, (leftMs) => {
+      return await retrying(runtime, { timeoutMs: READ_TIMEOUT_MS, isTransient: mayPass }, (leftMs) => {
         return this.#fetch(partition, offset, maxBytes, Math.min(leftMs, ONE_READ_TIMEOUT_MS));
       });
     } catch (error) {

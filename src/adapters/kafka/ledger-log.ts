@@ -104,7 +104,7 @@ export class KafkaLedgerLog implements LedgerLog {
     const { cluster, runtime, topic, readClock } = this.#options;
     const batch = encodeBatch(entries, runtime.wallMs());
     try {
-      return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isPassing: isUnsent }, async (timeoutMs) => {
+      return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isTransient: isUnsent }, async (timeoutMs) => {
         const sent = readClock();
         const appending = { topic, partition, lane: 'append', timeoutMs, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
         const { baseOffset, appendedAtMs, node } = await append(cluster, runtime, { ...appending, batch });
@@ -125,7 +125,7 @@ export class KafkaLedgerLog implements LedgerLog {
   async #endOf(topic: string, partition: number): Promise<number> {
     const { cluster, runtime } = this.#options;
     try {
-      return await retrying(runtime, { timeoutMs: OFFSET_TIMEOUT_MS, isPassing: passes }, async (leftMs) => {
+      return await retrying(runtime, { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: passes }, async (leftMs) => {
         const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
         return safeOffset(
           await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),

@@ -1,7 +1,7 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { boundsOf, type PartitionBounds } from '../../kafka/loops/offsets.ts';
-import { SparingLog } from '../../kafka/loops/sparing-log.ts';
+import { RateLimitedLog } from '../../kafka/loops/rate-limited-log.ts';
 import type { Tail } from '../../kafka/loops/tail.ts';
 import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
@@ -71,14 +71,14 @@ interface Place {
  */
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
-  readonly #log: SparingLog;
+  readonly #log: RateLimitedLog;
   readonly #places = new Map<number, Place>();
   readonly #stopped = new AbortController();
   #expireTimer: Timer | undefined;
 
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
-    this.#log = new SparingLog(options.runtime, options.log);
+    this.#log = new RateLimitedLog(options.runtime, options.log);
   }
 
   start(): void {

@@ -111,7 +111,7 @@ export class WitnessTopic implements WitnessPort {
     const appending = { topic, partition: 0, lane: 'append', replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     if (timeoutMs <= 0) throw unavailable('an earlier write was not answered');
     try {
-      const { baseOffset } = await retrying(runtime, { timeoutMs, isPassing: isUnsent }, (leftMs) =>
+      const { baseOffset } = await retrying(runtime, { timeoutMs, isTransient: isUnsent }, (leftMs) =>
         append(cluster, runtime, { ...appending, timeoutMs: leftMs, records: messages }),
       );
       if (baseOffset >= 0) return { known, base: baseOffset };

@@ -29,7 +29,7 @@ const MAX_BYTES_PER_PARTITION = 1_048_576;
 const MAX_BYTES = 10 * MAX_BYTES_PER_PARTITION;
 
 /** Faults that nobody's waiting changes. */
-const LASTING: ReadonlySet<FaultName> = new Set([
+const PERSISTENT: ReadonlySet<FaultName> = new Set([
   'INVALID_TOPIC_EXCEPTION',
   'LOGIN_REFUSED',
   'TOPIC_AUTHORIZATION_FAILED',
@@ -86,7 +86,7 @@ class SpanReader {
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
       onFault: (topic, partition, { fault, message }) => {
         this.#lastFault = fault;
-        if (LASTING.has(fault)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
+        if (PERSISTENT.has(fault)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
       },
     });
   }
