@@ -18,7 +18,7 @@ const PATIENCE_MS = 10_000;
 const REST_MS = 100;
 
 /** Faults of one broker, of an election, or of a topic that not every broker knows yet. */
-const PASSING: ReadonlySet<FaultName | undefined> = new Set([
+const TRANSIENT: ReadonlySet<FaultName | undefined> = new Set([
   'UNREACHABLE',
   'CONNECTION_LOST',
   'NO_ANSWER',
@@ -45,8 +45,8 @@ const UNSENT: ReadonlySet<FaultName | undefined> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
 ]);
 
-export function passes(fault: FaultName | undefined): boolean {
-  return PASSING.has(fault);
+export function isTransientFault(fault: FaultName | undefined): boolean {
+  return TRANSIENT.has(fault);
 }
 
 export function isUnsent(fault: FaultName | undefined): boolean {
@@ -54,10 +54,10 @@ export function isUnsent(fault: FaultName | undefined): boolean {
 }
 
 /** Does it again and again for 10 s while it fails with a fault that passes: by default, one after which it can be repeated. */
-export async function patiently<T>(
+export async function withRetries<T>(
   { runtime }: Pick<Brokers, 'runtime'>,
   attempt: () => Promise<T>,
-  isTransient: (fault: FaultName | undefined) => boolean = passes,
+  isTransient: (fault: FaultName | undefined) => boolean = isTransientFault,
 ): Promise<T> {
   const endMs = runtime.monotonicMs() + PATIENCE_MS;
   for (;;) {
@@ -108,7 +108,7 @@ export function askCoordinator<R extends Answer>(
   use: (link: BrokerLink) => Promise<R>,
 ): Promise<R> {
   const { cluster } = brokers;
-  return patiently(brokers, async () => {
+  return withRetries(brokers, async () => {
     const node = await cluster.coordinator(groupId, CALL_TIMEOUT_MS);
     try {
       return await cluster.call(node, 'control', CALL_TIMEOUT_MS, use);

@@ -8,7 +8,7 @@ import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
-import { passes } from './brokers.ts';
+import { isTransientFault } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
@@ -142,7 +142,7 @@ function isBeyondEnd(error: unknown): boolean {
 }
 
 function mayPass(fault: ReturnType<typeof faultOf>): boolean {
-  return passes(fault) || fault === 'MALFORMED_ANSWER' || fault === BEYOND_END;
+  return isTransientFault(fault) || fault === 'MALFORMED_ANSWER' || fault === BEYOND_END;
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {

@@ -9,7 +9,7 @@ import { retrying } from '../../kafka/loops/retrying.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
-import { isUnsent, passes } from './brokers.ts';
+import { isTransientFault, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt' | 'metadata'>;
@@ -125,12 +125,16 @@ export class KafkaLedgerLog implements LedgerLog {
   async #endOf(topic: string, partition: number): Promise<number> {
     const { cluster, runtime } = this.#options;
     try {
-      return await retrying(runtime, { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: passes }, async (leftMs) => {
-        const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
-        return safeOffset(
-          await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),
-        );
-      });
+      return await retrying(
+        runtime,
+        { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: isTransientFault },
+        async (leftMs) => {
+          const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
+          return safeOffset(
+            await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),
+          );
+        },
+      );
     } catch (error) {
       if (error instanceof IdallocError) throw error;
       const message = `the end of partition ${partition} of topic '${topic}' is not known: ${describeError(error)}`;

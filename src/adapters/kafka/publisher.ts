@@ -12,7 +12,7 @@ import type { ReplyTopics } from './reply-topics.ts';
 export interface KafkaPublisherOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
   readonly runtime: Runtime;
-  readonly topics: Pick<ReplyTopics, 'standing' | 'doubt' | 'markUnwritable' | 'clear'>;
+  readonly topics: Pick<ReplyTopics, 'status' | 'doubt' | 'markUnwritable' | 'clear'>;
   /** Whether a topic that refuses us is waited for: it took records before, and will do so when its right is given back. */
   readonly isRevoked?: (topic: string) => boolean;
 }
@@ -81,25 +81,25 @@ export class KafkaPublisher implements Publisher {
       const refuse = (reason: string) => {
         for (const place of left) deliveries[place] = { ok: false, reason, fault: 'topic' };
       };
-      const standing = await topics.standing(topic);
-      if (standing.kind === 'bad') {
+      const status = await topics.status(topic);
+      if (status.kind === 'unwritable') {
         this.#requireNotRevoked(topic);
-        return refuse(standing.reason);
+        return refuse(status.reason);
       }
-      if (standing.kind === 'leaderless') {
-        if (runtime.monotonicMs() - standing.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
+      if (status.kind === 'leaderless') {
+        if (runtime.monotonicMs() - status.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
         await runtime.sleep(RETRY_MS);
         continue;
       }
-      const addressed = this.#address(left, standing.partitions, publication);
+      const addressed = this.#address(left, status.partitions, publication);
       const errors = await this.#sendAll(topic, addressed, publication);
       if (errors.length === 0) {
-        if (standing.onProbation && addressed.size > 0) topics.clear(topic);
+        if (status.onProbation && addressed.size > 0) topics.clear(topic);
         return;
       }
       topics.doubt(topic);
       if (doubted) {
-        const isOver = standing.onProbation || runtime.monotonicMs() - begunMs >= PATIENCE_MS;
+        const isOver = status.onProbation || runtime.monotonicMs() - begunMs >= PATIENCE_MS;
         this.#judge(topic, errors, isOver);
         await runtime.sleep(RETRY_MS);
       }

@@ -1,7 +1,7 @@
 import { IdallocError } from '../../../errors.ts';
 import { KafkaFault } from '../../../kafka/wire/fault.ts';
 import type { AclRule } from '../../../kafka/wire/port.ts';
-import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, patiently } from '../brokers.ts';
+import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
 
 const REMEDIES: Readonly<Record<string, string>> = {
   SECURITY_DISABLED: 'the brokers have no authorizer, so everybody may do everything: set authorizer.class.name first',
@@ -15,7 +15,7 @@ const REMEDIES: Readonly<Record<string, string>> = {
  */
 export async function grant(brokers: Brokers, rules: readonly AclRule[]): Promise<void> {
   try {
-    await patiently(brokers, () => createAcls(brokers, rules));
+    await withRetries(brokers, () => createAcls(brokers, rules));
   } catch (error) {
     throw asUnavailable(error);
   }

@@ -3,7 +3,7 @@ import { describeError, IdallocError } from '../../../errors.ts';
 import { boundsOf, END, offsetAt } from '../../../kafka/loops/offsets.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
 import { faultOf } from '../../../kafka/wire/fault.ts';
-import { asUnavailable, CALL_TIMEOUT_MS, patiently } from '../brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
 
 /** The records of one partition from an offset to before another; one reading has at most one for each partition. */
 export interface Span {
@@ -61,7 +61,7 @@ async function forEachPartition<T>(
   ask: (source: Source, partition: number) => Promise<T>,
 ): Promise<readonly T[]> {
   try {
-    return await patiently(source, async () => {
+    return await withRetries(source, async () => {
       const count = await countPartitions(source, topic);
       return Promise.all(Array.from({ length: count }, (_, partition) => ask(source, partition)));
     });

@@ -1,7 +1,15 @@
 import { IdallocError } from '../../../errors.ts';
 import { faultOf, isLinkFault, KafkaFault } from '../../../kafka/wire/fault.ts';
 import type { ConfigsAnswer, MetadataAnswer, TopicMetadata } from '../../../kafka/wire/port.ts';
-import { askAny, asUnavailable, type Brokers, CALL_TIMEOUT_MS, passes, patiently, requireNoFault } from '../brokers.ts';
+import {
+  askAny,
+  asUnavailable,
+  type Brokers,
+  CALL_TIMEOUT_MS,
+  isTransientFault,
+  requireNoFault,
+  withRetries,
+} from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
   differences,
@@ -101,7 +109,7 @@ export function checkTopics(
  * @throws IdallocError KAFKA_UNAVAILABLE when that takes longer than 10 s.
  */
 export function waitForLeaders(brokers: Brokers, names: readonly string[]): Promise<void> {
-  return withCode(() => patiently(brokers, () => requireLeaders(brokers, names)));
+  return withCode(() => withRetries(brokers, () => requireLeaders(brokers, names)));
 }
 
 const nameOf = ({ name }: { readonly name: string }) => name;
@@ -150,7 +158,7 @@ function describeTopics(
   names: readonly string[],
   isNeeded: (name: string) => boolean = () => true,
 ): Promise<Described> {
-  return patiently(brokers, async () => {
+  return withRetries(brokers, async () => {
     const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
     const existing = metadata.topics.filter(({ fault }) => !UNSEEN.has(fault));
     for (const { name, fault } of existing) requireNoFault(fault, `topic ${name}`);
@@ -188,7 +196,7 @@ function createTopics(
 ): Promise<readonly string[]> {
   const topics = planned.map(({ name, partitions, configs }) => ({ name, partitions, replicas, configs }));
   let unanswered = false;
-  return patiently(brokers, async () => {
+  return withRetries(brokers, async () => {
     const { controllerId } = await brokers.cluster.metadata([], CALL_TIMEOUT_MS);
     const mayHaveMade = unanswered;
     unanswered = true;
@@ -218,7 +226,7 @@ async function requireLeaders({ cluster }: Brokers, names: readonly string[]): P
   }
   if (known.length === 0) throw new KafkaFault('UNREACHABLE', 'no broker answers');
   for (const { name, fault } of known.flatMap(({ topics }) => topics)) {
-    if (!passes(fault)) requireNoFault(fault, `topic ${name}`);
+    if (!isTransientFault(fault)) requireNoFault(fault, `topic ${name}`);
   }
   if (known.every(({ topics }) => topics.length === names.length && topics.every(isLed))) return;
   throw new KafkaFault(
