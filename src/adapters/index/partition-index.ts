@@ -91,7 +91,7 @@ export class PartitionIndex {
     if (last === undefined) return {};
     const positions = fresh.map((record) => positionOf(this.#partition, record));
     this.#requireWhole(fresh);
-    this.#change(() => {
+    this.#commit(() => {
       for (let at = 0; at < fresh.length; ) {
         const left = this.#open.limit - this.end;
         this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
@@ -153,7 +153,7 @@ export class PartitionIndex {
 
   wipe(from: number): void {
     const { through, appended } = this.#state;
-    this.#change(() => {
+    this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
       const since = from === 0 && through === -1 ? 0 : undefined;
@@ -171,7 +171,7 @@ export class PartitionIndex {
       const horizon = Math.max(this.#state.horizon, highestRequest(forgotten));
       const oldest = this.#runs.appendedFrom(origin) ?? opened ?? appended;
       const since = Math.max(this.#state.since ?? 0, oldest);
-      this.#change(() => {
+      this.#commit(() => {
         this.#runs.forgetBelow(origin);
         this.#state = { ...this.#state, origin, horizon, since };
       });
@@ -184,7 +184,7 @@ export class PartitionIndex {
   }
 
   /** Entries and what is said of them change together or not at all: an end without its entries would be believed. */
-  #change(change: () => void): void {
+  #commit(change: () => void): void {
     inTransaction(this.#db, () => {
       change();
       this.#saved.save(this.#state);

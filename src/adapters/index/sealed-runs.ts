@@ -104,7 +104,7 @@ export class SealedRuns {
     this.#merges.delete(level);
     this.#tables.put(output, true);
     const at = this.#runs.indexOf(inputs[0] as Run);
-    this.#bury(inputs);
+    this.#retire(inputs);
     this.#runs = this.#runs.toSpliced(at, inputs.length, merged);
   }
 
@@ -126,7 +126,7 @@ export class SealedRuns {
       this.#merges.delete(level);
       this.#sweeper.add(output);
     }
-    this.#bury([...forgotten]);
+    this.#retire([...forgotten]);
     this.#runs = this.#runs.filter((run) => !forgotten.has(run));
   }
 
@@ -135,7 +135,7 @@ export class SealedRuns {
     return this.#sweeper.sweep();
   }
 
-  #bury(runs: readonly Run[]): void {
+  #retire(runs: readonly Run[]): void {
     for (const run of runs) {
       this.#tables.put(run, false);
       this.#sweeper.add(run);

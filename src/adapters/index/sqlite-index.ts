@@ -50,7 +50,7 @@ export class SqliteIndex implements LedgerCopies {
   /** Under way, and to be taken up again with the next call. */
   readonly #loads = new Map<number, Generator<void, PartitionIndex>>();
   readonly #drops = new Map<number, Generator<void, void>>();
-  #mended = false;
+  #replaced = false;
   #refusal: IdallocError | undefined;
 
   /**
@@ -186,15 +186,15 @@ export class SqliteIndex implements LedgerCopies {
       return operation();
     } catch (error) {
       if (sqliteResult(error) === undefined && !isStoreFault(error)) throw error;
-      throw this.#mend(error);
+      throw this.#replaceStore(error);
     }
   }
 
   /** Puts an empty store in the place of the one that failed, once; tells what to refuse the call with. */
-  #mend(error: unknown): IdallocError {
+  #replaceStore(error: unknown): IdallocError {
     this.#close();
-    if (this.#mended || !isStoreFault(error)) return this.#giveUp(error);
-    this.#mended = true;
+    if (this.#replaced || !isStoreFault(error)) return this.#giveUp(error);
+    this.#replaced = true;
     try {
       this.#openEmpty();
     } catch (again) {

@@ -3,20 +3,20 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { FaultName } from '../../kafka/wire/fault.ts';
 
-/** How a topic stands: whether it can be written to, and if not, whether that may pass. */
+/** Whether a topic can be written to, and if not, whether that may be temporary. */
 export type TopicStatus =
-  /** On probation it was unwritable before and has not taken a record since. */
+  /** On probation: it was marked unwritable before and has not accepted a record since. */
   | { readonly kind: 'writable'; readonly partitions: number; readonly onProbation: boolean }
   | { readonly kind: 'unwritable'; readonly reason: string }
-  /** An election is due; a topic that stays so is as bad as one that is missing. */
+  /** Temporary, during a leader election; a topic that stays leaderless counts as unwritable. */
   | { readonly kind: 'leaderless'; readonly sinceMs: number };
 
 const ASK_TIMEOUT_MS = 10_000;
-/** How long a status is believed; a missing topic stays so for a moment, so that a burst of requests asks once. */
+/** How long a status is cached; that of a missing topic for a moment, so that a burst of requests asks once. */
 const MAX_AGE_MS = { writable: 60_000, unwritable: 2_000, leaderless: 200 } as const;
-/** How long a topic that was found unwritable by writing to it is not tried again. */
+/** How long a topic is not retried after a write to it failed. */
 const UNWRITABLE_MAX_AGE_MS = 10_000;
-/** Requests may name any number of topics; what is remembered of them is bounded. */
+/** Requests may name any number of topics, so the cache is bounded. */
 const MAX_REMEMBERED = 1_000;
 
 interface Remembered {
@@ -25,7 +25,7 @@ interface Remembered {
   readonly isUnwritable: boolean;
 }
 
-/** What is known of the topics that replies go to, by asking the brokers about one at a time. */
+/** The cached status of the reply topics; brokers are asked about one topic at a time. */
 export class ReplyTopics {
   readonly #cluster: Pick<Cluster, 'metadata'>;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
@@ -48,18 +48,18 @@ export class ReplyTopics {
     return await asked;
   }
 
-  /** Writing to the topic failed: what was known of it holds no longer, except since when it is in trouble. */
+  /** A write to the topic failed: its cached status has expired, except for how long it has been leaderless or unwritable. */
   doubt(topic: string): void {
     const known = this.#remembered.get(topic);
     if (known !== undefined) this.#remember(topic, known.status, 0, known.isUnwritable);
   }
 
-  /** Writing to the topic has shown that it can't take records, whatever its metadata say. */
+  /** Writes have shown that the topic can't accept records, whatever its metadata say. */
   markUnwritable(topic: string, reason: string): void {
     this.#remember(topic, { kind: 'unwritable', reason }, UNWRITABLE_MAX_AGE_MS, true);
   }
 
-  /** The topic has taken records again. */
+  /** The topic has accepted records again. */
   clear(topic: string): void {
     this.#remembered.delete(topic);
   }
@@ -73,7 +73,7 @@ export class ReplyTopics {
     return status;
   }
 
-  /** How many partitions it has, or the fault that the brokers report of it. */
+  /** The number of its partitions, or its fault in the metadata. */
   async #describe(topic: string): Promise<number | FaultName> {
     try {
       const { topics } = await this.#cluster.metadata([topic], ASK_TIMEOUT_MS);
@@ -116,5 +116,5 @@ const missing = (topic: string): TopicStatus => ({
 
 const denied = (topic: string): TopicStatus => ({
   kind: 'unwritable',
-  reason: `topic ${topic} may not be described by the worker: allow it`,
+  reason: `the worker may not describe topic ${topic}: allow Describe on it`,
 });

@@ -28,7 +28,7 @@ describe('the status of a reply topic', () => {
   test.each([
     ['UNKNOWN_TOPIC_OR_PARTITION', /does not exist/],
     ['INVALID_TOPIC_EXCEPTION', /does not exist/],
-    ['TOPIC_AUTHORIZATION_FAILED', /may not be described/],
+    ['TOPIC_AUTHORIZATION_FAILED', /may not describe/],
   ])('is bad for %s', async (fault, reason) => {
     const { topics } = brokers({ t: fault });
     expect(await topics.status('t')).toMatchObject({ kind: 'unwritable', reason: expect.stringMatching(reason) });
