@@ -192,10 +192,7 @@ export class LedgerReader {
             const needed = await sink.neededFrom(partition);
             // Own entries are settled before they are read: retention may have deleted entries that are not needed.
             if (needed > position && needed >= logStart && needed <= end) return needed;
-            sink.distrust(
-              partition,
-              `offset ${position} was expected, but the log now spans offsets ${logStart} to ${end}`,
-            );
+            sink.distrust(partition, `offset ${position} was expected, but the log spans ${logStart} to ${end} now`);
             return logStart;
           },
         },

@@ -115,7 +115,7 @@ describe('readSpans', () => {
     const { done } = read(logs, [span('a', 0, 20, 30)]);
     await expect(done).rejects.toMatchObject({
       code: 'KAFKA_UNAVAILABLE',
-      message: expect.stringContaining('a/0 ends at 10'),
+      message: expect.stringContaining('a/0 now ends at 10'),
     });
   });
 
