@@ -17,7 +17,7 @@ import {
   sendUndecided,
   witnessed,
 } from './protocol.ts';
-import { type Attempt, hindrance, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
+import { type Attempt, blockedReason, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
 import { PAUSED, refusalOf, UNBORN } from './state.ts';
@@ -84,7 +84,7 @@ export class Identity {
 
   /** Suspends a reign that can't allocate at `now`, so that the gate closes though nobody tries. */
   check(now: Reading): void {
-    const refusal = this.#mode === 'held' && this.#reign && hindrance(this.#settings, this.#reign, now);
+    const refusal = this.#mode === 'held' && this.#reign && blockedReason(this.#settings, this.#reign, now);
     if (refusal) this.#enter('suspended', refusal);
   }
 
@@ -233,7 +233,7 @@ export class Identity {
     // By a clock that has jumped the deadline would seem to have passed, or to be further off: the clock is the reason.
     const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
     const proven = reign.sent.mono >= this.#provenFromMs;
-    const refusal = proven ? (jumped ?? hindrance(this.#settings, reign, reading)) : PAUSED;
+    const refusal = proven ? (jumped ?? blockedReason(this.#settings, reign, reading)) : PAUSED;
     this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
   }
 

@@ -141,7 +141,7 @@ export function readBack(reign: Reign, owner: KeyValue | undefined, ceiling: Key
 }
 
 /** Why a reign can't allocate at `now`, if it can't. The end of the layout is the allocator's to tell. */
-export function hindrance(
+export function blockedReason(
   { layout, timing }: Pick<IdentitySettings, 'layout' | 'timing'>,
   { sent, reservation }: Reign,
   now: Reading,

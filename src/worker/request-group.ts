@@ -238,7 +238,7 @@ export class RequestGroup implements GroupMember {
       { topic, partition, offset: committed ?? 0 },
       {
         deliver: (chunk) => session.deliver(chunk),
-        looked: (end) => lag.looked(end),
+        fetched: (end) => lag.fetched(end),
         // A waiting request topic is read from its beginning, and nothing in it is skipped.
         outOfRange: ({ logStart, end: logEnd }, position) => {
           if (position > logEnd) this.#options.onCutOff(partition);

@@ -36,7 +36,7 @@ export class RequestLag {
   }
 
   /** The log ends there now. */
-  looked(end: number): void {
+  fetched(end: number): void {
     if (end <= Math.max(this.#next, this.#looks.at(-1)?.end ?? 0)) return;
     // With no room for another one, what came since passes for older than it is.
     const before = this.#looks.length < MAX_LOOKS ? undefined : this.#looks.pop();

@@ -8,7 +8,7 @@ import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
 import type { Assigned } from '../kafka/loops/member-options.ts';
-import { SparingLog } from '../kafka/loops/sparing-log.ts';
+import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
@@ -159,7 +159,7 @@ export class RequestSide implements Disposable {
   #quotas(): Quotas | undefined {
     const { config, runtime, metrics, wireLog } = this.#tools;
     if (config.quotas.length === 0) return undefined;
-    const refusals = new SparingLog(runtime, wireLog);
+    const refusals = new RateLimitedLog(runtime, wireLog);
     return new Quotas({
       quotas: config.quotas,
       monotonicMs: runtime.monotonicMs,
@@ -231,7 +231,7 @@ function fenced(instanceId: string): IdallocError {
 function pipelineDeps(tools: Tools, parts: RequestParts): PipelineDeps {
   const { config, metrics, cluster, runtime, log, refusals } = tools;
   const { topics, layout, datacenterId } = config;
-  const letters = new SparingLog(runtime, (level, fields, message) => log[level](fields, message));
+  const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
   return {
     layout,
     datacenterId,

@@ -239,7 +239,7 @@ describe('a partition that is to be begun again', () => {
     if (end === 0) send(0, 5);
     await stage.until(() => offsets(0).length === after.length);
     expect(offsets(0)).toEqual(after);
-    expect(sink.distrust.mock.calls[0]).toEqual([0, expect.stringContaining(`offset ${from} was due`)]);
+    expect(sink.distrust.mock.calls[0]).toEqual([0, expect.stringContaining(`offset ${from} was expected`)]);
   });
 });
 
