@@ -1,7 +1,7 @@
 import { type Ticks, ticks } from '../core/units.ts';
 
 /**
- * One reign's last word about its ceiling, kept outside of etcd: a record of the witness topic.
+ * One term's last word about its ceiling, kept outside of etcd: a record of the witness topic.
  *
  *   key   = dc "/" uuid "/" worker "/" fence ["/" lease]      value = "1 " ticks " " revision
  *   key   = dc                                                value = "1 " uuid
@@ -15,7 +15,7 @@ export interface Witness {
   /** Of the namespace's descriptor. */
   readonly uuid: string;
   readonly workerId: number;
-  /** Of the reign; 0 for what a rebuild wrote. */
+  /** Of the term; 0 for what a rebuild wrote. */
   readonly fence: bigint;
   /** Of the owner; 0 for what a rebuild wrote, and in witnesses without one, as earlier workers wrote them. */
   readonly leaseId: bigint;
@@ -51,14 +51,14 @@ const MAX_SHOWN_BYTES = 120;
 
 /** The record key of a witness. RangeError for one that could not be read back. */
 export function witnessKey(datacenterId: number, { uuid, workerId, fence, leaseId }: WitnessName): Buffer {
-  const reign = leaseId === 0n ? `${fence}` : `${fence}/${leaseId}`;
-  const key = `${datacenterId}/${uuid}/${workerId}/${reign}`;
+  const term = leaseId === 0n ? `${fence}` : `${fence}/${leaseId}`;
+  const key = `${datacenterId}/${uuid}/${workerId}/${term}`;
   if (!KEY.test(key) || fence > MAX_INT64 || leaseId > MAX_INT64)
     throw new RangeError(`${JSON.stringify(key)} is no key of a witness`);
   return Buffer.from(key, 'latin1');
 }
 
-/** Which reign a witness is of. */
+/** Which term a witness is of. */
 export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence' | 'leaseId'>;
 
 /** The record value of a witness. RangeError for one that could not be read back. */
@@ -83,7 +83,7 @@ export function sealValue(uuid: string): Buffer {
 }
 
 /**
- * The records of one datacenter, folded: a record without a value takes its key away, and of a reign's witnesses the
+ * The records of one datacenter, folded: a record without a value takes its key away, and of a term's witnesses the
  * highest counts, since ceilings only rise: a lower one is a late copy of an earlier write.
  */
 export class WitnessTable {

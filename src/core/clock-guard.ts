@@ -22,7 +22,7 @@ const FORWARD_MS = 1000;
 const FROZEN_MS = 1000;
 /** A drift surely beyond this, against the median of the brokers, ejects. */
 const DRIFT_MS = 1000;
-/** Where a reign begins it must surely not be beyond this: a clock at the very edge would be ejected again at once. */
+/** Where a term begins it must surely not be beyond this: a clock at the very edge would be ejected again at once. */
 const DRIFT_AT_START_MS = 500;
 
 /** A process whose clocks were not read for this long was stopped: the runner reads them every 50 ms, and a collection of
@@ -33,14 +33,14 @@ export const MAX_PAUSE_MS = 1050;
 const MAX_BROKERS = 64;
 
 /**
- * What is known of the wall clock during one reign. Immutable; `observe` alone makes the next one.
+ * What is known of the wall clock during one term. Immutable; `observe` alone makes the next one.
  *
  *   steady  <-> waiting   wall below highWater by less than 10 ms; steady again once it is back at highWater
  *   either   -> doubting  the same wall time as 10 ms or more before
  *   doubting -> ejected   the next reading names the fault
- *   any      -> ejected   any fault; final: a new reign takes a new anchor, because the old one may be what is wrong
+ *   any      -> ejected   any fault; final: a new term takes a new anchor, because the old one may be what is wrong
  *
- * anchor:    the reign's first reading; forward steps are judged against it, so that many small ones add up.
+ * anchor:    the term's first reading; forward steps are judged against it, so that many small ones add up.
  * last:      the reading before; a step back that hides behind the time passed since is judged against it.
  * highWater: the highest wall time seen; a step back that shows is judged against it.
  * moved:     the first reading that showed the present wall time; a frozen clock is judged against it.
@@ -172,7 +172,7 @@ export interface DriftInterval {
   readonly highMs: number;
 }
 
-/** The last answer of each broker, in the order heard; start each reign with `noDrift`. */
+/** The last answer of each broker, in the order heard; start each term with `noDrift`. */
 export interface BrokerDrift {
   readonly brokers: ReadonlyMap<string, DriftInterval>;
 }
@@ -220,7 +220,7 @@ export function driftVerdict(state: BrokerDrift): Verdict {
   return off === undefined ? STEADY : eject('CLOCK_DRIFT', off.detail);
 }
 
-/** What keeps our clock from beginning a reign, by what brokers said just now; undefined when nothing does. */
+/** What keeps our clock from beginning a term, by what brokers said just now; undefined when nothing does. */
 export function driftAtStart(samples: readonly DriftSample[]): ClockOff | undefined {
   return brokersSay(samples.reduce(recordDrift, noDrift), DRIFT_AT_START_MS);
 }

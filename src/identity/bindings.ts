@@ -14,7 +14,7 @@ import type { EtcdPort, KeyValue } from './ports.ts';
  *   <root>groups/<g>                        the request topic that this group reads
  *
  * The first, the claim, lies outside of the namespace: two namespaces meet nowhere else. None of them is in the descriptor,
- * whose bytes every reign compares, so a second pair of topics can be added while workers serve the first.
+ * whose bytes every term compares, so a second pair of topics can be added while workers serve the first.
  */
 interface Binding {
   readonly key: string;

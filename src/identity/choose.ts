@@ -60,7 +60,7 @@ const MIN_OWNERS = 2;
  * Looks, before a worker ID is claimed, whether our clock is where everybody else's is: a claim by a clock that is far
  * ahead would put the ceiling out of reach of whoever comes next. Either of two can refuse:
  *
- * - the median of the brokers that answer now, to half of what a reign bears;
+ * - the median of the brokers that answer now, to half of what a term bears;
  * - the median of the living owners' ceilings, if there are two owners. A ceiling tells its owner's clock roughly: it is
  *   raised ahead of it, and by the time that the owner's lease runs out it lies behind. No clock that is right differs
  *   by more than the longest wait for a ceiling.

@@ -17,15 +17,15 @@ import {
   sendUndecided,
   witnessed,
 } from './protocol.ts';
-import { type Attempt, hindrance, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
 import { PAUSED, refusalOf, UNBORN } from './state.ts';
+import { type Attempt, hindrance, planAttempt, planSwap, readBack, type Term, termOf } from './term.ts';
 
 const STOPPED = { kind: 'stopped' } as const;
 
 /**
- * The identity of this process: a worker ID, the fence of its reign, and a reservation of time.
+ * The identity of this process: a worker ID, the fence of its term, and a reservation of time.
  *
  *   none -> acquiring -> held <-> suspended -> lost -> none
  *
@@ -48,7 +48,7 @@ export class Identity {
   #turn = 0;
   #busy = false;
   #attempt: Attempt | undefined;
-  #reign: Reign | undefined;
+  #term: Term | undefined;
   #waitingSince: Reading | undefined;
   /** How long this process holds back at its start, counted from its first look at the namespace. */
   #startUp: { readonly began: Reading; readonly delayMs: number } | undefined;
@@ -62,8 +62,8 @@ export class Identity {
   }
 
   get state(): IdentityState {
-    const reign = this.#reign && { workerId: this.#reign.workerId, fence: this.#reign.fence };
-    return { mode: this.#mode, ...(this.#mode === 'held' ? {} : { refusal: this.#refusal }), ...reign };
+    const term = this.#term && { workerId: this.#term.workerId, fence: this.#term.fence };
+    return { mode: this.#mode, ...(this.#mode === 'held' ? {} : { refusal: this.#refusal }), ...term };
   }
 
   /**
@@ -71,20 +71,20 @@ export class Identity {
    * less a margin, since before the sending of the last successful keep-alive. Refuses behind the reservation.
    */
   authority(now: Reading): Authority {
-    const reign = this.#reign;
+    const term = this.#term;
     this.check(now);
-    if (!reign || this.#mode !== 'held') return { ok: false, ...this.#refusal };
-    return { ok: true, workerId: reign.workerId, fence: reign.fence, reservation: reign.reservation };
+    if (!term || this.#mode !== 'held') return { ok: false, ...this.#refusal };
+    return { ok: true, workerId: term.workerId, fence: term.fence, reservation: term.reservation };
   }
 
   /** Milliseconds until the own deadline; 0 when nothing is held. */
   remainingMs(now: Reading): number {
-    return this.#reign ? Math.max(0, authorityMs(this.#settings.timing, this.#reign.sent, now)) : 0;
+    return this.#term ? Math.max(0, authorityMs(this.#settings.timing, this.#term.sent, now)) : 0;
   }
 
-  /** Suspends a reign that can't allocate at `now`, so that the gate closes though nobody tries. */
+  /** Suspends a term that can't allocate at `now`, so that the gate closes though nobody tries. */
   check(now: Reading): void {
-    const refusal = this.#mode === 'held' && this.#reign && hindrance(this.#settings, this.#reign, now);
+    const refusal = this.#mode === 'held' && this.#term && hindrance(this.#settings, this.#term, now);
     if (refusal) this.#enter('suspended', refusal);
   }
 
@@ -96,7 +96,7 @@ export class Identity {
 
   /** One attempt to become the owner of a worker ID. Rejects only with NAMESPACE_MISMATCH and NAMESPACE_DAMAGED. */
   async acquire(): Promise<AcquireOutcome> {
-    if (this.#busy || this.#reign) return STOPPED;
+    if (this.#busy || this.#term) return STOPPED;
     const turn = this.#turn;
     return await this.#step(async () => {
       this.#enter('acquiring', this.#refusal);
@@ -114,15 +114,15 @@ export class Identity {
    * namespace is a loss here, and stops the next acquire.
    */
   async heartbeat(): Promise<HeartbeatOutcome> {
-    const reign = this.#reign;
-    if (this.#busy || !reign) return STOPPED;
+    const term = this.#term;
+    if (this.#busy || !term) return STOPPED;
     const turn = this.#turn;
     return await this.#step(async () => {
       const { reading: sent, verdict } = this.#settings.readClock();
       if (verdict.kind === 'eject') return await this.#eject(verdict);
       this.check(sent);
       try {
-        return await this.#beat(reign, sent, verdict.kind === 'steady', turn);
+        return await this.#beat(term, sent, verdict.kind === 'steady', turn);
       } catch (error) {
         const code = lossOf(error);
         if (code !== undefined) return await this.#lose(turn, describeError(error), code);
@@ -133,9 +133,9 @@ export class Identity {
 
   /** Gives everything back at once; authority is refused before the first await. True when etcd has confirmed it. */
   async release(refusal: Refusal = UNBORN): Promise<boolean> {
-    const leases = [this.#reign?.leaseId, this.#attempt?.leaseId].filter((leaseId) => leaseId !== undefined);
+    const leases = [this.#term?.leaseId, this.#attempt?.leaseId].filter((leaseId) => leaseId !== undefined);
     this.#turn += 1;
-    this.#reign = undefined;
+    this.#term = undefined;
     this.#attempt = undefined;
     this.#waitingSince = undefined;
     this.#enter('none', refusal);
@@ -179,73 +179,73 @@ export class Identity {
     if (!attempt) return undefined;
     const { owner, ceiling } = await readClaim(this.#settings, attempt.workerId);
     if (turn !== this.#turn) return await this.#stale(attempt);
-    const begun = reignOf(attempt, owner, ceiling);
+    const begun = termOf(attempt, owner, ceiling);
     if (!begun) {
       this.#attempt = undefined;
       await revokeQuietly(this.#settings, attempt.leaseId);
       return undefined;
     }
-    const reign = await witnessed(this.#settings, begun);
+    const term = await witnessed(this.#settings, begun);
     if (turn !== this.#turn) return STOPPED;
     this.#attempt = undefined;
-    this.#install(reign);
-    this.#settings.log('info', 'worker ID acquired', { workerId: reign.workerId, fence: String(reign.fence) });
+    this.#install(term);
+    this.#settings.log('info', 'worker ID acquired', { workerId: term.workerId, fence: String(term.fence) });
     return { kind: 'held' };
   }
 
-  async #beat(reign: Reign, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+  async #beat(term: Term, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
     // Side by side, so that the deadline of a slow etcd hangs on one answer's time and not on the sum of all.
     const [{ ttlSeconds }, claim] = await Promise.all([
-      this.#settings.etcd.keepAlive(reign.leaseId),
-      readClaim(this.#settings, reign.workerId),
+      this.#settings.etcd.keepAlive(term.leaseId),
+      readClaim(this.#settings, term.workerId),
     ]);
     if (turn !== this.#turn) return STOPPED;
     if (ttlSeconds <= 0) return await this.#lose(turn, 'the lease has run out or was revoked');
-    const found = readBack(reign, claim.owner, claim.ceiling);
+    const found = readBack(term, claim.owner, claim.ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
-    const renewed = { ...found.reign, sent };
-    // A suspended reign waits for its raise as well: its reservation may be used up.
+    const renewed = { ...found.term, sent };
+    // A suspended term waits for its raise as well: its reservation may be used up.
     if (this.#mode === 'held') this.#install(renewed);
     return await this.#extend(renewed, steady, turn);
   }
 
-  async #extend(reign: Reign, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
-    const swap = steady ? planSwap(this.#settings, reign, reign.sent) : undefined;
-    const asked = swap ? { ...reign, unanswered: [...reign.unanswered, swap] } : reign;
-    this.#reign = asked;
+  async #extend(term: Term, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+    const swap = steady ? planSwap(this.#settings, term, term.sent) : undefined;
+    const asked = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
+    this.#term = asked;
     if (swap) await sendUndecided(this.#settings, sendSwap(this.#settings, asked, swap));
     if (turn !== this.#turn) return STOPPED;
 
-    const { owner, ceiling } = await readClaim(this.#settings, reign.workerId);
+    const { owner, ceiling } = await readClaim(this.#settings, term.workerId);
     if (turn !== this.#turn) return STOPPED;
     const found = readBack(asked, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
-    this.#install(found.reign);
-    const usable = await witnessed(this.#settings, found.reign);
+    this.#install(found.term);
+    const usable = await witnessed(this.#settings, found.term);
     if (turn !== this.#turn) return STOPPED;
     this.#install(usable);
     return { kind: 'held' };
   }
 
-  #install(reign: Reign): void {
-    this.#reign = reign;
+  #install(term: Term): void {
+    this.#term = term;
     const { reading, verdict } = this.#settings.readClock();
     // By a clock that has jumped the deadline would seem to have passed, or to be further off: the clock is the reason.
     const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
-    const proven = reign.sent.mono >= this.#provenFromMs;
-    const refusal = proven ? (jumped ?? hindrance(this.#settings, reign, reading)) : PAUSED;
+    const proven = term.sent.mono >= this.#provenFromMs;
+    const refusal = proven ? (jumped ?? hindrance(this.#settings, term, reading)) : PAUSED;
     this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
   }
 
   async #lose(turn: number, why: string, code: Refusal['code'] = 'LEASE_LOST'): Promise<HeartbeatOutcome> {
-    const reign = this.#reign;
-    if (turn !== this.#turn || !reign) return STOPPED;
-    const refusal: Refusal = { code, message: `worker ID ${reign.workerId} is lost: ${why}` };
-    this.#settings.log('warn', refusal.message, { fence: String(reign.fence) });
+    const term = this.#term;
+    if (turn !== this.#turn || !term) return STOPPED;
+    const refusal: Refusal = { code, message: `worker ID ${term.workerId} is lost: ${why}` };
+    this.#settings.log('warn', refusal.message, { fence: String(term.fence) });
     this.#turn += 1;
-    this.#reign = undefined;
+    this.#term = undefined;
     this.#enter('lost', refusal);
-    await revokeQuietly(this.#settings, reign.leaseId);
+    await revokeQuietly(this.#settings, term.leaseId);
     if (this.#mode === 'lost') this.#enter('none', refusal);
     return { kind: 'lost', ...refusal };
   }

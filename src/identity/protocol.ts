@@ -4,9 +4,9 @@ import { describeError, IdallocError } from '../errors.ts';
 import { bindNamespace } from './bindings.ts';
 import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
 import type { KeyValue, WitnessEntry } from './ports.ts';
-import type { Attempt, Reign, Swap } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
+import type { Attempt, Swap, Term } from './term.ts';
 import { othersOf, requireNotRestored, requireUnopposed, requireUnused } from './witness.ts';
 
 /** Witnesses taken away by one write; a worker ID that changes hands quickly leaves thousands. */
@@ -72,13 +72,13 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
  * The transaction that raises our ceiling: we own the worker ID still, and nobody has raised it since. Revisions come a
  * second time when etcd was set back; a namespace that was rebuilt then has another descriptor, which keeps us out.
  */
-export async function sendSwap(settings: IdentitySettings, reign: Reign, swap: Swap): Promise<void> {
+export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Promise<void> {
   const { etcd, keys } = settings;
-  const ceiling = keys.ceiling(reign.workerId);
+  const ceiling = keys.ceiling(term.workerId);
   await etcd.transact(
     [
-      { key: keys.owner(reign.workerId), createRevision: reign.fence },
-      { key: keys.descriptor, value: reign.namespace.descriptorValue },
+      { key: keys.owner(term.workerId), createRevision: term.fence },
+      { key: keys.descriptor, value: term.namespace.descriptorValue },
       { key: ceiling, modRevision: swap.comparedRevision },
     ],
     [{ put: ceiling, value: encodeCeiling(swap) }],
@@ -95,19 +95,19 @@ export async function sendUndecided({ log }: IdentitySettings, write: Promise<vo
 }
 
 /**
- * The reign with all that is stored as ours usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE,
- * and with RESTORED when the topic shows that it can't be ours. The witnesses of reigns before ours are taken away by
+ * The term with all that is stored as ours usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE,
+ * and with RESTORED when the topic shows that it can't be ours. The witnesses of terms before ours are taken away by
  * the writes after the one that was read with them, a part at a time: until then they stand beside ours.
  */
-export async function witnessed({ witness }: IdentitySettings, reign: Reign): Promise<Reign> {
-  const { workerId, fence, leaseId, stored, reservation } = reign;
-  if (stored.ticks === reservation.to) return reign;
-  const own = { uuid: reign.namespace.descriptor.uuid, workerId, fence, leaseId };
+export async function witnessed({ witness }: IdentitySettings, term: Term): Promise<Term> {
+  const { workerId, fence, leaseId, stored, reservation } = term;
+  if (stored.ticks === reservation.to) return term;
+  const own = { uuid: term.namespace.descriptor.uuid, workerId, fence, leaseId };
   const put: WitnessEntry = { put: { ...own, ticks: stored.ticks, modRevision: stored.modRevision } };
-  const drops = reign.outlived.slice(0, MAX_DROPS).map((drop) => ({ drop }));
+  const drops = term.outlived.slice(0, MAX_DROPS).map((drop) => ({ drop }));
   const view = await witness.write([put, ...drops]);
   requireUnopposed(view, { ...own, from: reservation.from });
-  return { ...reign, reservation: { from: reservation.from, to: stored.ticks }, outlived: othersOf(view, own) };
+  return { ...term, reservation: { from: reservation.from, to: stored.ticks }, outlived: othersOf(view, own) };
 }
 
 /** The two keys that tell whose a worker ID is, at one revision. */
@@ -139,7 +139,7 @@ export function isRestored(error: unknown): error is IdallocError {
   return error instanceof IdallocError && error.code === 'RESTORED';
 }
 
-/** The reason under which a reign ends that met this error; undefined when it may go on. */
+/** The reason under which a term ends that met this error; undefined when it may go on. */
 export function lossOf(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
   if (isRestored(error)) return 'RESTORED';
   const lost = error instanceof IdallocError && (error.code === 'LEASE_LOST' || error.code === 'NAMESPACE_DAMAGED');

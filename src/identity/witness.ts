@@ -4,7 +4,7 @@ import type { Snapshot } from './snapshot.ts';
 
 /**
  * The witness guards against the one thing that comparisons in etcd can't see: that etcd itself was set back, by a
- * backup that was restored or by a data directory that was lost. What each reign reserves is written to the witness
+ * backup that was restored or by a data directory that was lost. What each term reserves is written to the witness
  * topic before it is used, so etcd must show at least that much, for each worker ID, whenever somebody wants to acquire.
  *
  * The topic is read first and etcd after: whatever the topic shows was in etcd before, so a legitimate raise in between
@@ -44,7 +44,7 @@ export interface Claimed extends WitnessName {
 /**
  * Throws when the topic, read from behind the witness of `own`, shows that others have ticks of the same worker ID above
  * where ours begin, or that the namespace was rebuilt meanwhile. Of two who reserve the same the later in the log sees
- * the earlier here, whatever etcd told either of them. LEASE_LOST for a later reign: it may have followed in good order
+ * the earlier here, whatever etcd told either of them. LEASE_LOST for a later term: it may have followed in good order
  * while the topic was waited for. RESTORED for an earlier one, or another under our fence, which etcd must have forgotten,
  * and for a rebuild.
  */
@@ -57,7 +57,7 @@ export function requireUnopposed(view: WitnessView, own: Claimed): void {
   throw rival.fence > own.fence ? new IdallocError('LEASE_LOST', what) : restored(what);
 }
 
-/** The other reigns of a worker ID in its namespace: behind us all of them, once `requireUnopposed` has passed. */
+/** The other terms of a worker ID in its namespace: behind us all of them, once `requireUnopposed` has passed. */
 export function othersOf(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
   return view.witnesses.filter(
     (witness) =>

@@ -10,7 +10,7 @@ export interface AllocatorOptions {
   readonly layout: Layout;
   readonly datacenterId: number;
   readonly readClock: () => GuardedReading;
-  /** Checks the own deadline each time: a timer that did not fire must not lengthen a reign. */
+  /** Checks the own deadline each time: a timer that did not fire must not lengthen a term. */
   readonly authority: (now: Reading) => Authority;
   readonly random: Random;
   readonly sleep: (delayMs: number) => Promise<void>;
@@ -21,14 +21,14 @@ const MAX_WAIT_MS = 5_000;
 
 /**
  * Allocates under one rule: every range is taken in the same turn of the event loop in which clock, deadline and
- * reservation were checked, and no range of two reigns ends up in one batch.
+ * reservation were checked, and no range of two terms ends up in one batch.
  *
  * Whoever asks for more IDs than a tick has leaves the present tick to those who ask for fewer: they never wait behind a
  * large take, however many ticks that needs. Nothing is lost by it, for what they leave is taken when the tick is over.
  */
-export class ReignAllocator implements Allocator {
+export class LeasedAllocator implements Allocator {
   readonly #options: AllocatorOptions;
-  #reign: { readonly workerId: number; readonly fence: bigint; generator: Generator } | undefined;
+  #term: { readonly workerId: number; readonly fence: bigint; generator: Generator } | undefined;
 
   constructor(options: AllocatorOptions) {
     this.#options = options;
@@ -55,7 +55,7 @@ export class ReignAllocator implements Allocator {
     for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
       await this.#options.sleep(part.waitMs);
       const turn = this.#check();
-      if (!sameReign(part, turn.granted)) {
+      if (!sameTerm(part, turn.granted)) {
         throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
       }
       const next = this.#tryTake(turn, count - part.taken, isLarge);
@@ -83,12 +83,12 @@ export class ReignAllocator implements Allocator {
       const { workerId, fence } = granted;
       return { ranges: [], taken: 0, waitMs: Math.max(1, verdict.untilWall - reading.wall), workerId, fence };
     }
-    const reign = this.#reignOf(granted);
+    const term = this.#termOf(granted);
     const { from, to } = granted.reservation;
     const nowTicks = toTicks(layout, reading.wall);
     const end = isLarge && nowTicks > from && nowTicks < to ? nowTicks : to;
-    const taken = take(reign.generator, count, { nowTicks, from, to: end }, random);
-    reign.generator = taken.generator;
+    const taken = take(term.generator, count, { nowTicks, from, to: end }, random);
+    term.generator = taken.generator;
     const evidence = { workerId: granted.workerId, fence: granted.fence, generatedAt: reading.wall };
     if (taken.missing === 0) return { ranges: taken.ranges, ...evidence };
     const isHeldBack = end < to && taken.exhausted === 'reservation';
@@ -109,13 +109,13 @@ export class ReignAllocator implements Allocator {
     return BACKFILL_MS >= 2 * tickMs && counts.reduce((sum, count) => sum + count, 0) > sequencesPerTick;
   }
 
-  #reignOf(granted: Granted): { generator: Generator } {
-    if (this.#reign === undefined || !sameReign(this.#reign, granted)) {
+  #termOf(granted: Granted): { generator: Generator } {
+    if (this.#term === undefined || !sameTerm(this.#term, granted)) {
       const { layout, datacenterId } = this.#options;
       const generator = startGenerator(layout, datacenterId, granted.workerId, granted.reservation.from);
-      this.#reign = { workerId: granted.workerId, fence: granted.fence, generator };
+      this.#term = { workerId: granted.workerId, fence: granted.fence, generator };
     }
-    return this.#reign;
+    return this.#term;
   }
 }
 
@@ -128,18 +128,18 @@ interface Turn {
   readonly granted: Granted;
 }
 
-/** etcd counts anew when it is wiped, so two reigns of one process may have one fence, for different worker IDs. */
-interface ReignName {
+/** etcd counts anew when it is wiped, so two terms of one process may have one fence, for different worker IDs. */
+interface TermName {
   readonly workerId: number;
   readonly fence: bigint;
 }
 
-function sameReign(a: ReignName, b: ReignName): boolean {
+function sameTerm(a: TermName, b: TermName): boolean {
   return a.workerId === b.workerId && a.fence === b.fence;
 }
 
 /** A batch of which only a part could be taken. */
-interface Begun extends ReignName {
+interface Begun extends TermName {
   readonly ranges: readonly IdRange[];
   readonly taken: number;
   readonly waitMs: number;

@@ -59,7 +59,7 @@ export class GuardedClock {
     return driftInterval(this.#drift);
   }
 
-  /** A new reign begins: what was held against the clock before no longer counts. */
+  /** A new term begins: what was held against the clock before no longer counts. */
   trustAnew(): void {
     this.#guard = anchorGuard(this.#readClock());
     this.#drift = noDrift;

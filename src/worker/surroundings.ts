@@ -8,7 +8,7 @@ import { kafkaDialer } from '../kafka/wire/settings.ts';
 import { etcdFaultLog, type Log } from '../log.ts';
 import type { Allocator, LedgerCopies } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
-import { type AllocatorOptions, ReignAllocator } from './allocator.ts';
+import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
 
 /** Everything by which a worker reaches the world outside; the simulator hands in its own. */
 export interface Surroundings {
@@ -28,6 +28,6 @@ export function realSurroundings(config: Config, log: Log): Surroundings {
     etcd: connectEtcd({ ...config.etcd, onFault: etcdFaultLog(log) }),
     openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
     instanceId: () => instanceIdIn(config.indexDir, RUNTIME.uuid),
-    createAllocator: (options) => new ReignAllocator(options),
+    createAllocator: (options) => new LeasedAllocator(options),
   };
 }

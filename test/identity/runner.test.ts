@@ -171,7 +171,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('a lost identity is replaced by a new reign', async () => {
+  it('a lost identity is replaced by a new term', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);

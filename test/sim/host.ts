@@ -1,6 +1,6 @@
 import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
+import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import type { Surroundings } from '../../src/worker/surroundings.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import type { Brokers } from './brokers.ts';
@@ -61,7 +61,7 @@ export class Host {
       etcd: this.#etcd(),
       openIndex: (binding, events) => copies.around(machine.disk.open(binding, events)),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
-      createAllocator: (options) => this.#probe.around(options, (watched) => new ReignAllocator(watched)),
+      createAllocator: (options) => this.#probe.around(options, (watched) => new LeasedAllocator(watched)),
     };
     this.worker = new Worker(config, {
       log: logOf(this.process.name, place),

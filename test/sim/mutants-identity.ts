@@ -9,8 +9,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
         'src/identity/identity.ts',
         'const found = readBack(asked, owner, ceiling);',
         `const stored = swap && ceiling ? { ...swap, modRevision: ceiling.modRevision } : asked.stored;
-    const found = { ...readBack({ ...reign, stored }, owner, ceiling), kind: 'ours' as const, reign: { ...reign, stored } };
-    if (owner?.createRevision !== reign.fence) return await this.#lose(turn, 'the owner key is gone');`,
+    const found = { ...readBack({ ...term, stored }, owner, ceiling), kind: 'ours' as const, term: { ...term, stored } };
+    if (owner?.createRevision !== term.fence) return await this.#lose(turn, 'the owner key is gone');`,
       ),
     ],
   },
@@ -30,7 +30,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch('src/identity/choose.ts', 'waitMs: ceilingWaitMs(layout, ceiling.ticks, now)', 'waitMs: 0'),
       patch('src/identity/choose.ts', 'import { ceilingWaitMs, MAX', 'import { MAX'),
-      patch('src/identity/reign.ts', 'from: ceiling.ticks,', 'from: toTicks(layout, sent.wall),'),
+      patch('src/identity/term.ts', 'from: ceiling.ticks,', 'from: toTicks(layout, sent.wall),'),
     ],
   },
   {
@@ -38,8 +38,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/identity.ts',
-        'const renewed = { ...found.reign, sent };',
-        'const renewed = { ...found.reign, sent: this.#settings.readClock().reading };',
+        'const renewed = { ...found.term, sent };',
+        'const renewed = { ...found.term, sent: this.#settings.readClock().reading };',
       ),
     ],
   },
@@ -133,7 +133,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     // A nonce alone decides nothing: claims are told by their leases, and raises by fence, compared revision and ticks.
-    name: 'a reign told by its fence alone',
+    name: 'a term told by its fence alone',
     scenario: 'lost-claim',
     patches: [
       patch(

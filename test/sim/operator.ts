@@ -153,8 +153,8 @@ export class Operator {
     const floor = floorOver(layout, { remains, ledger: undefined, now, reserveMs: timing.reserveMs });
     const known = new Map<string, number>();
     for (const { workerId, fence, ticks } of remains.view.witnesses) {
-      const reign = `${workerId}/${fence}`;
-      known.set(reign, Math.max(ticks, known.get(reign) ?? 0));
+      const term = `${workerId}/${fence}`;
+      known.set(term, Math.max(ticks, known.get(term) ?? 0));
     }
     history.rebuilds.push({ order: world.tick(), floor, known });
     return floor;

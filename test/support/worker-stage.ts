@@ -3,7 +3,7 @@ import { loadWorkerConfig } from '../../src/config/config.ts';
 import type { Runtime } from '../../src/core/runtime.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
+import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import type { Surroundings } from '../../src/worker/surroundings.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
@@ -65,7 +65,7 @@ export class WorkerStage {
       etcd: { ...this.etcd.port(), fault: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => 'instance',
-      createAllocator: (options) => new ReignAllocator(options),
+      createAllocator: (options) => new LeasedAllocator(options),
     };
     const write = (text: string) => {
       const line = JSON.parse(text) as LogLine;

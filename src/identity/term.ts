@@ -36,9 +36,9 @@ export interface Attempt {
  *              unanswered swaps, under our fence.
  * unanswered:  swaps on top of `stored` that may have taken effect, or may still.
  * reservation: the part below `stored` that was witnessed, and that is used.
- * outlived:    witnesses of reigns before ours, for which ours speaks as well once it was read with them.
+ * outlived:    witnesses of terms before ours, for which ours speaks as well once it was read with them.
  */
-export interface Reign {
+export interface Term {
   readonly namespace: Namespace;
   readonly workerId: number;
   readonly leaseId: bigint;
@@ -75,23 +75,19 @@ export function planAttempt(
 }
 
 /** The next raise of our ceiling, resting on a keep-alive sent at `sent`; undefined when there is nothing to raise. */
-export function planSwap(settings: Planning, reign: Reign, sent: Reading): Swap | undefined {
+export function planSwap(settings: Planning, term: Term, sent: Reading): Swap | undefined {
   const { layout, timing, newNonce } = settings;
-  const raised = nextCeiling(layout, sent.wall, timing.reserveMs, reign.stored.ticks);
-  if (raised === undefined || reign.unanswered.length >= MAX_UNANSWERED) return undefined;
-  return { nonce: newNonce(), ticks: raised, comparedRevision: reign.stored.modRevision };
+  const raised = nextCeiling(layout, sent.wall, timing.reserveMs, term.stored.ticks);
+  if (raised === undefined || term.unanswered.length >= MAX_UNANSWERED) return undefined;
+  return { nonce: newNonce(), ticks: raised, comparedRevision: term.stored.modRevision };
 }
 
 /**
- * What a read shows of an acquire, whatever its answer was: the reign that it began, or undefined when it has not taken
+ * What a read shows of an acquire, whatever its answer was: the term that it began, or undefined when it has not taken
  * effect. Ours only if the ceiling has our nonce and the owner key, created with it, has our lease. A ceiling that is
  * gone is not: why it is, the next acquire finds out.
  */
-export function reignOf(
-  attempt: Attempt,
-  owner: KeyValue | undefined,
-  ceiling: KeyValue | undefined,
-): Reign | undefined {
+export function termOf(attempt: Attempt, owner: KeyValue | undefined, ceiling: KeyValue | undefined): Term | undefined {
   if (!ceiling) return undefined;
   const stored = readCeiling(ceiling);
   const ours =
@@ -113,37 +109,35 @@ export function reignOf(
   };
 }
 
-export type ReadBack =
-  | { readonly kind: 'ours'; readonly reign: Reign }
-  | { readonly kind: 'lost'; readonly why: string };
+export type ReadBack = { readonly kind: 'ours'; readonly term: Term } | { readonly kind: 'lost'; readonly why: string };
 
 /**
- * What a read shows of a reign, whatever was answered to the swaps before it. Ours only if the owner key is the one we
+ * What a read shows of a term, whatever was answered to the swaps before it. Ours only if the owner key is the one we
  * created and the ceiling is our last, or one of our unanswered swaps on top of it: then nobody was in between.
  * Throws NAMESPACE_DAMAGED when the ceiling is missing or unreadable.
  */
-export function readBack(reign: Reign, owner: KeyValue | undefined, ceiling: KeyValue | undefined): ReadBack {
-  if (!ceiling) throw damaged(`the ceiling of worker ID ${reign.workerId} is missing`);
+export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyValue | undefined): ReadBack {
+  if (!ceiling) throw damaged(`the ceiling of worker ID ${term.workerId} is missing`);
   const now = readCeiling(ceiling);
-  if (owner?.createRevision !== reign.fence) {
+  if (owner?.createRevision !== term.fence) {
     return { kind: 'lost', why: owner ? 'another worker owns the worker ID' : 'the owner key is gone' };
   }
-  if (now.modRevision === reign.stored.modRevision) {
-    const same = now.nonce === reign.stored.nonce && now.ticks === reign.stored.ticks;
-    return same ? { kind: 'ours', reign } : { kind: 'lost', why: 'the stored ceiling is not the one we knew' };
+  if (now.modRevision === term.stored.modRevision) {
+    const same = now.nonce === term.stored.nonce && now.ticks === term.stored.ticks;
+    return same ? { kind: 'ours', term } : { kind: 'lost', why: 'the stored ceiling is not the one we knew' };
   }
-  const won = reign.unanswered.find(({ nonce }) => nonce === now.nonce);
-  if (!won || won.ticks !== now.ticks || won.comparedRevision !== reign.stored.modRevision) {
+  const won = term.unanswered.find(({ nonce }) => nonce === now.nonce);
+  if (!won || won.ticks !== now.ticks || won.comparedRevision !== term.stored.modRevision) {
     return { kind: 'lost', why: 'somebody else has raised the ceiling' };
   }
   // The ceiling's revision has passed what any earlier swap compared: none of them can take effect any more.
-  return { kind: 'ours', reign: { ...reign, stored: now, unanswered: [] } };
+  return { kind: 'ours', term: { ...term, stored: now, unanswered: [] } };
 }
 
-/** Why a reign can't allocate at `now`, if it can't. The end of the layout is the allocator's to tell. */
+/** Why a term can't allocate at `now`, if it can't. The end of the layout is the allocator's to tell. */
 export function hindrance(
   { layout, timing }: Pick<IdentitySettings, 'layout' | 'timing'>,
-  { sent, reservation }: Reign,
+  { sent, reservation }: Term,
   now: Reading,
 ): Refusal | undefined {
   if (authorityMs(timing, sent, now) <= 0) {
