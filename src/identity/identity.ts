@@ -19,7 +19,7 @@ import {
 } from './protocol.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
-import { PAUSED, refusalOf, UNBORN } from './state.ts';
+import { NOT_ACQUIRED, PAUSED, refusalOf } from './state.ts';
 import { type Attempt, hindrance, planAttempt, planSwap, readBack, type Term, termOf } from './term.ts';
 
 const STOPPED = { kind: 'stopped' } as const;
@@ -44,7 +44,7 @@ const STOPPED = { kind: 'stopped' } as const;
 export class Identity {
   readonly #settings: IdentitySettings;
   #mode: Mode = 'none';
-  #refusal: Refusal = UNBORN;
+  #refusal: Refusal = NOT_ACQUIRED;
   #turn = 0;
   #busy = false;
   #attempt: Attempt | undefined;
@@ -132,7 +132,7 @@ export class Identity {
   }
 
   /** Gives everything back at once; authority is refused before the first await. True when etcd has confirmed it. */
-  async release(refusal: Refusal = UNBORN): Promise<boolean> {
+  async release(refusal: Refusal = NOT_ACQUIRED): Promise<boolean> {
     const leases = [this.#term?.leaseId, this.#attempt?.leaseId].filter((leaseId) => leaseId !== undefined);
     this.#turn += 1;
     this.#term = undefined;
@@ -234,7 +234,7 @@ export class Identity {
     const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
     const proven = term.sent.mono >= this.#provenFromMs;
     const refusal = proven ? (jumped ?? hindrance(this.#settings, term, reading)) : PAUSED;
-    this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
+    this.#enter(refusal ? 'suspended' : 'held', refusal ?? NOT_ACQUIRED);
   }
 
   async #lose(turn: number, why: string, code: Refusal['code'] = 'LEASE_LOST'): Promise<HeartbeatOutcome> {
