@@ -25,10 +25,7 @@ let signalNumber = 2;
 /** Past a fault that nobody expected nothing of this process can be trusted, so it ends and its lease runs out. */
 function endByFault(error: unknown): never {
   const destination = args[0] === 'worker' ? 'stdout' : 'stderr';
-  createLogger({ level: 'fatal', destination }).fatal(
-    { err: error },
-    `idalloc ends by a fault: ${describeError(error)}`,
-  );
+  createLogger({ level: 'fatal', destination }).fatal({ err: error }, `idalloc crashed: ${describeError(error)}`);
   process.exit(EXIT.software);
 }
 

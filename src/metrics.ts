@@ -91,31 +91,35 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
 
   const ids = counter('ids', 'IDs handed out for the first time');
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
-  const replays = counter('replays', 'Requests answered with the batch that they got before');
+  const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
   const forwarded = counter('requests_forwarded', 'Requests forwarded to the partition of their correlation ID');
-  const deadLetters = counter('dead_letters', 'Requests put on the dead-letter topic');
+  const deadLetters = counter('dead_letters', 'Requests written to the dead-letter topic');
   const quotaExceeded = counter('quota_exceeded', 'Requests refused by the quota of a reply-topic prefix', 'prefix');
   const errors = counter('errors', 'Errors by code', 'code');
-  const gate = gauge('gate', '1 for the state of the gate now: open, or the reason why it is closed', 'reason');
+  const gate = gauge('gate', '1 for the current state of the gate: open, or the reason why it is closed', 'reason');
   const gateChanges = counter(
     'gate_changes',
-    'How often the gate came to say this: open, or why it is closed',
+    'Changes of the gate to this state: open, or the reason why it is closed',
     'reason',
   );
-  const lease = gauge('lease_margin_seconds', "Until the worker's own deadline for its lease; negative past it");
-  const ceiling = gauge('ceiling_margin_seconds', 'From the wall clock to the ceiling of the reservation');
-  const drift = gauge('clock_drift_seconds', "Lead of this clock over the brokers', lowest and highest", 'bound');
+  const lease = gauge('lease_margin_seconds', "Time until the worker's own deadline for its lease; negative after it");
+  const ceiling = gauge('ceiling_margin_seconds', 'Time from the wall clock to the ceiling of the reservation');
+  const drift = gauge(
+    'clock_drift_seconds',
+    "How far this clock is ahead of the brokers': lower and upper bound",
+    'bound',
+  );
   const lag = gauge(
     'consumer_lag_records',
     'Records of a request partition not yet answered, up to its high watermark',
     'partition',
   );
   vital('group_joined', '1 while the worker is a member of the request group', ({ isMember }) => Number(isMember));
-  vital('kafka_silence_seconds', 'Since a broker answered anything', ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000);
+  vital('kafka_silence_seconds', 'Time since any broker last answered', ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000);
   new Gauge({
     name: 'idalloc_kafka_refused',
-    help: '1 while the brokers refuse the login, or a right to what is named',
+    help: '1 while the brokers reject the login or deny access to the named resource',
     labelNames: ['resource'],
     registers,
     collect() {
@@ -125,7 +129,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   vital(
     'ledger_stopped_partitions',
-    "Ledger partitions that can't be read, so that their requests wait",
+    "Ledger partitions that can't be read; their requests wait",
     ({ stoppedPartitions }) => stoppedPartitions,
   );
   new Gauge({
@@ -140,7 +144,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   new Gauge({
     name: 'idalloc_ledger_lag_records',
-    help: "Entries of a ledger partition that the worker's copy lacks",
+    help: "Entries of a ledger partition missing from the worker's copy",
     labelNames: ['partition'],
     registers,
     collect() {
@@ -150,7 +154,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   new Gauge({
     name: 'idalloc_request_oldest_unread_seconds',
-    help: 'Since the worker first saw the oldest request of a partition that is not answered; 0 when none waits',
+    help: 'Time since the worker first saw the oldest unanswered request of a partition; 0 when none waits',
     labelNames: ['partition'],
     registers,
     collect() {
@@ -162,14 +166,14 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   const batch = new Histogram({
     name: 'idalloc_batch_seconds',
-    help: 'From the delivery of a batch until its offsets could be resolved',
+    help: 'Time from the delivery of a record batch until all of it was answered',
     buckets: BATCH_BUCKETS_SECONDS,
     registers,
   });
-  const httpRequests = counter('http_requests', 'Requests over HTTP', 'route', 'status', 'caller');
+  const httpRequests = counter('http_requests', 'HTTP requests', 'route', 'status', 'caller');
   const http = new Histogram({
     name: 'idalloc_http_request_seconds',
-    help: 'From a request over HTTP, its headers read, until its answer was handed to the socket',
+    help: 'Time from reading the headers of an HTTP request until its response was handed to the socket',
     labelNames: ['route'],
     buckets: BATCH_BUCKETS_SECONDS,
     registers,

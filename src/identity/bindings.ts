@@ -54,41 +54,41 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
     value: root,
     refusal: (stored) =>
       `Datacenter ${datacenterId} of the ID space '${idSpace}' belongs to the namespace ${stored} of this etcd, and ` +
-      `${root} would give the same IDs: configure its ETCD_PREFIX, or another DATACENTER_ID.`,
+      `${root} would allocate the same IDs: set ETCD_PREFIX to that namespace's, or set another DATACENTER_ID.`,
   };
   const own: readonly Binding[] = [
     {
       key: `${root}id-space`,
       value: idSpace,
       refusal: (stored) =>
-        `The namespace ${root} is witnessed in the ID space '${stored}', configured is '${idSpace}': set ID_SPACE=${stored}.`,
+        `The namespace ${root} belongs to the ID space '${stored}', but ID_SPACE is '${idSpace}': set ID_SPACE=${stored}.`,
     },
     {
       key: `${root}request-topics/${requests}/partitions`,
       value: String(requestPartitions),
       refusal: (stored) =>
-        `The request topic '${requests}' was made with ${stored} partitions, configured are ${requestPartitions}: the ` +
-        'count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
-        `Set REQUEST_PARTITIONS=${stored}. For more partitions, or when partitions were added, make a second pair of ` +
+        `The request topic '${requests}' was created with ${stored} partitions, but REQUEST_PARTITIONS is ${requestPartitions}: ` +
+        'the count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
+        `Set REQUEST_PARTITIONS=${stored}. For more partitions, or after partitions were added, create a second pair of ` +
         'topics: docs/how-to/more-partitions.md.',
     },
     {
       key: `${root}request-topics/${requests}/ledger`,
       value: ledger,
       refusal: (stored) =>
-        `The decisions of '${requests}' are in the ledger '${stored}', configured is '${ledger}': set LEDGER_TOPIC=${stored}.`,
+        `The ledger of '${requests}' is '${stored}', but LEDGER_TOPIC is '${ledger}': set LEDGER_TOPIC=${stored}.`,
     },
     {
       key: `${root}ledgers/${ledger}`,
       value: requests,
       refusal: (stored) =>
-        `The ledger '${ledger}' has the decisions of '${stored}', not of '${requests}': set LEDGER_TOPIC to a ledger of its own.`,
+        `The ledger '${ledger}' belongs to the request topic '${stored}', not to '${requests}': set LEDGER_TOPIC to a separate ledger.`,
     },
     {
       key: `${root}groups/${groupId}`,
       value: requests,
       refusal: (stored) =>
-        `The group '${groupId}' reads '${stored}', not '${requests}': set KAFKA_GROUP_ID to a group of its own.`,
+        `The group '${groupId}' reads '${stored}', not '${requests}': set KAFKA_GROUP_ID to a separate group.`,
     },
   ];
   return { claim, own };

@@ -50,7 +50,7 @@ function chooseWorker(
 
 /** Why nothing can be taken although the clock should have reached a ceiling by now. */
 export function ceilingsAhead(leadMs: number): string {
-  return `every free worker ID was used up to ${leadMs} ms after our time: our clock is behind; check NTP on this machine`;
+  return `every free worker ID is reserved for at least ${leadMs} ms beyond this machine's clock, so the clock is behind: check NTP`;
 }
 
 /** So many living owners must agree that our clock is off: the one other worker there is may be the one that is wrong. */
@@ -73,7 +73,7 @@ async function doubtClock(settings: IdentitySettings, snapshot: Snapshot): Promi
   if (verdict.kind === 'eject') return refusalOf(verdict);
   const leads = ownersLeads(snapshot, settings.layout, reading.wall);
   const owners = leads.length < MIN_OWNERS ? undefined : medianInterval(leads);
-  const off = driftAtStart(samples) ?? clockOff(owners, 0, 'the living workers');
+  const off = driftAtStart(samples) ?? clockOff(owners, 0, 'the other workers');
   if (off === undefined) return undefined;
   return { code: off.reason, message: `${off.detail}: no worker ID is claimed; check NTP on this machine` };
 }
@@ -102,8 +102,9 @@ function ownersLeads(snapshot: Snapshot, layout: Layout, now: WallMs): DriftInte
 
 function exhausted(candidates: readonly number[]): string {
   const [only] = candidates;
-  if (candidates.length === 1) return `worker ID ${only} has an owner: stop that worker, or let its lease run out`;
-  return `all ${candidates.length} worker IDs of the pool have owners: stop a worker, or make a namespace with a larger pool under another DATACENTER_ID`;
+  if (candidates.length === 1)
+    return `worker ID ${only} is in use: stop the worker that holds it, or wait until its lease expires`;
+  return `all ${candidates.length} worker IDs of the pool are in use: stop a worker, or create a namespace with a larger pool under another DATACENTER_ID`;
 }
 
 /** Owners this young at one address may be what a crash loop left behind; the first few are taken for company. */

@@ -200,7 +200,7 @@ export class Identity {
       readClaim(this.#settings, term.workerId),
     ]);
     if (turn !== this.#turn) return STOPPED;
-    if (ttlSeconds <= 0) return await this.#lose(turn, 'the lease has run out or was revoked');
+    if (ttlSeconds <= 0) return await this.#lose(turn, 'the lease expired or was revoked');
     const found = readBack(term, claim.owner, claim.ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
     const renewed = { ...found.term, sent };

@@ -22,7 +22,7 @@ export function requireInPool({ namespace, staticWorkerId }: IdentitySettings): 
   const { first, last } = namespace.descriptor.pool;
   const wanted = staticWorkerId ?? first;
   if (wanted >= first && wanted <= last) return;
-  throw new IdallocError('CONFIG_INVALID', `the worker ID ${wanted} is outside the pool ${first}..${last}`);
+  throw new IdallocError('CONFIG_INVALID', `WORKER_ID ${wanted} is outside the pool ${first}..${last}`);
 }
 
 /**
@@ -90,7 +90,7 @@ export async function sendUndecided({ log }: IdentitySettings, write: Promise<vo
   try {
     await write;
   } catch (error) {
-    log('warn', 'no answer to a write: reading back what became of it', { error: describeError(passing(error)) });
+    log('warn', 'no answer to a write: reading back whether it took effect', { error: describeError(passing(error)) });
   }
 }
 
@@ -126,7 +126,7 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
     await etcd.revokeLease(leaseId);
     return true;
   } catch (error) {
-    log('warn', 'a lease was not given back and will run out by itself', {
+    log('warn', 'a lease could not be revoked and will expire', {
       leaseId: String(leaseId),
       error: describeError(error),
     });

@@ -183,10 +183,10 @@ async function raiseAll(
     const revisions = new Map([...store.ceilings].map(([workerId, { kv }]) => [workerId, kv.modRevision]));
     if (store.descriptor?.value.equals(descriptor)) return revisions;
     requireNoOwners(store.owners);
-    if (store.descriptor?.modRevision !== before?.modRevision) throw refused('somebody else has put a descriptor');
+    if (store.descriptor?.modRevision !== before?.modRevision) throw refused('another process wrote a descriptor');
     const low = pool.filter((workerId) => store.ceilings.get(workerId)?.stored?.nonce !== nonce).slice(0, CHUNK);
     const higher = low.find((workerId) => (store.ceilings.get(workerId)?.stored?.ticks ?? 0) > floor);
-    if (higher !== undefined) throw refused(`somebody else has raised the ceiling of worker ID ${higher}`);
+    if (higher !== undefined) throw refused(`another process raised the ceiling of worker ID ${higher}`);
     if (low.length === 0) {
       const there = newestCeiling({ ceilings: readableOf(store) }, keys);
       await attempt(etcd, [same, there], [{ put: keys.descriptor, value: descriptor }]);
@@ -196,7 +196,10 @@ async function raiseAll(
       await attempt(etcd, [same, ...compares], puts);
     }
   }
-  throw new IdallocError('ETCD_UNAVAILABLE', `the namespace ${keys.root} was not rebuilt in ${steps} steps: try again`);
+  throw new IdallocError(
+    'ETCD_UNAVAILABLE',
+    `the namespace ${keys.root} was not rebuilt in ${steps} steps: run the command again`,
+  );
 }
 
 function unowned(keys: NamespaceKeys, workerId: number, ceiling: bigint | undefined): Compare[] {
@@ -238,11 +241,11 @@ function addressIn(record: Buffer): string {
   try {
     return decodeLeaseRecord(record).assignedWorkerIp;
   } catch {
-    return 'somebody whose record is unreadable';
+    return 'a worker with an unreadable record';
   }
 }
 
 function refused(why: string): IdallocError {
-  const remedy = 'stop all workers of this datacenter, wait until their leases have run out, and try again';
+  const remedy = 'stop all workers of this datacenter, wait until their leases expire, and run the command again';
   return new IdallocError('REBUILD_REFUSED', `${why}: ${remedy}`);
 }

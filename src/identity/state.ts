@@ -32,7 +32,7 @@ export function refusalOf({ reason, detail }: Extract<Verdict, { kind: 'eject' }
 export const NOT_ACQUIRED: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };
 export const PAUSED: Refusal = {
   code: 'PROCESS_PAUSED',
-  message: 'this process stood still: allocation waits until etcd confirms that the worker ID is still its own',
+  message: 'this process was paused: allocation waits until etcd confirms that it still owns the worker ID',
 };
 
 export interface IdentityState {

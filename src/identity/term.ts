@@ -124,11 +124,13 @@ export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyVa
   }
   if (now.modRevision === term.stored.modRevision) {
     const same = now.nonce === term.stored.nonce && now.ticks === term.stored.ticks;
-    return same ? { kind: 'ours', term } : { kind: 'lost', why: 'the stored ceiling is not the one we knew' };
+    return same
+      ? { kind: 'ours', term }
+      : { kind: 'lost', why: 'the stored ceiling is not the one that this worker wrote' };
   }
   const won = term.unanswered.find(({ nonce }) => nonce === now.nonce);
   if (!won || won.ticks !== now.ticks || won.comparedRevision !== term.stored.modRevision) {
-    return { kind: 'lost', why: 'somebody else has raised the ceiling' };
+    return { kind: 'lost', why: 'another process raised the ceiling' };
   }
   // The ceiling's revision has passed what any earlier swap compared: none of them can take effect any more.
   return { kind: 'ours', term: { ...term, stored: now, unanswered: [] } };
@@ -146,6 +148,7 @@ export function hindrance(
     return { code: 'LEASE_SUSPENDED', message };
   }
   if (reservation.to >= layout.endTicks || toTicks(layout, now.wall) < reservation.to) return undefined;
-  const message = 'the next reservation has no witness yet: allocation waits until Kafka takes it; check the brokers';
+  const message =
+    'the next reservation is not in the witness topic yet: allocation waits until Kafka accepts it; check the brokers';
   return { code: 'RESERVATION_EXHAUSTED', message };
 }

@@ -20,7 +20,7 @@ export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: 
   requireReadable(view);
   const strange = strangeUuid(view, uuid);
   if (strange !== undefined)
-    throw restored(`it holds the namespace ${uuid}, but the witness topic tells of ${strange}`, OTHERS);
+    throw restored(`it holds the namespace ${uuid}, but the witness topic names ${strange}`, OTHERS);
   for (const witness of view.witnesses) {
     if (witness.uuid !== uuid) continue;
     const lost = lostOf(witness, snapshot);
@@ -32,7 +32,7 @@ export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: 
 export function requireUnused(view: WitnessView): void {
   requireReadable(view);
   const used = view.seal ?? view.witnesses[0]?.uuid;
-  if (used !== undefined) throw restored(`it has no namespace, but the witness topic tells of ${used}`, OTHERS);
+  if (used !== undefined) throw restored(`it holds no namespace, but the witness topic names ${used}`, OTHERS);
 }
 
 /** A reservation that was just written to the witness topic. */
@@ -53,7 +53,7 @@ export function requireUnopposed(view: WitnessView, own: Claimed): void {
   if (strange !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${strange}`);
   const rival = othersOf(view, own).find(({ ticks }) => ticks > own.from);
   if (rival === undefined) return;
-  const what = `worker ID ${own.workerId} is another's up to ${rival.ticks} (fence ${rival.fence}), ours from ${own.from}`;
+  const what = `worker ID ${own.workerId} is reserved by another worker up to tick ${rival.ticks} (fence ${rival.fence}), by this one from ${own.from}`;
   throw rival.fence > own.fence ? new IdallocError('LEASE_LOST', what) : restored(what);
 }
 
@@ -75,10 +75,12 @@ function strangeUuid({ seal, witnesses }: WitnessView, uuid: string): string | u
 
 function lostOf({ workerId, ticks, modRevision }: Witness, { ceilings }: Snapshot): string | undefined {
   const stored = ceilings.get(workerId);
-  if (stored === undefined) return `it has no ceiling for worker ID ${workerId}, which was used up to ${ticks}`;
-  if (stored.ticks < ticks) return `its ceiling of worker ID ${workerId} is ${stored.ticks}, but was ${ticks} before`;
+  if (stored === undefined)
+    return `it has no ceiling for worker ID ${workerId}, which was reserved up to tick ${ticks}`;
+  if (stored.ticks < ticks)
+    return `its ceiling of worker ID ${workerId} is tick ${stored.ticks}, but was ${ticks} before`;
   if (stored.modRevision < modRevision) {
-    return `its ceiling of worker ID ${workerId} is of revision ${stored.modRevision}, but was of ${modRevision} before`;
+    return `its ceiling of worker ID ${workerId} has revision ${stored.modRevision}, but had ${modRevision} before`;
   }
   return undefined;
 }
@@ -88,19 +90,19 @@ function requireReadable({ unreadable }: WitnessView): void {
   if (first === undefined) return;
   throw new IdallocError(
     'NAMESPACE_DAMAGED',
-    `The witness topic has ${unreadable.length} records that can't be read, the first is '${first.key}' with the value '${first.value}'. Something else wrote ` +
-      "to it, or a newer release: stop all workers and run 'idalloc namespace rebuild' of the newest release in use.",
+    `The witness topic has ${unreadable.length} unreadable records; the first has key '${first.key}' and value '${first.value}'. Another program ` +
+      "or a newer release wrote to it: stop all workers and run 'idalloc namespace rebuild' of the newest release in use.",
   );
 }
 
 /** What else it may be: an etcd that never had the namespace that was witnessed. A rebuild would take it from its workers. */
 const OTHERS =
-  ' But if workers with another etcd serve this datacenter of the ID space, give these another DATACENTER_ID, and do not rebuild.';
+  ' But if workers on another etcd serve this datacenter of the ID space, set another DATACENTER_ID here and do not rebuild.';
 
 function restored(what: string, otherwise = ''): IdallocError {
   return new IdallocError(
     'RESTORED',
-    `etcd was set back: ${what}. IDs would be given twice, so none are given: stop the workers of this datacenter that ` +
-      `still serve (those that refuse may stay, and go on by themselves), and run 'idalloc namespace rebuild'.${otherwise}`,
+    `etcd was set back: ${what}. New IDs could repeat old ones, so none are allocated: stop the workers of this datacenter that ` +
+      `still serve (those that refuse can keep running and recover), and run 'idalloc namespace rebuild'.${otherwise}`,
   );
 }

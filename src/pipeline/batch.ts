@@ -207,11 +207,11 @@ async function forward(deps: PipelineDeps, partition: number, answers: readonly 
   const refused = await publish(deps, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
   return refused.map(({ item: { intake }, reason, fault }) => {
-    const remedy = `workers need the right to write to ${deps.requestTopic}`;
+    const remedy = `workers need write access to ${deps.requestTopic}`;
     if (fault === 'topic') {
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
-    const message = `it could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
+    const message = `the request could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
     return refuse(deps, partition, intake, { code: 'MISROUTED', message });
   });
 }

@@ -34,13 +34,13 @@ export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | nu
   if (schemas.isRequest(id) === false) {
     throw new IdallocError(
       'UNKNOWN_SCHEMA',
-      `schema ${id} of the registry is no IdRequest that this worker knows: send the one that \`idalloc topics init\` registers`,
+      `schema ${id} of the registry is not an IdRequest schema that this worker knows: use the one that \`idalloc topics init\` registers`,
     );
   }
   if (isLearned(schemas, id)) return asSingleObject(ID_REQUEST_HEADER, value);
   throw new IdallocError(
     'SCHEMA_REGISTRY_UNAVAILABLE',
-    `the schema registry did not tell what schema ${id} is for too long: send the request again once it answers`,
+    `the schema registry did not return schema ${id} in time: send the request again once the registry answers`,
   );
 }
 

@@ -103,7 +103,7 @@ function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepte
   const home = homeOf(request.correlationId);
   if (home === partition) return undefined;
   if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
-  const message = `the request was forwarded ${MAX_HOPS} times and is not in partition ${home} yet: workers disagree on the number of partitions`;
+  const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
   return { kind: 'refused', code: 'MISROUTED', message };
 }
 
@@ -136,7 +136,7 @@ function mayBeOlder({ index, clockMarginMs }: DecisionDeps, partition: number, b
 
 function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefined {
   if (count <= maxCount) return undefined;
-  const message = `count ${count} is above ${maxCount}, the largest batch of one request: ask in several`;
+  const message = `count ${count} is above ${maxCount}, the largest batch of one request: send several requests`;
   return { kind: 'refused', code: 'INVALID_COUNT', message };
 }
 
@@ -241,7 +241,7 @@ function settled(
   if (winner === undefined) {
     throw new IdallocError(
       'LEDGER_TRUNCATED',
-      `ledger partition ${partition} has no entry for a request that was just settled: the index is restored from the log`,
+      `ledger partition ${partition} has no entry for a request that was just settled: restoring the index from the log`,
     );
   }
   const { entry, appendedAtMs, offset } = winner;
@@ -261,7 +261,7 @@ function settled(
 /** A second batch would be the one thing worse than none. */
 function forgotten(): Decision {
   const message =
-    'the ledger no longer has what was decided for requests of this age: send it under a new correlation ID';
+    'the ledger no longer holds the decisions for requests of this age: send the request under a new correlation ID';
   return { kind: 'refused', code: 'FORGOTTEN', message };
 }
 

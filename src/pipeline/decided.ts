@@ -127,7 +127,7 @@ function firstOf(
  */
 function requireIndexed({ index, follower }: DecidedDeps, partition: number, { offset, key }: LedgerRecord): void {
   if (key !== null && index.placesOf(partition, key).includes(offset)) return;
-  const cause = `the entry at offset ${offset} is not the one that was indexed`;
+  const cause = `the entry at offset ${offset} differs from the one that was indexed`;
   follower.distrust(partition, cause);
   throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
 }
@@ -138,6 +138,6 @@ function entryOf(partition: number, { offset, value }: LedgerRecord): LedgerBatc
   const what = entry === undefined ? 'no value' : 'a marker';
   throw new IdallocError(
     'LEDGER_UNREADABLE',
-    `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: somebody else writes to the ledger topic`,
+    `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: another program writes to the ledger topic`,
   );
 }

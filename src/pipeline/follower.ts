@@ -136,7 +136,7 @@ export class Follower implements LedgerFollower {
   restore(cause: string): void {
     for (const [partition, state] of this.#partitions.entries()) {
       if (state.stopped !== undefined || !state.isTaken) continue;
-      const message = `ledger partition ${partition} is restored from the log: ${cause}`;
+      const message = `ledger partition ${partition} is being restored from the log: ${cause}`;
       this.#restart(partition, new IdallocError('INDEX_RESTORING', message), cause);
     }
   }
@@ -154,8 +154,8 @@ export class Follower implements LedgerFollower {
     if (Number.isFinite(high)) state.logEnd = Math.max(state.logEnd, high);
     if (state.stopped !== undefined) {
       const { offset } = state.stopped;
-      if (offset < low) this.distrust(partition, `the log starts at offset ${low} now, behind what could not be read`);
-      if (offset >= high) this.distrust(partition, `the log ends at offset ${high} now, before what could not be read`);
+      if (offset < low) this.distrust(partition, `the log now starts at offset ${low}, after what could not be read`);
+      if (offset >= high) this.distrust(partition, `the log now ends at offset ${high}, before what could not be read`);
       return false;
     }
     const following = this.refusal(partition) === undefined;
@@ -163,11 +163,11 @@ export class Follower implements LedgerFollower {
     // read what is due.
     const due = following ? this.#options.index.end(partition) : state.expected;
     if (due < low) {
-      this.distrust(partition, `the log starts at offset ${low} now, where ${due} was due`);
+      this.distrust(partition, `the log now starts at offset ${low}, but ${due} was expected`);
       return false;
     }
     if (!following && state.target > high) {
-      this.distrust(partition, `the log ends at offset ${high} now, where it ended at ${state.target} before`);
+      this.distrust(partition, `the log now ends at offset ${high}, but ended at ${state.target} before`);
       return false;
     }
     return following && this.#options.index.expire(partition, low);
@@ -206,7 +206,7 @@ export class Follower implements LedgerFollower {
     return state.wait(offset, (giveUp) => {
       return this.#options.setTimer(() => {
         const at = this.#options.index.end(partition);
-        const message = `ledger partition ${partition} was read to offset ${at} only, not to ${offset}, in ${REACH_TIMEOUT_MS} ms`;
+        const message = `ledger partition ${partition} was read only up to offset ${at}, not ${offset}, within ${REACH_TIMEOUT_MS} ms`;
         giveUp(new IdallocError('INDEX_RESTORING', message));
       }, REACH_TIMEOUT_MS);
     });
@@ -216,10 +216,10 @@ export class Follower implements LedgerFollower {
   #isWhole(partition: number, state: FollowedState, records: readonly LedgerRecord[]): boolean {
     const at = records.findIndex(({ offset }, i) => offset !== state.expected + i);
     if (at === -1) return true;
-    const cause = `reading went on at offset ${records[at]?.offset} where ${state.expected + at} was due`;
+    const cause = `reading continued at offset ${records[at]?.offset}, but ${state.expected + at} was expected`;
     // Between deliveries retention may have overtaken the reader; inside of one the log itself has the hole.
     if (at > 0 && state.expected + at < state.acceptedBelow) {
-      const why = `${cause}: the ledger topic was compacted, or somebody wrote to it with transactions`;
+      const why = `${cause}: the ledger topic was compacted, or another program wrote to it in transactions`;
       this.#stop(partition, (records[at]?.offset ?? 0) - 1, why);
     } else this.distrust(partition, cause);
     return false;
@@ -231,7 +231,7 @@ export class Follower implements LedgerFollower {
     const found = records[(last?.offset ?? -1) - state.expected];
     if (last === undefined || found === undefined) return true;
     if (!digestEntry(found).equals(last.digest)) {
-      this.distrust(partition, `the entry at offset ${found.offset} is not the one that was applied before`);
+      this.distrust(partition, `the entry at offset ${found.offset} differs from the one that was applied before`);
       return false;
     }
     const isNews = !state.recognised;
@@ -248,7 +248,7 @@ export class Follower implements LedgerFollower {
     try {
       const { lossAt } = this.#options.index.apply(partition, records);
       if (lossAt === undefined || lossAt < state.acceptedBelow) return;
-      this.distrust(partition, `whoever wrote the entry at offset ${lossAt} had read a longer log`);
+      this.distrust(partition, `the writer of the entry at offset ${lossAt} had read a longer log`);
     } catch (error) {
       if (error instanceof IdallocError && STORE_FAULTS.has(error.code)) return;
       const half = Math.floor(records.length / 2);

@@ -124,7 +124,7 @@ export class Ledger {
     if (known >= requestEnd) {
       throw new IdallocError(
         'REQUESTS_RECREATED',
-        `ledger or index know request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}: it was made anew; make the ledger topic anew as well and empty INDEX_DIR of every worker, or use another request topic and ledger`,
+        `the ledger or the index knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}, so it was recreated: recreate the ledger topic too and empty INDEX_DIR on every worker, or use another request topic and ledger`,
       );
     }
     const end = this.#index.end(partition);
@@ -134,7 +134,7 @@ export class Ledger {
     const entry = { kind: 'marker', end, through } as const;
     await this.commit(partition, { end, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
     if (this.#index.horizon(partition) === undefined) {
-      const message = `somebody else wrote to ledger partition ${partition} while it was marked: it is marked again`;
+      const message = `another process wrote to ledger partition ${partition} before its marker: the marker is written again`;
       throw new IdallocError('INDEX_RESTORING', message);
     }
     this.#markerDue.delete(partition);
@@ -162,7 +162,7 @@ export class Ledger {
     } catch (error) {
       throw new IdallocError(
         'APPEND_UNANSWERED',
-        `ledger partition ${partition} gave no answer to an append (${describeError(cause)}) and can't be read to its end either`,
+        `ledger partition ${partition} did not answer an append (${describeError(cause)}) and can't be read to its end`,
         { cause: error },
       );
     }

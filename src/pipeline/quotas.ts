@@ -50,7 +50,7 @@ export class Quotas {
     }
     const { prefix } = meter.quota;
     this.#options.onExceeded(prefix);
-    return `the quota of reply topics under ${prefix} is used up (${boundsOf(meter.quota)}): send the request again, not before ${waitMs} ms`;
+    return `the quota of reply topics under ${prefix} is used up (${boundsOf(meter.quota)}): send the request again after ${waitMs} ms`;
   }
 
   #meterOf(replyTopic: string): Meter | undefined {

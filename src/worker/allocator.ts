@@ -62,7 +62,7 @@ export class LeasedAllocator implements Allocator {
       if (!('waitMs' in next)) return { ...next, ranges: [...part.ranges, ...next.ranges] };
       part = { ...next, ranges: [...part.ranges, ...next.ranges], taken: part.taken + next.taken };
     }
-    const message = `${count} IDs were not to be had within ${MAX_WAIT_MS} ms: the clock does not move on`;
+    const message = `${count} IDs could not be allocated within ${MAX_WAIT_MS} ms: the clock is not advancing`;
     throw new IdallocError('RESERVATION_EXHAUSTED', message);
   }
 

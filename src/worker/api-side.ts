@@ -38,7 +38,7 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
   });
   const share = new LoopShare(monotonicMs);
   const keepOld = (what: string) => (error: unknown) =>
-    log.warn({ err: error }, `${what} can not be used as they are now; those from before count on`);
+    log.warn({ err: error }, `${what} are unusable; the previous ones stay in use`);
   const identify = identifyBy({
     tokens: api.tokens,
     mutualTls: api.tls?.clientCa !== undefined,
@@ -62,7 +62,7 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
         observe: ({ route, status, caller, milliseconds }) => {
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },
-        onFault: (error) => log.error({ err: error }, 'a request over HTTP met a fault of idalloc'),
+        onFault: (error) => log.error({ err: error }, 'internal error while serving an HTTP request'),
       }),
     log: (level, message, fields) => log[level](fields, message),
   });

@@ -134,7 +134,7 @@ export class IdentityHolder implements AsyncDisposable {
         const restored = isRestored(error);
         if (!restored && !(error instanceof IdallocError && error.retryable)) throw error;
         if (restored) this.#refuse('RESTORED', error.message);
-        else log.warn({ error: describeError(error) }, 'the namespace could not be opened, trying again');
+        else log.warn({ error: describeError(error) }, 'could not open the namespace; retrying');
         await runtime.sleep(restored ? RESTORED_RETRY_MS : NAMESPACE_RETRY_MS, this.#stop.signal);
       }
     }
@@ -180,7 +180,7 @@ export class IdentityHolder implements AsyncDisposable {
     const { gate, log } = this.#options;
     if (code === 'RESTORED' && !this.#alarmed) {
       this.#alarmed = true;
-      log.error({ code, error: message }, 'no worker ID can be held: the namespace has to be rebuilt');
+      log.error({ code, error: message }, 'no worker ID can be acquired: the namespace must be rebuilt');
     }
     gate.close('identity', code, message);
   }

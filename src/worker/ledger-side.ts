@@ -44,7 +44,7 @@ export class LedgerSide implements Disposable {
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
     const index = surroundings.openIndex(binding, {
       onWiped: (cause) => {
-        log.warn({ cause }, 'ledger index was thrown away');
+        log.warn({ cause }, 'ledger index was discarded');
         this.#follower?.restore(cause); // there is none yet while the index opens
       },
       onUnusable: fail,
@@ -57,7 +57,7 @@ export class LedgerSide implements Disposable {
       partitions,
       setTimer: (run, delayMs) => runtime.schedule(delayMs, run),
       onRestart: (partition, cause) => {
-        log.warn({ partition, cause }, 'ledger partition is restored from the log');
+        log.warn({ partition, cause }, 'restoring a ledger partition from the log');
         entries.forget(partition);
         this.ledger.requireMarker(partition);
         this.#reader.restart(partition);
@@ -89,12 +89,12 @@ export class LedgerSide implements Disposable {
         this.#reader.follow(partition);
       },
       onDropped: (partition) => {
-        log.info({ partition }, 'the copy of a ledger partition is deleted: this worker has not needed it for a while');
+        log.info({ partition }, 'deleting the copy of a ledger partition: this worker has not needed it for a while');
         this.#reader.leave(partition);
         this.#follower.release(partition);
       },
       onFault: (error) =>
-        log.error({ error: describeError(error) }, 'copies of ledger partitions could not be changed'),
+        log.error({ error: describeError(error) }, 'could not open or delete copies of ledger partitions'),
     });
     this.#restores = new RestoreLog({ runtime, log, copies: () => this.copies() });
     this.#reader.start();

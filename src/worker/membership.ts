@@ -84,7 +84,7 @@ export class Membership {
     this.#member = undefined;
     this.#leaving = member
       .stop()
-      .catch((error) => this.#options.log.warn({ error: describeError(error) }, 'the request group was not left'))
+      .catch((error) => this.#options.log.warn({ error: describeError(error) }, 'could not leave the request group'))
       .finally(() => {
         this.#leaving = undefined;
         this.gateChanged();

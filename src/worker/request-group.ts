@@ -211,7 +211,7 @@ export class RequestGroup implements GroupMember {
         const committed = await this.#member.fetchCommitted(left);
         for (const partition of due()) this.#serve(partition, committed.get(partition));
       } catch (error) {
-        log.debug({ error: describeError(error) }, 'committed offsets were not read, trying again');
+        log.debug({ error: describeError(error) }, 'could not read committed offsets; retrying');
         await runtime.sleep(RETRY_MS);
       }
     }
@@ -231,7 +231,7 @@ export class RequestGroup implements GroupMember {
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
         const level = lasting ? 'error' : this.#isRepeated(String(code)) ? 'debug' : 'warn';
-        log[level](fields, 'requests could not be served and will be tried again');
+        log[level](fields, 'requests could not be served and will be retried');
       },
     });
     const followed = this.#tail.follow(
@@ -245,7 +245,7 @@ export class RequestGroup implements GroupMember {
           if (committed !== undefined) {
             log.warn(
               { partition, position, logStart },
-              'requests at the committed offset are gone, reading what is left',
+              'requests at the committed offset are gone: reading from the first that is left',
             );
           }
           lag.progressed(logStart);
@@ -294,7 +294,7 @@ export class RequestGroup implements GroupMember {
     } catch (error) {
       const level = this.#commitFailing ? 'debug' : 'warn';
       this.#commitFailing = true;
-      log[level]({ error: describeError(error) }, 'offsets were not committed; replies may be sent again');
+      log[level]({ error: describeError(error) }, 'could not commit offsets; replies may be sent again');
     }
   }
 }

@@ -199,7 +199,10 @@ export class RequestSide implements Disposable {
     ledger.mark(partition).catch((error) => {
       if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
       const lasting = error instanceof IdallocError && !error.retryable;
-      log[lasting ? 'error' : 'warn']({ partition, error: describeError(error) }, 'ledger partition was not marked');
+      log[lasting ? 'error' : 'warn'](
+        { partition, error: describeError(error) },
+        'could not write a marker to the ledger partition',
+      );
     });
   }
 
@@ -214,17 +217,20 @@ export class RequestSide implements Disposable {
       const { topics } = await cluster.metadata([config.topics.requests, config.topics.ledger]);
       const changed = topics.find((topic) => topic.fault === undefined && topic.partitions.length !== partitions);
       if (changed === undefined) return;
-      const now = `topic '${changed.name}' has ${changed.partitions.length} partitions now, not ${partitions}`;
-      throw new IdallocError('TOPIC_INVALID', `${now}: the partition counts of requests and ledger are frozen`);
+      const now = `topic '${changed.name}' has ${changed.partitions.length} partitions instead of ${partitions}`;
+      throw new IdallocError(
+        'TOPIC_INVALID',
+        `${now}: the partition counts of the request and ledger topics must not change`,
+      );
     } catch (error) {
       if (faultOf(error) === undefined) throw error;
-      log.warn({ error: describeError(error) }, 'partition counts could not be compared');
+      log.warn({ error: describeError(error) }, 'could not check the partition counts');
     }
   }
 }
 
 function fenced(instanceId: string): IdallocError {
-  const message = `another process joined the request group as instance ${instanceId}: give each worker an INDEX_DIR of its own`;
+  const message = `another process joined the request group as instance ${instanceId}: give each worker its own INDEX_DIR`;
   return new IdallocError('INSTANCE_FENCED', message);
 }
 

@@ -184,7 +184,7 @@ describe('following', () => {
     topic.truncate(0, 7);
     topic.land(0, [entry('z')]);
     follower.deliver(0, topic.read(0, 7), 7);
-    expect(causes).toEqual([expect.stringContaining('offset 7 is not the one that was applied')]);
+    expect(causes).toEqual([expect.stringContaining('offset 7 differs from the one that was applied')]);
   });
 
   it('distrusts a log in which reading skips an entry', () => {
@@ -192,7 +192,7 @@ describe('following', () => {
     reader.catchUp(0);
     topic.land(0, [entry('d'), entry('e')]);
     follower.deliver(0, topic.read(0, 4));
-    expect(causes).toEqual([expect.stringContaining('offset 4 where 3 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 4, but 3 was expected')]);
     expect(index.end(0)).toBe(3);
     reader.catchUp(0);
     expect(index.end(0)).toBe(5);
@@ -203,7 +203,7 @@ describe('following', () => {
     reader.catchUp(0);
     topic.truncate(0, 1);
     reader.poll(0);
-    expect(causes).toEqual([expect.stringContaining('offset 0 where 3 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 0, but 3 was expected')]);
   });
 
   it('takes nothing while it waits for its restart', () => {
@@ -317,7 +317,7 @@ describe('reached', () => {
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({
       code: 'INDEX_RESTORING',
-      message: expect.stringContaining('to offset 3 only, not to 9'),
+      message: expect.stringContaining('only up to offset 3, not 9'),
     });
     timers.fire();
     await reached;

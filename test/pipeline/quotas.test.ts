@@ -74,7 +74,7 @@ describe('a quota', () => {
     expect(quotas.refuse('a.x', 100)).toBe(undefined);
     expect(quotas.wouldRefuse('a.x', 50)).toBe(true);
     expect(quotas.refuse('a.x', 50)).toBe(
-      'the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): send the request again, not before 500 ms',
+      'the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): send the request again after 500 ms',
     );
   });
 });

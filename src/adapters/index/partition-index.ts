@@ -210,6 +210,6 @@ function positionOf(partition: number, record: LedgerRecord): LedgerPosition {
 function foreign(partition: number, record: LedgerRecord, what: string): IdallocError {
   return new IdallocError(
     'LEDGER_UNREADABLE',
-    `ledger partition ${partition} has an entry with ${what} at offset ${record.offset}: somebody else writes to the ledger topic`,
+    `ledger partition ${partition} has an entry with ${what} at offset ${record.offset}: another program writes to the ledger topic`,
   );
 }
