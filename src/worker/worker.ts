@@ -7,25 +7,25 @@ import { seedsOf } from '../kafka/wire/settings.ts';
 import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
 import { wireLog as createWireLog, type Log } from '../log.ts';
 import type { Metrics, Vitals } from '../metrics.ts';
-import { openApi } from './api-side.ts';
+import { openApi } from './api-service.ts';
+import type { WorkerContext } from './context.ts';
+import { type Environment, realEnvironment } from './environment.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
 import { KafkaRefusals } from './kafka-refusals.ts';
-import { LedgerSide } from './ledger-side.ts';
+import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
 import { Membership } from './membership.ts';
-import { RequestSide } from './request-side.ts';
+import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
-import { realSurroundings, type Surroundings } from './surroundings.ts';
-import type { Tools } from './tools.ts';
 import { waitForTopics } from './topics-check.ts';
-import { startWitness } from './witness-side.ts';
+import { startWitness } from './witness-service.ts';
 
 export interface WorkerDeps {
   readonly log: Log;
   readonly metrics: Metrics;
-  readonly surroundings?: Surroundings;
+  readonly environment?: Environment;
 }
 
 /** Kafka counts as away when no broker has answered anything for so long; an idle worker has an answer twice a second. */
@@ -39,15 +39,15 @@ export const KAFKA_SILENCE_MS = 5_000;
 export class Worker implements AsyncDisposable {
   /** Rejects when the worker can't start or can't go on; pending otherwise. */
   readonly done: Promise<void>;
-  readonly #tools: Tools;
+  readonly #context: WorkerContext;
   readonly #refusals: KafkaRefusals;
   readonly #identity: IdentityHolder;
   readonly #stack = new AsyncDisposableStack();
   readonly #stop = new AbortController();
   readonly #beganMs: number;
   readonly #starting: Promise<void>;
-  #ledger: LedgerSide | undefined;
-  #requests: RequestSide | undefined;
+  #ledger: LedgerService | undefined;
+  #requests: RequestService | undefined;
   #membership: Membership | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -55,10 +55,10 @@ export class Worker implements AsyncDisposable {
    * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when the
    * brokers refuse the login or the API's port can't be taken.
    */
-  constructor(config: Config, { log, metrics, surroundings = realSurroundings(config, log) }: WorkerDeps) {
+  constructor(config: Config, { log, metrics, environment = realEnvironment(config, log) }: WorkerDeps) {
     const failed = Promise.withResolvers<void>();
     failed.promise.catch(() => undefined); // whoever watches `done` learns of it, also when it comes before that
-    const { runtime, dialer, etcd } = surroundings;
+    const { runtime, dialer, etcd } = environment;
     const readClock = clockReader(runtime.wallMs, runtime.monotonicMs);
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
@@ -70,7 +70,7 @@ export class Worker implements AsyncDisposable {
     this.#beganMs = runtime.monotonicMs();
     this.done = failed.promise;
     const refusals = this.#refusals;
-    this.#tools = { config, log, wireLog, metrics, runtime, cluster, clock, gate, surroundings, refusals, fail };
+    this.#context = { config, log, wireLog, metrics, runtime, cluster, clock, gate, environment, refusals, fail };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });
     metrics.setGate('STARTING');
     gate.onChange((reason) => metrics.setGate(reason ?? 'open'));
@@ -84,7 +84,7 @@ export class Worker implements AsyncDisposable {
 
   /** Why no requests are served, or not those of every partition; undefined while they are. */
   get unready(): UnreadyReason | undefined {
-    const reason = this.#tools.gate.reason();
+    const reason = this.#context.gate.reason();
     if (mayBeRefusal(reason) && this.#refusals.detail !== undefined) return 'KAFKA_REFUSED';
     if (reason !== undefined) return reason;
     if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
@@ -110,7 +110,7 @@ export class Worker implements AsyncDisposable {
           .join('; ');
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
-        return this.#tools.surroundings.etcd.fault?.message;
+        return this.#context.environment.etcd.fault?.message;
       default:
         return undefined;
     }
@@ -118,7 +118,7 @@ export class Worker implements AsyncDisposable {
 
   /** How it stands with Kafka, whatever the gate says. */
   vitals(): Vitals {
-    const { cluster, runtime } = this.#tools;
+    const { cluster, runtime } = this.#context;
     return {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
@@ -145,20 +145,20 @@ export class Worker implements AsyncDisposable {
   }
 
   async #end(): Promise<void> {
-    this.#tools.gate.close('process', 'STOPPING');
+    this.#context.gate.close('process', 'STOPPING');
     this.#stop.abort();
     await this.#starting;
     await this.#stack.disposeAsync();
   }
 
   async #start(): Promise<void> {
-    const { config, log, runtime, cluster, gate, clock, metrics, surroundings } = this.#tools;
+    const { config, log, runtime, cluster, gate, clock, metrics, environment } = this.#context;
     const stack = this.#stack;
     const identity = this.#identity;
     stack.use(new SecretWatch(config.secretFiles, runtime, log));
     const release = () => identity[Symbol.asyncDispose]();
     stack.defer(release);
-    const allocator = surroundings.createAllocator({
+    const allocator = environment.createAllocator({
       layout: config.layout,
       datacenterId: config.datacenterId,
       readClock: () => clock.read(),
@@ -173,14 +173,14 @@ export class Worker implements AsyncDisposable {
     stack.defer(() => cluster.close());
     const report = await waitForTopics({ cluster, config, gate, runtime, log, stop: this.#stop.signal });
 
-    const tail = stack.adopt(ledgerTail(cluster, runtime, this.#tools.wireLog), (one) => one.close());
-    const ledger = stack.use(new LedgerSide(this.#tools, report, tail));
+    const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
+    const ledger = stack.use(new LedgerService(this.#context, report, tail));
     this.#ledger = ledger;
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // what is under way is answered before the identity is given back
     identity.start({ witness, askBrokers: () => ledger.log.askClocks() });
-    const requests = stack.use(new RequestSide(this.#tools, { ledger, identity, allocator }));
+    const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator }));
     this.#requests = requests;
     await ledger.recognised(this.#stop.signal); // the group is to learn at the first join which copies this worker has
     const membership = new Membership({

@@ -62,7 +62,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a copy that nobody recognised told to the group',
     scenario: 'lost-tail',
-    patches: [patch('src/worker/request-side.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
+    patches: [patch('src/worker/request-service.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
   },
   {
     name: 'decisions by a copy that is not complete',

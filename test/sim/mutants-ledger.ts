@@ -79,11 +79,11 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no marker at a take-over',
-    patches: [patch('src/worker/request-side.ts', 'for (const partition of added) this.#mark(partition);', '')],
+    patches: [patch('src/worker/request-service.ts', 'for (const partition of added) this.#mark(partition);', '')],
   },
   {
     name: 'an index that was thrown away is not restored',
-    patches: [patch('src/worker/ledger-side.ts', 'this.#follower?.restore(cause); //', '//')],
+    patches: [patch('src/worker/ledger-service.ts', 'this.#follower?.restore(cause); //', '//')],
   },
   {
     name: 'a horizon that forgets too much',

@@ -8,7 +8,7 @@ import { isRestored } from '../../src/identity/protocol.ts';
 import { floorOver, type Remains, rebuildNamespace } from '../../src/identity/rebuild.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { ledgerTail } from '../../src/worker/ledger-tail.ts';
-import { startWitness } from '../../src/worker/witness-side.ts';
+import { startWitness } from '../../src/worker/witness-service.ts';
 import type { Place } from './host.ts';
 import { Machine, type Process } from './machine.ts';
 import { runtimeOf } from './runtime.ts';

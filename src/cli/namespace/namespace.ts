@@ -21,7 +21,7 @@ import {
 } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
-import { startWitness } from '../../worker/witness-side.ts';
+import { startWitness } from '../../worker/witness-service.ts';
 import { confirmedTime } from '../confirmed-time.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';

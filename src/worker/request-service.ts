@@ -16,25 +16,25 @@ import type { CopyProgress } from '../pipeline/followed-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
 import { Slots } from '../pipeline/slots.ts';
+import type { WorkerContext } from './context.ts';
 import type { IdentityHolder } from './identity-holder.ts';
-import type { LedgerSide } from './ledger-side.ts';
+import type { LedgerService } from './ledger-service.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestGroup } from './request-group.ts';
-import type { Tools } from './tools.ts';
 
 /** How often a marker is written where a partition is served, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
-/** What serving requests takes beside the tools. */
+/** What serving requests takes beside the context. */
 export interface RequestParts {
-  readonly ledger: LedgerSide;
+  readonly ledger: LedgerService;
   readonly identity: IdentityHolder;
   readonly allocator: Allocator;
 }
 
 /** Serves requests: makes stays in the request group that carry batches through the pipeline. */
-export class RequestSide implements Disposable {
-  readonly #tools: Tools;
+export class RequestService implements Disposable {
+  readonly #context: WorkerContext;
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
   /** Undefined before the first assignment. */
@@ -45,11 +45,11 @@ export class RequestSide implements Disposable {
   #announced = false;
   #markerTimer: Timer | undefined;
 
-  constructor(tools: Tools, parts: RequestParts) {
-    this.#tools = tools;
+  constructor(context: WorkerContext, parts: RequestParts) {
+    this.#context = context;
     this.#parts = parts;
-    this.#pipeline = { ...pipelineDeps(tools, parts), quotas: this.#quotas() };
-    tools.gate.onChange(() => this.#announce());
+    this.#pipeline = { ...pipelineDeps(context, parts), quotas: this.#quotas() };
+    context.gate.onChange(() => this.#announce());
     parts.ledger.onChange((partition) => this.#copyChanged(partition));
     this.#scheduleMarkers();
   }
@@ -59,8 +59,8 @@ export class RequestSide implements Disposable {
   }
 
   createMember(): GroupMember {
-    const { config, cluster, runtime, metrics, log, wireLog, surroundings, fail } = this.#tools;
-    const instanceId = surroundings.instanceId();
+    const { config, cluster, runtime, metrics, log, wireLog, environment, fail } = this.#context;
+    const instanceId = environment.instanceId();
     this.#group = new RequestGroup({
       cluster,
       runtime,
@@ -122,7 +122,7 @@ export class RequestSide implements Disposable {
   }
 
   #assigned(share: Assigned): void {
-    const { log, fail } = this.#tools;
+    const { log, fail } = this.#context;
     const { partitions, added, standbys, warmups } = share;
     this.#share = share;
     this.#parts.ledger.keep([...partitions, ...standbys]);
@@ -157,7 +157,7 @@ export class RequestSide implements Disposable {
   }
 
   #quotas(): Quotas | undefined {
-    const { config, runtime, metrics, wireLog } = this.#tools;
+    const { config, runtime, metrics, wireLog } = this.#context;
     if (config.quotas.length === 0) return undefined;
     const refusals = new SparingLog(runtime, wireLog);
     return new Quotas({
@@ -180,13 +180,13 @@ export class RequestSide implements Disposable {
     const { ledger, identity } = this.#parts;
     if (this.#announced || this.#share === undefined || ledger.stopped.length > 0) return;
     if (this.restoring.length > 0) return;
-    if (this.#tools.gate.reason() !== undefined) return;
+    if (this.#context.gate.reason() !== undefined) return;
     this.#announced = true;
-    this.#tools.log.info({ ...identity.describe() }, 'idalloc ready');
+    this.#context.log.info({ ...identity.describe() }, 'idalloc ready');
   }
 
   #scheduleMarkers(): void {
-    this.#markerTimer = this.#tools.runtime.schedule(MARKER_INTERVAL_MS, () => {
+    this.#markerTimer = this.#context.runtime.schedule(MARKER_INTERVAL_MS, () => {
       for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
       this.#scheduleMarkers();
     });
@@ -194,7 +194,7 @@ export class RequestSide implements Disposable {
 
   /** A marker that is due stays so until it can be written. */
   #mark(partition: number): void {
-    const { log } = this.#tools;
+    const { log } = this.#context;
     const { ledger } = this.#parts.ledger;
     ledger.mark(partition).catch((error) => {
       if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
@@ -211,7 +211,7 @@ export class RequestSide implements Disposable {
    * TOPIC_INVALID when one has changed. Brokers that do not answer now are asked again at the next join.
    */
   async #checkPartitions(): Promise<void> {
-    const { cluster, config, log } = this.#tools;
+    const { cluster, config, log } = this.#context;
     const { partitions } = this.#parts.ledger;
     try {
       const { topics } = await cluster.metadata([config.topics.requests, config.topics.ledger]);
@@ -234,8 +234,8 @@ function fenced(instanceId: string): IdallocError {
   return new IdallocError('INSTANCE_FENCED', message);
 }
 
-function pipelineDeps(tools: Tools, parts: RequestParts): PipelineDeps {
-  const { config, metrics, cluster, runtime, log, refusals } = tools;
+function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps {
+  const { config, metrics, cluster, runtime, log, refusals } = context;
   const { topics, layout, datacenterId } = config;
   const letters = new SparingLog(runtime, (level, fields, message) => log[level](fields, message));
   return {

@@ -11,7 +11,7 @@ import { RUNTIME } from '../runtime.ts';
 import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
 
 /** Everything by which a worker reaches the world outside; the simulator hands in its own. */
-export interface Surroundings {
+export interface Environment {
   readonly runtime: Runtime;
   readonly dialer: Dialer;
   readonly etcd: ClosableEtcd;
@@ -21,7 +21,7 @@ export interface Surroundings {
   readonly createAllocator: (options: AllocatorOptions) => Allocator;
 }
 
-export function realSurroundings(config: Config, log: Log): Surroundings {
+export function realEnvironment(config: Config, log: Log): Environment {
   return {
     runtime: RUNTIME,
     dialer: kafkaDialer(config.kafka),

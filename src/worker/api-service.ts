@@ -10,7 +10,7 @@ import type { Metrics } from '../metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 
-export interface ApiSideOptions {
+export interface ApiServiceOptions {
   readonly config: Config;
   readonly log: Log;
   readonly metrics: Metrics;
@@ -23,7 +23,7 @@ export interface ApiSideOptions {
  * The HTTP API, if the configuration has one. It answers 503 until the gate opens. Rejects with CONFIG_INVALID when its
  * port can't be taken.
  */
-export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefined> {
+export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | undefined> {
   const { config, log, metrics, gate, allocator } = options;
   const { layout, maxCount, api, drainTimeoutMs } = config;
   if (api === undefined) return undefined;

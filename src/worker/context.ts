@@ -4,13 +4,13 @@ import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
+import type { Environment } from './environment.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
 import type { KafkaRefusals } from './kafka-refusals.ts';
-import type { Surroundings } from './surroundings.ts';
 
 /** What the sides of one worker share. */
-export interface Tools {
+export interface WorkerContext {
   readonly config: Config;
   readonly log: Log;
   /** The same for the loops over the wire: one line of a kind in 10 s. */
@@ -20,7 +20,7 @@ export interface Tools {
   readonly cluster: Cluster;
   readonly clock: GuardedClock;
   readonly gate: Gatekeeper;
-  readonly surroundings: Surroundings;
+  readonly environment: Environment;
   readonly refusals: KafkaRefusals;
   /** Ends the worker: for faults that no waiting fixes. */
   readonly fail: (error: unknown) => void;

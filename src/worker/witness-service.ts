@@ -6,7 +6,7 @@ import type { Tail } from '../kafka/loops/tail.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
 /** What following the witness topic takes. */
-export interface WitnessSideOptions {
+export interface WitnessServiceOptions {
   readonly config: {
     readonly topics: { readonly witness: string };
     readonly datacenterId: number;
@@ -21,7 +21,7 @@ export interface WitnessSideOptions {
 const MAX_CALL_MS = 4_000;
 
 /** The witness topic, followed from now on until the tail is closed. */
-export function startWitness({ config, cluster, runtime, tail }: WitnessSideOptions): WitnessPort {
+export function startWitness({ config, cluster, runtime, tail }: WitnessServiceOptions): WitnessPort {
   const { topics, datacenterId, timing } = config;
   // Each heartbeat waits for the topic: without an answer it must still come to its end well before the own deadline.
   const callLimitMs = Math.min(MAX_CALL_MS, timing.refuseAfterMs / 2);

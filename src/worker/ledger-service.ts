@@ -9,9 +9,9 @@ import type { CopyProgress, KeptCopy } from '../pipeline/followed-state.ts';
 import { Follower } from '../pipeline/follower.ts';
 import { Ledger } from '../pipeline/ledger.ts';
 import type { LedgerIndex } from '../pipeline/ports.ts';
+import type { WorkerContext } from './context.ts';
 import { Copies } from './copies.ts';
 import { RestoreLog } from './restore-log.ts';
-import type { Tools } from './tools.ts';
 
 /** A copy that is not recognised after so long counts as none when the group is joined. */
 const RECOGNITION_MS = 5_000;
@@ -20,12 +20,12 @@ const RECOGNITION_MS = 5_000;
  * The ledger as a worker has it: writing, deciding, and the copies of its partitions in the index, which a reader keeps in
  * step with the log.
  */
-export class LedgerSide implements Disposable {
+export class LedgerService implements Disposable {
   readonly index: LedgerIndex;
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
-  readonly #tools: Tools;
+  readonly #context: WorkerContext;
   /** Resolves when the copies that were on the disk are open. */
   readonly #opened: Promise<void>;
   readonly #disk: Disposable;
@@ -36,13 +36,13 @@ export class LedgerSide implements Disposable {
   readonly #listeners: ((partition: number) => void)[] = [];
 
   /** Opens the index and follows what it has copies of from now on. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
-  constructor(tools: Tools, { clusterId, partitions }: TopicsReport, tail: Tail) {
-    const { config, runtime, cluster, clock, log, metrics, wireLog, surroundings, fail } = tools;
+  constructor(context: WorkerContext, { clusterId, partitions }: TopicsReport, tail: Tail) {
+    const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
     const { ledger: topic, requests: requestTopic } = config.topics;
-    this.#tools = tools;
+    this.#context = context;
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
-    const index = surroundings.openIndex(binding, {
+    const index = environment.openIndex(binding, {
       onWiped: (cause) => {
         log.warn({ cause }, 'ledger index was discarded');
         this.#follower?.restore(cause); // there is none yet while the index opens
@@ -111,7 +111,7 @@ export class LedgerSide implements Disposable {
       if (!done.signal.aborted && !isPending()) end();
     });
     stop.addEventListener('abort', end);
-    if (isPending() && !stop.aborted) await this.#tools.runtime.sleep(RECOGNITION_MS, done.signal);
+    if (isPending() && !stop.aborted) await this.#context.runtime.sleep(RECOGNITION_MS, done.signal);
     stop.removeEventListener('abort', end);
     end(); // changes that come later are nothing to wait for
   }
