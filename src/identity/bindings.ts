@@ -1,7 +1,7 @@
 import { IdallocError } from '../errors.ts';
-import { attempt } from './attempt.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { EtcdPort, KeyValue } from './ports.ts';
+import { tryTransact } from './try-transact.ts';
 
 /**
  * What is settled once for a datacenter, beside its descriptor, each under a key of its own:
@@ -130,7 +130,7 @@ async function settle(etcd: EtcdPort, { claim, own }: Bindings, due: readonly Bi
     if (missing.length === 0) return;
     const absent = missing.map(({ key }) => ({ key, createRevision: 0n }));
     const puts = missing.map(({ key, value }) => ({ put: key, value: Buffer.from(value) }));
-    await attempt(etcd, absent, puts);
+    await tryTransact(etcd, absent, puts);
   }
   throw new IdallocError('ETCD_UNAVAILABLE', `the bindings of a namespace were not settled in ${MAX_STEPS} steps`);
 }

@@ -18,7 +18,7 @@ export type Choice =
  * Picks a worker ID among `candidates`: at random among the free ones whose ceiling is behind the clock, so that racers
  * spread out; else the lowest ceiling is waited for, up to 35 s. Candidates without a ceiling are the caller's fault.
  */
-function chooseWorker(
+function pickWorkerId(
   snapshot: Snapshot,
   candidates: readonly number[],
   layout: Layout,
@@ -67,8 +67,8 @@ const MIN_OWNERS = 2;
  *
  * Rejects when no broker answers: then there is nothing to compare with.
  */
-async function doubtClock(settings: IdentitySettings, snapshot: Snapshot): Promise<Refusal | undefined> {
-  const samples = (await settings.askBrokers?.()) ?? [];
+async function checkClock(settings: IdentitySettings, snapshot: Snapshot): Promise<Refusal | undefined> {
+  const samples = (await settings.sampleBrokerClocks?.()) ?? [];
   const { reading, verdict } = settings.readClock();
   if (verdict.kind === 'eject') return refusalOf(verdict);
   const leads = ownersLeads(snapshot, settings.layout, reading.wall);
@@ -78,15 +78,15 @@ async function doubtClock(settings: IdentitySettings, snapshot: Snapshot): Promi
   return { code: off.reason, message: `${off.detail}: no worker ID is claimed; check NTP on this machine` };
 }
 
-/** The choice, once our clock has been compared where a worker ID is there to be claimed; rejects as doubtClock does. */
-export async function chooseByTrustedClock(
+/** The choice, once our clock has been compared where a worker ID is there to be claimed; rejects as checkClock does. */
+export async function chooseWorkerId(
   settings: IdentitySettings,
   snapshot: Snapshot,
   candidates: readonly number[],
   now: WallMs,
 ): Promise<Choice> {
-  const choice = chooseWorker(snapshot, candidates, settings.layout, now, settings.random);
-  const doubt = choice.kind === 'take' ? await doubtClock(settings, snapshot) : undefined;
+  const choice = pickWorkerId(snapshot, candidates, settings.layout, now, settings.random);
+  const doubt = choice.kind === 'take' ? await checkClock(settings, snapshot) : undefined;
   return doubt === undefined ? choice : { kind: 'refuse', ...doubt };
 }
 
@@ -108,8 +108,8 @@ function exhausted(candidates: readonly number[]): string {
 }
 
 /** Owners this young at one address may be what a crash loop left behind; the first few are taken for company. */
-const YOUNG_MS = 60_000;
-const COMPANY = 3;
+const RECENT_MS = 60_000;
+const TOLERATED_RECENT = 3;
 const DELAY_EACH_MS = 1_000;
 const MAX_DELAY_MS = 30_000;
 
@@ -118,15 +118,15 @@ const MAX_DELAY_MS = 30_000;
  * a worker ID taken for a lease's time; by waiting a second for each such leftover it can't eat up the pool.
  */
 export function startDelayMs(snapshot: Snapshot, workerIp: string, now: WallMs): number {
-  const leftovers = [...snapshot.owners.values()].filter((owner) => isYoung(owner, workerIp, now)).length;
-  return Math.min(MAX_DELAY_MS, Math.max(0, leftovers - COMPANY) * DELAY_EACH_MS);
+  const leftovers = [...snapshot.owners.values()].filter((owner) => isRecent(owner, workerIp, now)).length;
+  return Math.min(MAX_DELAY_MS, Math.max(0, leftovers - TOLERATED_RECENT) * DELAY_EACH_MS);
 }
 
 /** A record that can't be read tells nothing, and nothing but this delay hangs on it. */
-function isYoung(owner: KeyValue, workerIp: string, now: WallMs): boolean {
+function isRecent(owner: KeyValue, workerIp: string, now: WallMs): boolean {
   try {
     const record = decodeLeaseRecord(owner.value);
-    return record.assignedWorkerIp === workerIp && Math.abs(now - record.grantedAtMs) < YOUNG_MS;
+    return record.assignedWorkerIp === workerIp && Math.abs(now - record.grantedAtMs) < RECENT_MS;
   } catch {
     return false;
   }

@@ -2,25 +2,25 @@ import type { Verdict } from '../core/clock-guard.ts';
 import { authorityMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
 import { elapsedMs, type Reading } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { ceilingsAhead, chooseByTrustedClock, startDelayMs } from './choose.ts';
+import { ceilingsAhead, chooseWorkerId, startDelayMs } from './choose.ts';
 import {
+  asRetryable,
   candidatesOf,
   isRestored,
-  lossOf,
-  passing,
+  lossCode,
   readClaim,
   readNamespace,
   requireInPool,
   revokeQuietly,
   sendClaim,
+  sendIgnoringAnswer,
   sendSwap,
-  sendUndecided,
-  witnessed,
+  withWitness,
 } from './protocol.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
 import { NOT_ACQUIRED, PAUSED, refusalOf } from './state.ts';
-import { type Attempt, hindrance, planAttempt, planSwap, readBack, type Term, termOf } from './term.ts';
+import { type Attempt, blockedReason, planAttempt, planSwap, readBack, type Term, termOf } from './term.ts';
 
 const STOPPED = { kind: 'stopped' } as const;
 
@@ -51,7 +51,7 @@ export class Identity {
   #term: Term | undefined;
   #waitingSince: Reading | undefined;
   /** How long this process holds back at its start, counted from its first look at the namespace. */
-  #startUp: { readonly began: Reading; readonly delayMs: number } | undefined;
+  #startDelay: { readonly began: Reading; readonly delayMs: number } | undefined;
   /** What was sent before this moment proves nothing: the process stood still in between. */
   #provenFromMs = Number.NEGATIVE_INFINITY;
 
@@ -84,24 +84,24 @@ export class Identity {
 
   /** Suspends a term that can't allocate at `now`, so that the gate closes though nobody tries. */
   check(now: Reading): void {
-    const refusal = this.#mode === 'held' && this.#term && hindrance(this.#settings, this.#term, now);
-    if (refusal) this.#enter('suspended', refusal);
+    const refusal = this.#mode === 'held' && this.#term && blockedReason(this.#settings, this.#term, now);
+    if (refusal) this.#setMode('suspended', refusal);
   }
 
   /** The process stood still until `now`: only a heartbeat sent since can show that nobody took its place. */
   paused(now: Reading): void {
     this.#provenFromMs = now.mono;
-    if (this.#mode === 'held') this.#enter('suspended', PAUSED);
+    if (this.#mode === 'held') this.#setMode('suspended', PAUSED);
   }
 
   /** One attempt to become the owner of a worker ID. Rejects only with NAMESPACE_MISMATCH and NAMESPACE_DAMAGED. */
   async acquire(): Promise<AcquireOutcome> {
     if (this.#busy || this.#term) return STOPPED;
     const turn = this.#turn;
-    return await this.#step(async () => {
-      this.#enter('acquiring', this.#refusal);
+    return await this.#runExclusively(async () => {
+      this.#setMode('acquiring', this.#refusal);
       try {
-        return (await this.#settle(turn)) ?? (await this.#attemptOne(turn));
+        return (await this.#resolveAttempt(turn)) ?? (await this.#attemptOne(turn));
       } catch (error) {
         return await this.#abandon(turn, error);
       }
@@ -117,16 +117,16 @@ export class Identity {
     const term = this.#term;
     if (this.#busy || !term) return STOPPED;
     const turn = this.#turn;
-    return await this.#step(async () => {
+    return await this.#runExclusively(async () => {
       const { reading: sent, verdict } = this.#settings.readClock();
       if (verdict.kind === 'eject') return await this.#eject(verdict);
       this.check(sent);
       try {
-        return await this.#beat(term, sent, verdict.kind === 'steady', turn);
+        return await this.#renew(term, sent, verdict.kind === 'steady', turn);
       } catch (error) {
-        const code = lossOf(error);
+        const code = lossCode(error);
         if (code !== undefined) return await this.#lose(turn, describeError(error), code);
-        return { kind: 'failed', error: passing(error) };
+        return { kind: 'failed', error: asRetryable(error) };
       }
     });
   }
@@ -138,7 +138,7 @@ export class Identity {
     this.#term = undefined;
     this.#attempt = undefined;
     this.#waitingSince = undefined;
-    this.#enter('none', refusal);
+    this.#setMode('none', refusal);
     const revoked = await Promise.all(leases.map((leaseId) => revokeQuietly(this.#settings, leaseId)));
     return revoked.every(Boolean);
   }
@@ -149,10 +149,10 @@ export class Identity {
     const { reading, verdict } = this.#settings.readClock();
     if (verdict.kind === 'eject') return this.#refuse(refusalOf(verdict));
     if (verdict.kind === 'wait') return { kind: 'waiting', waitMs: verdict.untilWall - reading.wall };
-    this.#startUp ??= { began: reading, delayMs: startDelayMs(snapshot, this.#settings.workerIp, reading.wall) };
-    const heldBackMs = this.#startUp.delayMs - elapsedMs(this.#startUp.began, reading);
+    this.#startDelay ??= { began: reading, delayMs: startDelayMs(snapshot, this.#settings.workerIp, reading.wall) };
+    const heldBackMs = this.#startDelay.delayMs - elapsedMs(this.#startDelay.began, reading);
     if (heldBackMs > 0) return { kind: 'waiting', waitMs: heldBackMs };
-    const choice = await chooseByTrustedClock(this.#settings, snapshot, candidatesOf(this.#settings), reading.wall);
+    const choice = await chooseWorkerId(this.#settings, snapshot, candidatesOf(this.#settings), reading.wall);
     if (turn !== this.#turn) return STOPPED;
     if (choice.kind === 'refuse') return this.#refuse({ code: choice.code, message: choice.message });
     if (choice.kind === 'wait') return this.#wait(choice.waitMs, reading);
@@ -161,31 +161,31 @@ export class Identity {
     const attempt = planAttempt(this.#settings, namespace, choice.workerId, choice.ceiling, reading);
     this.#attempt = attempt;
     await this.#settings.etcd.grantLease(attempt.leaseId, this.#settings.timing.ttlMs / 1000);
-    if (turn !== this.#turn) return await this.#stale(attempt);
-    await sendUndecided(this.#settings, sendClaim(this.#settings, attempt));
-    return (await this.#settle(turn)) ?? { kind: 'raced' };
+    if (turn !== this.#turn) return await this.#revokeStale(attempt);
+    await sendIgnoringAnswer(this.#settings, sendClaim(this.#settings, attempt));
+    return (await this.#resolveAttempt(turn)) ?? { kind: 'raced' };
   }
 
   /** Released while a call was in flight: that call may have come after the lease was given back, so once more. */
-  async #stale(attempt: Attempt): Promise<AcquireOutcome> {
+  async #revokeStale(attempt: Attempt): Promise<AcquireOutcome> {
     await revokeQuietly(this.#settings, attempt.leaseId);
     return STOPPED;
   }
 
   /** Reads what became of the attempt. Undefined: there is none any more. Throws, and keeps it, without an answer. */
-  async #settle(turn: number): Promise<AcquireOutcome | undefined> {
+  async #resolveAttempt(turn: number): Promise<AcquireOutcome | undefined> {
     if (turn !== this.#turn) return STOPPED;
     const attempt = this.#attempt;
     if (!attempt) return undefined;
     const { owner, ceiling } = await readClaim(this.#settings, attempt.workerId);
-    if (turn !== this.#turn) return await this.#stale(attempt);
+    if (turn !== this.#turn) return await this.#revokeStale(attempt);
     const begun = termOf(attempt, owner, ceiling);
     if (!begun) {
       this.#attempt = undefined;
       await revokeQuietly(this.#settings, attempt.leaseId);
       return undefined;
     }
-    const term = await witnessed(this.#settings, begun);
+    const term = await withWitness(this.#settings, begun);
     if (turn !== this.#turn) return STOPPED;
     this.#attempt = undefined;
     this.#install(term);
@@ -193,7 +193,7 @@ export class Identity {
     return { kind: 'held' };
   }
 
-  async #beat(term: Term, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+  async #renew(term: Term, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
     // Side by side, so that the deadline of a slow etcd hangs on one answer's time and not on the sum of all.
     const [{ ttlSeconds }, claim] = await Promise.all([
       this.#settings.etcd.keepAlive(term.leaseId),
@@ -206,14 +206,14 @@ export class Identity {
     const renewed = { ...found.term, sent };
     // A suspended term waits for its raise as well: its reservation may be used up.
     if (this.#mode === 'held') this.#install(renewed);
-    return await this.#extend(renewed, steady, turn);
+    return await this.#raiseCeiling(renewed, steady, turn);
   }
 
-  async #extend(term: Term, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+  async #raiseCeiling(term: Term, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
     const swap = steady ? planSwap(this.#settings, term, term.sent) : undefined;
     const asked = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
     this.#term = asked;
-    if (swap) await sendUndecided(this.#settings, sendSwap(this.#settings, asked, swap));
+    if (swap) await sendIgnoringAnswer(this.#settings, sendSwap(this.#settings, asked, swap));
     if (turn !== this.#turn) return STOPPED;
 
     const { owner, ceiling } = await readClaim(this.#settings, term.workerId);
@@ -221,7 +221,7 @@ export class Identity {
     const found = readBack(asked, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
     this.#install(found.term);
-    const usable = await witnessed(this.#settings, found.term);
+    const usable = await withWitness(this.#settings, found.term);
     if (turn !== this.#turn) return STOPPED;
     this.#install(usable);
     return { kind: 'held' };
@@ -233,8 +233,8 @@ export class Identity {
     // By a clock that has jumped the deadline would seem to have passed, or to be further off: the clock is the reason.
     const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
     const proven = term.sent.mono >= this.#provenFromMs;
-    const refusal = proven ? (jumped ?? hindrance(this.#settings, term, reading)) : PAUSED;
-    this.#enter(refusal ? 'suspended' : 'held', refusal ?? NOT_ACQUIRED);
+    const refusal = proven ? (jumped ?? blockedReason(this.#settings, term, reading)) : PAUSED;
+    this.#setMode(refusal ? 'suspended' : 'held', refusal ?? NOT_ACQUIRED);
   }
 
   async #lose(turn: number, why: string, code: Refusal['code'] = 'LEASE_LOST'): Promise<HeartbeatOutcome> {
@@ -244,9 +244,9 @@ export class Identity {
     this.#settings.log('warn', refusal.message, { fence: String(term.fence) });
     this.#turn += 1;
     this.#term = undefined;
-    this.#enter('lost', refusal);
+    this.#setMode('lost', refusal);
     await revokeQuietly(this.#settings, term.leaseId);
-    if (this.#mode === 'lost') this.#enter('none', refusal);
+    if (this.#mode === 'lost') this.#setMode('none', refusal);
     return { kind: 'lost', ...refusal };
   }
 
@@ -259,14 +259,14 @@ export class Identity {
   /** After a failed acquire. A fault that may pass keeps the attempt: the next acquire reads what became of it. */
   async #abandon(turn: number, error: unknown): Promise<AcquireOutcome> {
     const set = isRestored(error) ? ({ code: 'RESTORED', message: error.message } as const) : undefined;
-    if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: passing(error) };
+    if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: asRetryable(error) };
     const attempt = this.#attempt;
-    this.#enter('none', set ?? { code: 'NO_IDENTITY', message: describeError(error) });
-    if (attempt && (lossOf(error) || !(error instanceof IdallocError && error.retryable))) {
+    this.#setMode('none', set ?? { code: 'NO_IDENTITY', message: describeError(error) });
+    if (attempt && (lossCode(error) || !(error instanceof IdallocError && error.retryable))) {
       this.#attempt = undefined;
       await revokeQuietly(this.#settings, attempt.leaseId);
     }
-    return set ? { kind: 'refused', ...set } : { kind: 'failed', error: passing(error) };
+    return set ? { kind: 'refused', ...set } : { kind: 'failed', error: asRetryable(error) };
   }
 
   /** The lowest ceiling comes nearer by the clock; when it has not come within the longest wait, the clock is wrong. */
@@ -277,11 +277,11 @@ export class Identity {
   }
 
   #refuse(refusal: Refusal): AcquireOutcome {
-    this.#enter('none', refusal);
+    this.#setMode('none', refusal);
     return { kind: 'refused', ...refusal };
   }
 
-  async #step<R>(run: () => Promise<R>): Promise<R> {
+  async #runExclusively<R>(run: () => Promise<R>): Promise<R> {
     this.#busy = true;
     try {
       return await run();
@@ -291,7 +291,7 @@ export class Identity {
   }
 
   /** The one setter of the mode. */
-  #enter(mode: Mode, refusal: Refusal): void {
+  #setMode(mode: Mode, refusal: Refusal): void {
     const same = this.#mode === mode && (mode === 'held' || this.#refusal.code === refusal.code);
     this.#mode = mode;
     this.#refusal = refusal;

@@ -2,11 +2,11 @@ import { encodeCeiling } from '../codec/ceiling.ts';
 import { compareDescriptors, type Descriptor, decodeDescriptor, encodeDescriptor } from '../codec/descriptor.ts';
 import { ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
-import { attempt } from './attempt.ts';
 import { type Bindings, bindNamespace, claimDatacenter } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
+import { tryTransact } from './try-transact.ts';
 import { requireNotRestored, requireUnused } from './witness.ts';
 
 /** A namespace that was found to be as configured; its descriptor's bytes are compared in every acquire. */
@@ -58,16 +58,16 @@ export async function openNamespace(options: OpenOptions): Promise<Namespace> {
       return { descriptor, descriptorValue: snapshot.descriptor.value };
     }
     requireUnused(view);
-    refuseRemains(snapshot, keys);
+    rejectLeftovers(snapshot, keys);
     const missing = pool.filter((workerId) => !snapshot.ceilings.has(workerId)).slice(0, CHUNK);
     const absent: Compare = { key: keys.descriptor, createRevision: 0n };
     if (missing.length === 0) {
       const there = newestCeiling(snapshot, keys);
-      await attempt(etcd, [absent, there], [{ put: keys.descriptor, value: encodeDescriptor(wanted) }]);
+      await tryTransact(etcd, [absent, there], [{ put: keys.descriptor, value: encodeDescriptor(wanted) }]);
     } else {
       const value = encodeCeiling({ ticks: ticks(0), nonce: newNonce() });
       const ceilings = missing.map((workerId) => keys.ceiling(workerId));
-      await attempt(
+      await tryTransact(
         etcd,
         [absent, ...ceilings.map((key) => ({ key, createRevision: 0n }))],
         ceilings.map((key) => ({ put: key, value })),
@@ -110,7 +110,7 @@ function readDescriptor(stored: KeyValue): Descriptor {
 }
 
 /** An initialiser that crashed leaves ceilings at 0. Anything more was in use: its descriptor has gone. */
-function refuseRemains(snapshot: Snapshot, keys: NamespaceKeys): void {
+function rejectLeftovers(snapshot: Snapshot, keys: NamespaceKeys): void {
   const raised = [...snapshot.ceilings].find(([, ceiling]) => ceiling.ticks !== 0);
   if (raised) throw damaged(`there is no descriptor, but ${keys.ceiling(raised[0])} is in use`);
   const [owner] = snapshot.owners.keys();

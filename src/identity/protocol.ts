@@ -7,7 +7,7 @@ import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
 import type { Attempt, Swap, Term } from './term.ts';
-import { othersOf, requireNotRestored, requireUnopposed, requireUnused } from './witness.ts';
+import { otherTerms, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
 /** Witnesses taken away by one write; a worker ID that changes hands quickly leaves thousands. */
 const MAX_DROPS = 500;
@@ -86,11 +86,13 @@ export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swa
 }
 
 /** Sends a write whose answer decides nothing: success, failure and silence are all read back. */
-export async function sendUndecided({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
+export async function sendIgnoringAnswer({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
   try {
     await write;
   } catch (error) {
-    log('warn', 'no answer to a write: reading back whether it took effect', { error: describeError(passing(error)) });
+    log('warn', 'no answer to a write: reading back whether it took effect', {
+      error: describeError(asRetryable(error)),
+    });
   }
 }
 
@@ -99,15 +101,15 @@ export async function sendUndecided({ log }: IdentitySettings, write: Promise<vo
  * and with RESTORED when the topic shows that it can't be ours. The witnesses of terms before ours are taken away by
  * the writes after the one that was read with them, a part at a time: until then they stand beside ours.
  */
-export async function witnessed({ witness }: IdentitySettings, term: Term): Promise<Term> {
+export async function withWitness({ witness }: IdentitySettings, term: Term): Promise<Term> {
   const { workerId, fence, leaseId, stored, reservation } = term;
   if (stored.ticks === reservation.to) return term;
   const own = { uuid: term.namespace.descriptor.uuid, workerId, fence, leaseId };
   const put: WitnessEntry = { put: { ...own, ticks: stored.ticks, modRevision: stored.modRevision } };
-  const drops = term.outlived.slice(0, MAX_DROPS).map((drop) => ({ drop }));
+  const drops = term.superseded.slice(0, MAX_DROPS).map((drop) => ({ drop }));
   const view = await witness.write([put, ...drops]);
-  requireUnopposed(view, { ...own, from: reservation.from });
-  return { ...term, reservation: { from: reservation.from, to: stored.ticks }, outlived: othersOf(view, own) };
+  requireNoRival(view, { ...own, from: reservation.from });
+  return { ...term, reservation: { from: reservation.from, to: stored.ticks }, superseded: otherTerms(view, own) };
 }
 
 /** The two keys that tell whose a worker ID is, at one revision. */
@@ -140,14 +142,14 @@ export function isRestored(error: unknown): error is IdallocError {
 }
 
 /** The reason under which a term ends that met this error; undefined when it may go on. */
-export function lossOf(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
+export function lossCode(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
   if (isRestored(error)) return 'RESTORED';
   const lost = error instanceof IdallocError && (error.code === 'LEASE_LOST' || error.code === 'NAMESPACE_DAMAGED');
   return lost ? 'LEASE_LOST' : undefined;
 }
 
 /** The fault as one that may pass; anything else (damage, a difference, a defect) is thrown on. */
-export function passing(error: unknown): IdallocError {
+export function asRetryable(error: unknown): IdallocError {
   if (error instanceof IdallocError && error.retryable) return error;
   throw error;
 }

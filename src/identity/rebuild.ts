@@ -5,15 +5,15 @@ import type { WitnessView } from '../codec/witness.ts';
 import { type Layout, toTicks } from '../core/layout.ts';
 import { type Ticks, ticks, type WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
-import { attempt } from './attempt.ts';
 import { type Bindings, bindNamespace } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
 import { newestCeiling, poolIds } from './namespace.ts';
 import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { readCeiling, type StoredCeiling } from './snapshot.ts';
+import { tryTransact } from './try-transact.ts';
 
 /** A namespace as it lies there, whatever state it is in. */
-export interface Remains {
+export interface StoredNamespace {
   readonly descriptor: KeyValue | undefined;
   readonly owners: ReadonlyMap<number, KeyValue>;
   /** Each key as it is stored, and what it says; undefined when that can't be read. */
@@ -29,7 +29,7 @@ export interface RebuildOptions {
   readonly wanted: Descriptor;
   readonly bindings: Bindings;
   /** The first tick that may be used again, above all that was ever reserved; asked when nothing old can be any more. */
-  readonly floorOf: (remains: Remains) => Ticks;
+  readonly floorOf: (found: StoredNamespace) => Ticks;
 }
 
 /** Ceilings raised in one transaction, with two comparisons each: more would not fit into etcd's 128. */
@@ -41,7 +41,11 @@ const WITNESSES = 1_000;
 const REBUILT = 'rebuild-';
 
 /** Everything that is there. Rejects with ETCD_UNAVAILABLE and KAFKA_UNAVAILABLE. */
-export async function readRemains(etcd: EtcdPort, witness: WitnessPort, keys: NamespaceKeys): Promise<Remains> {
+export async function readStoredNamespace(
+  etcd: EtcdPort,
+  witness: WitnessPort,
+  keys: NamespaceKeys,
+): Promise<StoredNamespace> {
   const view = await witness.read();
   return { ...(await readStore(etcd, keys)), view };
 }
@@ -69,17 +73,17 @@ export async function rebuildNamespace(options: RebuildOptions): Promise<{ reado
   requireNoOwners((await readStore(etcd, keys)).owners);
   await bindNamespace(etcd, bindings);
   await witness.write([{ seal: wanted.uuid }]);
-  const remains = await readRemains(etcd, witness, keys);
-  requireNoOwners(remains.owners);
-  const floor = options.floorOf(remains);
-  const raised = await raiseAll(options, floor, remains.descriptor);
+  const found = await readStoredNamespace(etcd, witness, keys);
+  requireNoOwners(found.owners);
+  const floor = options.floorOf(found);
+  const raised = await raiseAll(options, floor, found.descriptor);
   await replaceWitnesses(options, floor, raised);
   return { floor };
 }
 
 /** What was ever used or may be, and how far ahead of the clock somebody may have reserved. */
 export interface Evidence {
-  readonly remains: Remains;
+  readonly found: StoredNamespace;
   /** The highest tick of an ID in the ledger; undefined when it has none. */
   readonly ledger: Ticks | undefined;
   /** The time, as an operator has confirmed it. */
@@ -93,8 +97,8 @@ export interface Evidence {
  * as workers reserve, so that much is added; not so to what an earlier rebuild has put, which nobody has used since.
  * Throws LAYOUT_EXHAUSTED when the layout has no such tick.
  */
-export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: Evidence): Ticks {
-  const { ceilings, witnesses, rebuilt } = usedTicks(remains);
+export function floorAbove(layout: Layout, { found, ledger, now, reserveMs }: Evidence): Ticks {
+  const { ceilings, witnesses, rebuilt } = usedTicks(found);
   const used = Math.max(toTicks(layout, now), ledger ?? 0, ceilings ?? 0, witnesses ?? 0);
   const floor = Math.max(used + Math.ceil(reserveMs / layout.tickMs) + 1, (rebuilt ?? 0) + 1);
   if (floor < layout.endTicks) return ticks(floor);
@@ -106,20 +110,20 @@ export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: E
 }
 
 /**
- * The remains without the witnesses above a tick, for a witness topic that somebody else could write to: one record with a
+ * The stored namespace without the witnesses above a tick, for a witness topic that somebody else could write to: one record with a
  * time decades ahead would put every floor there. Whoever names the tick answers for it that no worker's clock was ever so
  * far; the ceilings and the ledger still count, however high they are.
  */
-export function withoutForged(remains: Remains, highest: Ticks): Remains {
-  const witnesses = remains.view.witnesses.filter((witness) => witness.ticks <= highest);
-  return { ...remains, view: { ...remains.view, witnesses } };
+export function withoutForged(found: StoredNamespace, highest: Ticks): StoredNamespace {
+  const witnesses = found.view.witnesses.filter((witness) => witness.ticks <= highest);
+  return { ...found, view: { ...found.view, witnesses } };
 }
 
 /** How far somebody has reserved, by the ceilings and by the witnesses, and how far an earlier rebuild has put them. */
-export function usedTicks(remains: Remains): Partial<Record<'ceilings' | 'witnesses' | 'rebuilt', Ticks>> {
-  const ceilings = [...readableOf(remains).values()].filter(({ ticks: at }) => at > 0);
+export function usedTicks(found: StoredNamespace): Partial<Record<'ceilings' | 'witnesses' | 'rebuilt', Ticks>> {
+  const ceilings = [...readableOf(found).values()].filter(({ ticks: at }) => at > 0);
   const isRebuilt = ({ nonce }: StoredCeiling) => nonce.startsWith(REBUILT);
-  const { witnesses } = remains.view;
+  const { witnesses } = found.view;
   const floors = witnesses.filter(({ fence }) => fence === 0n);
   return {
     ...highest(
@@ -139,7 +143,7 @@ function highest(name: string, all: readonly { readonly ticks: Ticks }[]): Recor
   return { [name]: ticks(all.reduce((high, one) => Math.max(high, one.ticks), 0)) };
 }
 
-async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<Remains, 'view'>> {
+async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<StoredNamespace, 'view'>> {
   const { kvs } = await etcd.range(keys.root);
   const owners = new Map<number, KeyValue>();
   const ceilings = new Map<number, { kv: KeyValue; stored: StoredCeiling | undefined }>();
@@ -151,7 +155,7 @@ async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<Rema
   return { descriptor: kvs.find(({ key }) => key === keys.descriptor), owners, ceilings };
 }
 
-function readableOf({ ceilings }: Pick<Remains, 'ceilings'>): ReadonlyMap<number, StoredCeiling> {
+function readableOf({ ceilings }: Pick<StoredNamespace, 'ceilings'>): ReadonlyMap<number, StoredCeiling> {
   return new Map([...ceilings].flatMap(([workerId, { stored }]) => (stored ? [[workerId, stored]] : [])));
 }
 
@@ -189,11 +193,11 @@ async function raiseAll(
     if (higher !== undefined) throw refused(`another process raised the ceiling of worker ID ${higher}`);
     if (low.length === 0) {
       const there = newestCeiling({ ceilings: readableOf(store) }, keys);
-      await attempt(etcd, [same, there], [{ put: keys.descriptor, value: descriptor }]);
+      await tryTransact(etcd, [same, there], [{ put: keys.descriptor, value: descriptor }]);
     } else {
       const compares = low.flatMap((workerId) => unowned(keys, workerId, revisions.get(workerId)));
       const puts = low.map((workerId) => ({ put: keys.ceiling(workerId), value }));
-      await attempt(etcd, [same, ...compares], puts);
+      await tryTransact(etcd, [same, ...compares], puts);
     }
   }
   throw new IdallocError(

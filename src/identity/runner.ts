@@ -29,9 +29,9 @@ export interface RunnerOptions {
   readonly timing: LeaseTiming;
   readonly readClock: () => GuardedReading;
   /** Gives the clock guard a new anchor, so that a clock that was ejected can show that it is well again. */
-  readonly trustClockAnew: () => void;
+  readonly resetClockAnchor: () => void;
   /** Has the clock guard learn from the brokers' clocks; rejects when none answers. */
-  readonly learnDrift?: () => Promise<void>;
+  readonly measureDrift?: () => Promise<void>;
   /** Resolves after ms by the monotonic clock, or as soon as the signal aborts; never rejects. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   readonly random: Random;
@@ -65,7 +65,7 @@ export class IdentityRunner {
     const ended = new AbortController();
     const stop = AbortSignal.any([signal, ended.signal]);
     const patrol = this.#patrol(stop);
-    const asking = this.#askClocks(stop);
+    const asking = this.#sampleClocks(stop);
     try {
       // A step in flight is not waited for: giving the identity back makes it end without effect.
       await Promise.race([this.#steps(stop), aborted(stop)]);
@@ -94,7 +94,7 @@ export class IdentityRunner {
     }
     if (verdict.kind === 'eject') {
       await identity.release(refusalOf(verdict));
-      this.#options.trustClockAnew();
+      this.#options.resetClockAnchor();
       return PROBATION_MS;
     }
     return this.#afterAcquire(await identity.acquire(), leftMs);
@@ -153,13 +153,13 @@ export class IdentityRunner {
     }
   }
 
-  async #askClocks(stop: AbortSignal): Promise<void> {
-    const { identity, learnDrift, sleep } = this.#options;
+  async #sampleClocks(stop: AbortSignal): Promise<void> {
+    const { identity, measureDrift, sleep } = this.#options;
     while (!stop.aborted) {
       await sleep(ASK_MS, stop);
       if (stop.aborted || identity.state.mode !== 'held') continue;
       // Brokers that tell nothing now are asked again; what they said last goes on counting.
-      await Promise.race([learnDrift?.().catch(() => undefined), aborted(stop)]);
+      await Promise.race([measureDrift?.().catch(() => undefined), aborted(stop)]);
     }
   }
 

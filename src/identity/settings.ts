@@ -42,7 +42,7 @@ export interface IdentitySettings {
    * Asks brokers for the time, before a worker ID is claimed: one sample for each that answered. Rejects with a passing
    * fault when none did. Without it our clock is compared with the living owners' alone.
    */
-  readonly askBrokers?: () => Promise<readonly DriftSample[]>;
+  readonly sampleBrokerClocks?: () => Promise<readonly DriftSample[]>;
   /** Called after each change of the mode or of the reason to refuse; must not throw. */
   readonly onChange?: (state: IdentityState) => void;
   readonly log: Log;

@@ -36,7 +36,7 @@ export interface Attempt {
  *              unanswered swaps, under our fence.
  * unanswered:  swaps on top of `stored` that may have taken effect, or may still.
  * reservation: the part below `stored` that was witnessed, and that is used.
- * outlived:    witnesses of terms before ours, for which ours speaks as well once it was read with them.
+ * superseded:    witnesses of terms before ours, for which ours speaks as well once it was read with them.
  */
 export interface Term {
   readonly namespace: Namespace;
@@ -49,7 +49,7 @@ export interface Term {
   readonly stored: StoredCeiling;
   readonly unanswered: readonly Swap[];
   readonly reservation: Reservation;
-  readonly outlived: readonly WitnessName[];
+  readonly superseded: readonly WitnessName[];
 }
 
 /** More unanswered swaps than this are not piled up: etcd has to show first what became of them. */
@@ -105,7 +105,7 @@ export function termOf(attempt: Attempt, owner: KeyValue | undefined, ceiling: K
     stored,
     unanswered: [],
     reservation: { from: attempt.from, to: attempt.from },
-    outlived: [],
+    superseded: [],
   };
 }
 
@@ -137,7 +137,7 @@ export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyVa
 }
 
 /** Why a term can't allocate at `now`, if it can't. The end of the layout is the allocator's to tell. */
-export function hindrance(
+export function blockedReason(
   { layout, timing }: Pick<IdentitySettings, 'layout' | 'timing'>,
   { sent, reservation }: Term,
   now: Reading,

@@ -18,12 +18,12 @@ import type { Snapshot } from './snapshot.ts';
  */
 export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: string): void {
   requireReadable(view);
-  const strange = strangeUuid(view, uuid);
-  if (strange !== undefined)
-    throw restored(`it holds the namespace ${uuid}, but the witness topic names ${strange}`, OTHERS);
+  const foreign = foreignUuid(view, uuid);
+  if (foreign !== undefined)
+    throw restored(`it holds the namespace ${uuid}, but the witness topic names ${foreign}`, OTHERS);
   for (const witness of view.witnesses) {
     if (witness.uuid !== uuid) continue;
-    const lost = lostOf(witness, snapshot);
+    const lost = describeLoss(witness, snapshot);
     if (lost !== undefined) throw restored(lost);
   }
 }
@@ -36,7 +36,7 @@ export function requireUnused(view: WitnessView): void {
 }
 
 /** A reservation that was just written to the witness topic. */
-export interface Claimed extends WitnessName {
+export interface NewReservation extends WitnessName {
   /** The first tick that it covers. */
   readonly from: number;
 }
@@ -48,17 +48,17 @@ export interface Claimed extends WitnessName {
  * while the topic was waited for. RESTORED for an earlier one, or another under our fence, which etcd must have forgotten,
  * and for a rebuild.
  */
-export function requireUnopposed(view: WitnessView, own: Claimed): void {
-  const strange = strangeUuid(view, own.uuid);
-  if (strange !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${strange}`);
-  const rival = othersOf(view, own).find(({ ticks }) => ticks > own.from);
+export function requireNoRival(view: WitnessView, own: NewReservation): void {
+  const foreign = foreignUuid(view, own.uuid);
+  if (foreign !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${foreign}`);
+  const rival = otherTerms(view, own).find(({ ticks }) => ticks > own.from);
   if (rival === undefined) return;
   const what = `worker ID ${own.workerId} is reserved by another worker up to tick ${rival.ticks} (fence ${rival.fence}), by this one from ${own.from}`;
   throw rival.fence > own.fence ? new IdallocError('LEASE_LOST', what) : restored(what);
 }
 
-/** The other terms of a worker ID in its namespace: behind us all of them, once `requireUnopposed` has passed. */
-export function othersOf(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
+/** The other terms of a worker ID in its namespace: behind us all of them, once `requireNoRival` has passed. */
+export function otherTerms(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
   return view.witnesses.filter(
     (witness) =>
       witness.uuid === uuid &&
@@ -68,12 +68,12 @@ export function othersOf(view: WitnessView, { uuid, workerId, fence, leaseId }: 
 }
 
 /** A UUID that counts and is not this one. A rebuild's seal makes what its predecessors left, or leave still, void. */
-function strangeUuid({ seal, witnesses }: WitnessView, uuid: string): string | undefined {
+function foreignUuid({ seal, witnesses }: WitnessView, uuid: string): string | undefined {
   if (seal !== undefined) return seal === uuid ? undefined : seal;
   return witnesses.find((witness) => witness.uuid !== uuid)?.uuid;
 }
 
-function lostOf({ workerId, ticks, modRevision }: Witness, { ceilings }: Snapshot): string | undefined {
+function describeLoss({ workerId, ticks, modRevision }: Witness, { ceilings }: Snapshot): string | undefined {
   const stored = ceilings.get(workerId);
   if (stored === undefined)
     return `it has no ceiling for worker ID ${workerId}, which was reserved up to tick ${ticks}`;

@@ -16,7 +16,7 @@ import type { GuardedReading } from '../identity/settings.ts';
 
 /**
  * The one clock of a worker: whoever allocates or raises a ceiling reads it here, so that every reading passes the one
- * guard. An ejection stays until `trustAnew`.
+ * guard. An ejection stays until `resetAnchor`.
  */
 export class GuardedClock {
   readonly #readClock: () => Reading;
@@ -60,7 +60,7 @@ export class GuardedClock {
   }
 
   /** A new term begins: what was held against the clock before no longer counts. */
-  trustAnew(): void {
+  resetAnchor(): void {
     this.#guard = anchorGuard(this.#readClock());
     this.#drift = noDrift;
   }

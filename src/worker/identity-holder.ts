@@ -36,7 +36,7 @@ export interface IdentityHolderOptions {
 export interface IdentityPorts {
   readonly witness: WitnessPort;
   /** Asks brokers for the time; rejects when none answers. */
-  readonly askBrokers: () => Promise<readonly DriftSample[]>;
+  readonly sampleBrokerClocks: () => Promise<readonly DriftSample[]>;
 }
 
 const RELEASE_LIMIT_MS = 5_000;
@@ -109,9 +109,9 @@ export class IdentityHolder implements AsyncDisposable {
         identity,
         timing: config.timing,
         readClock: () => clock.read(),
-        trustClockAnew: () => clock.trustAnew(),
-        learnDrift: async () => {
-          for (const sample of await ports.askBrokers()) clock.recordDrift(sample);
+        resetClockAnchor: () => clock.resetAnchor(),
+        measureDrift: async () => {
+          for (const sample of await ports.sampleBrokerClocks()) clock.recordDrift(sample);
         },
         sleep: runtime.sleep,
         random: runtime.random,
@@ -147,7 +147,7 @@ export class IdentityHolder implements AsyncDisposable {
     return { keys, bindings: bindingsOf(keys, config) };
   }
 
-  #createIdentity(namespace: Namespace, { witness, askBrokers }: IdentityPorts): Identity {
+  #createIdentity(namespace: Namespace, { witness, sampleBrokerClocks }: IdentityPorts): Identity {
     const { config, log, clock, etcd, runtime } = this.#options;
     return new Identity({
       etcd,
@@ -162,7 +162,7 @@ export class IdentityHolder implements AsyncDisposable {
       newLeaseId: () => leaseIdOf(runtime.uuid()),
       workerIp: config.workerIp ?? 'unknown',
       ...(config.workerId === undefined ? {} : { staticWorkerId: config.workerId }),
-      askBrokers,
+      sampleBrokerClocks,
       onChange: (state) => this.#reportToGate(state),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });

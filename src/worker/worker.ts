@@ -179,7 +179,7 @@ export class Worker implements AsyncDisposable {
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // what is under way is answered before the identity is given back
-    identity.start({ witness, askBrokers: () => ledger.log.askClocks() });
+    identity.start({ witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
     const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator }));
     this.#requests = requests;
     await ledger.recognised(this.#stop.signal); // the group is to learn at the first join which copies this worker has

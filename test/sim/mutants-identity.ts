@@ -78,7 +78,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     scenario: 'etcd-loss',
     patches: [
       patch('src/identity/protocol.ts', '  requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
-      patch('src/identity/protocol.ts', '  requireUnopposed(view, { ...own, from: reservation.from });\n', ''),
+      patch('src/identity/protocol.ts', '  requireNoRival(view, { ...own, from: reservation.from });\n', ''),
       patch('src/identity/protocol.ts', '    requireUnused(view);\n', ''),
       patch('src/identity/namespace.ts', '      requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
       patch('src/identity/namespace.ts', '    requireUnused(view);\n', ''),
@@ -116,8 +116,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/rebuild.ts',
-        '  await witness.write([{ seal: wanted.uuid }]);\n  const remains = await readRemains(etcd, witness, keys);',
-        '  const remains = await readRemains(etcd, witness, keys);\n  await witness.write([{ seal: wanted.uuid }]);',
+        '  await witness.write([{ seal: wanted.uuid }]);\n  const found = await readStoredNamespace(etcd, witness, keys);',
+        '  const found = await readStoredNamespace(etcd, witness, keys);\n  await witness.write([{ seal: wanted.uuid }]);',
       ),
     ],
   },
@@ -129,7 +129,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the descriptor written without comparing its absence',
     scenario: 'mixed',
-    patches: [patch('src/identity/namespace.ts', 'attempt(etcd, [absent, there],', 'attempt(etcd, [there],')],
+    patches: [patch('src/identity/namespace.ts', 'tryTransact(etcd, [absent, there],', 'tryTransact(etcd, [there],')],
   },
   {
     // A nonce alone decides nothing: claims are told by their leases, and raises by fence, compared revision and ticks.
@@ -176,8 +176,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/choose.ts',
-        "choice.kind === 'take' ? await doubtClock(settings, snapshot) : undefined",
-        'undefined && (await doubtClock(settings, snapshot))',
+        "choice.kind === 'take' ? await checkClock(settings, snapshot) : undefined",
+        'undefined && (await checkClock(settings, snapshot))',
       ),
     ],
   },

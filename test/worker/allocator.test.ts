@@ -37,7 +37,7 @@ function world(options: { readonly onSleep?: (world: World) => void; readonly te
     move: (wallBy, monoBy = wallBy) => {
       reading = { wall: wallMs(reading.wall + wallBy), mono: monoMs(reading.mono + monoBy) };
     },
-    trustAnew: () => clock.trustAnew(),
+    resetAnchor: () => clock.resetAnchor(),
     sleeps,
     readings: () => readings,
     allocator: new LeasedAllocator({
@@ -63,7 +63,7 @@ function world(options: { readonly onSleep?: (world: World) => void; readonly te
 interface World {
   granted: Term | { readonly code: 'NO_IDENTITY' | 'LEASE_SUSPENDED' };
   readonly move: (wallBy: number, monoBy?: number) => void;
-  readonly trustAnew: () => void;
+  readonly resetAnchor: () => void;
   readonly sleeps: readonly number[];
   readonly readings: () => number;
   readonly allocator: LeasedAllocator;
@@ -210,7 +210,7 @@ describe('a refusal', () => {
   it('is LAYOUT_EXHAUSTED at the end of the layout', async () => {
     const its = world({ term: { ...TERM, to: layout.endTicks + 25_000 } });
     its.move(layout.endTicks - 1 - T0);
-    its.trustAnew();
+    its.resetAnchor();
     const [last] = await its.allocator.allocate([40_960]);
     expect(Math.max(...ticksOf(last as Allocation))).toBe(layout.endTicks - 1);
     its.move(5);

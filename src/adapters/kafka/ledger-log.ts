@@ -63,7 +63,7 @@ export class KafkaLedgerLog implements LedgerLog {
    * clock. Resolves with one sample for each that answered, once most have or the others are too late; onDriftSample gets
    * none of them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE when none did.
    */
-  async askClocks(): Promise<readonly DriftSample[]> {
+  async sampleBrokerClocks(): Promise<readonly DriftSample[]> {
     const partitions = await this.#onePartitionOfEachLeader();
     if (partitions.length === 0) {
       throw new IdallocError('KAFKA_UNAVAILABLE', `no partition of ${this.#options.topic} has a leader`);
