@@ -45,7 +45,7 @@ const REPEAT_AFTER_MS = 10_000;
 const MAX_REMEMBERED = 100;
 
 /** Whether a warning of the same kind came within the last 10 s already. */
-export function repetitions(nowMs: () => number): (kind: string) => boolean {
+export function repeatFilter(nowMs: () => number): (kind: string) => boolean {
   const seen = new Map<string, number>();
   return (kind) => {
     const now = nowMs();
@@ -73,7 +73,7 @@ export function wireLog(
   nowMs: () => number = monotonicMs,
 ): (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void {
   const child = log.child({ component: 'kafka' });
-  const isRepeated = repetitions(nowMs);
+  const isRepeated = repeatFilter(nowMs);
   return (level, fields, message) => {
     const values = fields as Readonly<Record<string, unknown>>;
     const about = SUBJECTS.map((name) => String(values[name] ?? '')).join(' ');
@@ -94,7 +94,7 @@ interface EtcdFault {
 /** Logs faults of etcd: those that an operator has to end as errors. A repeated one goes to debug. */
 export function etcdFaultLog(log: Log, nowMs: () => number = monotonicMs): (fault: EtcdFault) => void {
   const child = log.child({ component: 'etcd' });
-  const isRepeated = repetitions(nowMs);
+  const isRepeated = repeatFilter(nowMs);
   return ({ what, endpoint, error, remedy }) => {
     const text = describeError(error);
     const level = remedy === undefined ? 'warn' : 'error';

@@ -23,19 +23,19 @@ const stop = new AbortController();
 let signalNumber = 2;
 
 /** Past a fault that nobody expected nothing of this process can be trusted, so it ends and its lease runs out. */
-function endByFault(error: unknown): never {
+function crash(error: unknown): never {
   const destination = args[0] === 'worker' ? 'stdout' : 'stderr';
   createLogger({ level: 'fatal', destination }).fatal({ err: error }, `idalloc crashed: ${describeError(error)}`);
   process.exit(EXIT.software);
 }
 
-process.on('uncaughtException', endByFault);
-process.on('unhandledRejection', endByFault);
+process.on('uncaughtException', crash);
+process.on('unhandledRejection', crash);
 
 /** Whoever reads our output may stop early, as `head` does; there is nobody left to tell then. */
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(EXIT.failed);
-  endByFault(error);
+  crash(error);
 });
 
 for (const [signal, number] of [

@@ -1,5 +1,5 @@
 import type { IdRange } from '../core/generator.ts';
-import { memo } from '../core/memo.ts';
+import { memoize } from '../core/memoize.ts';
 import { fingerprintBytes, fingerprintHex } from './avro.ts';
 import { toSafeNumber } from './long.ts';
 
@@ -42,7 +42,7 @@ export interface WireBatch {
 
 const NO_IDS: readonly bigint[] = Object.freeze([]);
 /** Of the layouts that batches were made with. */
-const layoutFingerprints = memo(fingerprintBytes, 100);
+const layoutFingerprints = memoize(fingerprintBytes, 100);
 
 /** The batch as the schemas have it, listed as ranges. RangeError when it is not one that wireToBatch reads. */
 export function batchToWire(batch: IdBatch): WireBatch {

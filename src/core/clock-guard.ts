@@ -104,16 +104,16 @@ export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuar
  */
 function ejectionFor(before: ClockGuard, seen: ClockGuard): Ejection | undefined {
   const { last: now, anchor, highWater, moved } = seen;
-  if (seen.doubt !== undefined) return settle(seen.doubt, now);
+  if (seen.doubt !== undefined) return resolveDoubt(seen.doubt, now);
   const stoodMs = now.mono - moved.mono;
   if (stoodMs >= FROZEN_MS) return frozen(stoodMs);
   const backMs = highWater - now.wall;
-  if (backMs >= STEP_BACK_MS) return eject('CLOCK_BACKWARD', `the wall clock went back by ${shown(backMs)} ms`);
+  if (backMs >= STEP_BACK_MS) return eject('CLOCK_BACKWARD', `the wall clock went back by ${formatMs(backMs)} ms`);
   if (fallenBehindMs(before.last, now) >= STEP_BACK_MS) return hiddenStep(before.last, now);
   const gainedMs = now.wall - anchor.wall - (now.mono - anchor.mono);
   if (gainedMs > FORWARD_MS) {
     const cause = 'it was set, or this machine slept';
-    return eject('CLOCK_FORWARD', `the wall clock gained ${shown(gainedMs)} ms on the monotonic one: ${cause}`);
+    return eject('CLOCK_FORWARD', `the wall clock gained ${formatMs(gainedMs)} ms on the monotonic one: ${cause}`);
   }
   return undefined;
 }
@@ -124,7 +124,7 @@ function doubtOf(first: Reading, second: Reading): Doubt | undefined {
 }
 
 /** A clock that goes shows another time 10 ms later; undefined until either is seen. */
-function settle({ first, second }: Doubt, now: Reading): Ejection | undefined {
+function resolveDoubt({ first, second }: Doubt, now: Reading): Ejection | undefined {
   if (now.wall !== second.wall) return hiddenStep(first, second);
   return now.mono - second.mono >= STEP_BACK_MS ? frozen(now.mono - first.mono) : undefined;
 }
@@ -135,19 +135,19 @@ function fallenBehindMs(from: Reading, to: Reading): number {
 }
 
 function hiddenStep(from: Reading, to: Reading): Ejection {
-  const moves = `moved by ${shown(to.wall - from.wall)} ms while ${shown(to.mono - from.mono)} ms passed`;
+  const moves = `moved by ${formatMs(to.wall - from.wall)} ms while ${formatMs(to.mono - from.mono)} ms passed`;
   return eject('CLOCK_BACKWARD', `the wall clock ${moves}, which hides a step back`);
 }
 
 function frozen(stoodMs: number): Ejection {
-  return eject('CLOCK_FROZEN', `the wall clock has stood still for ${shown(stoodMs)} ms`);
+  return eject('CLOCK_FROZEN', `the wall clock has stood still for ${formatMs(stoodMs)} ms`);
 }
 
 function eject(reason: ClockFault, detail: string): Ejection {
   return { kind: 'eject', reason, detail };
 }
 
-function shown(ms: number): string {
+function formatMs(ms: number): string {
   return ms.toFixed(1).replace(/\.0$/, '');
 }
 
@@ -185,8 +185,8 @@ export const noDrift: BrokerDrift = Object.freeze({ brokers: new Map<string, Dri
  */
 export function recordDrift(state: BrokerDrift, sample: DriftSample): BrokerDrift {
   const { broker, sent, received, appended } = sample;
-  const told = appended >= 0 && received >= sent && Number.isFinite(received - appended);
-  if (!told) return state;
+  const isUsable = appended >= 0 && received >= sent && Number.isFinite(received - appended);
+  if (!isUsable) return state;
   const brokers = new Map(state.brokers);
   brokers.delete(broker);
   brokers.set(broker, { lowMs: sent - appended, highMs: received - appended });
@@ -216,16 +216,16 @@ export function medianInterval(intervals: readonly DriftInterval[]): DriftInterv
 
 /** Ejects when the whole interval lies more than a second to one side. */
 export function driftVerdict(state: BrokerDrift): Verdict {
-  const off = brokersSay(state, DRIFT_MS);
+  const off = clockOffByBrokers(state, DRIFT_MS);
   return off === undefined ? STEADY : eject('CLOCK_DRIFT', off.detail);
 }
 
 /** What keeps our clock from beginning a term, by what brokers said just now; undefined when nothing does. */
 export function driftAtStart(samples: readonly DriftSample[]): ClockOff | undefined {
-  return brokersSay(samples.reduce(recordDrift, noDrift), DRIFT_AT_START_MS);
+  return clockOffByBrokers(samples.reduce(recordDrift, noDrift), DRIFT_AT_START_MS);
 }
 
-function brokersSay(state: BrokerDrift, limitMs: number): ClockOff | undefined {
+function clockOffByBrokers(state: BrokerDrift, limitMs: number): ClockOff | undefined {
   return clockOff(driftInterval(state), limitMs, "the brokers' median");
 }
 
@@ -239,8 +239,8 @@ export interface ClockOff {
 export function clockOff(interval: DriftInterval | undefined, limitMs: number, whose: string): ClockOff | undefined {
   if (interval === undefined) return undefined;
   const { lowMs, highMs } = interval;
-  const said = (ms: number, side: string) => `the wall clock is at least ${shown(ms)} ms ${side} ${whose}`;
-  if (lowMs > limitMs) return { reason: 'CLOCK_AHEAD', detail: said(lowMs, 'ahead of') };
-  if (highMs < -limitMs) return { reason: 'CLOCK_BEHIND', detail: said(-highMs, 'behind') };
+  const detail = (ms: number, side: string) => `the wall clock is at least ${formatMs(ms)} ms ${side} ${whose}`;
+  if (lowMs > limitMs) return { reason: 'CLOCK_AHEAD', detail: detail(lowMs, 'ahead of') };
+  if (highMs < -limitMs) return { reason: 'CLOCK_BEHIND', detail: detail(-highMs, 'behind') };
   return undefined;
 }

@@ -120,7 +120,7 @@ export function gateReason(gate: Gate): GateReason | undefined {
 }
 
 /** Whether the gate has been closed for `graceMs` or longer, so that the worker should leave its group. */
-export function graceOver(gate: Gate, now: MonoMs, graceMs: number): boolean {
+export function graceExpired(gate: Gate, now: MonoMs, graceMs: number): boolean {
   return gate.closedSince !== undefined && now - gate.closedSince >= graceMs;
 }
 

@@ -96,14 +96,14 @@ export function take(generator: Generator, count: number, window: Window, random
   }
   const next = ranges.length === 0 ? generator : { ...generator, nextTicks, nextSequence };
   if (missing === 0) return { generator: next, ranges, missing };
-  return { generator: next, ranges, missing, ...whatHelps(next, window) };
+  return { generator: next, ranges, missing, ...explainShortfall(next, window) };
 }
 
 /**
  * After the window gave all it had: the first tick that could serve, or why none will. A tick inside reservation and
  * layout that did not serve can only be one of the future.
  */
-function whatHelps(generator: Generator, window: Window): Pick<Take, 'waitUntilTicks' | 'exhausted'> {
+function explainShortfall(generator: Generator, window: Window): Pick<Take, 'waitUntilTicks' | 'exhausted'> {
   const first = firstTicks(generator, window);
   if (first >= generator.layout.endTicks) return { exhausted: 'layout' };
   if (first >= window.to) return { exhausted: 'reservation' };

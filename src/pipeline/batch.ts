@@ -4,8 +4,8 @@ import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply, forwarded } from './answers.ts';
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
+import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
-import type { Later } from './later.ts';
 import { cutIntoParts, isLarge, PART_MAX_REQUESTS } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
 import type { Slots } from './slots.ts';
@@ -48,7 +48,7 @@ export interface BatchControl {
   /** Everything up to this request offset has been answered or dead-lettered, and acknowledged, or was put off. */
   readonly resolved: (offset: number) => void;
   /** Takes large requests, so that those behind them need not wait; without it they are served where they are. */
-  readonly later?: Later;
+  readonly deferrals?: Deferrals;
 }
 
 /**
@@ -79,7 +79,7 @@ async function processReadable(
   const { layout } = deps;
   const intakes = records.values().map((record) => receive(record, deps.names, deps.replyPolicy, deps.schemas));
   let through = -1;
-  for (const part of cutIntoParts(intakes, { layout, idsFor: idsFor(deps, partition), later: control.later })) {
+  for (const part of cutIntoParts(intakes, { layout, idsFor: idsFor(deps, partition), deferrals: control.deferrals })) {
     if (!control.isCurrent()) return;
     const last = part.at(-1);
     if (last === undefined) continue;

@@ -71,7 +71,7 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
     const name = nameOf(accepted.key);
     const decided = known.get(name);
     if (decided !== undefined) {
-      if (isWearingOff(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
+      if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
       return;
     }
     if (drafted.has(name)) return;
@@ -152,7 +152,7 @@ interface EntryDraft {
  * kept for longer than requests by more than `renewAfterMs`: so whoever reads the request again finds this entry or the
  * renewal.
  */
-function isWearingOff(
+function needsRenewal(
   { renewAfterMs }: DecisionDeps,
   { record, hash }: Accepted,
   decided: Decided | typeof FORGOTTEN,

@@ -22,7 +22,7 @@ export type Decisions = ReadonlyMap<string, Decided | typeof FORGOTTEN>;
 
 export interface DecidedDeps {
   readonly index: LedgerIndex;
-  readonly follower: Pick<LedgerFollower, 'epoch' | 'refusal' | 'distrust'>;
+  readonly follower: Pick<LedgerFollower, 'epoch' | 'refusal' | 'invalidate'>;
   readonly entries: LedgerEntries;
 }
 
@@ -79,7 +79,7 @@ async function readEntries(
     return await entries.read(partition, offsets);
   } catch (error) {
     const isShorter = error instanceof IdallocError && error.code === 'LEDGER_TRUNCATED';
-    if (isShorter) follower.distrust(partition, error.message);
+    if (isShorter) follower.invalidate(partition, error.message);
     throw error;
   }
 }
@@ -128,7 +128,7 @@ function firstOf(
 function requireIndexed({ index, follower }: DecidedDeps, partition: number, { offset, key }: LedgerRecord): void {
   if (key !== null && index.placesOf(partition, key).includes(offset)) return;
   const cause = `the entry at offset ${offset} differs from the one that was indexed`;
-  follower.distrust(partition, cause);
+  follower.invalidate(partition, cause);
   throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
 }
 

@@ -1,6 +1,6 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
-import { absent, type CopyProgress, FollowedState } from './followed-state.ts';
+import { absent, type CopyProgress, PartitionState } from './partition-state.ts';
 import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
@@ -39,20 +39,20 @@ const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_
  */
 export class Follower implements LedgerFollower {
   readonly #options: FollowerOptions;
-  readonly #partitions: FollowedState[];
+  readonly #partitions: PartitionState[];
 
   constructor(options: FollowerOptions) {
     this.#options = options;
-    this.#partitions = Array.from({ length: options.partitions }, () => new FollowedState());
+    this.#partitions = Array.from({ length: options.partitions }, () => new PartitionState());
   }
 
   /** The index has opened its copy of the partition: it is restoring from now on. */
-  take(partition: number): void {
-    this.#state(partition).isTaken = true;
+  addCopy(partition: number): void {
+    this.#state(partition).hasCopy = true;
   }
 
   /** The index is to drop its copy of the partition. Whoever waits for it is refused. */
-  release(partition: number): void {
+  removeCopy(partition: number): void {
     const state = this.#state(partition);
     state.reset();
     state.fail(absent(partition));
@@ -61,7 +61,7 @@ export class Follower implements LedgerFollower {
 
   /** The offset behind the last entry that is known of this log; 0 when what is known is of another one. */
   knownEnd(partition: number): number {
-    return this.#state(partition).distrusted ? 0 : this.#options.index.end(partition);
+    return this.#state(partition).invalidated ? 0 : this.#options.index.end(partition);
   }
 
   /** Returns where reading has to begin, the log being as `bounds` say; wipes what the log can't confirm. */
@@ -71,12 +71,12 @@ export class Follower implements LedgerFollower {
     const end = index.end(partition);
     const lastOffset = this.#lastOffset(partition);
     // Retention may have taken all that the index has read: it lacks nothing where the log goes on at its end.
-    const goesOn = end === bounds.low;
-    if (state.distrusted || end > bounds.high || end < bounds.low || (lastOffset < bounds.low && !goesOn)) {
+    const continues = end === bounds.low;
+    if (state.invalidated || end > bounds.high || end < bounds.low || (lastOffset < bounds.low && !continues)) {
       index.wipe(partition, bounds.low);
       state.epoch += 1;
     }
-    state.begin(bounds, index.last(partition) !== undefined, goesOn);
+    state.begin(bounds, index.last(partition) !== undefined, continues);
     return this.resume(partition);
   }
 
@@ -111,16 +111,16 @@ export class Follower implements LedgerFollower {
   /** Takes records in log order as they were read; those below `from` were left out, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from = 0): void {
     const state = this.#state(partition);
-    if (records.length === 0 || !state.isTaken || state.distrusted || state.stopped !== undefined) return;
+    if (records.length === 0 || !state.hasCopy || state.invalidated || state.stopped !== undefined) return;
     state.expected = Math.max(state.expected, from);
     if (!this.#isWhole(partition, state, records) || !this.#isKnown(partition, state, records)) return;
     this.#apply(partition, state, records);
-    if (state.distrusted || state.stopped !== undefined) return;
+    if (state.invalidated || state.stopped !== undefined) return;
     state.expected += records.length;
     this.#advanced(partition);
   }
 
-  distrust(partition: number, cause: string): void {
+  invalidate(partition: number, cause: string): void {
     const error = new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     this.#restart(partition, error, cause);
   }
@@ -128,14 +128,14 @@ export class Follower implements LedgerFollower {
   /** The log holds records that can't be decoded, at this offset to begin with: the partition stops. */
   unreadable(partition: number, offset: number, cause: string): void {
     const state = this.#state(partition);
-    if (state.distrusted || state.stopped !== undefined) return;
+    if (state.invalidated || state.stopped !== undefined) return;
     this.#stop(partition, offset, cause);
   }
 
   /** The index lost what it knew: every partition is restored from the log. */
   restore(cause: string): void {
     for (const [partition, state] of this.#partitions.entries()) {
-      if (state.stopped !== undefined || !state.isTaken) continue;
+      if (state.stopped !== undefined || !state.hasCopy) continue;
       const message = `ledger partition ${partition} is being restored from the log: ${cause}`;
       this.#restart(partition, new IdallocError('INDEX_RESTORING', message), cause);
     }
@@ -150,12 +150,13 @@ export class Follower implements LedgerFollower {
    */
   expire(partition: number, low: number, high = Number.POSITIVE_INFINITY): boolean {
     const state = this.#state(partition);
-    if (state.distrusted || !state.isTaken) return false;
+    if (state.invalidated || !state.hasCopy) return false;
     if (Number.isFinite(high)) state.logEnd = Math.max(state.logEnd, high);
     if (state.stopped !== undefined) {
       const { offset } = state.stopped;
-      if (offset < low) this.distrust(partition, `the log now starts at offset ${low}, after what could not be read`);
-      if (offset >= high) this.distrust(partition, `the log now ends at offset ${high}, before what could not be read`);
+      if (offset < low) this.invalidate(partition, `the log now starts at offset ${low}, after what could not be read`);
+      if (offset >= high)
+        this.invalidate(partition, `the log now ends at offset ${high}, before what could not be read`);
       return false;
     }
     const following = this.refusal(partition) === undefined;
@@ -163,11 +164,11 @@ export class Follower implements LedgerFollower {
     // read what is due.
     const due = following ? this.#options.index.end(partition) : state.expected;
     if (due < low) {
-      this.distrust(partition, `the log now starts at offset ${low}, but ${due} was expected`);
+      this.invalidate(partition, `the log now starts at offset ${low}, but ${due} was expected`);
       return false;
     }
     if (!following && state.target > high) {
-      this.distrust(partition, `the log now ends at offset ${high}, but ended at ${state.target} before`);
+      this.invalidate(partition, `the log now ends at offset ${high}, but ended at ${state.target} before`);
       return false;
     }
     return following && this.#options.index.expire(partition, low);
@@ -179,10 +180,10 @@ export class Follower implements LedgerFollower {
 
   refusal(partition: number): IdallocError | undefined {
     const state = this.#state(partition);
-    if (!state.isTaken) return absent(partition);
+    if (!state.hasCopy) return absent(partition);
     if (state.stopped !== undefined) return state.stopped.fault;
     const end = this.#options.index.end(partition);
-    if (!state.distrusted && state.recognised && end >= state.target) return undefined;
+    if (!state.invalidated && state.recognised && end >= state.target) return undefined;
     const message = `ledger partition ${partition} is being restored: at offset ${end} of ${state.target}`;
     return new IdallocError('INDEX_RESTORING', message);
   }
@@ -194,14 +195,14 @@ export class Follower implements LedgerFollower {
 
   progress(partition: number): CopyProgress {
     const state = this.#state(partition);
-    if (!state.isTaken) return { state: 'absent' };
+    if (!state.hasCopy) return { state: 'absent' };
     return state.progress(this.#options.index.end(partition), this.refusal(partition) === undefined);
   }
 
   reached(partition: number, offset: number): Promise<void> {
     const state = this.#state(partition);
     if (state.stopped !== undefined) return Promise.reject(state.stopped.fault);
-    if (!state.isTaken) return Promise.reject(absent(partition));
+    if (!state.hasCopy) return Promise.reject(absent(partition));
     if (this.#options.index.end(partition) >= offset) return Promise.resolve();
     return state.wait(offset, (giveUp) => {
       return this.#options.setTimer(() => {
@@ -213,7 +214,7 @@ export class Follower implements LedgerFollower {
   }
 
   /** Offsets go up one by one, from where reading was. */
-  #isWhole(partition: number, state: FollowedState, records: readonly LedgerRecord[]): boolean {
+  #isWhole(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
     const at = records.findIndex(({ offset }, i) => offset !== state.expected + i);
     if (at === -1) return true;
     const cause = `reading continued at offset ${records[at]?.offset}, but ${state.expected + at} was expected`;
@@ -221,17 +222,17 @@ export class Follower implements LedgerFollower {
     if (at > 0 && state.expected + at < state.acceptedBelow) {
       const why = `${cause}: the ledger topic was compacted, or another program wrote to it in transactions`;
       this.#stop(partition, (records[at]?.offset ?? 0) - 1, why);
-    } else this.distrust(partition, cause);
+    } else this.invalidate(partition, cause);
     return false;
   }
 
   /** The entry that the index applied last is the one that the log has at its place, if these records reach there. */
-  #isKnown(partition: number, state: FollowedState, records: readonly LedgerRecord[]): boolean {
+  #isKnown(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
     const last = this.#options.index.last(partition);
     const found = records[(last?.offset ?? -1) - state.expected];
     if (last === undefined || found === undefined) return true;
     if (!digestEntry(found).equals(last.digest)) {
-      this.distrust(partition, `the entry at offset ${found.offset} differs from the one that was applied before`);
+      this.invalidate(partition, `the entry at offset ${found.offset} differs from the one that was applied before`);
       return false;
     }
     const isNews = !state.recognised;
@@ -244,16 +245,16 @@ export class Follower implements LedgerFollower {
    * An entry that can't be applied stops its partition: deciding without it could give a second batch. Halving
    * finds which one it is. A store that fails has reported that itself, and has been replaced or has ended the worker.
    */
-  #apply(partition: number, state: FollowedState, records: readonly LedgerRecord[]): void {
+  #apply(partition: number, state: PartitionState, records: readonly LedgerRecord[]): void {
     try {
       const { lossAt } = this.#options.index.apply(partition, records);
       if (lossAt === undefined || lossAt < state.acceptedBelow) return;
-      this.distrust(partition, `the writer of the entry at offset ${lossAt} had read a longer log`);
+      this.invalidate(partition, `the writer of the entry at offset ${lossAt} had read a longer log`);
     } catch (error) {
       if (error instanceof IdallocError && STORE_FAULTS.has(error.code)) return;
       const half = Math.floor(records.length / 2);
       if (half > 0) this.#apply(partition, state, records.slice(0, half));
-      if (state.distrusted || state.stopped !== undefined) return;
+      if (state.invalidated || state.stopped !== undefined) return;
       if (half > 0) this.#apply(partition, state, records.slice(half));
       else this.#stop(partition, records[0]?.offset ?? 0, describeError(error), error);
     }
@@ -271,8 +272,8 @@ export class Follower implements LedgerFollower {
 
   #restart(partition: number, error: IdallocError, cause: string): void {
     const state = this.#state(partition);
-    if (state.distrusted || !state.isTaken) return;
-    state.distrusted = true;
+    if (state.invalidated || !state.hasCopy) return;
+    state.invalidated = true;
     state.stopped = undefined;
     state.target = Number.POSITIVE_INFINITY;
     state.epoch += 1;
@@ -290,7 +291,7 @@ export class Follower implements LedgerFollower {
     this.#options.onChange(partition);
   }
 
-  #state(partition: number): FollowedState {
+  #state(partition: number): PartitionState {
     const state = this.#partitions[partition];
     if (state === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
     return state;

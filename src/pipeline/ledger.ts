@@ -97,7 +97,7 @@ export class Ledger {
     const { baseOffset, appendedAtMs } = appended;
     if (baseOffset < draft.end) {
       const cause = `an append went to offset ${baseOffset}, below ${draft.end} that was read before`;
-      this.#follower.distrust(partition, cause);
+      this.#follower.invalidate(partition, cause);
       throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     }
     if (this.#index.end(partition) < baseOffset) {

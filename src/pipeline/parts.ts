@@ -1,7 +1,7 @@
 import type { Layout } from '../core/layout.ts';
 import { nameOf } from './decided.ts';
+import type { Deferrals } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
-import type { Later } from './later.ts';
 
 /** Bounds of a part: what is decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
@@ -30,7 +30,7 @@ export interface Cutting {
   /** How many IDs a request may take at most. */
   readonly idsFor: (accepted: Accepted) => number;
   /** Where large requests go. Without it they stay in their places, each in a part of its own or with others. */
-  readonly later: Later | undefined;
+  readonly deferrals: Deferrals | undefined;
 }
 
 /** Parts of one partition's requests, in order; those that were put off are in none. The last part may be empty. */
@@ -40,7 +40,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   const maxIds = partMaxIds(cutting.layout);
   for (const intake of intakes) {
     const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    if (intake.kind === 'accepted' && isPutOff(intake, asked, cutting)) continue;
+    if (intake.kind === 'accepted' && isDeferred(intake, asked, cutting)) continue;
     if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > maxIds)) {
       yield part;
       part = [];
@@ -53,9 +53,9 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
 }
 
 /** Requests of one correlation ID are decided in the order in which they came, so those that follow a large one wait too. */
-function isPutOff({ record, key }: Accepted, ids: number, { layout, later }: Cutting): boolean {
-  if (later === undefined || (later.isEmpty && !isLarge(layout, ids))) return false;
+function isDeferred({ record, key }: Accepted, ids: number, { layout, deferrals }: Cutting): boolean {
+  if (deferrals === undefined || (deferrals.isEmpty && !isLarge(layout, ids))) return false;
   const name = nameOf(key);
-  if (!isLarge(layout, ids) && !later.has(name)) return false;
-  return later.take({ record, name, share: ids / (partMaxIds(layout) * LARGE_PART_SHARE) });
+  if (!isLarge(layout, ids) && !deferrals.has(name)) return false;
+  return deferrals.take({ record, name, share: ids / (partMaxIds(layout) * LARGE_PART_SHARE) });
 }

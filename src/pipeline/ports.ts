@@ -181,7 +181,7 @@ export interface LedgerFollower {
    */
   hold(partition: number): () => void;
   /** The log contradicts the index: forget the partition and restore it from the log. */
-  distrust(partition: number, cause: string): void;
+  invalidate(partition: number, cause: string): void;
 }
 
 /** A record to be published. Without a partition it goes where its key's hash says. */

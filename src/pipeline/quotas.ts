@@ -70,7 +70,7 @@ interface Meter {
 }
 
 /** When a bucket is looked at, and which part of its rate it has. */
-interface Look {
+interface Moment {
   readonly nowMs: number;
   readonly share: number;
 }
@@ -85,7 +85,7 @@ class Bucket {
   }
 
   /** Fills up to now. How long until so much may be taken; 0 for at once. */
-  waitMs(wanted: number, { nowMs, share }: Look): number {
+  waitMs(wanted: number, { nowMs, share }: Moment): number {
     if (this.#perSecond === Number.POSITIVE_INFINITY) return 0;
     const rate = this.#perSecond * share;
     const size = Math.max(1, rate);

@@ -1,6 +1,6 @@
 import type { BatchControl } from './batch.ts';
+import { DeferredQueue } from './deferred.ts';
 import { Lane, type LaneOptions } from './lane.ts';
-import { PutOffQueue } from './later.ts';
 import type { RequestRecord } from './ports.ts';
 
 /** Records of one partition in the order of their offsets, as they were read. */
@@ -38,7 +38,7 @@ export class RequestSession {
   readonly #options: RequestSessionOptions;
   readonly #lane: Lane;
   readonly #largeLane: Lane;
-  readonly #putOff = new PutOffQueue();
+  readonly #deferred = new DeferredQueue();
   #ended = false;
   /** Everything below has been answered or put off. */
   #through: number | undefined;
@@ -73,7 +73,7 @@ export class RequestSession {
     await this.#lane.finish(() => records.slice(this.#firstDue(records)), {
       isCurrent: () => this.#lane.isCurrent,
       resolved: (offset) => this.#passed(offset + 1),
-      later: this.#putOff,
+      deferrals: this.#deferred,
     });
     this.#passed(next);
   }
@@ -98,7 +98,7 @@ export class RequestSession {
   }
 
   #isTooFar(next: number): boolean {
-    return !this.#ended && next - (this.#putOff.first ?? next) > MAX_AHEAD;
+    return !this.#ended && next - (this.#deferred.first ?? next) > MAX_AHEAD;
   }
 
   /** Resolves also when the session ends. */
@@ -118,7 +118,7 @@ export class RequestSession {
   #passed(through: number): void {
     if (this.#ended || (this.#through !== undefined && through <= this.#through)) return;
     this.#through = through;
-    this.#putOff.passed(through);
+    this.#deferred.passed(through);
     this.#advance();
     this.#largeWork ??= this.#serveLarge();
   }
@@ -127,19 +127,19 @@ export class RequestSession {
     const control: BatchControl = {
       isCurrent: () => this.#largeLane.isCurrent,
       resolved: (offset) => {
-        this.#putOff.answered(offset);
+        this.#deferred.answered(offset);
         this.#advance();
         this.#onLarge?.();
       },
     };
-    await this.#largeLane.finish(() => this.#putOff.part(), control);
+    await this.#largeLane.finish(() => this.#deferred.part(), control);
     this.#largeWork = undefined;
   }
 
   #advance(): void {
     const through = this.#through;
     if (this.#ended || through === undefined) return;
-    const next = Math.min(through, this.#putOff.first ?? through);
+    const next = Math.min(through, this.#deferred.first ?? through);
     if (this.#next !== undefined && next <= this.#next) return;
     this.#next = next;
     this.#options.onProgress(next);

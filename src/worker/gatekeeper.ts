@@ -6,7 +6,7 @@ import {
   type GateReason,
   type GateSource,
   gateReason,
-  graceOver,
+  graceExpired,
 } from '../core/gate.ts';
 import type { MonoMs } from '../core/units.ts';
 import type { Log } from '../log.ts';
@@ -49,8 +49,8 @@ export class Gatekeeper {
   }
 
   /** Closed for so long that the partitions are better off with another worker. */
-  graceOver(graceMs: number): boolean {
-    return graceOver(this.#gate, this.#options.now(), graceMs);
+  graceExpired(graceMs: number): boolean {
+    return graceExpired(this.#gate, this.#options.now(), graceMs);
   }
 
   #set(gate: Gate, detail?: string): void {

@@ -5,9 +5,9 @@ import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import { describeError, type IdallocError } from '../errors.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
-import type { CopyProgress, KeptCopy } from '../pipeline/followed-state.ts';
 import { Follower } from '../pipeline/follower.ts';
 import { Ledger } from '../pipeline/ledger.ts';
+import type { CopyProgress, KeptCopy } from '../pipeline/partition-state.ts';
 import type { LedgerIndex } from '../pipeline/ports.ts';
 import type { WorkerContext } from './context.ts';
 import { Copies } from './copies.ts';
@@ -85,13 +85,13 @@ export class LedgerService implements Disposable {
       runtime,
       lingerMs: config.copyLingerMs,
       onOpened: (partition) => {
-        this.#follower.take(partition);
+        this.#follower.addCopy(partition);
         this.#reader.follow(partition);
       },
       onDropped: (partition) => {
         log.info({ partition }, 'deleting the copy of a ledger partition: this worker has not needed it for a while');
         this.#reader.leave(partition);
-        this.#follower.release(partition);
+        this.#follower.removeCopy(partition);
       },
       onFault: (error) =>
         log.error({ error: describeError(error) }, 'could not open or delete copies of ledger partitions'),

@@ -18,7 +18,7 @@ export interface MembershipOptions {
   readonly createMember: () => GroupMember;
   readonly isOpen: () => boolean;
   /** Whether the gate has been closed for longer than its partitions should wait. */
-  readonly graceOver: () => boolean;
+  readonly graceExpired: () => boolean;
   readonly runtime: Runtime;
   readonly log: Log;
 }
@@ -53,7 +53,7 @@ export class Membership {
   /** Acts on the gate as it is now; pausing and resuming happen in this turn. */
   gateChanged(): void {
     if (this.#stopped) return;
-    const { isOpen, graceOver, createMember } = this.#options;
+    const { isOpen, graceExpired, createMember } = this.#options;
     const open = isOpen();
     if (open) this.#member?.resume();
     else this.#member?.pause();
@@ -61,7 +61,7 @@ export class Membership {
     if (this.#member === undefined && open) {
       this.#member = createMember();
       this.#member.start();
-    } else if (this.#member !== undefined && !open && graceOver()) {
+    } else if (this.#member !== undefined && !open && graceExpired()) {
       this.#leave(this.#member);
     }
   }

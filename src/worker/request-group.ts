@@ -7,7 +7,7 @@ import { Tail } from '../kafka/loops/tail.ts';
 import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
-import { type Log, repetitions } from '../log.ts';
+import { type Log, repeatFilter } from '../log.ts';
 import type { RequestHandler } from '../pipeline/lane.ts';
 import { RequestSession } from '../pipeline/request-session.ts';
 import type { GroupMember } from './membership.ts';
@@ -39,7 +39,7 @@ export interface RequestGroupOptions {
   /** Records of the partition, up to its end, that were not answered; undefined once it is another member's. */
   readonly onLag: (partition: number, records: number | undefined) => void;
   /** The request topic ends before where reading was: it was made anew, or has lost its tail. */
-  readonly onCutOff: (partition: number) => void;
+  readonly onTruncated: (partition: number) => void;
   /** Another process has this instance ID: this one must not go on. */
   readonly onFenced: (error: Error) => void;
 }
@@ -87,7 +87,7 @@ export class RequestGroup implements GroupMember {
 
   constructor(options: RequestGroupOptions) {
     this.#options = options;
-    this.#isRepeated = repetitions(options.runtime.monotonicMs);
+    this.#isRepeated = repeatFilter(options.runtime.monotonicMs);
     const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
     const { copies, standbys, acceptableLag } = options;
     this.#tail = new Tail({
@@ -241,7 +241,7 @@ export class RequestGroup implements GroupMember {
         looked: (end) => lag.looked(end),
         // A waiting request topic is read from its beginning, and nothing in it is skipped.
         outOfRange: ({ logStart, end: logEnd }, position) => {
-          if (position > logEnd) this.#options.onCutOff(partition);
+          if (position > logEnd) this.#options.onTruncated(partition);
           if (committed !== undefined) {
             log.warn(
               { partition, position, logStart },

@@ -1,5 +1,5 @@
 /** The log ended here when it was looked at. */
-interface Look {
+interface LogEndSample {
   readonly end: number;
   readonly atMs: number;
 }
@@ -12,7 +12,7 @@ export interface RequestLagOptions {
 }
 
 /** Looks while nothing moves on are a fetch's waiting time apart: 100 of them are 25 s. */
-const MAX_LOOKS = 100;
+const MAX_SAMPLES = 100;
 
 /**
  * How far a request partition is behind, told from the answers to its fetches and without any reading of its own.
@@ -27,7 +27,7 @@ const MAX_LOOKS = 100;
 export class RequestLag {
   readonly #options: RequestLagOptions;
   /** Oldest first, each with a higher end than the one before. */
-  readonly #looks: Look[] = [];
+  readonly #samples: LogEndSample[] = [];
   #next: number;
 
   constructor(options: RequestLagOptions) {
@@ -37,29 +37,29 @@ export class RequestLag {
 
   /** The log ends there now. */
   looked(end: number): void {
-    if (end <= Math.max(this.#next, this.#looks.at(-1)?.end ?? 0)) return;
+    if (end <= Math.max(this.#next, this.#samples.at(-1)?.end ?? 0)) return;
     // With no room for another one, what came since passes for older than it is.
-    const before = this.#looks.length < MAX_LOOKS ? undefined : this.#looks.pop();
-    this.#looks.push({ end, atMs: before?.atMs ?? this.#options.monotonicMs() });
+    const before = this.#samples.length < MAX_SAMPLES ? undefined : this.#samples.pop();
+    this.#samples.push({ end, atMs: before?.atMs ?? this.#options.monotonicMs() });
     this.#options.onChange(this.records);
   }
 
   /** Everything below this offset has been answered. */
   progressed(next: number): void {
     this.#next = Math.max(this.#next, next);
-    const left = this.#looks.findIndex(({ end }) => end > this.#next);
-    this.#looks.splice(0, left === -1 ? this.#looks.length : left);
+    const left = this.#samples.findIndex(({ end }) => end > this.#next);
+    this.#samples.splice(0, left === -1 ? this.#samples.length : left);
     this.#options.onChange(this.records);
   }
 
   /** Offsets between what was answered and the end of the log; markers of transactions may be among them. */
   get records(): number {
-    return Math.max(0, (this.#looks.at(-1)?.end ?? 0) - this.#next);
+    return Math.max(0, (this.#samples.at(-1)?.end ?? 0) - this.#next);
   }
 
   /** For how long the oldest record has waited that was not answered; 0 when none waits. */
   get oldestMs(): number {
-    const oldest = this.#looks[0];
+    const oldest = this.#samples[0];
     return oldest === undefined ? 0 : this.#options.monotonicMs() - oldest.atMs;
   }
 }

@@ -12,7 +12,7 @@ import { SparingLog } from '../kafka/loops/sparing-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
-import type { CopyProgress } from '../pipeline/followed-state.ts';
+import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
 import { Slots } from '../pipeline/slots.ts';
@@ -89,7 +89,7 @@ export class RequestService implements Disposable {
       acceptableLag: config.acceptableLag,
       onAssigned: (share) => this.#assigned(share),
       onLag: (partition, records) => metrics.setLag(partition, records),
-      onCutOff: (partition) => this.#mark(partition),
+      onTruncated: (partition) => this.#mark(partition),
       onFenced: () => fail(fenced(instanceId)),
     });
     return this.#group;
@@ -129,7 +129,7 @@ export class RequestService implements Disposable {
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
     log.info({ partitions, added, standbys, warmups }, 'joined the request group');
-    this.#tellWarm();
+    this.#rejoinWhenWarm();
     this.#announce();
   }
 
@@ -146,12 +146,12 @@ export class RequestService implements Disposable {
     this.#group?.refresh(partition);
     if (isOwn && isReady) this.#mark(partition);
     if (isOwn && wasReady && !isReady) this.#group?.rejoin(`the copy of partition ${partition} is lost`);
-    this.#tellWarm();
+    this.#rejoinWhenWarm();
     this.#announce();
   }
 
   /** The leader of the group assigns by the members' copies: it gives this worker what it has become ready for. */
-  #tellWarm(): void {
+  #rejoinWhenWarm(): void {
     const warm = this.#share?.warmups.filter((partition) => this.#isReady(partition)) ?? [];
     if (warm.length > 0) this.#group?.rejoin(`the copies of partitions ${warm} are complete`);
   }

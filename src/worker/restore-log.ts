@@ -1,6 +1,6 @@
 import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Log } from '../log.ts';
-import type { KeptCopy } from '../pipeline/followed-state.ts';
+import type { KeptCopy } from '../pipeline/partition-state.ts';
 
 export interface RestoreLogOptions {
   readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;

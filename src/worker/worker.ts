@@ -186,7 +186,7 @@ export class Worker implements AsyncDisposable {
     const membership = new Membership({
       createMember: () => requests.createMember(),
       isOpen: () => gate.reason() === undefined,
-      graceOver: () => gate.graceOver(config.gateGraceMs),
+      graceExpired: () => gate.graceExpired(config.gateGraceMs),
       runtime,
       log,
     });

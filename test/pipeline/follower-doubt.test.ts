@@ -8,7 +8,7 @@ import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 
 describe('an own entry that was settled before it was read', () => {
-  it('is compared when reading passes it: another one at its place is distrusted', () => {
+  it('is compared when reading passes it: another one at its place is invalidated', () => {
     const { topic, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     index.apply(0, [{ offset: 3, ...entry('mine', { end: 3 }), appendedAtMs: 1 }]);
@@ -58,7 +58,7 @@ describe('an own entry that was settled before it was read', () => {
 describe('a log that was longer once', () => {
   const ahead = entry('d', { end: 9, through: 70 });
 
-  it('is distrusted when an entry comes whose writer had read beyond its place', () => {
+  it('is invalidated when an entry comes whose writer had read beyond its place', () => {
     const { topic, reader, causes, follower, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [ahead]);
@@ -89,7 +89,7 @@ describe('a log that was longer once', () => {
 describe('a hole within a delivery', () => {
   const skipping = (topic: MemoryLedger) => topic.read(0, 0).filter(({ offset }) => offset !== 1);
 
-  it('is distrusted where it is news', () => {
+  it('is invalidated where it is news', () => {
     const { topic, follower, causes, index } = followedWorld();
     follower.begin(0, topic.bounds(0));
     topic.land(0, three);

@@ -57,7 +57,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a copy that was dropped counts as taken',
-    patches: [patch('src/pipeline/followed-state.ts', '    this.isTaken = false;\n', '')],
+    patches: [patch('src/pipeline/partition-state.ts', '    this.hasCopy = false;\n', '')],
   },
   {
     name: 'a copy that nobody recognised told to the group',

@@ -20,7 +20,7 @@ interface LedgerSink {
   /** `from`: entries below this offset were left out, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from: number): void;
   expire(partition: number, low: number, high: number): boolean;
-  distrust(partition: number, cause: string): void;
+  invalidate(partition: number, cause: string): void;
   unreadable(partition: number, offset: number, cause: string): void;
 }
 
@@ -190,7 +190,10 @@ export class LedgerReader {
             const needed = await sink.neededFrom(partition);
             // Entries of one's own are settled before they are read: retention may have taken what nobody needs.
             if (needed > position && needed >= logStart && needed <= end) return needed;
-            sink.distrust(partition, `offset ${position} was due, but the log reaches from ${logStart} to ${end} now`);
+            sink.invalidate(
+              partition,
+              `offset ${position} was due, but the log reaches from ${logStart} to ${end} now`,
+            );
             return logStart;
           },
         },

@@ -2,7 +2,7 @@
  * The function with its results kept by argument, for pure functions that are asked the same again and again. At most
  * `max` results are held; when they are more, all of them go.
  */
-export function memo<V>(make: (argument: string) => V, max: number): (argument: string) => V {
+export function memoize<V>(make: (argument: string) => V, max: number): (argument: string) => V {
   const known = new Map<string, V>();
   return (argument) => {
     const before = known.get(argument);

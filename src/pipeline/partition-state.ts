@@ -25,9 +25,9 @@ export type CopyProgress =
 export type KeptCopy = Exclude<CopyProgress, { readonly state: 'absent' }> & { readonly partition: number };
 
 /** How reading of one ledger partition stands, and who waits for it. */
-export class FollowedState {
+export class PartitionState {
   /** The index has a copy of the partition, and may be asked about it. */
-  isTaken = false;
+  hasCopy = false;
   /** Rises whenever the partition is to be restored. */
   epoch = 0;
   /** The last end of the log that a broker named. */
@@ -43,7 +43,7 @@ export class FollowedState {
   /** The end to be reached before the index may be asked. */
   target = Number.POSITIVE_INFINITY;
   restored = false;
-  distrusted = false;
+  invalidated = false;
   /** Why the partition stands still, and the last offset of what can't be read. */
   stopped: { readonly fault: IdallocError; readonly offset: number } | undefined;
   /** Resolves when the append under way, if there is one, needs no more patience. */
@@ -71,30 +71,30 @@ export class FollowedState {
   }
 
   /** Reading begins. What the index kept is still to be recognised, unless the log goes on right behind it. */
-  begin({ low, high }: LogBounds, isKept: boolean, goesOn: boolean): void {
-    this.distrusted = false;
+  begin({ low, high }: LogBounds, isKept: boolean, continues: boolean): void {
+    this.invalidated = false;
     this.restored = false; // told anew when it is, also after a reader that was replaced
     this.low = low;
     this.target = high;
     this.logEnd = high;
-    this.recognised = !isKept || goesOn;
+    this.recognised = !isKept || continues;
     this.acceptedBelow = isKept ? 0 : high;
   }
 
   /** Of a copy that is there and ends at `end`. */
   progress(end: number, isFollowing: boolean): CopyProgress {
     const state = this.stopped !== undefined ? 'stopped' : isFollowing ? 'following' : 'restoring';
-    const isRecognised = this.recognised && !this.distrusted;
+    const isRecognised = this.recognised && !this.invalidated;
     return { state, isRecognised, end, logEnd: Math.max(this.logEnd, end) };
   }
 
   /** There is no copy any more. */
   reset(): void {
-    this.isTaken = false;
+    this.hasCopy = false;
     this.epoch += 1;
     this.target = Number.POSITIVE_INFINITY;
     this.recognised = false;
-    this.distrusted = false;
+    this.invalidated = false;
     this.stopped = undefined;
     this.held = undefined;
   }

@@ -1,7 +1,7 @@
 import type { RequestRecord } from './ports.ts';
 
 /** A request that others go before. */
-export interface PutOff {
+export interface Deferred {
   readonly record: RequestRecord;
   /** Of its key in the ledger. */
   readonly name: string;
@@ -10,20 +10,20 @@ export interface PutOff {
 }
 
 /** Where requests of one partition wait that are not to hold up those behind them. */
-export interface Later {
+export interface Deferrals {
   /** Whether nothing waits here. */
   readonly isEmpty: boolean;
   /** Whether a request with this key waits here. */
   has(name: string): boolean;
   /** Takes a request in, or has it from before; false where there is no place for it, and it must be served where it is. */
-  take(putOff: PutOff): boolean;
+  take(deferred: Deferred): boolean;
 }
 
 const MAX_REQUESTS = 1_000;
 
 /** Requests of one partition that were put off, in the order of their offsets. Bounded, and never out of order. */
-export class PutOffQueue implements Later {
-  readonly #waiting: PutOff[] = [];
+export class DeferredQueue implements Deferrals {
+  readonly #waiting: Deferred[] = [];
   readonly #names = new Map<string, number>();
   /** Offsets that were taken and may come again, when those beside them are tried again. */
   readonly #taken = new Set<number>();
@@ -42,13 +42,13 @@ export class PutOffQueue implements Later {
     return this.#names.has(name);
   }
 
-  take(putOff: PutOff): boolean {
-    const { record, name } = putOff;
+  take(deferred: Deferred): boolean {
+    const { record, name } = deferred;
     if (this.#taken.has(record.offset)) return true;
     if (record.offset < this.#last || this.#waiting.length >= MAX_REQUESTS) return false;
     this.#last = record.offset;
     this.#taken.add(record.offset);
-    this.#waiting.push(putOff);
+    this.#waiting.push(deferred);
     this.#names.set(name, (this.#names.get(name) ?? 0) + 1);
     return true;
   }
