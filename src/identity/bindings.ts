@@ -4,22 +4,22 @@ import type { EtcdPort, KeyValue } from './ports.ts';
 import { tryTransact } from './try-transact.ts';
 
 /**
- * What is settled once for a datacenter, beside its descriptor, each under a key of its own:
+ * What is fixed once for a datacenter beside its descriptor, each under a separate key:
  *
- *   /idalloc/<ID space>/datacenter/<dc>     root of the one namespace that gives the IDs of this datacenter
- *   <root>id-space                          the ID space, and so the topic in which this namespace is witnessed
+ *   /idalloc/<ID space>/datacenter/<dc>     root of the one namespace that allocates the IDs of this datacenter
+ *   <root>id-space                          the ID space, and so the witness topic of this namespace
  *   <root>request-topics/<t>/partitions     partition count of a request topic
- *   <root>request-topics/<t>/ledger         where its decisions are
+ *   <root>request-topics/<t>/ledger         its ledger
  *   <root>ledgers/<l>                       the request topic whose decisions are in this ledger
  *   <root>groups/<g>                        the request topic that this group reads
  *
- * The first, the claim, lies outside of the namespace: two namespaces meet nowhere else. None of them is in the descriptor,
- * whose bytes every term compares, so a second pair of topics can be added while workers serve the first.
+ * The first, the claim, lies outside the namespace: it is the only key that two namespaces share. None of them is in
+ * the descriptor, whose bytes every term compares, so a second pair of topics can be added while workers serve the first.
  */
 interface Binding {
   readonly key: string;
   readonly value: string;
-  /** Why a worker that wants this value can't work where another is stored, and what to do. */
+  /** The message when another value is stored: why that prevents work, and what to do. */
   readonly refusal: (stored: string) => string;
 }
 
@@ -36,12 +36,12 @@ export interface Bound {
   readonly topics: { readonly requests: string; readonly ledger: string; readonly requestPartitions: number };
 }
 
-/** Steps for a write that was lost or doubled, and for a race that was lost. */
+/** Allows for lost and repeated writes, and for lost races. */
 const MAX_STEPS = 10;
-/** Of a value that is none of ours. */
+/** Most characters shown of a foreign value. */
 const MAX_SHOWN = 200;
 
-/** The key that says whose a datacenter is. */
+/** The key that says which namespace owns a datacenter. */
 export function claimKey(idSpace: string, datacenterId: number): string {
   return `/idalloc/${idSpace}/datacenter/${datacenterId}`;
 }
@@ -95,25 +95,25 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
 }
 
 /**
- * Claims the datacenter, create-only, and settles nothing else. Rejects with NAMESPACE_MISMATCH that names each
- * difference, also in what is bound already, and changes nothing then; with ETCD_UNAVAILABLE.
+ * Claims the datacenter, create-only, and writes no other binding. Rejects with NAMESPACE_MISMATCH, which lists each
+ * difference, those in existing bindings included, and then changes nothing; or with ETCD_UNAVAILABLE.
  */
 export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim]);
 }
 
-/** As claimDatacenter, and settles whatever is not settled yet. */
+/** As claimDatacenter, and writes the bindings that are still missing. */
 export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim, ...bindings.own]);
 }
 
-/** Why these can't be settled; empty where they are, or may be. */
+/** Why these bindings conflict with the stored ones; empty when they do not. */
 export async function bindingFaults(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
   const bindings = [claim, ...own];
   return refusalsOf(bindings, await etcd.get(bindings.map(({ key }) => key)));
 }
 
-/** The ledgers that are bound to a namespace. */
+/** The ledgers bound to a namespace. */
 export async function boundLedgers(etcd: EtcdPort, { root }: Pick<NamespaceKeys, 'root'>): Promise<string[]> {
   const prefix = `${root}ledgers/`;
   const { kvs } = await etcd.range(prefix);

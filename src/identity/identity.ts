@@ -29,17 +29,17 @@ const STOPPED = { kind: 'stopped' } as const;
  *
  *   none -> acquiring -> held <-> suspended -> lost -> none
  *
- * none:      nothing is ours to use, and `refusal` tells why. An attempt whose outcome etcd did not tell may be left:
- *            the next acquire reads what became of it, before anything else.
+ * none:      nothing may be used; `refusal` says why. An attempt with an unknown outcome may be left over: the next
+ *            acquire reads its outcome before anything else.
  * acquiring: looking for a worker ID, waiting for a ceiling, or claiming one.
- * held:      authority is given until the own deadline.
- * suspended: the own deadline has passed, the reservation is used up, the process stood still, or the clock jumped; a
- *            heartbeat that finds nobody in between, and has a witness for the next reservation, leads back to held.
- * lost:      etcd shows that somebody was, or could have been, in between: the reservation is forgotten.
+ * held:      allocation is allowed until the own deadline.
+ * suspended: the own deadline has passed, the reservation is used up, the process was paused, or the clock jumped. A
+ *            heartbeat leads back to held if the worker ID is still ours and the next reservation has its witness.
+ * lost:      etcd shows that another process held, or could have held, the worker ID; the reservation is discarded.
  *
- * `release` leads from any mode to none. It, and a loss, count `#turn` up: a step that was in flight then finds that it
- * belongs to an earlier turn, and changes nothing. Nothing happens by itself: each step is called, one at a time, and a
- * deadline that nobody looked at still refuses, since `authority` computes it.
+ * `release` leads from any mode to none. It and a loss increment `#turn`, so a step still in flight finds its turn over
+ * and changes nothing. There are no timers here: the caller runs one step at a time, and a missed deadline still refuses,
+ * because `authority` computes it.
  */
 export class Identity {
   readonly #settings: IdentitySettings;
@@ -50,9 +50,9 @@ export class Identity {
   #attempt: Attempt | undefined;
   #term: Term | undefined;
   #waitingSince: Reading | undefined;
-  /** How long this process holds back at its start, counted from its first look at the namespace. */
+  /** How long this process waits at its start, counted from its first read of the namespace. */
   #startDelay: { readonly began: Reading; readonly delayMs: number } | undefined;
-  /** What was sent before this moment proves nothing: the process stood still in between. */
+  /** A heartbeat sent before this moment proves nothing: the process was paused after it. */
   #provenFromMs = Number.NEGATIVE_INFINITY;
 
   /** Throws CONFIG_INVALID for a static worker ID outside the pool. */
@@ -67,8 +67,8 @@ export class Identity {
   }
 
   /**
-   * What may be allocated with at `now`; synchronous and cheap. Refuses past the own deadline: refuseAfterMs, or the TTL
-   * less a margin, since before the sending of the last successful keep-alive. Refuses behind the reservation.
+   * The authority to allocate at `now`; synchronous and cheap. Refuses after the own deadline (refuseAfterMs, or the TTL
+   * less a margin, counted from before the last successful keep-alive was sent) and after the end of the reservation.
    */
   authority(now: Reading): Authority {
     const term = this.#term;
@@ -77,18 +77,18 @@ export class Identity {
     return { ok: true, workerId: term.workerId, fence: term.fence, reservation: term.reservation };
   }
 
-  /** Milliseconds until the own deadline; 0 when nothing is held. */
+  /** Milliseconds until the own deadline; 0 when no worker ID is held. */
   remainingMs(now: Reading): number {
     return this.#term ? Math.max(0, authorityMs(this.#settings.timing, this.#term.sent, now)) : 0;
   }
 
-  /** Suspends a term that can't allocate at `now`, so that the gate closes though nobody tries. */
+  /** Suspends a term that can't allocate at `now`, so that the gate closes even if no request comes. */
   check(now: Reading): void {
     const refusal = this.#mode === 'held' && this.#term && blockedReason(this.#settings, this.#term, now);
     if (refusal) this.#setMode('suspended', refusal);
   }
 
-  /** The process stood still until `now`: only a heartbeat sent since can show that nobody took its place. */
+  /** The process was paused until `now`: only a heartbeat sent after it can prove that the worker ID is still held. */
   paused(now: Reading): void {
     this.#provenFromMs = now.mono;
     if (this.#mode === 'held') this.#setMode('suspended', PAUSED);
@@ -109,9 +109,9 @@ export class Identity {
   }
 
   /**
-   * One keep-alive, one raise of the ceiling, a read beside each. Only when etcd shows the worker ID and the ceiling as
-   * ours does the own deadline count anew, from before the keep-alive was sent. Never rejects for a fault of etcd; a damaged
-   * namespace is a loss here, and stops the next acquire.
+   * One keep-alive and one raise of the ceiling, each with a read. The own deadline restarts only when etcd shows that
+   * the worker ID and the ceiling are ours, and counts from before the keep-alive was sent. Never rejects for an etcd
+   * failure; a damaged namespace is a loss here and makes the next acquire reject.
    */
   async heartbeat(): Promise<HeartbeatOutcome> {
     const term = this.#term;
@@ -131,7 +131,7 @@ export class Identity {
     });
   }
 
-  /** Gives everything back at once; authority is refused before the first await. True when etcd has confirmed it. */
+  /** Revokes the leases; authority is refused before the first await. True when etcd has confirmed it. */
   async release(refusal: Refusal = NOT_ACQUIRED): Promise<boolean> {
     const leases = [this.#term?.leaseId, this.#attempt?.leaseId].filter((leaseId) => leaseId !== undefined);
     this.#turn += 1;
@@ -166,13 +166,13 @@ export class Identity {
     return (await this.#resolveAttempt(turn)) ?? { kind: 'raced' };
   }
 
-  /** Released while a call was in flight: that call may have come after the lease was given back, so once more. */
+  /** Released while a call was in flight, which may have taken effect after the revocation: revokes again. */
   async #revokeStale(attempt: Attempt): Promise<AcquireOutcome> {
     await revokeQuietly(this.#settings, attempt.leaseId);
     return STOPPED;
   }
 
-  /** Reads what became of the attempt. Undefined: there is none any more. Throws, and keeps it, without an answer. */
+  /** Reads the outcome of the attempt; undefined when none is left. Without an answer it throws and keeps the attempt. */
   async #resolveAttempt(turn: number): Promise<AcquireOutcome | undefined> {
     if (turn !== this.#turn) return STOPPED;
     const attempt = this.#attempt;
@@ -194,7 +194,7 @@ export class Identity {
   }
 
   async #renew(term: Term, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
-    // Side by side, so that the deadline of a slow etcd hangs on one answer's time and not on the sum of all.
+    // In parallel, so that a slow etcd costs the time of one answer against the deadline, not the sum of both.
     const [{ ttlSeconds }, claim] = await Promise.all([
       this.#settings.etcd.keepAlive(term.leaseId),
       readClaim(this.#settings, term.workerId),
@@ -204,7 +204,7 @@ export class Identity {
     const found = readBack(term, claim.owner, claim.ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
     const renewed = { ...found.term, sent };
-    // A suspended term waits for its raise as well: its reservation may be used up.
+    // A suspended term also waits for its raise: its reservation may be used up.
     if (this.#mode === 'held') this.#install(renewed);
     return await this.#raiseCeiling(renewed, steady, turn);
   }
@@ -230,7 +230,7 @@ export class Identity {
   #install(term: Term): void {
     this.#term = term;
     const { reading, verdict } = this.#settings.readClock();
-    // By a clock that has jumped the deadline would seem to have passed, or to be further off: the clock is the reason.
+    // After a clock jump the deadline would seem to have passed, or to be further away: report the clock instead.
     const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
     const proven = term.sent.mono >= this.#provenFromMs;
     const refusal = proven ? (jumped ?? blockedReason(this.#settings, term, reading)) : PAUSED;
@@ -256,7 +256,7 @@ export class Identity {
     return { kind: 'ejected', ...refusal };
   }
 
-  /** After a failed acquire. A fault that may pass keeps the attempt: the next acquire reads what became of it. */
+  /** After a failed acquire. A retryable error keeps the attempt: the next acquire reads its outcome. */
   async #abandon(turn: number, error: unknown): Promise<AcquireOutcome> {
     const set = isRestored(error) ? ({ code: 'RESTORED', message: error.message } as const) : undefined;
     if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: asRetryable(error) };
@@ -269,7 +269,7 @@ export class Identity {
     return set ? { kind: 'refused', ...set } : { kind: 'failed', error: asRetryable(error) };
   }
 
-  /** The lowest ceiling comes nearer by the clock; when it has not come within the longest wait, the clock is wrong. */
+  /** The clock approaches the lowest ceiling; if it is not there within the longest possible wait, the clock is wrong. */
   #wait(waitMs: number, now: Reading): AcquireOutcome {
     this.#waitingSince ??= now;
     if (elapsedMs(this.#waitingSince, now) <= MAX_CEILING_WAIT_MS) return { kind: 'waiting', waitMs };
@@ -290,7 +290,7 @@ export class Identity {
     }
   }
 
-  /** The one setter of the mode. */
+  /** The only setter of the mode. */
   #setMode(mode: Mode, refusal: Refusal): void {
     const same = this.#mode === mode && (mode === 'held' || this.#refusal.code === refusal.code);
     this.#mode = mode;

@@ -9,7 +9,7 @@ import { damaged, readSnapshot, requireCeilings, type Snapshot } from './snapsho
 import type { Attempt, Swap, Term } from './term.ts';
 import { otherTerms, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
-/** Witnesses taken away by one write; a worker ID that changes hands quickly leaves thousands. */
+/** Most witnesses removed by one write; a worker ID that changes hands quickly leaves thousands. */
 const MAX_DROPS = 500;
 
 /** The worker IDs that this process may hold. */
@@ -27,8 +27,8 @@ export function requireInPool({ namespace, staticWorkerId }: IdentitySettings): 
 
 /**
  * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have been
- * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when the
- * namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
+ * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or
+ * NAMESPACE_DAMAGED when the namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
 export async function readNamespace(settings: IdentitySettings): Promise<{ namespace: Namespace; snapshot: Snapshot }> {
   const { etcd, witness, keys } = settings;
@@ -45,7 +45,7 @@ export async function readNamespace(settings: IdentitySettings): Promise<{ names
   return { namespace: { descriptor, descriptorValue: snapshot.descriptor.value }, snapshot };
 }
 
-/** The transaction that makes a worker ID ours: nobody has it, nothing has changed since we read it. */
+/** The transaction that makes a worker ID ours, if it has no owner and nothing has changed since we read it. */
 export async function sendClaim(settings: IdentitySettings, attempt: Attempt): Promise<void> {
   const { etcd, keys, timing, workerIp } = settings;
   const [owner, ceiling] = [keys.owner(attempt.workerId), keys.ceiling(attempt.workerId)];
@@ -69,8 +69,8 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
 }
 
 /**
- * The transaction that raises our ceiling: we own the worker ID still, and nobody has raised it since. Revisions come a
- * second time when etcd was set back; a namespace that was rebuilt then has another descriptor, which keeps us out.
+ * The transaction that raises our ceiling, if we still own the worker ID and the ceiling has not changed. An etcd that
+ * was set back repeats revisions; the namespace that is rebuilt after that has another descriptor, which keeps us out.
  */
 export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Promise<void> {
   const { etcd, keys } = settings;
@@ -85,7 +85,7 @@ export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swa
   );
 }
 
-/** Sends a write whose answer decides nothing: success, failure and silence are all read back. */
+/** Sends a write whose answer decides nothing: its outcome is read back after success, failure and silence alike. */
 export async function sendIgnoringAnswer({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
   try {
     await write;
@@ -97,9 +97,9 @@ export async function sendIgnoringAnswer({ log }: IdentitySettings, write: Promi
 }
 
 /**
- * The term with all that is stored as ours usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE,
- * and with RESTORED when the topic shows that it can't be ours. The witnesses of terms before ours are taken away by
- * the writes after the one that was read with them, a part at a time: until then they stand beside ours.
+ * The term with its stored ceiling usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE, and as
+ * `requireNoRival` does. The witnesses of earlier terms are removed, some at a time, by later writes: only after ours
+ * has been read together with them.
  */
 export async function withWitness({ witness }: IdentitySettings, term: Term): Promise<Term> {
   const { workerId, fence, leaseId, stored, reservation } = term;
@@ -112,7 +112,7 @@ export async function withWitness({ witness }: IdentitySettings, term: Term): Pr
   return { ...term, reservation: { from: reservation.from, to: stored.ticks }, superseded: otherTerms(view, own) };
 }
 
-/** The two keys that tell whose a worker ID is, at one revision. */
+/** The two keys that say who holds a worker ID, at one revision. */
 export async function readClaim(
   { etcd, keys }: IdentitySettings,
   workerId: number,
@@ -122,7 +122,7 @@ export async function readClaim(
   return { owner: found.get(owner), ceiling: found.get(ceiling) };
 }
 
-/** Gives a lease back, with its owner key. Without an answer the lease runs out by itself. */
+/** Revokes a lease, which deletes its owner key. Without an answer the lease expires. */
 export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bigint): Promise<boolean> {
   try {
     await etcd.revokeLease(leaseId);
@@ -136,19 +136,19 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
   }
 }
 
-/** Whether etcd was found to have been set back: nobody is to end for that, since a rebuild mends it. */
+/** Whether etcd was found to be set back. No worker ends for that, since a rebuild fixes it. */
 export function isRestored(error: unknown): error is IdallocError {
   return error instanceof IdallocError && error.code === 'RESTORED';
 }
 
-/** The reason under which a term ends that met this error; undefined when it may go on. */
+/** The code with which this error ends a term; undefined when the term may continue. */
 export function lossCode(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
   if (isRestored(error)) return 'RESTORED';
   const lost = error instanceof IdallocError && (error.code === 'LEASE_LOST' || error.code === 'NAMESPACE_DAMAGED');
   return lost ? 'LEASE_LOST' : undefined;
 }
 
-/** The fault as one that may pass; anything else (damage, a difference, a defect) is thrown on. */
+/** Returns a retryable error; rethrows anything else (damage, a mismatch, a bug). */
 export function asRetryable(error: unknown): IdallocError {
   if (error instanceof IdallocError && error.retryable) return error;
   throw error;

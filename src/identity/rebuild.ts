@@ -12,11 +12,11 @@ import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { readCeiling, type StoredCeiling } from './snapshot.ts';
 import { tryTransact } from './try-transact.ts';
 
-/** A namespace as it lies there, whatever state it is in. */
+/** A namespace as it is stored, whatever its condition. */
 export interface StoredNamespace {
   readonly descriptor: KeyValue | undefined;
   readonly owners: ReadonlyMap<number, KeyValue>;
-  /** Each key as it is stored, and what it says; undefined when that can't be read. */
+  /** Each key as it is stored, and its decoded value; undefined when that is unreadable. */
   readonly ceilings: ReadonlyMap<number, { readonly kv: KeyValue; readonly stored: StoredCeiling | undefined }>;
   readonly view: WitnessView;
 }
@@ -25,10 +25,10 @@ export interface RebuildOptions {
   readonly etcd: EtcdPort;
   readonly witness: WitnessPort;
   readonly keys: NamespaceKeys;
-  /** With a UUID of its own, different for each call. */
+  /** With a new UUID for each call. */
   readonly wanted: Descriptor;
   readonly bindings: Bindings;
-  /** The first tick that may be used again, above all that was ever reserved; asked when nothing old can be any more. */
+  /** The first tick that may be used again, above all that was ever reserved. Called once no old term can reserve more. */
   readonly floorOf: (found: StoredNamespace) => Ticks;
 }
 
@@ -40,7 +40,7 @@ const SPARE_STEPS = 20;
 const WITNESSES = 1_000;
 const REBUILT = 'rebuild-';
 
-/** Everything that is there. Rejects with ETCD_UNAVAILABLE and KAFKA_UNAVAILABLE. */
+/** Reads everything that is stored. Rejects with ETCD_UNAVAILABLE and KAFKA_UNAVAILABLE. */
 export async function readStoredNamespace(
   etcd: EtcdPort,
   witness: WitnessPort,
@@ -51,21 +51,21 @@ export async function readStoredNamespace(
 }
 
 /**
- * Makes a namespace usable again whose etcd was set back, wiped or damaged, with every ceiling at a floor above all that
- * was ever reserved. Nobody may hold a worker ID. Safe to repeat after an interruption anywhere, and while a worker runs
+ * Makes a namespace usable again after its etcd was set back, wiped or damaged, with every ceiling at a floor above all
+ * that was ever reserved. No worker ID may be held. Safe to repeat after any interruption, and even if a worker runs
  * that should not.
  *
- * 1. The seal is written to the witness topic. From here on no reservation under another UUID is used any more: its
- *    holder reads the topic behind its own witness, and finds the seal before or behind it. In the first case it gives
- *    up; in the second its witness lies before the seal, and is read now.
- * 2. All is read, and the floor is computed.
- * 3. Every ceiling is raised, while nobody owns its worker ID; then the descriptor is put, with the new UUID. So
- *    whoever opens the new namespace finds all its ceilings at the floor. Writes that were planned before compare a
- *    descriptor that is no longer there.
- * 4. The new namespace's witnesses are written, and only then are the old ones taken away.
+ * 1. The seal is written to the witness topic. From then on no reservation under another UUID is used: its holder reads
+ *    the topic past its own witness. If the seal comes before that witness, the holder stops; if it comes after, the
+ *    witness is among those read in step 2.
+ * 2. Everything is read, and the floor is computed.
+ * 3. Every ceiling is raised, as long as its worker ID has no owner; then the descriptor is written with the new UUID. So
+ *    the new namespace is visible only once all its ceilings are at the floor, and writes planned before compare a
+ *    descriptor that no longer exists.
+ * 4. The new namespace's witnesses are written, and only then are the old ones removed.
  *
- * Before all that the datacenter is claimed and the topics are bound, as at a worker's start. Rejects with
- * NAMESPACE_MISMATCH where they are another's, REBUILD_REFUSED when somebody holds a worker ID or changes the namespace
+ * Before all that, the datacenter is claimed and the topics are bound, as at a worker's start. Rejects with
+ * NAMESPACE_MISMATCH where they belong to others, REBUILD_REFUSED when a worker ID is held or the namespace changes
  * meanwhile, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE, and as `floorOf` does.
  */
 export async function rebuildNamespace(options: RebuildOptions): Promise<{ readonly floor: Ticks }> {
@@ -81,21 +81,21 @@ export async function rebuildNamespace(options: RebuildOptions): Promise<{ reado
   return { floor };
 }
 
-/** What was ever used or may be, and how far ahead of the clock somebody may have reserved. */
+/** What was or may have been used, and how far ahead of the clock a worker may have reserved. */
 export interface Evidence {
   readonly found: StoredNamespace;
   /** The highest tick of an ID in the ledger; undefined when it has none. */
   readonly ledger: Ticks | undefined;
-  /** The time, as an operator has confirmed it. */
+  /** The current time, confirmed by an operator. */
   readonly now: WallMs;
   /** How far ahead of their clocks workers reserve. */
   readonly reserveMs: number;
 }
 
 /**
- * The first tick above everything that was reserved. A reservation that left no trace may reach as far beyond the clock
- * as workers reserve, so that much is added; not so to what an earlier rebuild has put, which nobody has used since.
- * Throws LAYOUT_EXHAUSTED when the layout has no such tick.
+ * The first tick above everything that was reserved. A reservation that left no trace may reach `reserveMs` beyond the
+ * clock, so that much is added; but not to the floor of an earlier rebuild, which no worker has used since. Throws
+ * LAYOUT_EXHAUSTED when the layout has no such tick.
  */
 export function floorAbove(layout: Layout, { found, ledger, now, reserveMs }: Evidence): Ticks {
   const { ceilings, witnesses, rebuilt } = usedTicks(found);
@@ -110,16 +110,16 @@ export function floorAbove(layout: Layout, { found, ledger, now, reserveMs }: Ev
 }
 
 /**
- * The stored namespace without the witnesses above a tick, for a witness topic that somebody else could write to: one record with a
- * time decades ahead would put every floor there. Whoever names the tick answers for it that no worker's clock was ever so
- * far; the ceilings and the ledger still count, however high they are.
+ * The stored namespace without the witnesses above a tick, for a witness topic that others could write to: one record
+ * with a time decades ahead would put every floor there. The caller vouches that no worker's clock was ever past this
+ * tick. The ceilings and the ledger still count, however high they are.
  */
 export function withoutForged(found: StoredNamespace, highest: Ticks): StoredNamespace {
   const witnesses = found.view.witnesses.filter((witness) => witness.ticks <= highest);
   return { ...found, view: { ...found.view, witnesses } };
 }
 
-/** How far somebody has reserved, by the ceilings and by the witnesses, and how far an earlier rebuild has put them. */
+/** The highest tick reserved by the ceilings and by the witnesses, and the highest floor of an earlier rebuild. */
 export function usedTicks(found: StoredNamespace): Partial<Record<'ceilings' | 'witnesses' | 'rebuilt', Ticks>> {
   const ceilings = [...readableOf(found).values()].filter(({ ticks: at }) => at > 0);
   const isRebuilt = ({ nonce }: StoredCeiling) => nonce.startsWith(REBUILT);
@@ -168,7 +168,7 @@ function readable(kv: KeyValue): StoredCeiling | undefined {
   }
 }
 
-/** Raises each ceiling of the pool and puts the descriptor; each step is decided by what a fresh read shows. */
+/** Raises each ceiling of the pool and writes the descriptor; a fresh read decides each step. */
 async function raiseAll(
   { etcd, keys, wanted }: RebuildOptions,
   floor: Ticks,
@@ -234,7 +234,7 @@ async function replaceWitnesses(
   for (let from = 0; from < ends.length; from += WITNESSES) await witness.write(ends.slice(from, from + WITNESSES));
 }
 
-/** Throws REBUILD_REFUSED that names who holds a worker ID. */
+/** Throws REBUILD_REFUSED, naming the holders, when any worker ID is held. */
 export function requireNoOwners(owners: ReadonlyMap<number, KeyValue>): void {
   if (owners.size === 0) return;
   const held = [...owners].map(([workerId, { value }]) => `${workerId} by ${addressIn(value)}`);

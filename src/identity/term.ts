@@ -9,34 +9,34 @@ import type { IdentitySettings } from './settings.ts';
 import { damaged, readCeiling, type StoredCeiling } from './snapshot.ts';
 import type { Refusal } from './state.ts';
 
-/** One attempt to raise a ceiling: it can take effect only while the ceiling's mod revision is the compared one. */
+/** One attempt to raise a ceiling; it takes effect only while the ceiling's mod revision is the compared one. */
 export interface Swap {
   readonly nonce: string;
   readonly ticks: Ticks;
   readonly comparedRevision: bigint;
 }
 
-/** One acquire that was sent: what it takes to recognise it in etcd, and to give it up. */
+/** An acquire that was sent: what is needed to recognise it in etcd and to abandon it. */
 export interface Attempt {
-  /** As it was read for this attempt: it has to be the same still when a write of ours takes effect. */
+  /** As it was read for this attempt; it must still be the same when a write of ours takes effect. */
   readonly namespace: Namespace;
   readonly workerId: number;
   readonly leaseId: bigint;
-  /** Both clocks before the lease was asked for: the own deadline counts from here. */
+  /** Both clocks before the lease was requested: the own deadline counts from here. */
   readonly sent: Reading;
-  /** The ceiling that was there: our reservation begins here, never at our own clock. */
+  /** The ceiling that was found: our reservation begins here, never at our own clock. */
   readonly from: Ticks;
   readonly swap: Swap;
 }
 
 /**
- * A worker ID held under one fence. Immutable; each answer from etcd makes the next one.
+ * A worker ID held under one fence. Immutable; each answer from etcd makes the next value.
  *
- * stored:      the ceiling that we know to be ours. Nobody was in between while etcd still shows it, or one of the
- *              unanswered swaps, under our fence.
- * unanswered:  swaps on top of `stored` that may have taken effect, or may still.
- * reservation: the part below `stored` that was witnessed, and that is used.
- * superseded:    witnesses of terms before ours, for which ours speaks as well once it was read with them.
+ * stored:      the ceiling that we know to be ours. While etcd shows it, or one of the unanswered swaps, under our
+ *              fence, no other process has held the worker ID in between.
+ * unanswered:  swaps on top of `stored` that may have taken effect, or may still do so.
+ * reservation: the ticks up to the part of `stored` that is witnessed; only these are used.
+ * superseded:  witnesses of earlier terms, which ours replaces once it has been read together with them.
  */
 export interface Term {
   readonly namespace: Namespace;
@@ -52,12 +52,12 @@ export interface Term {
   readonly superseded: readonly WitnessName[];
 }
 
-/** More unanswered swaps than this are not piled up: etcd has to show first what became of them. */
+/** No more unanswered swaps than this are sent: etcd must first show the outcome of these. */
 const MAX_UNANSWERED = 64;
 
 type Planning = Pick<IdentitySettings, 'layout' | 'timing' | 'newNonce' | 'newLeaseId'>;
 
-/** The attempt whose sending begins at `sent`. Throws NO_IDENTITY when the ceiling can't be raised by a tick yet. */
+/** The attempt to send at `sent`. Throws NO_IDENTITY when the ceiling can't be raised by a whole tick yet. */
 export function planAttempt(
   settings: Planning,
   namespace: Namespace,
@@ -74,7 +74,7 @@ export function planAttempt(
   return { namespace, workerId, leaseId: newLeaseId(), sent, from: ceiling.ticks, swap };
 }
 
-/** The next raise of our ceiling, resting on a keep-alive sent at `sent`; undefined when there is nothing to raise. */
+/** The next raise of our ceiling, based on a keep-alive sent at `sent`; undefined when there is nothing to raise. */
 export function planSwap(settings: Planning, term: Term, sent: Reading): Swap | undefined {
   const { layout, timing, newNonce } = settings;
   const raised = nextCeiling(layout, sent.wall, timing.reserveMs, term.stored.ticks);
@@ -83,9 +83,9 @@ export function planSwap(settings: Planning, term: Term, sent: Reading): Swap | 
 }
 
 /**
- * What a read shows of an acquire, whatever its answer was: the term that it began, or undefined when it has not taken
- * effect. Ours only if the ceiling has our nonce and the owner key, created with it, has our lease. A ceiling that is
- * gone is not: why it is, the next acquire finds out.
+ * The outcome of an acquire as a read shows it, whatever its answer was: the term that it started, or undefined when it
+ * has not taken effect. It is ours only if the ceiling has our nonce and the owner key, created with it, has our lease.
+ * A missing ceiling means that it is not; the next acquire finds out why.
  */
 export function termOf(attempt: Attempt, owner: KeyValue | undefined, ceiling: KeyValue | undefined): Term | undefined {
   if (!ceiling) return undefined;
@@ -112,8 +112,8 @@ export function termOf(attempt: Attempt, owner: KeyValue | undefined, ceiling: K
 export type ReadBack = { readonly kind: 'ours'; readonly term: Term } | { readonly kind: 'lost'; readonly why: string };
 
 /**
- * What a read shows of a term, whatever was answered to the swaps before it. Ours only if the owner key is the one we
- * created and the ceiling is our last, or one of our unanswered swaps on top of it: then nobody was in between.
+ * The state of a term as a read shows it, whatever the answers to earlier swaps were. It is ours only if the owner key is
+ * the one we created and the ceiling is our last one or an unanswered swap on top of it.
  * Throws NAMESPACE_DAMAGED when the ceiling is missing or unreadable.
  */
 export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyValue | undefined): ReadBack {
@@ -132,11 +132,11 @@ export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyVa
   if (!won || won.ticks !== now.ticks || won.comparedRevision !== term.stored.modRevision) {
     return { kind: 'lost', why: 'another process raised the ceiling' };
   }
-  // The ceiling's revision has passed what any earlier swap compared: none of them can take effect any more.
+  // The ceiling's revision is past what any earlier swap compared: none of them can take effect any more.
   return { kind: 'ours', term: { ...term, stored: now, unanswered: [] } };
 }
 
-/** Why a term can't allocate at `now`, if it can't. The end of the layout is the allocator's to tell. */
+/** Why a term can't allocate at `now`; undefined if it can. The allocator reports the end of the layout. */
 export function blockedReason(
   { layout, timing }: Pick<IdentitySettings, 'layout' | 'timing'>,
   { sent, reservation }: Term,

@@ -3,18 +3,18 @@ import { IdallocError } from '../errors.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /**
- * The witness guards against the one thing that comparisons in etcd can't see: that etcd itself was set back, by a
- * backup that was restored or by a data directory that was lost. What each term reserves is written to the witness
- * topic before it is used, so etcd must show at least that much, for each worker ID, whenever somebody wants to acquire.
+ * The witness guards against the one thing that comparisons in etcd can't see: etcd itself being set back, by a restored
+ * backup or a lost data directory. Each term writes its reservations to the witness topic before it uses them, so at
+ * every acquire etcd must show at least that much for each worker ID.
  *
- * The topic is read first and etcd after: whatever the topic shows was in etcd before, so a legitimate raise in between
- * makes etcd's ceiling the higher one, never the lower.
+ * The topic is read first, then etcd: everything in the topic was in etcd before, so a legitimate raise in between can
+ * only make etcd's ceiling the higher one.
  */
 
 /**
- * Throws RESTORED unless etcd, read after `view`, has everything that was witnessed. One worker ID that lacks something
- * refuses them all: etcd is restored as a whole, its revisions come a second time then, and with them fences that
- * already belonged to others. Throws NAMESPACE_DAMAGED for a record that can't be read.
+ * Throws RESTORED unless etcd, read after `view`, has everything that was witnessed. One missing reservation blocks all
+ * worker IDs: etcd is restored as a whole, and then repeats revisions, and so fences that already belonged to others.
+ * Throws NAMESPACE_DAMAGED for an unreadable record.
  */
 export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: string): void {
   requireReadable(view);
@@ -28,25 +28,25 @@ export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: 
   }
 }
 
-/** Throws RESTORED when there is no namespace in etcd although one was used. */
+/** Throws RESTORED when etcd has no namespace although one was used. */
 export function requireUnused(view: WitnessView): void {
   requireReadable(view);
   const used = view.seal ?? view.witnesses[0]?.uuid;
   if (used !== undefined) throw restored(`it holds no namespace, but the witness topic names ${used}`, OTHERS);
 }
 
-/** A reservation that was just written to the witness topic. */
+/** A reservation that has just been written to the witness topic. */
 export interface NewReservation extends WitnessName {
   /** The first tick that it covers. */
   readonly from: number;
 }
 
 /**
- * Throws when the topic, read from behind the witness of `own`, shows that others have ticks of the same worker ID above
- * where ours begin, or that the namespace was rebuilt meanwhile. Of two who reserve the same the later in the log sees
- * the earlier here, whatever etcd told either of them. LEASE_LOST for a later term: it may have followed in good order
- * while the topic was waited for. RESTORED for an earlier one, or another under our fence, which etcd must have forgotten,
- * and for a rebuild.
+ * Throws when the topic, read past the witness of `own`, shows that another term has reserved ticks of the same worker ID
+ * above the start of ours, or that the namespace was rebuilt meanwhile. Of two that reserve the same ticks, the later in
+ * the log sees the earlier one here, whatever etcd answered. LEASE_LOST for a later term, which may have started
+ * legitimately while we waited for the topic. RESTORED for an earlier term, or another one under our fence, which etcd
+ * must have forgotten, and for a rebuild.
  */
 export function requireNoRival(view: WitnessView, own: NewReservation): void {
   const foreign = foreignUuid(view, own.uuid);
@@ -57,7 +57,7 @@ export function requireNoRival(view: WitnessView, own: NewReservation): void {
   throw rival.fence > own.fence ? new IdallocError('LEASE_LOST', what) : restored(what);
 }
 
-/** The other terms of a worker ID in its namespace: behind us all of them, once `requireNoRival` has passed. */
+/** The witnesses of other terms of a worker ID; all of them ended before ours, once `requireNoRival` has passed. */
 export function otherTerms(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
   return view.witnesses.filter(
     (witness) =>
@@ -67,7 +67,7 @@ export function otherTerms(view: WitnessView, { uuid, workerId, fence, leaseId }
   );
 }
 
-/** A UUID that counts and is not this one. A rebuild's seal makes what its predecessors left, or leave still, void. */
+/** Another UUID than ours that is valid. A rebuild's seal voids all witnesses of earlier namespaces, past and future. */
 function foreignUuid({ seal, witnesses }: WitnessView, uuid: string): string | undefined {
   if (seal !== undefined) return seal === uuid ? undefined : seal;
   return witnesses.find((witness) => witness.uuid !== uuid)?.uuid;
@@ -95,7 +95,7 @@ function requireReadable({ unreadable }: WitnessView): void {
   );
 }
 
-/** What else it may be: an etcd that never had the namespace that was witnessed. A rebuild would take it from its workers. */
+/** The other possible cause: this etcd never held the witnessed namespace. A rebuild would then take it from its workers. */
 const OTHERS =
   ' But if workers on another etcd serve this datacenter of the ID space, set another DATACENTER_ID here and do not rebuild.';
 
