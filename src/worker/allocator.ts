@@ -16,15 +16,15 @@ export interface AllocatorOptions {
   readonly sleep: (delayMs: number) => Promise<void>;
 }
 
-/** A batch that does not get its ticks within this time is given up: the clock or the extends are in trouble. */
+/** A batch that does not get its ticks within this time fails: the clock or the raises of the ceiling are in trouble. */
 const MAX_WAIT_MS = 5_000;
 
 /**
  * Allocates under one rule: every range is taken in the same turn of the event loop in which clock, deadline and
- * reservation were checked, and no range of two terms ends up in one batch.
+ * reservation were checked, and no batch mixes ranges of two terms.
  *
- * Whoever asks for more IDs than a tick has leaves the present tick to those who ask for fewer: they never wait behind a
- * large take, however many ticks that needs. Nothing is lost by it, for what they leave is taken when the tick is over.
+ * A request for more IDs than a tick has leaves the current tick to smaller requests, so that they never wait behind a
+ * large one, however many ticks it needs. No IDs are lost: the rest of a tick is taken once it is over.
  */
 export class LeasedAllocator implements Allocator {
   readonly #options: AllocatorOptions;
@@ -49,7 +49,7 @@ export class LeasedAllocator implements Allocator {
     return allocations;
   }
 
-  /** Goes on with a batch that needs ticks of the future, one wake-up for as many as have come by then. */
+  /** Continues a batch that needs future ticks; each wake-up takes all that have passed by then. */
   async #takeWaiting(count: number, begun: Begun, isLarge: boolean): Promise<Allocation> {
     let part = begun;
     for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
@@ -66,7 +66,7 @@ export class LeasedAllocator implements Allocator {
     throw new IdallocError('RESERVATION_EXHAUSTED', message);
   }
 
-  /** What may be taken in this turn of the event loop, and by which time; throws what refuses it. */
+  /** Reads clock and authority for this turn of the event loop; throws when either refuses. */
   #check(): Turn {
     const { authority, readClock } = this.#options;
     const { reading, verdict } = readClock();
@@ -76,7 +76,7 @@ export class LeasedAllocator implements Allocator {
     return { reading, verdict, granted };
   }
 
-  /** Takes what there is now. Only in the turn that was checked: no promise may be awaited in between. */
+  /** Takes the IDs available now. Only in the turn that was checked: no promise may be awaited in between. */
   #tryTake({ reading, verdict, granted }: Turn, count: number, isLarge: boolean): Allocation | Begun {
     const { layout, random } = this.#options;
     if (verdict.kind === 'wait') {
@@ -103,7 +103,7 @@ export class LeasedAllocator implements Allocator {
     };
   }
 
-  /** No take is where a tick can't be used any more once it is over. */
+  /** Always false for layouts whose ticks can't be used once they are over. */
   #isLarge(counts: readonly number[]): boolean {
     const { tickMs, sequencesPerTick } = this.#options.layout;
     return BACKFILL_MS >= 2 * tickMs && counts.reduce((sum, count) => sum + count, 0) > sequencesPerTick;
@@ -121,14 +121,14 @@ export class LeasedAllocator implements Allocator {
 
 type Granted = Authority & { readonly ok: true };
 
-/** Clock, deadline and reservation as one turn of the event loop found them. */
+/** Clock, deadline and reservation, as read in one turn of the event loop. */
 interface Turn {
   readonly reading: Reading;
   readonly verdict: Exclude<GuardedReading['verdict'], { readonly kind: 'eject' }>;
   readonly granted: Granted;
 }
 
-/** etcd counts anew when it is wiped, so two terms of one process may have one fence, for different worker IDs. */
+/** A wiped etcd restarts its revisions, so two terms of one process may have the same fence, for different worker IDs. */
 interface TermName {
   readonly workerId: number;
   readonly fence: bigint;

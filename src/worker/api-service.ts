@@ -15,7 +15,7 @@ export interface ApiServiceOptions {
   readonly log: Log;
   readonly metrics: Metrics;
   readonly gate: Gatekeeper;
-  /** The pipeline's own. */
+  /** The same one as the pipeline's. */
   readonly allocator: Allocator;
 }
 

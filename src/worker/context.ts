@@ -9,11 +9,11 @@ import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
 import type { KafkaRefusals } from './kafka-refusals.ts';
 
-/** What the sides of one worker share. */
+/** What the parts of one worker share. */
 export interface WorkerContext {
   readonly config: Config;
   readonly log: Log;
-  /** The same for the loops over the wire: one line of a kind in 10 s. */
+  /** The same for the Kafka layers: one line of a kind in 10 s. */
   readonly wireLog: WireLog;
   readonly metrics: Metrics;
   readonly runtime: Runtime;
@@ -22,6 +22,6 @@ export interface WorkerContext {
   readonly gate: Gatekeeper;
   readonly environment: Environment;
   readonly refusals: KafkaRefusals;
-  /** Ends the worker: for faults that no waiting fixes. */
+  /** Ends the worker: for errors that waiting won't fix. */
   readonly fail: (error: unknown) => void;
 }

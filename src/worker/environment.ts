@@ -10,13 +10,13 @@ import type { Allocator, LedgerCopies } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
 import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
 
-/** Everything by which a worker reaches the world outside; the simulator hands in its own. */
+/** Everything outside a worker that it uses; the simulator passes its own. */
 export interface Environment {
   readonly runtime: Runtime;
   readonly dialer: Dialer;
   readonly etcd: ClosableEtcd;
   readonly openIndex: (binding: IndexBinding, events: IndexEvents) => LedgerCopies;
-  /** Names this worker in the request group across restarts; asked for while the index is open. */
+  /** Names this worker in the request group across restarts; called while the index is open. */
   readonly instanceId: () => string;
   readonly createAllocator: (options: AllocatorOptions) => Allocator;
 }

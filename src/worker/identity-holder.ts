@@ -28,11 +28,11 @@ export interface IdentityHolderOptions {
   readonly clock: GuardedClock;
   readonly gate: Gatekeeper;
   readonly metrics: Metrics;
-  /** For what no waiting fixes: NAMESPACE_MISMATCH, NAMESPACE_DAMAGED, CONFIG_INVALID. */
+  /** For errors that waiting won't fix: NAMESPACE_MISMATCH, NAMESPACE_DAMAGED, CONFIG_INVALID. */
   readonly fail: (error: unknown) => void;
 }
 
-/** What an identity needs of Kafka. */
+/** What an identity needs from Kafka. */
 export interface IdentityPorts {
   readonly witness: WitnessPort;
   /** Asks brokers for the time; rejects when none answers. */
@@ -41,11 +41,11 @@ export interface IdentityPorts {
 
 const RELEASE_LIMIT_MS = 5_000;
 const NAMESPACE_RETRY_MS = 1_000;
-/** A rebuild takes somebody to decide on it. */
+/** Longer: the namespace needs an operator's rebuild. */
 const RESTORED_RETRY_MS = 3_000;
-/** How often the margins are shown. */
+/** How often the margin metrics are updated. */
 const WATCH_MS = 500;
-/** What there is to allocate with before anything was acquired. */
+/** The authority before the namespace is open. */
 const NOT_ACQUIRED: Authority = {
   ok: false,
   code: 'NO_IDENTITY',
@@ -53,8 +53,8 @@ const NOT_ACQUIRED: Authority = {
 };
 
 /**
- * Holds the worker's identity: opens the namespace as soon as etcd answers, keeps a lease, reports to the gate, and gives
- * everything back at the end. Before `start` there is nothing to allocate with.
+ * Holds the worker's identity: opens the namespace as soon as etcd answers, keeps a lease, reports to the gate, and
+ * releases the identity at the end. Before `start` every allocation is refused.
  */
 export class IdentityHolder implements AsyncDisposable {
   readonly #options: IdentityHolderOptions;
@@ -75,12 +75,12 @@ export class IdentityHolder implements AsyncDisposable {
     this.#running = this.#run(ports);
   }
 
-  /** What may be allocated with at `now`. */
+  /** The authority to allocate at `now`. */
   authority(now: Reading): Authority {
     return this.#identity?.authority(now) ?? NOT_ACQUIRED;
   }
 
-  /** For the log: who this worker is. */
+  /** The identity of this worker, for the log. */
   describe(): { readonly datacenterId: number; readonly workerId?: number; readonly fence?: string } {
     const { workerId, fence } = this.#identity?.state ?? {};
     return {
@@ -175,7 +175,7 @@ export class IdentityHolder implements AsyncDisposable {
     } else this.#refuse(refusal?.code ?? 'NO_IDENTITY', refusal?.message);
   }
 
-  /** That etcd was set back is an error, once: nothing but an operator's rebuild ends it. */
+  /** An etcd that was set back is logged as an error, once: only an operator's rebuild fixes it. */
   #refuse(code: GateReason, message?: string): void {
     const { gate, log } = this.#options;
     if (code === 'RESTORED' && !this.#alarmed) {
@@ -190,7 +190,7 @@ export class IdentityHolder implements AsyncDisposable {
     this.#watch = runtime.schedule(WATCH_MS, () => this.#showMargins());
     const { reading, verdict } = clock.read();
     metrics.setClockDrift(clock.drift());
-    if (verdict.kind === 'eject') return; // margins by such a clock mean nothing
+    if (verdict.kind === 'eject') return; // by such a clock, margins mean nothing
     const authority = this.authority(reading);
     metrics.setLeaseMargin(this.#identity?.remainingMs(reading) ?? 0);
     const ceilingMs = authority.ok ? tickStartMs(config.layout, authority.reservation.to) - reading.wall : 0;
@@ -198,7 +198,7 @@ export class IdentityHolder implements AsyncDisposable {
   }
 }
 
-/** 63 bits of a random UUID, never 0, which etcd takes for a request to choose. */
+/** 63 bits of a random UUID, never 0, by which etcd would choose an ID itself. */
 function leaseIdOf(uuid: string): bigint {
   return (BigInt(`0x${uuid.slice(19).replaceAll('-', '')}`) & 0x7fff_ffff_ffff_ffffn) | 1n;
 }

@@ -13,11 +13,11 @@ import type { WorkerContext } from './context.ts';
 import { Copies } from './copies.ts';
 import { RestoreLog } from './restore-log.ts';
 
-/** A copy that is not recognised after so long counts as none when the group is joined. */
+/** A copy that is not recognised after this time is not reported when the worker joins the group. */
 const RECOGNITION_MS = 5_000;
 
 /**
- * The ledger as a worker has it: writing, deciding, and the copies of its partitions in the index, which a reader keeps in
+ * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which a reader keeps in
  * step with the log.
  */
 export class LedgerService implements Disposable {
@@ -26,7 +26,7 @@ export class LedgerService implements Disposable {
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
   readonly #context: WorkerContext;
-  /** Resolves when the copies that were on the disk are open. */
+  /** Resolves when the copies on disk are open. */
   readonly #opened: Promise<void>;
   readonly #disk: Disposable;
   readonly #copies: Copies;
@@ -35,7 +35,7 @@ export class LedgerService implements Disposable {
   readonly #restores: RestoreLog;
   readonly #listeners: ((partition: number) => void)[] = [];
 
-  /** Opens the index and follows what it has copies of from now on. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
+  /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
   constructor(context: WorkerContext, { clusterId, partitions }: TopicsReport, tail: Tail) {
     const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
     const { ledger: topic, requests: requestTopic } = config.topics;
@@ -45,7 +45,7 @@ export class LedgerService implements Disposable {
     const index = environment.openIndex(binding, {
       onWiped: (cause) => {
         log.warn({ cause }, 'ledger index was discarded');
-        this.#follower?.restore(cause); // there is none yet while the index opens
+        this.#follower?.restore(cause); // undefined while the index opens
       },
       onUnusable: fail,
     });
@@ -101,7 +101,7 @@ export class LedgerService implements Disposable {
     this.#opened = this.#copies.openHeld();
   }
 
-  /** Resolves when the copies that were on the disk are known to be this log's, or not to be; within 5 s in any case. */
+  /** Resolves when each copy on disk is recognised as this log's or found not to be; after 5 s in any case. */
   async recognised(stop: AbortSignal): Promise<void> {
     await this.#opened;
     const isPending = () => this.copies().some(({ state, isRecognised }) => state === 'restoring' && !isRecognised);
@@ -113,20 +113,20 @@ export class LedgerService implements Disposable {
     stop.addEventListener('abort', end);
     if (isPending() && !stop.aborted) await this.#context.runtime.sleep(RECOGNITION_MS, done.signal);
     stop.removeEventListener('abort', end);
-    end(); // changes that come later are nothing to wait for
+    end(); // later changes no longer matter
   }
 
-  /** Calls back whenever the state of a partition's copy has changed. */
+  /** Calls back after each change of state of a partition's copy. */
   onChange(listener: (partition: number) => void): void {
     this.#listeners.push(listener);
   }
 
-  /** Keeps copies of these partitions, and lets the others go after a while. */
+  /** Keeps copies of these partitions, and drops the others after a while. */
   keep(partitions: readonly number[]): void {
     this.#copies.want(partitions);
   }
 
-  /** Keeps all copies until it is known again which are wanted. */
+  /** Keeps all copies until the next call of `keep`. */
   keepAll(): void {
     this.#copies.keepAll();
   }
@@ -143,12 +143,12 @@ export class LedgerService implements Disposable {
     });
   }
 
-  /** Whether the partition can be decided on now. */
+  /** Whether requests of the partition can be decided now. */
   isReady(partition: number): boolean {
     return this.#follower.refusal(partition) === undefined;
   }
 
-  /** Why partitions stand still: their log holds what can't be read. */
+  /** Why partitions are stopped: their log holds something unreadable. */
   get stopped(): readonly IdallocError[] {
     return this.#follower.stopped();
   }

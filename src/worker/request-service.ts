@@ -22,17 +22,17 @@ import type { LedgerService } from './ledger-service.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestGroup } from './request-group.ts';
 
-/** How often a marker is written where a partition is served, so that its ledger never runs empty. */
+/** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
-/** What serving requests takes beside the context. */
+/** What serving requests needs beside the context. */
 export interface RequestParts {
   readonly ledger: LedgerService;
   readonly identity: IdentityHolder;
   readonly allocator: Allocator;
 }
 
-/** Serves requests: makes stays in the request group that carry batches through the pipeline. */
+/** Serves requests: creates memberships of the request group that feed record batches to the pipeline. */
 export class RequestService implements Disposable {
   readonly #context: WorkerContext;
   readonly #parts: RequestParts;
@@ -40,7 +40,7 @@ export class RequestService implements Disposable {
   /** Undefined before the first assignment. */
   #share: Assigned | undefined;
   #group: RequestGroup | undefined;
-  /** Partitions whose copies were complete at the last look. */
+  /** Partitions whose copies were complete at the last check. */
   readonly #ready = new Set<number>();
   #announced = false;
   #markerTimer: Timer | undefined;
@@ -95,7 +95,7 @@ export class RequestService implements Disposable {
     return this.#group;
   }
 
-  /** What the group gave to this worker last; undefined before that. */
+  /** The last assignment of this worker; undefined before the first. */
   get share(): Assigned | undefined {
     return this.#share;
   }
@@ -104,7 +104,7 @@ export class RequestService implements Disposable {
     return this.#group?.oldestUnread ?? [];
   }
 
-  /** The partitions of this worker that wait for their copies of the ledger, each with how far it is. */
+  /** The partitions of this worker that wait for their ledger copies, with their progress. */
   get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress }[] {
     return (this.#share?.partitions ?? [])
       .map((partition) => ({ partition, progress: this.#parts.ledger.progress(partition) }))
@@ -112,8 +112,8 @@ export class RequestService implements Disposable {
   }
 
   /**
-   * What the group is told at a join. A copy that is not recognised as one of this log yet may be another one's. None is
-   * dropped until the group has answered, however long that takes: it may give this worker what it has a copy of.
+   * The copies reported at a join; an unrecognised copy may belong to another log. None is dropped until the group has
+   * answered, however long that takes: it may assign partitions by them.
    */
   #copies(): ReadonlyMap<number, Copy> {
     this.#parts.ledger.keepAll();
@@ -134,8 +134,8 @@ export class RequestService implements Disposable {
   }
 
   /**
-   * A partition waits while its copy is restored; the others go on. When the copy is lost that this worker needs, another
-   * member may have one.
+   * A partition waits while its copy is restored; the others continue. When this worker loses a copy that it needs,
+   * another member may have one.
    */
   #copyChanged(partition: number): void {
     const isOwn = this.#share?.partitions.includes(partition) === true;
@@ -150,7 +150,7 @@ export class RequestService implements Disposable {
     this.#announce();
   }
 
-  /** The leader of the group assigns by the members' copies: it gives this worker what it has become ready for. */
+  /** Rejoins with complete warm-ups: the group leader then assigns those partitions to this worker. */
   #rejoinWhenWarm(): void {
     const warm = this.#share?.warmups.filter((partition) => this.#isReady(partition)) ?? [];
     if (warm.length > 0) this.#group?.rejoin(`the copies of partitions ${warm} are complete`);
@@ -175,7 +175,7 @@ export class RequestService implements Disposable {
     return this.#parts.ledger.isReady(partition);
   }
 
-  /** Once, when requests of all partitions are served: a partition that stopped may be read again later. */
+  /** Logs readiness once, when requests of all partitions are served. */
   #announce(): void {
     const { ledger, identity } = this.#parts;
     if (this.#announced || this.#share === undefined || ledger.stopped.length > 0) return;
@@ -192,7 +192,7 @@ export class RequestService implements Disposable {
     });
   }
 
-  /** A marker that is due stays so until it can be written. */
+  /** Writes a marker; on failure it stays due. */
   #mark(partition: number): void {
     const { log } = this.#context;
     const { ledger } = this.#parts.ledger;
@@ -207,8 +207,8 @@ export class RequestService implements Disposable {
   }
 
   /**
-   * Partition counts are frozen: a request that moved to another partition would not be recognised. Rejects with
-   * TOPIC_INVALID when one has changed. Brokers that do not answer now are asked again at the next join.
+   * Partition counts must not change: a request that moved to another partition would not be recognised. Rejects with
+   * TOPIC_INVALID when one has. If the brokers do not answer, the next join checks again.
    */
   async #checkPartitions(): Promise<void> {
     const { cluster, config, log } = this.#context;

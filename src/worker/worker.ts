@@ -28,16 +28,16 @@ export interface WorkerDeps {
   readonly environment?: Environment;
 }
 
-/** Kafka counts as away when no broker has answered anything for so long; an idle worker has an answer twice a second. */
+/** Kafka counts as unavailable when no broker has answered for this long; an idle worker gets an answer twice a second. */
 export const KAFKA_SILENCE_MS = 5_000;
 
 /**
- * A worker, from start to stop. It starts by itself and waits for whatever is away; `unready` says for what.
+ * A worker, from start to stop. It starts in the constructor and waits for servers that are down; `unready` names them.
  *
- * Each part is put on the stack when it starts, so that a start that fails half-way, and the stop, undo it in reverse.
+ * Each part is pushed on a stack when it starts, so that a failed start and the stop both undo the parts in reverse.
  */
 export class Worker implements AsyncDisposable {
-  /** Rejects when the worker can't start or can't go on; pending otherwise. */
+  /** Rejects when the worker can't start or can't continue; pending otherwise. */
   readonly done: Promise<void>;
   readonly #context: WorkerContext;
   readonly #refusals: KafkaRefusals;
@@ -53,11 +53,11 @@ export class Worker implements AsyncDisposable {
 
   /**
    * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when the
-   * brokers refuse the login or the API's port can't be taken.
+   * brokers reject the login or the API's port can't be bound.
    */
   constructor(config: Config, { log, metrics, environment = realEnvironment(config, log) }: WorkerDeps) {
     const failed = Promise.withResolvers<void>();
-    failed.promise.catch(() => undefined); // whoever watches `done` learns of it, also when it comes before that
+    failed.promise.catch(() => undefined); // may reject before anything awaits `done`
     const { runtime, dialer, etcd } = environment;
     const readClock = clockReader(runtime.wallMs, runtime.monotonicMs);
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
@@ -77,7 +77,7 @@ export class Worker implements AsyncDisposable {
     this.#starting = this.#start().catch(failed.reject);
   }
 
-  /** Why ledger partitions stand still, with their requests. */
+  /** Why ledger partitions, and with them their requests, are stopped. */
   get stoppedPartitions(): readonly IdallocError[] {
     return this.#ledger?.stopped ?? [];
   }
@@ -94,7 +94,7 @@ export class Worker implements AsyncDisposable {
     return this.#requests?.restoring.length === 0 ? undefined : 'INDEX_RESTORING';
   }
 
-  /** What there is to say of `unready`, for people. */
+  /** Details on `unready`, for operators. */
   get unreadyDetail(): string | undefined {
     switch (this.unready) {
       case 'KAFKA_REFUSED':
@@ -116,7 +116,7 @@ export class Worker implements AsyncDisposable {
     }
   }
 
-  /** How it stands with Kafka, whatever the gate says. */
+  /** The worker's state for the metrics, whatever the gate says. */
   vitals(): Vitals {
     const { cluster, runtime } = this.#context;
     return {
@@ -138,7 +138,7 @@ export class Worker implements AsyncDisposable {
     });
   }
 
-  /** Finishes what is in hand, leaves the group and gives the identity back. */
+  /** Completes the work under way, leaves the group and releases the identity. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#stopped ??= this.#end();
     return this.#stopped;
@@ -178,11 +178,11 @@ export class Worker implements AsyncDisposable {
     this.#ledger = ledger;
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
-    stack.defer(closeApi); // what is under way is answered before the identity is given back
+    stack.defer(closeApi); // requests under way are answered before the identity is released
     identity.start({ witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
     const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator }));
     this.#requests = requests;
-    await ledger.recognised(this.#stop.signal); // the group is to learn at the first join which copies this worker has
+    await ledger.recognised(this.#stop.signal); // so that the first join reports the copies of this worker
     const membership = new Membership({
       createMember: () => requests.createMember(),
       isOpen: () => gate.reason() === undefined,

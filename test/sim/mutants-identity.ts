@@ -148,7 +148,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
-        "if (stoodMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);",
+        "if (pausedMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);",
         '',
       ),
     ],
