@@ -8,7 +8,7 @@ import {
   type GateReason,
   type GateSource,
   gateReason,
-  graceOver,
+  graceExpired,
   isClockFault,
 } from '../../src/core/gate.ts';
 import { monoMs } from '../../src/core/units.ts';
@@ -76,9 +76,9 @@ describe('the gate', () => {
 
   it('is over its grace time from the full grace time on, and never while open', () => {
     const gate = closeGate(open, 'clock', 'CLOCK_FROZEN', at(1000));
-    expect(graceOver(gate, at(10_999), 10_000)).toBe(false);
-    expect(graceOver(gate, at(11_000), 10_000)).toBe(true);
-    expect(graceOver(open, at(1e9), 10_000)).toBe(false);
+    expect(graceExpired(gate, at(10_999), 10_000)).toBe(false);
+    expect(graceExpired(gate, at(11_000), 10_000)).toBe(true);
+    expect(graceExpired(open, at(1e9), 10_000)).toBe(false);
   });
 
   it('does not open again once the process stops, whatever gets ready late', () => {

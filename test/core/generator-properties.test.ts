@@ -10,8 +10,8 @@ interface Ask {
   readonly window: Window;
 }
 
-/** A reign at either end of a layout, and batches asked for while clock and ceiling do anything at all. */
-const reign = anyLayout.chain((layout) => {
+/** A term at either end of a layout, and batches asked for while clock and ceiling do anything at all. */
+const term = anyLayout.chain((layout) => {
   const perTick = layout.sequencesPerTick;
   const ask = fc.record({
     count: fc.oneof(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 4 * perTick })),
@@ -44,14 +44,14 @@ const reign = anyLayout.chain((layout) => {
     });
 });
 
-type Reign = typeof reign extends fc.Arbitrary<infer T> ? T : never;
+type Term = typeof term extends fc.Arbitrary<infer T> ? T : never;
 
 interface Answer extends Ask {
   readonly before: Generator;
   readonly took: Take;
 }
 
-function play({ layout, datacenter, worker, from, asks, seed }: Reign): Answer[] {
+function play({ layout, datacenter, worker, from, asks, seed }: Term): Answer[] {
   const random = seededRandom(seed);
   let generator = startGenerator(layout, datacenter, worker, from);
   return asks.map((ask) => {
@@ -70,9 +70,9 @@ function idsOf(layout: Layout, { ranges }: Pick<Take, 'ranges'>): bigint[] {
   return ranges.flatMap(({ first, count }) => Array.from({ length: count }, (_, k) => first + BigInt(k) * layout.step));
 }
 
-function everyAnswer(check: (answer: Answer, its: Reign) => void): void {
+function everyAnswer(check: (answer: Answer, its: Term) => void): void {
   fc.assert(
-    fc.property(reign, (its) => {
+    fc.property(term, (its) => {
       for (const answer of play(its)) check(answer, its);
     }),
     { numRuns: 300 },
@@ -82,7 +82,7 @@ function everyAnswer(check: (answer: Answer, its: Reign) => void): void {
 describe('whatever clock and ceiling do, take', () => {
   it('gives IDs that rise strictly, so that none is given twice', () => {
     fc.assert(
-      fc.property(reign, (its) => {
+      fc.property(term, (its) => {
         const ranges = play(its).flatMap(({ took }) => took.ranges);
         let highest = -1n;
         for (const range of ranges) {
@@ -173,7 +173,7 @@ describe('whatever clock and ceiling do, take', () => {
 
   it('gives a batch split in two the IDs of the whole', () => {
     fc.assert(
-      fc.property(reign, fc.double({ min: 0, max: 1, noNaN: true }), fc.nat(), (its, cut, seed) => {
+      fc.property(term, fc.double({ min: 0, max: 1, noNaN: true }), fc.nat(), (its, cut, seed) => {
         for (const { before, count, window } of play(its)) {
           if (count < 2) continue;
           const random = seededRandom(seed);
@@ -190,7 +190,7 @@ describe('whatever clock and ceiling do, take', () => {
 
   it('leaves the next holder, who starts at the ceiling, only higher IDs', () => {
     fc.assert(
-      fc.property(reign, (its) => {
+      fc.property(term, (its) => {
         const answers = play(its);
         const highest = answers.flatMap(({ took }) => took.ranges).at(-1);
         const to = answers.at(-1)?.window.to ?? its.from;

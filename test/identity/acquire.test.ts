@@ -193,8 +193,8 @@ describe('acquiring a worker ID', () => {
     const sent = wallMs(HOUR);
     return { broker, sent, received: wallMs(sent + 20), appended: wallMs(sent + 10 - aheadMs) };
   };
-  const askBrokers = (...aheadMs: number[]) => ({
-    askBrokers: async () => aheadMs.map((ms, broker) => answer(`${broker}`, ms)),
+  const sampleBrokerClocks = (...aheadMs: number[]) => ({
+    sampleBrokerClocks: async () => aheadMs.map((ms, broker) => answer(`${broker}`, ms)),
   });
 
   it.each([
@@ -204,7 +204,7 @@ describe('acquiring a worker ID', () => {
     ['2 s ahead of two of three', [2_000, 0, 2_000], 'CLOCK_AHEAD'],
   ])('claims nothing by a clock that is %s the brokers', async (_, aheadMs, code) => {
     const stage = await Stage.open();
-    const host = await stage.host(askBrokers(...aheadMs));
+    const host = await stage.host(sampleBrokerClocks(...aheadMs));
     const ceilings = [0, 1, 2].map((workerId) => stage.ceiling(workerId));
     expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code });
     expect([0, 1, 2].map((workerId) => stage.ceiling(workerId))).toEqual(ceilings);
@@ -217,14 +217,14 @@ describe('acquiring a worker ID', () => {
     ['right by one of two brokers', [0, -HOUR]],
   ])('goes on by a clock that is %s', async (_, aheadMs) => {
     const stage = await Stage.open();
-    const host = await stage.host(askBrokers(...aheadMs));
+    const host = await stage.host(sampleBrokerClocks(...aheadMs));
     expect(await host.identity.acquire()).toEqual({ kind: 'held' });
   });
 
   it('claims nothing while no broker tells the time', async () => {
     const stage = await Stage.open();
     const silent = new IdallocError('KAFKA_UNAVAILABLE', 'no broker');
-    const host = await stage.host({ askBrokers: () => Promise.reject(silent) });
+    const host = await stage.host({ sampleBrokerClocks: () => Promise.reject(silent) });
     expect(await host.identity.acquire()).toMatchObject({ kind: 'failed', error: silent });
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
   });
@@ -244,7 +244,7 @@ describe('acquiring a worker ID', () => {
       [[HOUR, HOUR], { kind: 'refused', code: 'CLOCK_BEHIND' }],
     ] as const) {
       const stage = await Stage.open();
-      const host = await stage.host(askBrokers(0));
+      const host = await stage.host(sampleBrokerClocks(0));
       putOwners(stage, host, aheadMs);
       expect(await host.identity.acquire(), `others ${aheadMs} ms ahead`).toMatchObject(expected);
     }
@@ -260,7 +260,7 @@ describe('acquiring a worker ID', () => {
   it('looks at the clock again after the brokers were asked', async () => {
     const stage = await Stage.open();
     const host = await stage.host({
-      askBrokers: async () => {
+      sampleBrokerClocks: async () => {
         host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
         return [answer('0', 0)];
       },

@@ -113,7 +113,7 @@ describe('what is bound to a namespace', () => {
     expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
   });
 
-  it('can grow by a second pair of topics while the first is served, whose reign goes on', async () => {
+  it('can grow by a second pair of topics while the first is served, whose term goes on', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     await host.identity.acquire();

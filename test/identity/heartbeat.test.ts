@@ -249,7 +249,7 @@ describe('the own deadline', () => {
     expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
   });
 
-  it('a heartbeat that took longer than it leaves the reign suspended', async () => {
+  it('a heartbeat that took longer than it leaves the term suspended', async () => {
     const stage = await Stage.open();
     let slow = false;
     const host = await stage.host({}, async (name) => {
@@ -270,7 +270,7 @@ describe('the own deadline', () => {
   });
 });
 
-describe('resuming a suspended reign', () => {
+describe('resuming a suspended term', () => {
   async function suspended() {
     const { stage, host } = await heldHost();
     stage.pass(timing.refuseAfterMs + 5_000);
@@ -328,7 +328,7 @@ describe('resuming a suspended reign', () => {
   it.each([
     ['missing', undefined, 'RESTORED'],
     ['unreadable', Buffer.from('?'), 'NAMESPACE_DAMAGED'],
-  ])('a %s ceiling ends the reign, and keeps from the next', async (_what, value, code) => {
+  ])('a %s ceiling ends the term, and keeps from the next', async (_what, value, code) => {
     const { stage, host } = await suspended();
     stage.etcd.tamper(keys.ceiling(0), value);
     expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
@@ -337,7 +337,7 @@ describe('resuming a suspended reign', () => {
     expect(next).toMatchObject({ code });
   });
 
-  it('after a loss the next reign has a higher fence and a reservation of its own', async () => {
+  it('after a loss the next term has a higher fence and a reservation of its own', async () => {
     const { stage, host } = await suspended();
     const first = host.identity.state.fence ?? 0n;
     const ceiling = stage.ceiling(0).ticks;

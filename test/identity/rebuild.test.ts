@@ -6,10 +6,10 @@ import { bindingsOf } from '../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import {
-  floorOver,
-  type Remains,
-  readRemains,
+  floorAbove,
+  readStoredNamespace,
   rebuildNamespace,
+  type StoredNamespace,
   usedTicks,
   withoutForged,
 } from '../../src/identity/rebuild.ts';
@@ -36,7 +36,7 @@ function rebuild(stage: Stage, changes: Changes = {}) {
     keys,
     wanted,
     bindings,
-    floorOf: (remains) => floorOver(layout, { remains, ledger, now, reserveMs: timing.reserveMs }),
+    floorOf: (found) => floorAbove(layout, { found, ledger, now, reserveMs: timing.reserveMs }),
   });
 }
 
@@ -192,11 +192,11 @@ describe('witnesses that are taken for forged', () => {
     if (genuine === undefined) throw new Error('nothing was witnessed');
     const forged = { ...genuine, workerId: 1, ticks: ticks(genuine.ticks + 10_000_000) };
     await stage.witness.port().write([{ put: forged }]);
-    const remains = await readRemains(stage.etcd.port(), stage.witness.port(), keys);
-    expect(usedTicks(remains).witnesses).toBe(forged.ticks);
-    expect(usedTicks(withoutForged(remains, genuine.ticks)).witnesses).toBe(genuine.ticks);
-    expect(usedTicks(withoutForged(remains, ticks(genuine.ticks - 1))).witnesses).toBeUndefined();
-    expect(usedTicks(withoutForged(remains, ticks(0))).ceilings).toBe(ceiling);
+    const found = await readStoredNamespace(stage.etcd.port(), stage.witness.port(), keys);
+    expect(usedTicks(found).witnesses).toBe(forged.ticks);
+    expect(usedTicks(withoutForged(found, genuine.ticks)).witnesses).toBe(genuine.ticks);
+    expect(usedTicks(withoutForged(found, ticks(genuine.ticks - 1))).witnesses).toBeUndefined();
+    expect(usedTicks(withoutForged(found, ticks(0))).ceilings).toBe(ceiling);
   });
 });
 
@@ -206,8 +206,8 @@ describe('a rebuild under another prefix', () => {
   function rebuildMoved(stage: Stage) {
     const wanted = descriptorOf({ uuid: newUuid() });
     const options = { etcd: stage.etcd.port(), witness: stage.witness.port(), keys: moved, wanted };
-    const floorOf = (remains: Remains) =>
-      floorOver(layout, { remains, ledger: undefined, now: stage.newClock().read().wall, reserveMs: timing.reserveMs });
+    const floorOf = (found: StoredNamespace) =>
+      floorAbove(layout, { found, ledger: undefined, now: stage.newClock().read().wall, reserveMs: timing.reserveMs });
     return rebuildNamespace({ ...options, bindings: bindingsOf(moved, BOUND), floorOf });
   }
 

@@ -49,7 +49,7 @@ class Timers {
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-async function running(stage: Stage, host: Host, learnDrift = async () => {}) {
+async function running(stage: Stage, host: Host, measureDrift = async () => {}) {
   const timers = new Timers(stage);
   const stop = new AbortController();
   const anchors: number[] = [];
@@ -57,8 +57,8 @@ async function running(stage: Stage, host: Host, learnDrift = async () => {}) {
     identity: host.identity,
     timing,
     readClock: () => ({ reading: host.clock.read(), verdict: host.clock.verdict }),
-    trustClockAnew: () => anchors.push(stage.nowMs),
-    learnDrift,
+    resetClockAnchor: () => anchors.push(stage.nowMs),
+    measureDrift,
     sleep: timers.sleep,
     random: () => 0.5,
     releaseLimitMs: 2_000,
@@ -171,7 +171,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('a lost identity is replaced by a new reign', async () => {
+  it('a lost identity is replaced by a new term', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);

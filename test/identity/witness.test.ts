@@ -110,13 +110,13 @@ describe('an acquire', () => {
   });
 
   it.each([
-    ['an earlier reign, which etcd has forgotten', () => 1n, { kind: 'refused', code: 'RESTORED' }],
+    ['an earlier term, which etcd has forgotten', () => 1n, { kind: 'refused', code: 'RESTORED' }],
     [
-      'a reign under its own fence, which etcd has forgotten',
+      'a term under its own fence, which etcd has forgotten',
       (own: bigint) => own,
       { kind: 'refused', code: 'RESTORED' },
     ],
-    ['a later reign, which followed it', () => 99n, { kind: 'failed', error: { code: 'LEASE_LOST' } }],
+    ['a later term, which followed it', () => 99n, { kind: 'failed', error: { code: 'LEASE_LOST' } }],
   ])('that finds the witness of %s before its own is given up, with its lease', async (_what, fenceOf, outcome) => {
     const stage = await Stage.open();
     const port = stage.witness.port();
@@ -187,7 +187,7 @@ describe('a heartbeat', () => {
     expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', refusal: { code: 'RESERVATION_EXHAUSTED' } });
   });
 
-  it('takes away the witnesses of earlier reigns, after its own was read with them', async () => {
+  it('takes away the witnesses of earlier terms, after its own was read with them', async () => {
     const stage = await used();
     const host = await stage.host({ staticWorkerId: 0 });
     await host.identity.acquire();
@@ -198,7 +198,7 @@ describe('a heartbeat', () => {
     expect(stage.witness.view().witnesses).toMatchObject([{ workerId: 0, fence, ticks: stage.ceiling(0).ticks }]);
   });
 
-  it('takes away those of 5,000 short reigns a part at a time, and holds the worker ID meanwhile', async () => {
+  it('takes away those of 5,000 short terms a part at a time, and holds the worker ID meanwhile', async () => {
     const stage = await used();
     const [first] = stage.witness.view().witnesses as [Witness];
     stage.witness.land(Array.from({ length: 5_000 }, (_, i) => ({ put: { ...first, leaseId: BigInt(i + 1) } })));
@@ -211,7 +211,7 @@ describe('a heartbeat', () => {
     expect(stage.witness.view().witnesses).toMatchObject([{ fence: host.identity.state.fence }]);
   });
 
-  it('ends the reign when the namespace was rebuilt meanwhile, and changes nothing there', async () => {
+  it('ends the term when the namespace was rebuilt meanwhile, and changes nothing there', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     await host.identity.acquire();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
-import { PutOffQueue } from '../../src/pipeline/later.ts';
+import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { PART_MAX_REQUESTS, partMaxIds } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
@@ -193,20 +193,20 @@ describe('a batch in parts', () => {
 
 describe('large requests', () => {
   const LARGE = 5_001;
-  const collecting = (worker: MemoryWorker, later = new PutOffQueue()) => {
+  const collecting = (worker: MemoryWorker, deferrals = new DeferredQueue()) => {
     const resolved: number[] = [];
-    const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset), later };
-    return { later, resolved, serve: (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, control) };
+    const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset), deferrals };
+    return { deferrals, resolved, serve: (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, control) };
   };
 
   it('are put off, with what follows under their correlation IDs, and the others are served', async () => {
     const { worker } = world();
-    const { later, resolved, serve } = collecting(worker);
+    const { deferrals, resolved, serve } = collecting(worker);
     const counts = [1, LARGE, 2, 5_000, 3] as const;
     const batch = counts.map((count, i) => request(i, i === 4 ? 'r1' : `r${i}`, { count }));
     await serve(batch);
     expect(worker.replies().map(({ id }) => id)).toEqual(['r0', 'r2', 'r3']);
-    expect([later.part().map(({ offset }) => offset), resolved]).toEqual([
+    expect([deferrals.part().map(({ offset }) => offset), resolved]).toEqual([
       [1, 4],
       [3, 4],
     ]);
@@ -214,15 +214,15 @@ describe('large requests', () => {
 
   it('that are decided elsewhere are forwarded at once, for they need no IDs here', async () => {
     const worker = new MemoryWorker({ topic: topicOf(), homeOf: () => 1 });
-    const { later, serve } = collecting(worker);
+    const { deferrals, serve } = collecting(worker);
     await serve([request(0, 'r0', { count: LARGE })]);
-    expect([later.first, worker.publisher.records.map(({ partition }) => partition)]).toEqual([undefined, [1]]);
+    expect([deferrals.first, worker.publisher.records.map(({ partition }) => partition)]).toEqual([undefined, [1]]);
   });
 
   it('are served where they are when there is no room for them', async () => {
     const { worker } = world();
-    const { later, serve } = collecting(worker);
-    later.take = () => false;
+    const { deferrals, serve } = collecting(worker);
+    deferrals.take = () => false;
     await serve([request(0, 'r0', { count: LARGE })]);
     expect(worker.replies().map(({ id }) => id)).toEqual(['r0']);
   });
@@ -256,7 +256,7 @@ describe('a ledger partition that can not be asked', () => {
   it('serves nothing while it is restored, not even what needs no entry', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic, diligent: false });
-    worker.follower.distrust(0, 'for a test');
+    worker.follower.invalidate(0, 'for a test');
     for (const batch of [[request(0, 'a')], [record(0, null)]]) {
       await expect(worker.serve(batch)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
     }

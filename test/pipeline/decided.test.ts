@@ -74,7 +74,7 @@ describe('what is decided for a key', () => {
   ])('is not known when the partition is found wrong meanwhile and %s', async (_, then, message) => {
     const at = world(['a', 'b']);
     const read: LedgerEntries['read'] = async (partition, offsets) => {
-      at.follower.distrust(0, 'it is another log');
+      at.follower.invalidate(0, 'it is another log');
       then(at);
       return at.topic.entries.read(partition, offsets);
     };

@@ -8,7 +8,7 @@ import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 
 describe('an own entry that was settled before it was read', () => {
-  it('is compared when reading passes it: another one at its place is distrusted', () => {
+  it('is compared when reading passes it: another one at its place is invalidated', () => {
     const { topic, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     index.apply(0, [{ offset: 3, ...entry('mine', { end: 3 }), appendedAtMs: 1 }]);
@@ -58,7 +58,7 @@ describe('an own entry that was settled before it was read', () => {
 describe('a log that was longer once', () => {
   const ahead = entry('d', { end: 9, through: 70 });
 
-  it('is distrusted when an entry comes whose writer had read beyond its place', () => {
+  it('is invalidated when an entry comes whose writer had read beyond its place', () => {
     const { topic, reader, causes, follower, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [ahead]);
@@ -89,12 +89,12 @@ describe('a log that was longer once', () => {
 describe('a hole within a delivery', () => {
   const skipping = (topic: MemoryLedger) => topic.read(0, 0).filter(({ offset }) => offset !== 1);
 
-  it('is distrusted where it is news', () => {
+  it('is invalidated where it is news', () => {
     const { topic, follower, causes, index } = followedWorld();
     follower.begin(0, topic.bounds(0));
     topic.land(0, three);
     follower.deliver(0, skipping(topic));
-    expect(causes).toEqual([expect.stringContaining('offset 2 where 1 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 2, but 1 was expected')]);
     expect([index.end(0), follower.refusal(0)?.code]).toEqual([0, 'INDEX_RESTORING']);
   });
 
@@ -179,7 +179,7 @@ describe('a partition that stopped', () => {
     expect(follower.expire(0, 5, 6)).toBe(false);
     expect([follower.stopped(), follower.refusal(0)?.code]).toEqual([[], 'INDEX_RESTORING']);
     reader.catchUp(0);
-    expect(causes).toEqual(['the log starts at offset 5 now, behind what could not be read']);
+    expect(causes).toEqual(['the log now starts at offset 5, after what could not be read']);
     expect([follower.refusal(0), heldAt(index, 'd'), heldAt(index, 'e')]).toEqual([undefined, undefined, 5]);
     expect(changes()).toBe(before + 2);
   });
@@ -244,7 +244,7 @@ describe('expiry', () => {
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(follower.expire(0, 3)).toBe(false);
     reader.catchUp(0);
-    expect(causes).toEqual(['the log starts at offset 3 now, where 1 was due']);
+    expect(causes).toEqual(['the log now starts at offset 3, but 1 was expected']);
     expect(follower.refusal(0)).toBeUndefined();
   });
 
@@ -267,7 +267,7 @@ describe('expiry', () => {
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(follower.expire(0, 0, 1)).toBe(false);
     reader.catchUp(0);
-    expect(causes).toEqual(['the log ends at offset 1 now, where it ended at 3 before']);
+    expect(causes).toEqual(['the log now ends at offset 1, but ended at 3 before']);
     expect(follower.refusal(0)).toBeUndefined();
   });
 
@@ -286,7 +286,7 @@ describe('expiry', () => {
     topic.land(0, [entry('d', { end: 3 }), entry('e', { end: 3 })]);
     topic.trim(0, 5);
     follower.expire(0, 5);
-    expect(causes).toEqual(['the log starts at offset 5 now, where 3 was due']);
+    expect(causes).toEqual(['the log now starts at offset 5, but 3 was expected']);
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
   });
 

@@ -83,7 +83,7 @@ describe('an index from before', () => {
     expect(changes()).toBeGreaterThan(0);
   });
 
-  it('is distrusted when the log was made anew and ends in the same marker, which a clock was asked by', () => {
+  it('is invalidated when the log was made anew and ends in the same marker, which a clock was asked by', () => {
     let nowMs = 1_700_000_000_000;
     const topic = new MemoryLedger(1, () => nowMs++);
     const clockMarker = { key: null, value: encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 }) };
@@ -96,7 +96,7 @@ describe('an index from before', () => {
     expect([causes.length, heldAt(index, 'a'), heldAt(index, 'x')]).toEqual([1, undefined, 0]);
   });
 
-  it('is distrusted and restored when another entry stands where its last one was', () => {
+  it('is invalidated and restored when another entry stands where its last one was', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.truncate(0, 0);
@@ -184,36 +184,36 @@ describe('following', () => {
     topic.truncate(0, 7);
     topic.land(0, [entry('z')]);
     follower.deliver(0, topic.read(0, 7), 7);
-    expect(causes).toEqual([expect.stringContaining('offset 7 is not the one that was applied')]);
+    expect(causes).toEqual([expect.stringContaining('offset 7 differs from the one that was applied')]);
   });
 
-  it('distrusts a log in which reading skips an entry', () => {
+  it('invalidates a log in which reading skips an entry', () => {
     const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d'), entry('e')]);
     follower.deliver(0, topic.read(0, 4));
-    expect(causes).toEqual([expect.stringContaining('offset 4 where 3 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 4, but 3 was expected')]);
     expect(index.end(0)).toBe(3);
     reader.catchUp(0);
     expect(index.end(0)).toBe(5);
   });
 
-  it('distrusts a log in which reading falls back to the start', () => {
+  it('invalidates a log in which reading falls back to the start', () => {
     const { topic, reader, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.truncate(0, 1);
     reader.poll(0);
-    expect(causes).toEqual([expect.stringContaining('offset 0 where 3 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 0, but 3 was expected')]);
   });
 
   it('takes nothing while it waits for its restart', () => {
     const { topic, follower, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
-    follower.distrust(0, 'for a test');
+    follower.invalidate(0, 'for a test');
     topic.land(0, [entry('d')]);
     follower.deliver(0, topic.read(0, 3));
     expect(index.end(0)).toBe(3);
-    follower.distrust(0, 'again');
+    follower.invalidate(0, 'again');
     expect(causes).toEqual(['for a test']);
   });
 
@@ -269,7 +269,7 @@ describe('an entry that can not be read', () => {
   it('is no news of a partition that is to be restored', () => {
     const { follower, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
-    follower.distrust(0, 'it was another log');
+    follower.invalidate(0, 'it was another log');
     follower.unreadable(0, 3, 'a zstd batch is damaged');
     reader.catchUp(0);
     expect(follower.refusal(0)).toBeUndefined();
@@ -317,7 +317,7 @@ describe('reached', () => {
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({
       code: 'INDEX_RESTORING',
-      message: expect.stringContaining('to offset 3 only, not to 9'),
+      message: expect.stringContaining('only up to offset 3, not 9'),
     });
     timers.fire();
     await reached;
@@ -328,7 +328,7 @@ describe('reached', () => {
     const { follower, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
-    follower.distrust(0, 'for a test');
+    follower.invalidate(0, 'for a test');
     await reached;
   });
 });

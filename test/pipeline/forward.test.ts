@@ -89,7 +89,7 @@ describe('a request that lies in another partition than its correlation ID names
     worker.publisher.refusing.set(REQUESTS, 'TOPIC_AUTHORIZATION_FAILED');
     await expect(worker.serve([request(7, 'a1')], 0)).rejects.toMatchObject({
       code: 'TOPIC_INVALID',
-      message: expect.stringContaining('right to write to id.requests'),
+      message: expect.stringContaining('write access to id.requests'),
     });
     expect(worker.events).not.toContain('resolved 7');
     expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);

@@ -17,7 +17,7 @@ type Knowing = Awaited<ReturnType<typeof knowing>>;
 
 /** The worker, when its reader has met a log that is shorter than what it had read. */
 function noticing(worker: MemoryWorker): MemoryWorker {
-  worker.follower.distrust(0, 'the log is shorter');
+  worker.follower.invalidate(0, 'the log is shorter');
   worker.catchUp();
   return worker;
 }
@@ -81,7 +81,7 @@ describe.each([
     const worker = later(world);
     await expect(again(worker)).rejects.toMatchObject({
       code: 'REQUESTS_RECREATED',
-      message: expect.stringMatching(/request offset 3 .* ends at 2: .*INDEX_DIR/),
+      message: expect.stringMatching(/request offset 3 .* ends at 2, .*INDEX_DIR/),
     });
     expect(world.topic.bounds(0).high).toBe(0);
     const empty = new MemoryWorker({ topic: world.topic });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseQuotas } from '../../src/codec/quota.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
-import { PutOffQueue } from '../../src/pipeline/later.ts';
+import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { Quotas } from '../../src/pipeline/quotas.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { REPLIES, request } from '../support/memory-records.ts';
@@ -74,7 +74,7 @@ describe('a quota', () => {
     expect(quotas.refuse('a.x', 100)).toBe(undefined);
     expect(quotas.wouldRefuse('a.x', 50)).toBe(true);
     expect(quotas.refuse('a.x', 50)).toBe(
-      'the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): send the request again, not before 500 ms',
+      'the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): send the request again after 500 ms',
     );
   });
 });
@@ -83,10 +83,10 @@ describe('requests over a quota', () => {
   const shared = () => {
     const { its, quotas } = world(`${REPLIES} 100 -`);
     const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000) });
-    const later = new PutOffQueue();
+    const deferrals = new DeferredQueue();
     const serve = (...records: Parameters<typeof processBatch>[2]) =>
-      processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, later });
-    return { its, worker, later, serve };
+      processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals });
+    return { its, worker, deferrals, serve };
   };
 
   it('are refused without an entry or an ID, and get a batch when they come again later', async () => {
@@ -107,9 +107,9 @@ describe('requests over a quota', () => {
   });
 
   it('are told at once, however many IDs they ask for', async () => {
-    const { worker, later, serve } = shared();
+    const { worker, deferrals, serve } = shared();
     await serve(request(0, 'a', { count: 100 }));
     await serve(request(1, 'b', { count: 50_000 }));
-    expect([later.first, worker.replies().map(gist)]).toEqual([undefined, ['0+100', 'QUOTA_EXCEEDED']]);
+    expect([deferrals.first, worker.replies().map(gist)]).toEqual([undefined, ['0+100', 'QUOTA_EXCEEDED']]);
   });
 });

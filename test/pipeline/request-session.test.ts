@@ -202,19 +202,19 @@ describe('requests that are put off', () => {
   it('are served beside those behind them, of the next chunk as well', async () => {
     const { session, calls } = scene();
     const delivered = session.deliver({ records: recordsAt(1, 2), next: 3 });
-    expect(calls[0]?.control.later?.take(large(1))).toBe(true);
+    expect(calls[0]?.control.deferrals?.take(large(1))).toBe(true);
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
     await delivered;
     void session.deliver({ records: recordsAt(3), next: 4 });
     expect(calls.map(({ offsets }) => offsets)).toEqual([[1, 2], [1], [3]]);
-    expect(calls[1]?.control.later).toBe(undefined);
+    expect(calls[1]?.control.deferrals).toBe(undefined);
   });
 
   it('hold back the offset to commit, and nothing else, until they are answered', async () => {
     const { session, calls, progress } = scene();
     void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
-    calls[0]?.control.later?.take(large(2));
+    calls[0]?.control.deferrals?.take(large(2));
     calls[0]?.control.resolved(3);
     expect(session.next).toBe(2);
     await calls[0]?.end();
@@ -225,8 +225,8 @@ describe('requests that are put off', () => {
   it('are tried again after a fault, and then the next of them', async () => {
     const { session, calls, due } = scene();
     void session.deliver({ records: recordsAt(1, 2), next: 3 });
-    calls[0]?.control.later?.take(large(1));
-    calls[0]?.control.later?.take(large(2));
+    calls[0]?.control.deferrals?.take(large(1));
+    calls[0]?.control.deferrals?.take(large(2));
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
     await calls[1]?.end(passing);
@@ -244,7 +244,7 @@ describe('requests that are put off', () => {
   it('are not begun while the gate is closed, and are part of what settles', async () => {
     const { session, calls } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
-    calls[0]?.control.later?.take(large(1));
+    calls[0]?.control.deferrals?.take(large(1));
     session.pause();
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
@@ -264,7 +264,7 @@ describe('requests that are put off', () => {
   it('let nobody get further ahead than so many requests', async () => {
     const { session, calls } = scene();
     const delivered = session.deliver({ records: recordsAt(1), next: 9_000 });
-    calls[0]?.control.later?.take(large(1));
+    calls[0]?.control.deferrals?.take(large(1));
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
     await delivered;

@@ -57,12 +57,12 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a copy that was dropped counts as taken',
-    patches: [patch('src/pipeline/followed-state.ts', '    this.isTaken = false;\n', '')],
+    patches: [patch('src/pipeline/partition-state.ts', '    this.hasCopy = false;\n', '')],
   },
   {
     name: 'a copy that nobody recognised told to the group',
     scenario: 'lost-tail',
-    patches: [patch('src/worker/request-side.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
+    patches: [patch('src/worker/request-service.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
   },
   {
     name: 'decisions by a copy that is not complete',

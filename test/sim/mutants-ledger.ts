@@ -62,8 +62,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
       patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
       patch(
         'src/adapters/kafka/ledger-reader.ts',
-        'sink.distrust(partition, `offset',
-        'void [sink, position, end]; false && sink.distrust(partition, `offset',
+        'sink.invalidate(\n',
+        'void [sink, position, end]; false && sink.invalidate(\n',
       ),
     ],
   },
@@ -79,11 +79,11 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no marker at a take-over',
-    patches: [patch('src/worker/request-side.ts', 'for (const partition of added) this.#mark(partition);', '')],
+    patches: [patch('src/worker/request-service.ts', 'for (const partition of added) this.#mark(partition);', '')],
   },
   {
     name: 'an index that was thrown away is not restored',
-    patches: [patch('src/worker/ledger-side.ts', 'this.#follower?.restore(cause); //', '//')],
+    patches: [patch('src/worker/ledger-service.ts', 'this.#follower?.restore(cause); //', '//')],
   },
   {
     name: 'a horizon that forgets too much',

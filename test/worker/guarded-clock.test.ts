@@ -51,7 +51,7 @@ describe('the one clock of a worker', () => {
     const sent = wallMs(0);
     clock.recordDrift({ broker: '0', sent, received: sent, appended: wallMs(5_000) });
     expect(pass(50)).toMatchObject({ kind: 'eject', reason: 'CLOCK_DRIFT' });
-    clock.trustAnew();
+    clock.resetAnchor();
     expect(pass(50)).toEqual({ kind: 'steady' });
     expect(clock.drift()).toBeUndefined();
   });

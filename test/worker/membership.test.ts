@@ -35,7 +35,7 @@ const log: Log = createLogger({ level: 'silent', destination: 'stderr' });
 /** A membership whose members leave at once, unless `slow`. */
 function world({ slow = false } = {}) {
   const members: FakeMember[] = [];
-  const gate = { open: false, graceOver: false };
+  const gate = { open: false, graceExpired: false };
   const membership = new Membership({
     createMember: () => {
       const member = new FakeMember();
@@ -44,7 +44,7 @@ function world({ slow = false } = {}) {
       return member;
     },
     isOpen: () => gate.open,
-    graceOver: () => gate.graceOver,
+    graceExpired: () => gate.graceExpired,
     runtime: RUNTIME,
     log,
   });
@@ -127,7 +127,7 @@ describe('a gate that closes', () => {
     const membership = new Membership({
       createMember: () => member,
       isOpen: () => gate.reason() === undefined,
-      graceOver: () => false,
+      graceExpired: () => false,
       runtime: RUNTIME,
       log,
     });
@@ -145,12 +145,12 @@ describe('a gate that closes', () => {
     const { members, change, gate } = world();
     change({ open: true });
     change({ open: false });
-    gate.graceOver = true;
+    gate.graceExpired = true;
     await pass(CHECK_MS);
     expect(only(members).calls.at(-1)).toBe('stop');
     await pass(10 * CHECK_MS);
     expect(only(members).calls.filter((call) => call === 'stop')).toHaveLength(1);
-    change({ open: true, graceOver: false });
+    change({ open: true, graceExpired: false });
     expect(members).toHaveLength(2);
     expect(members[1]?.calls).toEqual(['start']);
   });
@@ -160,9 +160,9 @@ describe('leaving', () => {
   it('is over before anybody joins again', async () => {
     const { members, change } = world({ slow: true });
     change({ open: true });
-    change({ open: false, graceOver: true });
+    change({ open: false, graceExpired: true });
     expect(members[0]?.calls.at(-1)).toBe('stop');
-    change({ open: true, graceOver: false });
+    change({ open: true, graceExpired: false });
     await pass(10 * CHECK_MS);
     expect(members).toHaveLength(1);
     members[0]?.leaving.resolve();
@@ -173,10 +173,10 @@ describe('leaving', () => {
   it('that fails does not keep the next member from joining', async () => {
     const { members, change } = world({ slow: true });
     change({ open: true });
-    change({ open: false, graceOver: true });
+    change({ open: false, graceExpired: true });
     members[0]?.leaving.reject(new Error('no brokers'));
     await pass(0);
-    change({ open: true, graceOver: false });
+    change({ open: true, graceExpired: false });
     expect(members).toHaveLength(2);
   });
 });
@@ -202,7 +202,7 @@ describe('stopping', () => {
   it('waits for a member that is leaving already', async () => {
     const { members, change, membership } = world({ slow: true });
     change({ open: true });
-    change({ open: false, graceOver: true });
+    change({ open: false, graceExpired: true });
     const stopping = membership.stop();
     members[0]?.leaving.resolve();
     await stopping;

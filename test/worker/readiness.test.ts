@@ -57,7 +57,7 @@ test('a worker is ready again, by itself, when the log starts behind what it cou
   ledger.trim(ledger.log.end);
   await stage.pass(EXPIRE_MS);
   expect([worker.unready, worker.vitals().stoppedPartitions]).toEqual([undefined, 0]);
-  expect(stage.logged.filter((line) => line === 'ledger partition is restored from the log')).toHaveLength(1);
+  expect(stage.logged.filter((line) => line === 'restoring a ledger partition from the log')).toHaveLength(1);
   expect(stage.logged).toContain('idalloc ready');
 });
 

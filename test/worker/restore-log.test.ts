@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
-import type { KeptCopy } from '../../src/pipeline/followed-state.ts';
+import type { KeptCopy } from '../../src/pipeline/partition-state.ts';
 import { RestoreLog } from '../../src/worker/restore-log.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 

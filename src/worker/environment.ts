@@ -8,26 +8,26 @@ import { kafkaDialer } from '../kafka/wire/settings.ts';
 import { etcdFaultLog, type Log } from '../log.ts';
 import type { Allocator, LedgerCopies } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
-import { type AllocatorOptions, ReignAllocator } from './allocator.ts';
+import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
 
-/** Everything by which a worker reaches the world outside; the simulator hands in its own. */
-export interface Surroundings {
+/** Everything outside a worker that it uses; the simulator passes its own. */
+export interface Environment {
   readonly runtime: Runtime;
   readonly dialer: Dialer;
   readonly etcd: ClosableEtcd;
   readonly openIndex: (binding: IndexBinding, events: IndexEvents) => LedgerCopies;
-  /** Names this worker in the request group across restarts; asked for while the index is open. */
+  /** Names this worker in the request group across restarts; called while the index is open. */
   readonly instanceId: () => string;
   readonly createAllocator: (options: AllocatorOptions) => Allocator;
 }
 
-export function realSurroundings(config: Config, log: Log): Surroundings {
+export function realEnvironment(config: Config, log: Log): Environment {
   return {
     runtime: RUNTIME,
     dialer: kafkaDialer(config.kafka),
     etcd: connectEtcd({ ...config.etcd, onFault: etcdFaultLog(log) }),
     openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
     instanceId: () => instanceIdIn(config.indexDir, RUNTIME.uuid),
-    createAllocator: (options) => new ReignAllocator(options),
+    createAllocator: (options) => new LeasedAllocator(options),
   };
 }
