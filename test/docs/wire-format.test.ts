@@ -23,6 +23,7 @@ interface Message {
 }
 
 interface AsyncApi {
+  readonly info: { readonly version: string };
   readonly channels: Readonly<Record<'requests' | 'replies' | 'deadLetters', { readonly address: string }>>;
   readonly operations: { readonly receiveRequest: { readonly reply: { readonly address: { location: string } } } };
   readonly components: { readonly messages: Readonly<Record<'IdRequest' | 'IdReply' | 'DeadLetter', Message>> };
@@ -77,6 +78,10 @@ describe('the AsyncAPI document', () => {
     expect(`${schema.namespace}.${schema.name}`).toBe(`idalloc.${name}`);
     const canonical = canonicalForm(avro.Type.forSchema(schema as unknown as avro.Schema));
     expect(HEADERS[name].readBigUInt64LE(2)).toBe(crc64Avro(Buffer.from(canonical)));
+  });
+
+  test('has the version of the package', () => {
+    expect(document.info.version).toBe(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version);
   });
 
   test('has the topics of the configuration', () => {

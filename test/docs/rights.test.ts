@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { type Right, ROLES, rightsOf } from '../src/adapters/kafka/topics/rights.ts';
-import { etcdRightsOf } from '../src/cli/namespace/rights.ts';
-import { loadWorkerConfig } from '../src/config/config.ts';
+import { type Right, ROLES, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
+import { etcdRightsOf } from '../../src/cli/namespace/rights.ts';
+import { loadWorkerConfig } from '../../src/config/config.ts';
 
-const PAGE = readFileSync(new URL('../docs/reference/rights.md', import.meta.url), 'utf8');
+const PAGE = readFileSync(new URL('../../docs/reference/rights.md', import.meta.url), 'utf8');
 const CONFIG = loadWorkerConfig({ KAFKA_BROKERS: 'k:1', ETCD_ENDPOINTS: 'http://e:1', DATACENTER_ID: '0' });
 const OPTIONS = { topics: CONFIG.topics, groupId: CONFIG.groupId, replyTopics: ['id.replies.orders'] };
 
