@@ -62,8 +62,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
       patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
       patch(
         'src/adapters/kafka/ledger-reader.ts',
-        'sink.invalidate(\n',
-        'void [sink, position, end]; false && sink.invalidate(\n',
+        'sink.invalidate(partition, `offset',
+        'void [sink, position, end]; false && sink.invalidate(partition, `offset',
       ),
     ],
   },
