@@ -1,6 +1,7 @@
 import { type ClosableEtcd, connectEtcd } from '../adapters/etcd/etcd.ts';
 import { instanceIdIn } from '../adapters/index/instance-id.ts';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../adapters/index/sqlite-index.ts';
+import { requireIndexDirectory } from '../adapters/index/store.ts';
 import type { Config } from '../config/config.ts';
 import type { Runtime } from '../core/runtime.ts';
 import type { Dialer } from '../kafka/wire/port.ts';
@@ -21,7 +22,9 @@ export interface Environment {
   readonly createAllocator: (options: AllocatorOptions) => Allocator;
 }
 
+/** Throws INDEX_LOCKED or INDEX_UNUSABLE, before Kafka and etcd are waited for, if INDEX_DIR can't hold the index. */
 export function realEnvironment(config: Config, log: Log): Environment {
+  requireIndexDirectory(config.indexDir);
   return {
     runtime: RUNTIME,
     dialer: kafkaDialer(config.kafka),

@@ -147,6 +147,15 @@ describe('the program', () => {
     );
   });
 
+  test("ends a worker at once when its INDEX_DIR can't be made, though no server answers", async () => {
+    const servers = { KAFKA_BROKERS: '127.0.0.1:1', ETCD_ENDPOINTS: 'http://127.0.0.1:1', DATACENTER_ID: '0' };
+    const env = { ...servers, API_PORT: 'off', OPS_PORT: '0', INDEX_DIR: join(MAIN, 'index') };
+    const { code, out } = await main(['worker'], env);
+    expect(code).toBe(1);
+    const { level, msg } = JSON.parse(out.trimEnd().split('\n').at(-1) ?? '');
+    expect({ level, msg }).toEqual({ level: 60, msg: expect.stringMatching(/^INDEX_UNUSABLE: .*set INDEX_DIR to/) });
+  });
+
   test('writes all of an output that is larger than a pipe holds', async () => {
     const ids = Array.from({ length: 5_000 }, (_, index) => String(index));
     const { code, out } = await main(['decode', '--json', ...ids]);

@@ -4,7 +4,7 @@ import { parseApiTokens } from '../../src/codec/api-tokens.ts';
 const OLD = 'old-token-of-orders';
 const NEW = 'new.token_of~orders+/-==';
 
-test('one name may have several tokens; empty lines and comments mean nothing', () => {
+test('one name may have several tokens; empty lines and comments are ignored', () => {
   const text = `# who may ask\r\n\n orders:${OLD}\r\norders:${NEW}\nbilling-2:${'b'.repeat(16)}\n`;
   expect(parseApiTokens(text)).toEqual([
     { name: 'orders', token: OLD },
@@ -24,6 +24,6 @@ test.each([
   ['a token with a space', `orders:${OLD} ${NEW}`, 'line 1 has a token with characters'],
   ['one token for two names', `orders:${OLD}\nbilling:${OLD}`, 'line 2 has a token of another name'],
   ['more tokens than anybody needs', Array.from({ length: 1_001 }, (_, i) => `a:${OLD}${i}`).join('\n'), 'more than'],
-])('%s is refused, and the message shows no token', (_, text, message) => {
+])('%s is rejected, and the message does not contain the token', (_, text, message) => {
   expect(() => parseApiTokens(text)).toThrow(new RegExp(`^(?!.*(${OLD}|fifteen|xxx)).*${message}`));
 });

@@ -15,7 +15,7 @@ const request = loadSchema('id-request', 16 * 1024);
 const reply = loadSchema('id-reply', 64 * 1024);
 const EMPTY_REQUEST = { count: 1n, correlation_id: null, reply_topic: null, expires_at: null, encoding: null };
 
-/** A body that claims so many IDs in its ids array, and has none. */
+/** A body that claims this many IDs in its ids array, and has none. */
 function replyClaiming(count: string): Buffer {
   return Buffer.from(`00${'00'}${'00'}${count}`, 'hex');
 }
@@ -63,7 +63,7 @@ describe('strict decoding', () => {
     expect(decodeFramed(request, encodeFramed(request, EMPTY_REQUEST))).toEqual(EMPTY_REQUEST);
   });
 
-  it('reads nothing of a body that is too long', () => {
+  it('rejects a body that is too long without reading it', () => {
     expect(() => decodeStrict(request, Buffer.alloc(16 * 1024 + 1))).toThrow(/at most 16384/);
   });
 
@@ -80,11 +80,11 @@ describe('strict decoding', () => {
     ['a negative length', '020201000000'],
     ['a length beyond the end', '02020a41000000'],
     ['a long of more than 64 bits', 'ffffffffffffffffff7f00000000'],
-  ])('refuses %s', (_, hex) => {
+  ])('rejects %s', (_, hex) => {
     expect(() => decodeStrict(request, Buffer.from(hex, 'hex'))).toThrow();
   });
 
-  it('can read byte fields after a length of thousands of bits was refused', () => {
+  it('can read byte fields after it rejected a length of thousands of bits', () => {
     const good = encodeFramed(request, { ...EMPTY_REQUEST, correlation_id: Buffer.from('abc') });
     for (const continuation of [160, 1100, 8000]) {
       const poison = Buffer.concat([Buffer.of(2, 2), Buffer.alloc(continuation, 0x80), Buffer.of(0)]);
@@ -93,7 +93,7 @@ describe('strict decoding', () => {
     }
   });
 
-  it('refuses an array that claims more items than bytes are left, at once', () => {
+  it('rejects an array that claims more items than there are bytes left, immediately', () => {
     const refuseAll = () => {
       for (const count of ['8092f401', 'feffffffffffffffff01', 'ffffffffffffffffff01', `${'80'.repeat(600)}01`]) {
         expect(() => decodeStrict(reply, replyClaiming(count))).toThrow(/array of length/);
@@ -102,7 +102,7 @@ describe('strict decoding', () => {
     expect(leastCpuMs(refuseAll)).toBeLessThan(100);
   });
 
-  it('refuses an array in several blocks, which has the same items in other bytes', () => {
+  it('rejects an array in several blocks, which is another encoding of the same items', () => {
     const tail = `02 00 00 02 00 ${'00'.repeat(8)} 00`.replaceAll(' ', '');
     const oneBlock = Buffer.from(`02 61 00 00 04 0204 00 ${tail}`.replaceAll(' ', ''), 'hex');
     const twoBlocks = Buffer.from(`02 61 00 00 02 02 02 04 00 ${tail}`.replaceAll(' ', ''), 'hex');
@@ -112,13 +112,13 @@ describe('strict decoding', () => {
 });
 
 describe('encoding', () => {
-  it('writes messages beyond its workspace whole', () => {
+  it('writes messages that are larger than its workspace', () => {
     const value = { ...EMPTY_REQUEST, correlation_id: Buffer.alloc(40_000, 7) };
     const large = loadSchema('id-request', 64 * 1024);
     expect(decodeFramed(large, encodeFramed(large, value))).toEqual(value);
   });
 
-  it('refuses a value that does not fit the schema', () => {
+  it('rejects a value that does not match the schema', () => {
     expect(() => encodeFramed(request, { ...EMPTY_REQUEST, count: 1 })).toThrow();
     expect(() => encodeFramed(request, { ...EMPTY_REQUEST, encoding: 'CSV' })).toThrow();
   });

@@ -54,7 +54,7 @@ describe('a ceiling', () => {
     { ticks: ticks(Number.NaN), nonce: 'n' },
     { ticks: ticks(1), nonce: '' },
     { ticks: ticks(1), nonce: 'a b' },
-  ])('is refused to be written as %j', (ceiling) => {
+  ])("can't be written as %j", (ceiling) => {
     expect(() => encodeCeiling(ceiling)).toThrow(RangeError);
   });
 });

@@ -39,14 +39,14 @@ describe('a single-object frame', () => {
     expect(unframe(header, Buffer.alloc(0))).toBeUndefined();
   });
 
-  it('is told from Confluent framing and from no framing', () => {
+  it('is distinguished from Confluent framing and from no framing', () => {
     expect(framingOf(frame(header, Buffer.of(2)))).toBe('SINGLE_OBJECT');
     expect(framingOf(Buffer.of(0, 0, 0, 0, 7, 2))).toBe('CONFLUENT');
     expect(framingOf(Buffer.of(0, 0, 0))).toBeUndefined();
     expect(framingOf(Buffer.from('{"count":1}'))).toBeUndefined();
   });
 
-  it('refuses a fingerprint of the wrong length', () => {
+  it('rejects a fingerprint of the wrong length', () => {
     expect(() => singleObjectHeader(Buffer.alloc(7))).toThrow(RangeError);
   });
 });

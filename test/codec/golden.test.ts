@@ -95,7 +95,7 @@ function toJson(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([field, part]) => [field, toJson(part)]));
 }
 
-/** index.json; what samples decode to is told by avsc as it comes, not by our own decoder. */
+/** index.json; samples are decoded by unmodified avsc, not by our own decoder. */
 function index(): unknown {
   return {
     about:
@@ -131,7 +131,7 @@ interface Version {
   readonly read: (file: string) => Buffer;
 }
 
-/** Before bytes are changed on purpose, the folder's files are copied to a folder of their own in schemas/golden-earlier. */
+/** Before bytes are changed on purpose, the folder's files are copied to a new folder in schemas/golden-earlier. */
 function versions(): readonly Version[] {
   const earlier = new URL('../golden-earlier/', FOLDER);
   const folders = existsSync(earlier) ? readdirSync(earlier).map((name) => new URL(`${name}/`, earlier)) : [];
@@ -161,7 +161,7 @@ describe('golden bytes', () => {
     expect(readdirSync(FOLDER).sort()).toEqual(files.sort());
   });
 
-  it('of each version, this one and those before, are read by the schemas of today, with every field as it was', () => {
+  it('of this version and earlier ones are read by the current schemas, with every field unchanged', () => {
     for (const { schemas, samples, read } of versions()) {
       for (const { name, schema, file, decoded } of samples) {
         const today = plainAvro(schema.replace('.avsc', '') as SchemaName);
@@ -172,7 +172,7 @@ describe('golden bytes', () => {
     }
   });
 
-  it('are read today', () => {
+  it('of earlier versions are read by the current code', () => {
     const read = (name: string) => readFileSync(new URL(`${name}.bin`, FOLDER));
     expect(decodeIdRequest(read('request-minimal'))).toMatchObject({ count: 1 });
     expect(decodeIdRequest(read('request-ids'))).toEqual({ ...FULL, encoding: 'IDS' });

@@ -45,7 +45,7 @@ describe('an IdReply', () => {
     );
   });
 
-  it('is read by avsc as it comes, with every ID exact', () => {
+  it('is read by unmodified avsc, with every ID exact', () => {
     fc.assert(
       fc.property(anyBatch, encodings, (batch, encoding) => {
         const { result } = body(encodeIdReply({ correlationId: CORRELATION_ID, batch }, encoding));
@@ -86,13 +86,13 @@ describe('an IdReply', () => {
     expect(leastCpuMs(() => decodeIdReply(bytes))).toBeLessThan(100);
   });
 
-  it('is refused to be written above 100,000 IDs', () => {
+  it("can't be written with more than 100,000 IDs", () => {
     const batch = { ...BATCH, ranges: [{ first: 0n, count: MAX_BATCH_COUNT + 1 }] };
     expect(() => encodeIdReply({ correlationId: CORRELATION_ID, batch }, 'RANGES')).toThrow(RangeError);
   });
 });
 
-describe('bytes that are no IdReply', () => {
+describe('bytes that are not an IdReply', () => {
   it.each([
     ['neither ranges nor ids', { ranges: [] }],
     ['both ranges and ids', { ids: [1n] }],
@@ -103,11 +103,11 @@ describe('bytes that are no IdReply', () => {
     ['a step of 0', { step: 0n }],
     ['a time beyond 2^53', { generated_at: 2n ** 60n }],
     ['100,001 IDs', { ranges: [], ids: Array.from({ length: MAX_BATCH_COUNT + 1 }, (_, i) => BigInt(i)) }],
-  ])('are refused with %s', (_, change) => {
+  ])('are rejected with %s', (_, change) => {
     expect(() => decodeIdReply(forged(change))).toThrow(expect.objectContaining({ code: 'MALFORMED_REPLY' }));
   });
 
-  it('are refused wherever they are cut off, and with a byte after the end', () => {
+  it('are rejected wherever they are truncated, and with a byte after the end', () => {
     const good = encodeIdReply({ correlationId: CORRELATION_ID, batch: BATCH }, 'IDS');
     for (let length = 0; length < good.length; length++) {
       expect(() => decodeIdReply(good.subarray(0, length))).toThrow(
@@ -119,7 +119,7 @@ describe('bytes that are no IdReply', () => {
 });
 
 describe('collapsing IDs', () => {
-  it('is the reverse of expanding, and joins runs that touch', () => {
+  it('is the reverse of expanding, and joins adjacent ranges', () => {
     expect(collapseIds([1n, 2n, 3n, 7n, 8n, 20n], 1n)).toEqual([
       { first: 1n, count: 3 },
       { first: 7n, count: 2 },

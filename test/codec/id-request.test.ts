@@ -18,7 +18,7 @@ const plain = plainAvro('id-request');
 const header = singleObjectHeader(ID_REQUEST_FINGERPRINT);
 const NOTHING = { correlation_id: null, reply_topic: null, expires_at: null, encoding: null };
 
-/** A framed request written by avsc as it comes, which lets every value through. */
+/** A framed request written by unmodified avsc, which accepts every value. */
 function raw(fields: Record<string, unknown>): Buffer {
   return frame(header, plain.toBuffer({ ...NOTHING, ...fields }));
 }
@@ -50,7 +50,7 @@ describe('an IdRequest', () => {
     );
   });
 
-  it('is what avsc as it comes writes and reads', () => {
+  it('is compatible with unmodified avsc in both directions', () => {
     fc.assert(
       fc.property(anyRequest, (request) => {
         const value = encodeIdRequest(request);
@@ -108,7 +108,7 @@ describe('an IdRequest', () => {
   });
 });
 
-describe('bytes that are no IdRequest', () => {
+describe('bytes that are not an IdRequest', () => {
   const good = raw({
     count: 300n,
     correlation_id: Buffer.from('abc'),
@@ -117,7 +117,7 @@ describe('bytes that are no IdRequest', () => {
     encoding: 'IDS',
   });
 
-  it('are malformed wherever they are cut off', () => {
+  it('are malformed wherever they are truncated', () => {
     expect(codeOf(() => decodeIdRequest(good))).toBe('accepted');
     for (let length = 0; length < good.length; length++) {
       expect(codeOf(() => decodeIdRequest(good.subarray(0, length)))).toBe('MALFORMED_REQUEST');
@@ -142,7 +142,7 @@ describe('bytes that are no IdRequest', () => {
     expect(codeOf(() => decodeIdRequest(frame(header, body)))).toBe('MALFORMED_REQUEST');
   });
 
-  it('are malformed above 16 KiB, before anything of them is read', () => {
+  it('are malformed above 16 KiB, without being read', () => {
     const longest = raw({ count: 1n, correlation_id: Buffer.alloc(MAX_REQUEST_BYTES - 10 - 8) });
     expect(longest.length).toBe(MAX_REQUEST_BYTES);
     expect(codeOf(() => decodeIdRequest(longest))).toBe('INVALID_CORRELATION_ID');
@@ -160,7 +160,7 @@ describe('bytes that are no IdRequest', () => {
     );
   });
 
-  it('never cause anything but an error with a code, and never change what is read next', () => {
+  it('only ever cause an error with a code, and never affect later reads', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 2000 }), fc.boolean(), (bytes, framed) => {
         const value = framed ? frame(header, bytes) : Buffer.from(bytes);
@@ -173,7 +173,7 @@ describe('bytes that are no IdRequest', () => {
     );
   });
 
-  it('damaged in one byte are refused, or are another request in its own canonical bytes', () => {
+  it('damaged in one byte are rejected, or are the canonical bytes of another request', () => {
     for (let at = 10; at < good.length; at++) {
       for (let bit = 1; bit < 256; bit <<= 1) {
         const damaged = Buffer.from(good);
@@ -186,7 +186,7 @@ describe('bytes that are no IdRequest', () => {
 });
 
 describe("a request's address", () => {
-  it('is readable where only its count is out of range', () => {
+  it('is readable if only the count is out of range', () => {
     const value = raw({ count: 0n, correlation_id: Buffer.from('abc'), reply_topic: 'id.replies.a' });
     expect(readBodyAddress(value)).toEqual({ correlationId: Buffer.from('abc'), replyTopic: 'id.replies.a' });
   });

@@ -11,7 +11,7 @@ const TEXT =
   '{"assigned_worker_ip":"10.0.0.7","lease_ttl_seconds":30,"heartbeat_token":"a1b2","granted_at":"2026-06-02T16:05:00.123Z"}';
 
 describe('a lease record', () => {
-  it('is JSON with exactly the four promised fields', () => {
+  it('is JSON with exactly the four documented fields', () => {
     expect(encodeLeaseRecord(RECORD).toString('utf8')).toBe(TEXT);
   });
 

@@ -56,7 +56,7 @@ const anyEntry: fc.Arbitrary<LedgerBatchEntry> = fc
   .map((entry) => ({ ...entry, count: entry.batch.ranges.reduce((sum, range) => sum + range.count, 0) }));
 
 describe('a ledger entry', () => {
-  it('round-trips with all that its reply shows', () => {
+  it('round-trips with all fields of its reply', () => {
     fc.assert(
       fc.property(anyEntry, (entry) => {
         expect(decodeLedgerEntry(encodeLedgerEntry(entry))).toEqual(entry);
@@ -73,7 +73,7 @@ describe('a ledger entry', () => {
     }
   });
 
-  it('is what avsc as it comes writes and reads', () => {
+  it('is compatible with unmodified avsc in both directions', () => {
     fc.assert(
       fc.property(anyEntry, (entry) => {
         const value = encodeLedgerEntry(entry);
@@ -99,7 +99,7 @@ describe('a ledger entry', () => {
     expect(() => decodeLedgerEntry(value)).toThrow(UNREADABLE);
   });
 
-  it('is LEDGER_UNREADABLE wherever it is cut off, and with a byte after the end', () => {
+  it('is LEDGER_UNREADABLE wherever it is truncated, and with a byte after the end', () => {
     const good = encodeLedgerEntry(ENTRY);
     for (let length = 0; length < good.length; length++) {
       expect(() => decodeLedgerEntry(good.subarray(0, length))).toThrow(UNREADABLE);
@@ -112,7 +112,7 @@ describe('a ledger entry', () => {
     ['a hash of another length', { requestHash: Buffer.alloc(15) }],
     ['a fingerprint of another length', { schemaFingerprint: Buffer.alloc(9) }],
     ['an offset that is no integer', { requestOffset: 1.5 }],
-  ])('is refused to be written with %s', (_, change) => {
+  ])("can't be written with %s", (_, change) => {
     expect(() => encodeLedgerEntry({ ...ENTRY, ...change })).toThrow();
   });
 });
@@ -138,7 +138,7 @@ describe('a ledger key', () => {
     expect(() => decodeLedgerKey(key)).toThrow(UNREADABLE);
   });
 
-  it('is refused to be made without a correlation ID', () => {
+  it("can't be created without a correlation ID", () => {
     expect(() => encodeLedgerKey(Buffer.alloc(0))).toThrow(expect.objectContaining({ code: 'INVALID_CORRELATION_ID' }));
   });
 });

@@ -28,7 +28,7 @@ const anyEntry: fc.Arbitrary<LedgerEntry> = fc.oneof(
     .map((entry) => ({ ...entry, count: entry.batch.ranges.reduce((sum, range) => sum + range.count, 0) })),
 );
 
-/** What the decoder makes of a value; undefined where it refuses. */
+/** The position by the decoder; undefined if it rejects the value. */
 function decoded(value: Buffer): unknown {
   try {
     const entry = decodeLedgerEntry(value);
@@ -50,7 +50,7 @@ function read(value: Buffer): unknown {
 }
 
 describe('the position of an entry', () => {
-  it('is what decoding tells', () => {
+  it('equals that of the decoder', () => {
     fc.assert(
       fc.property(anyEntry, (entry) => {
         const value = encodeLedgerEntry(entry);
@@ -60,7 +60,7 @@ describe('the position of an entry', () => {
     );
   });
 
-  it('is refused where decoding refuses, and only there, whatever became of the bytes', () => {
+  it('is rejected exactly when decoding rejects, for any damage', () => {
     const damage = fc.oneof(
       fc.record({ at: fc.nat(400), put: fc.nat(255) }),
       fc.record({ at: fc.nat(400), xor: fc.constantFrom(1, 2, 4, 8, 16, 32, 64, 128) }),
@@ -84,7 +84,7 @@ describe('the position of an entry', () => {
     expect([refused > 1_000, accepted > 1_000]).toEqual([true, true]);
   }, 60_000);
 
-  it('is refused in each bit of an ordinary entry that decoding minds', () => {
+  it('is rejected for each flipped bit of an ordinary entry that decoding rejects', () => {
     const value = encodeLedgerEntry({
       kind: 'batch',
       requestHash: requestHash(5, 'id.replies.orders'),

@@ -41,14 +41,14 @@ describe('the BigInt long', () => {
     expect(bigintLong.toBuffer(MIN).toString('hex')).toBe('ffffffffffffffffff01');
   });
 
-  it('refuses more than 64 bits, to write and to read', () => {
+  it('rejects more than 64 bits, in writing and reading', () => {
     expect(() => bigintLong.toBuffer(MAX + 1n)).toThrow();
     expect(() => bigintLong.toBuffer(MIN - 1n)).toThrow();
     expect(() => bigintLong.fromBuffer(Buffer.from('ffffffffffffffffff02', 'hex'))).toThrow(RangeError);
     expect(() => bigintLong.fromBuffer(Buffer.from('80808080808080808080808000', 'hex'))).toThrow(RangeError);
   });
 
-  it('refuses a number: it would be rounded somewhere before', () => {
+  it('rejects a number, which could have been rounded before', () => {
     expect(() => bigintLong.toBuffer(1)).toThrow();
   });
 

@@ -11,7 +11,7 @@ describe('quotas as text', () => {
     ]);
   });
 
-  it('may be none', () => {
+  it('may be empty', () => {
     expect(parseQuotas(' ;\n# nothing\n')).toEqual([]);
   });
 
@@ -24,11 +24,11 @@ describe('quotas as text', () => {
     ['a -5 1', 'a rate below nothing'],
     ['a/b 1 1', 'no topic name'],
     [`${'a'.repeat(250)} 1 1`, 'a name that is too long'],
-  ])('are refused with the line: %s (%s)', (line) => {
+  ])('are rejected with the line: %s (%s)', (line) => {
     expect(() => parseQuotas(`ok 1 1\n${line}`)).toThrow(line.slice(0, 100));
   });
 
-  it('are refused when one prefix has two, or when they are too many', () => {
+  it('are rejected when a prefix has two, or when there are too many', () => {
     expect(() => parseQuotas('a 1 1; a 2 2')).toThrow("two quotas for 'a'");
     expect(() => parseQuotas(Array.from({ length: 1_001 }, (_, i) => `a${i} 1 1`).join('\n'))).toThrow(
       'more than 1000',

@@ -25,13 +25,13 @@ describe('the allow-list of reply topics', () => {
     ['xid.replies.a', 'is not allowed'],
     ['id.requests.reply.x', 'is not allowed'],
     ['other.reply', 'is not allowed'],
-  ])('refuses %j: %s', (topic, why) => expect(refuseReplyTopic(topic, POLICY)).toContain(why));
+  ])('rejects %j: %s', (topic, why) => expect(refuseReplyTopic(topic, POLICY)).toContain(why));
 
-  it('refuses internal topics whatever the prefix is', () => {
+  it('rejects internal topics whatever the prefix is', () => {
     expect(refuseReplyTopic('__consumer_offsets', { ...POLICY, prefix: '__' })).toContain('internal');
   });
 
-  it('allows what is under the prefix or is the topic of NestJS, and nothing else', () => {
+  it('allows topics under the prefix and the topic of NestJS, and no others', () => {
     const allowed = /^id\.replies\.[A-Za-z0-9._-]+$|^id\.requests\.reply$/;
     const suffix = fc.oneof(fc.string(), fc.stringMatching(/^[a-z.]{0,20}$/));
     const prefix = fc.constantFrom('', 'id.replies.', 'id.requests.reply', 'id.');

@@ -102,7 +102,7 @@ describe("a request's headers", () => {
     },
   );
 
-  it('may repeat what is not read', () => {
+  it('may repeat headers that are not read', () => {
     expect(readRequestHeaders({ other: ['a', 'b'], 'idalloc-count': '5' }).count).toBe(5);
   });
 
@@ -148,7 +148,7 @@ describe('trace headers', () => {
     expect(readRequestHeaders({ traceparent }).trace).toEqual({ traceparent });
   });
 
-  it('never cost a request: doubled, huge or orphaned ones are left out', () => {
+  it('never fail a request: repeated, huge or orphaned ones are dropped', () => {
     expect(readRequestHeaders({ traceparent: [traceparent, traceparent], tracestate }).trace).toEqual({});
     expect(readRequestHeaders({ traceparent, tracestate: Buffer.alloc(1025, 0x61) }).trace).toEqual({ traceparent });
     expect(readRequestHeaders({ tracestate }).trace).toEqual({});
@@ -166,7 +166,7 @@ describe("a reply's headers", () => {
     expect(replyHeaders({ names, correlationId, replayed: false, trace: {} })).toEqual({ 'x-id': correlationId });
   });
 
-  it('say when the batch is a replay, and carry the trace', () => {
+  it('mark a replayed reply, and carry the trace', () => {
     const trace = { traceparent: Buffer.from('p'), tracestate: Buffer.from('s') };
     expect(replyHeaders({ names: NAMES, correlationId, replayed: true, trace })).toEqual({
       kafka_correlationId: correlationId,
@@ -176,7 +176,7 @@ describe("a reply's headers", () => {
     });
   });
 
-  it("end NestJS's wait, with the error where there is one", () => {
+  it("end NestJS's wait, with the error if there is one", () => {
     const nest = { names: NAMES, correlationId, replayed: false, trace: {}, nest: true };
     expect(replyHeaders(nest)).toEqual({ kafka_correlationId: correlationId, 'kafka_nest-is-disposed': '1' });
     expect(replyHeaders({ ...nest, nestError: 'CONFLICT: x' })).toMatchObject({

@@ -22,7 +22,7 @@ function refusal(value: Buffer | null, headers: RecordHeaders): ErrorCode {
 }
 
 describe('a merged request', () => {
-  it('can be said by the body alone', () => {
+  it('can be given by the body alone', () => {
     const value = encodeIdRequest({ count: 5, correlationId, replyTopic, expiresAtMs: 99, encoding: 'IDS' });
     expect(mergeRequest(value, {})).toEqual({
       count: 5,
@@ -37,7 +37,7 @@ describe('a merged request', () => {
     });
   });
 
-  it.each([[null], [Buffer.alloc(0)]])('can be said by the headers alone, with a value of %j', (value) => {
+  it.each([[null], [Buffer.alloc(0)]])('can be given by the headers alone, with a value of %j', (value) => {
     const headers = { ...HEADERS, 'idalloc-count': '7', kafka_replyPartition: '3', traceparent: Buffer.from('t') };
     expect(mergeRequest(value, headers)).toEqual({
       count: 7,
@@ -52,11 +52,11 @@ describe('a merged request', () => {
     });
   });
 
-  it('takes from the headers what the body leaves out', () => {
+  it('takes from the headers what the body lacks', () => {
     expect(mergeRequest(encodeIdRequest({ count: 5 }), HEADERS)).toMatchObject({ count: 5, correlationId, replyTopic });
   });
 
-  it('may say the same thing twice', () => {
+  it('may have the same field in both', () => {
     const value = encodeIdRequest({ count: 5, correlationId, replyTopic });
     expect(mergeRequest(value, { ...HEADERS, 'idalloc-count': '5' })).toMatchObject({
       count: 5,
@@ -81,13 +81,13 @@ describe('a merged request', () => {
     expect(refusal(Buffer.alloc(0), HEADERS)).toBe('MALFORMED_REQUEST');
   });
 
-  it('does not take a text for a request', () => {
+  it('does not accept plain text as a request', () => {
     expect(refusal(Buffer.from('{"count":1}'), { ...HEADERS, 'idalloc-count': '1' })).toBe('MALFORMED_REQUEST');
   });
 });
 
 describe('the address of an error', () => {
-  it('is found where only the count is wrong', () => {
+  it('is found if only the count is invalid', () => {
     const value = encodeIdRequest({ count: 0, correlationId, replyTopic });
     expect(refusal(value, {})).toBe('INVALID_COUNT');
     expect(salvageAddress(value, {})).toEqual({ correlationId, replyTopic, trace: {} });
@@ -108,7 +108,7 @@ describe('the address of an error', () => {
     expect(salvageAddress(value, HEADERS)).toMatchObject({ correlationId, replyTopic });
   });
 
-  it('leaves out what is unusable and keeps the rest', () => {
+  it('leaves out invalid parts and keeps the rest', () => {
     const headers = { ...HEADERS, kafka_correlationId: [correlationId, correlationId], kafka_replyPartition: 'x' };
     expect(salvageAddress(null, headers)).toEqual({ replyTopic, trace: {} });
     const value = encodeIdRequest({ count: 5, correlationId: Buffer.alloc(300), replyTopic: 'no topic' });

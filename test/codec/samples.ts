@@ -51,7 +51,7 @@ export const anyBatch: fc.Arbitrary<IdBatch> = fc.record({
 
 export const anyCorrelationId = fc.uint8Array({ minLength: 1, maxLength: 256 }).map((bytes) => Buffer.from(bytes));
 
-/** avsc as it comes, with the BigInt long of its own manual: shares nothing with our readers and writers. */
+/** Unmodified avsc, with the BigInt long of its manual: shares nothing with our readers and writers. */
 export function plainAvro(name: string): Type {
   const long = avro.types.LongType.__with({
     fromBuffer: (bytes: Buffer) => bytes.readBigInt64LE(),

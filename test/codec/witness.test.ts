@@ -13,7 +13,7 @@ const WITNESS = {
   modRevision: 2n ** 63n - 1n,
 };
 
-/** A table of datacenter 4 that was given these records. */
+/** A table of datacenter 4 with these records applied. */
 function tableOf(...records: readonly (readonly [string, string | null])[]) {
   const table = new WitnessTable(4);
   for (const [key, value] of records) table.apply(Buffer.from(key), value === null ? null : Buffer.from(value));
@@ -29,14 +29,14 @@ describe('a witness', () => {
     expect(sealValue(UUID).toString('latin1')).toBe(`1 ${UUID}`);
   });
 
-  it('is read as it was written', () => {
+  it('round-trips', () => {
     const table = new WitnessTable(4);
     table.apply(witnessKey(4, WITNESS), witnessValue(WITNESS));
     table.apply(sealKey(4), sealValue(OTHER));
     expect(table.view()).toEqual({ seal: OTHER, witnesses: [WITNESS], unreadable: [] });
   });
 
-  it('without a lease, as earlier workers wrote it, is known by the key that it had', () => {
+  it('without a lease, as earlier releases wrote it, has its earlier key', () => {
     const [name, value] = [`4/${UUID}/7/812`, '1 5 6'];
     const [witness] = tableOf([name, value]).witnesses;
     expect(witness).toMatchObject({ fence: 812n, leaseId: 0n, ticks: 5 });
@@ -62,19 +62,19 @@ describe('a witness', () => {
     expect(() => witnessValue({ ...WITNESS, ...change })).toThrow(RangeError);
   });
 
-  it('is of no namespace without a UUID', () => {
+  it("can't be written without a UUID", () => {
     expect(() => sealValue('')).toThrow(RangeError);
   });
 });
 
 describe('the records of a datacenter', () => {
-  it('are told apart from those of others', () => {
+  it('are distinguished from those of others', () => {
     expect(tableOf([`5/${UUID}/7/812/3`, '1 5 6'], [`44/${UUID}/7/812/3`, '1 5 6'], ['44', `1 ${UUID}`])).toEqual(
       tableOf(),
     );
   });
 
-  it('end with a record without a value, whatever they were', () => {
+  it('are removed by a record without a value', () => {
     const all = [
       [key(1), '1 5 6'],
       ['4', `1 ${UUID}`],
@@ -84,12 +84,12 @@ describe('the records of a datacenter', () => {
     expect(tableOf(...all, ...ends)).toEqual(tableOf());
   });
 
-  it('keep the highest ceiling of a term, also when a late copy of a lower one comes last', () => {
+  it('keep the highest ceiling of a term, even when a late copy of a lower one comes last', () => {
     const { witnesses } = tableOf([key(1), '1 5 6'], [key(1), '1 9 8'], [key(1), '1 5 6']);
     expect(witnesses).toMatchObject([{ ticks: 9, modRevision: 8n }]);
   });
 
-  it('keep two terms apart that etcd gave one fence', () => {
+  it('keep two terms apart that have the same fence', () => {
     const { witnesses } = tableOf([key(1, UUID, 3), '1 5 6'], [key(1, UUID, 4), '1 9 6']);
     expect(witnesses.map(({ fence, leaseId }) => [fence, leaseId])).toEqual([
       [1n, 3n],
@@ -116,7 +116,7 @@ describe('the records of a datacenter', () => {
     [`4/${UUID}/7/1/0`, '1 5 6'],
     [`4/${UUID}/7/1/${2n ** 63n}`, '1 5 6'],
     ['4', '2 anything'],
-  ])('that can not be read are told: %s holds %j', (name, value) => {
+  ])('that are unreadable are listed: %s has %j', (name, value) => {
     expect(tableOf([name, value]).unreadable).toEqual([{ key: name, value }]);
     expect(tableOf([name, value], [name, null]).unreadable).toEqual([]);
   });

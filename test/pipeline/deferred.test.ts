@@ -9,8 +9,8 @@ const deferred = (offset: number, name = `n${offset}`, share = 1) => ({
 });
 const offsets = (queue: DeferredQueue) => queue.part().map(({ offset }) => offset);
 
-describe('requests that are put off', () => {
-  it('come in parts of their order, one that fills more than a part alone', () => {
+describe('deferred requests', () => {
+  it('come in parts, in order; one that fills more than a part comes alone', () => {
     const queue = new DeferredQueue();
     for (const one of [deferred(3, 'a', 0.5), deferred(5, 'b', 0.5), deferred(6, 'c', 4), deferred(9, 'd', 0.1)])
       queue.take(one);
@@ -33,7 +33,7 @@ describe('requests that are put off', () => {
     expect(queue.has('a')).toBe(false);
   });
 
-  it('are taken once, also when they come again after they were answered', () => {
+  it('are added once, even if they are offered again after they were answered', () => {
     const queue = new DeferredQueue();
     expect([queue.take(deferred(1)), queue.take(deferred(1))]).toEqual([true, true]);
     expect(offsets(queue)).toEqual([1]);
@@ -41,7 +41,7 @@ describe('requests that are put off', () => {
     expect([queue.take(deferred(1)), queue.first]).toEqual([true, undefined]);
   });
 
-  it('are never out of order: one that was passed by is served where it is', () => {
+  it('are never out of order: one that was passed over is served in its place', () => {
     const queue = new DeferredQueue();
     queue.take(deferred(5));
     expect([queue.take(deferred(4)), queue.first]).toEqual([false, 5]);
@@ -57,7 +57,7 @@ describe('requests that are put off', () => {
 });
 
 describe('slots', () => {
-  it('go to those who wait in the order in which they came, each once', async () => {
+  it('go to waiting callers in order, once each', async () => {
     const slots = new Slots(1);
     const first = await slots.take();
     const order: string[] = [];

@@ -54,7 +54,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'ticks begun anew within the back-fill window',
+    name: 'ticks restarted within the back-fill window',
     patches: [
       patch(
         'src/core/generator.ts',
@@ -133,7 +133,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     // A nonce alone decides nothing: claims are told by their leases, and raises by fence, compared revision and ticks.
-    name: 'a term told by its fence alone',
+    name: 'a term identified by its fence alone',
     scenario: 'lost-claim',
     patches: [
       patch(
@@ -144,7 +144,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'no suspension when the process stood still',
+    name: 'no suspension after a pause of the process',
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
@@ -154,7 +154,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'the allocator reads the clock past its guard',
+    name: 'the allocator reads the clock without its guard',
     scenario: 'clocks',
     patches: [
       patch(
@@ -172,7 +172,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'a worker ID claimed by a clock that nobody compared',
+    name: 'a worker ID claimed without comparing the clock',
     patches: [
       patch(
         'src/identity/choose.ts',

@@ -5,7 +5,7 @@ import { recordsContract } from './wire-contract/records.ts';
 import { WireStage, type WireSubject } from './wire-contract/stage.ts';
 import { topicsContract } from './wire-contract/topics.ts';
 
-/** What the loops rely on; the same suite runs against the simulated brokers and against real ones. */
+/** The behaviour that the loops rely on; the suite runs against simulated and real brokers. */
 export function wireContract(name: string, open: () => WireSubject | Promise<WireSubject>): void {
   describe(`the wire contract, by ${name}`, () => {
     let stage: WireStage;

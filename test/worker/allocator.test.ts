@@ -81,7 +81,7 @@ const ticksOf = (allocation: Allocation): Ticks[] => [
 ];
 
 describe('an allocation', () => {
-  it('has the worker, the fence and the moment it was made by, and IDs that say the same', async () => {
+  it('names the worker, fence and time that its IDs contain', async () => {
     const { allocator } = world();
     const [one] = await allocator.allocate([3]);
     expect(one).toMatchObject({ workerId: 7, fence: 70n, generatedAt: at(T0) });
@@ -134,7 +134,7 @@ describe('a large batch', () => {
 });
 
 describe('a small batch', () => {
-  it('has its IDs at once while a large one takes every tick that passes', async () => {
+  it('gets its IDs immediately while a large one takes every tick that passes', async () => {
     const small: Promise<readonly Allocation[]>[] = [];
     const its = world({
       onSleep: ({ move, allocator }) => {
@@ -175,7 +175,7 @@ describe('a refusal', () => {
     }
   });
 
-  it('meets a batch that waits when the authority ends meanwhile', async () => {
+  it('fails a waiting batch when the authority ends meanwhile', async () => {
     const its = world({
       onSleep: (world) => {
         world.move(1);
@@ -196,7 +196,7 @@ describe('a refusal', () => {
     await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'CLOCK_BACKWARD' });
   });
 
-  it('meets a batch that waits when the clock goes back meanwhile', async () => {
+  it('fails a waiting batch when the clock goes back meanwhile', async () => {
     const its = world({ onSleep: ({ move }) => move(-10, 1) });
     await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'CLOCK_BACKWARD' });
   });
@@ -225,7 +225,7 @@ describe('a refusal', () => {
 });
 
 describe('a small step back', () => {
-  it('is waited out, and nothing is given before the clock is where it was', async () => {
+  it('is waited out, and nothing is allocated before the clock catches up', async () => {
     const its = world();
     await its.allocator.allocate([1]);
     its.move(-9, 0);
@@ -237,7 +237,7 @@ describe('a small step back', () => {
 });
 
 describe('terms', () => {
-  it('a new one starts at its reservation, above all of the one before', async () => {
+  it('a new one starts at its reservation, above all of the previous one', async () => {
     const its = world();
     const [before] = await its.allocator.allocate([10]);
     its.granted = { ...TERM, fence: 80n, from: T0 + 2, to: T0 + 25_000 };
@@ -257,7 +257,7 @@ describe('terms', () => {
     expect(decompose(layout, idsOf(after as Allocation)[0] as bigint)).toMatchObject({ worker: 8, ticks: T0 - 9 });
   });
 
-  it('a new one under the same fence, as after etcd was wiped, gives IDs of its own worker ID', async () => {
+  it('a new one under the same fence, as after a wipe of etcd, allocates IDs of its own worker ID', async () => {
     const its = world();
     await its.allocator.allocate([1]);
     its.granted = { ...TERM, workerId: 8 };
@@ -279,7 +279,7 @@ describe('terms', () => {
     await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'LEASE_LOST' });
   });
 
-  it('one that is suspended and resumed goes on where it was', async () => {
+  it('one that is suspended and resumed continues where it stopped', async () => {
     const its = world();
     const [before] = await its.allocator.allocate([10]);
     its.granted = { code: 'LEASE_SUSPENDED' };
@@ -289,7 +289,7 @@ describe('terms', () => {
     expect(idsOf(after as Allocation)[0]).toBe((idsOf(before as Allocation).at(-1) as bigint) + 1n);
   });
 
-  it('an extended reservation is used at once', async () => {
+  it('an extended reservation is used immediately', async () => {
     const its = world({
       term: { ...TERM, to: T0 + 3 },
       onSleep: (world) => {

@@ -78,7 +78,7 @@ describe('a worker', () => {
     expect(only(members).calls).toEqual(['start']);
   });
 
-  it('joins once, however often the gate is looked at', async () => {
+  it('joins once, however often the gate is checked', async () => {
     const { members, change } = world();
     change({ open: true });
     change({ open: true });
@@ -86,7 +86,7 @@ describe('a worker', () => {
     expect(only(members).calls.filter((call) => call === 'start')).toHaveLength(1);
   });
 
-  it('joins also when nobody reports that the gate has opened', async () => {
+  it('joins even if the opening of the gate is not reported', async () => {
     const { members, gate } = world();
     gate.open = true;
     await pass(CHECK_MS);
@@ -104,7 +104,7 @@ describe('a worker', () => {
 });
 
 describe('a gate that closes', () => {
-  it('pauses the member at once and keeps it in the group', async () => {
+  it('pauses the member immediately and keeps it in the group', async () => {
     const { members, change } = world();
     change({ open: true });
     change({ open: false });
@@ -121,7 +121,7 @@ describe('a gate that closes', () => {
     expect(only(members).calls.slice(-2)).toEqual(['pause', 'resume']);
   });
 
-  it('resumes the member in the turn in which the last reason goes', () => {
+  it('resumes the member in the turn in which the last reason is cleared', () => {
     const gate = new Gatekeeper({ now: () => monoMs(0), log });
     const member = new FakeMember();
     const membership = new Membership({
@@ -141,7 +141,7 @@ describe('a gate that closes', () => {
     expect(member.calls.at(-1)).toBe('resume');
   });
 
-  it('for longer than the grace makes the member leave once, and a new one joins when it opens again', async () => {
+  it('for longer than the grace time makes the member leave once, and a new one joins when it opens again', async () => {
     const { members, change, gate } = world();
     change({ open: true });
     change({ open: false });
@@ -157,7 +157,7 @@ describe('a gate that closes', () => {
 });
 
 describe('leaving', () => {
-  it('is over before anybody joins again', async () => {
+  it('completes before the next join', async () => {
     const { members, change } = world({ slow: true });
     change({ open: true });
     change({ open: false, graceExpired: true });
@@ -170,7 +170,7 @@ describe('leaving', () => {
     expect(members).toHaveLength(2);
   });
 
-  it('that fails does not keep the next member from joining', async () => {
+  it('that fails does not prevent the next member from joining', async () => {
     const { members, change } = world({ slow: true });
     change({ open: true });
     change({ open: false, graceExpired: true });
@@ -209,7 +209,7 @@ describe('stopping', () => {
     expect(only(members).calls.filter((call) => call === 'stop')).toHaveLength(1);
   });
 
-  it('has nothing to do for a worker that never joined', async () => {
+  it('does nothing for a worker that never joined', async () => {
     const { members, membership } = world();
     await membership.stop();
     expect(members).toEqual([]);

@@ -42,7 +42,7 @@ test('a worker that starts on a ledger that it can not read serves the other par
   expect(stage.logged).not.toContain('idalloc ready');
 });
 
-test('a worker that was ready is so no more when a ledger partition stops', async () => {
+test('a ready worker becomes unready when a ledger partition stops', async () => {
   const worker = await started();
   stage.foreignEntry(2);
   await stage.pass(2_000);
@@ -50,7 +50,7 @@ test('a worker that was ready is so no more when a ledger partition stops', asyn
   expect(stage.logged).not.toContain('gate closed');
 });
 
-test('a worker is ready again, by itself, when the log starts behind what it could not read', async () => {
+test('a worker becomes ready again when the log starts after what it could not read', async () => {
   const worker = await started((at) => at.foreignEntry(1));
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
   const ledger = stage.kafka.cluster.partition(config.topics.ledger, 1);
@@ -61,7 +61,7 @@ test('a worker is ready again, by itself, when the log starts behind what it cou
   expect(stage.logged).toContain('idalloc ready');
 });
 
-test('a worker tells for how long no broker has answered, from its own start on', async () => {
+test('a worker reports how long no broker has answered, counted from its start', async () => {
   const worker = await started((at) => at.onBrokers('freeze'), SILENT_MS);
   expect(worker.vitals()).toMatchObject({ isMember: false, kafkaSilenceMs: SILENT_MS });
   stage.onBrokers('thaw');
@@ -73,7 +73,7 @@ test('a worker tells for how long no broker has answered, from its own start on'
   expect(SILENT_MS - worker.vitals().kafkaSilenceMs).toBeLessThan(1_000);
 });
 
-test('a worker that waits for Kafka stops at once', async () => {
+test('a worker that waits for Kafka stops immediately', async () => {
   await started((at) => at.onBrokers('freeze'), SILENT_MS);
   await stage.stop();
   expect(stage.runtime.monotonicMs()).toBe(SILENT_MS);

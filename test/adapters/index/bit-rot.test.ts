@@ -8,12 +8,12 @@ import { at, keyOf, perTest, RUN, toTheEnd } from './index-directory.ts';
 const world = perTest();
 const RESTORING = expect.objectContaining({ code: 'INDEX_RESTORING' });
 
-describe('one bit of the file that is not as it was written', { timeout: 60_000 }, () => {
+describe('one flipped bit in the file', { timeout: 60_000 }, () => {
   /** Runs of two levels, and some entries in the open one. */
   const [ENTRIES, FLIPS] = [90, 300];
   const ids = Array.from({ length: ENTRIES }, (_, i) => `k${i}`);
 
-  /** Where an index that is opened on the file finds each key, and what it says of all, or that it threw its store away. */
+  /** Where an index opened on the file finds each key, and its state, or that it replaced its store. */
   function told() {
     world.directory.wiped.length = 0;
     const index = world.directory.openBare();
@@ -32,7 +32,7 @@ describe('one bit of the file that is not as it was written', { timeout: 60_000 
     }
   }
 
-  it('is noticed wherever it would lead to another entry, or to none', () => {
+  it('is noticed wherever it would change the result of a look-up', () => {
     const index = world.directory.open();
     index.apply(
       0,
@@ -49,14 +49,14 @@ describe('one bit of the file that is not as it was written', { timeout: 60_000 
       bytes[place] = (bytes[place] ?? 0) ^ (1 << random.below(8));
       writeFileSync(world.directory.file, bytes);
       const found = told();
-      // One in the binding, which is read at the opening, leaves no partition at all.
+      // One in the binding, which is read when the index is opened, leaves no partition at all.
       if (world.directory.wiped.length > 0) noticed += 1;
       else expect(found, `byte ${place} was ${good[place]}, is ${bytes[place]}`).toEqual(right);
     }
     expect(noticed).toBeGreaterThan(FLIPS / 30);
   });
 
-  it('is noticed in the seed of all hashes, also when no newest key shows it', () => {
+  it("is noticed in the hash seed, even if the newest keys don't show it", () => {
     const index = world.directory.open();
     index.apply(
       0,

@@ -22,7 +22,7 @@ function tables(): string[] {
 }
 
 describe('the copies of partitions', () => {
-  it('are on disk from the first load on, and there is none before', () => {
+  it('are on disk from the first load on, and not before', () => {
     const index = world.directory.openBare();
     expect(index.held()).toEqual([]);
     toTheEnd(() => index.load(1));
@@ -42,7 +42,7 @@ describe('the copies of partitions', () => {
     expect(world.directory.query('SELECT id FROM state')).toMatchObject([{ id: 1 }]);
   });
 
-  it('are opened in steps, filters first, and tell nothing before the last step', () => {
+  it("are opened in steps, filters first, and can't be used before the last step", () => {
     const before = world.directory.open(BINDING, RUN);
     fill(before, 0, 20_000);
     world.directory.close(before);
@@ -54,7 +54,7 @@ describe('the copies of partitions', () => {
     expect(index.load(0)).toBe(false);
   });
 
-  it('are deleted in steps, with all that was known, and can be begun anew', () => {
+  it('are deleted in steps, completely, and can be created again', () => {
     const index = world.directory.open(BINDING, RUN);
     fill(index, 0, 20_000);
     fill(index, 1, 500);
@@ -69,7 +69,7 @@ describe('the copies of partitions', () => {
     expect(tables().filter((name) => OF_FIRST.test(name))).toEqual([]);
   });
 
-  it('are not loaded any more from the first step of their deletion on', () => {
+  it('are no longer loaded from the first step of their deletion on', () => {
     const index = world.directory.open(BINDING, RUN);
     fill(index, 0, 500);
     expect(index.drop(0)).toBe(true);
@@ -88,7 +88,7 @@ describe('the copies of partitions', () => {
     expect([index.end(0), index.placesOf(0, keyOf('k7')), world.directory.wiped]).toEqual([0, [], []]);
   });
 
-  it('go on being deleted by a process that starts in the middle of it', () => {
+  it('are deleted further by a process that starts in the middle of it', () => {
     const before = world.directory.open(BINDING, RUN);
     fill(before, 0, 20_000);
     for (let i = 0; i < 5; i += 1) before.drop(0);
@@ -98,7 +98,7 @@ describe('the copies of partitions', () => {
     expect(index.held()).toEqual([1]);
   });
 
-  it('may be wanted again, or not any more, in the middle of a step', () => {
+  it('can be loaded or dropped again between steps', () => {
     const index = world.directory.open(BINDING, RUN);
     fill(index, 0, 20_000);
     world.directory.close(index);
@@ -111,7 +111,7 @@ describe('the copies of partitions', () => {
     expect(again.placesOf(0, keyOf('k7'))).toEqual([7]);
   });
 
-  it('refuse whatever is asked of one that is not loaded, by its name', () => {
+  it('reject every call for one that is not loaded, with its number', () => {
     const index = world.directory.openBare();
     const record = at(0, entry('a'));
     const uses = [
@@ -134,7 +134,7 @@ describe('the copies of partitions', () => {
     expect(index.held()).toEqual([]);
   });
 
-  it.each([2, -1, 0.5])('are not those of partition %d, which the ledger does not have', (partition) => {
+  it.each([2, -1, 0.5])('reject partition %d, which the ledger does not have', (partition) => {
     const index = world.directory.openBare();
     expect(() => index.load(partition)).toThrow(RangeError);
     expect(() => index.drop(partition)).toThrow(RangeError);

@@ -19,7 +19,7 @@ function filled(): SqliteIndex {
   return index;
 }
 
-/** The store that an index has open. */
+/** The open store of an index. */
 function storeOf(open: () => SqliteIndex): { readonly index: SqliteIndex; readonly db: () => DatabaseSync } {
   const exec = vi.spyOn(DatabaseSync.prototype, 'exec');
   const index = open();
@@ -28,13 +28,13 @@ function storeOf(open: () => SqliteIndex): { readonly index: SqliteIndex; readon
   return { index, db };
 }
 
-/** Lets the disk have no more room than it has now. */
+/** Leaves the disk no free space. */
 function fillDisk(db: DatabaseSync): void {
   const used = Number(db.prepare('PRAGMA page_count').get()?.page_count);
   db.exec(`PRAGMA max_page_count = ${used}`);
 }
 
-describe('while it is in use', () => {
+describe('while the index is in use', () => {
   it.each<[string, (db: DatabaseSync) => void, (index: SqliteIndex) => unknown]>([
     ['a full disk', fillDisk, (index) => index.apply(0, some(KEYS, 500))],
     ['a deleted file', () => rmSync(world.directory.file), (index) => index.expire(0, 0)],
@@ -54,7 +54,7 @@ describe('while it is in use', () => {
     ['a wipe that can not be committed', failCommits, (index) => index.wipe(0, 0)],
     ['an expiry that can not be committed', failCommits, (index) => index.expire(0, KEYS)],
     ['a deletion that can not be committed', failCommits, (index) => toTheEnd(() => index.drop(1))],
-  ])('%s makes the index anew: refused once with INDEX_RESTORING, then empty', (_, damage, use) => {
+  ])('%s replaces the index: one call fails with INDEX_RESTORING, then it is empty', (_, damage, use) => {
     const { index, db } = storeOf(filled);
     damage(db());
     expect(() => use(index)).toThrow(RESTORING);
@@ -64,7 +64,7 @@ describe('while it is in use', () => {
     expect(world.directory.open(BINDING, RUN_OF_MANY).end(0)).toBe(10);
   });
 
-  it('a second fault ends it: INDEX_UNUSABLE from then on, whatever is asked, and told once', () => {
+  it('after a second fault every call fails with INDEX_UNUSABLE, which is reported once', () => {
     const { index, db } = storeOf(filled);
     fillDisk(db());
     expect(() => index.apply(0, some(KEYS, 500))).toThrow(RESTORING);
@@ -85,7 +85,7 @@ describe('while it is in use', () => {
     expect([world.directory.unusable.length, world.directory.wiped.length]).toEqual([1, 1]);
   });
 
-  it('opens again, empty, the partitions that were loaded, and no other', () => {
+  it('the loaded partitions, and no others, are opened again empty', () => {
     const index = filled();
     toTheEnd(() => index.drop(1));
     rmSync(world.directory.file);
@@ -94,7 +94,7 @@ describe('while it is in use', () => {
     expect(() => index.end(1)).toThrow(RangeError);
   });
 
-  it('a directory that is gone for good ends it at once', () => {
+  it('a directory that is gone permanently makes it unusable immediately', () => {
     const index = filled();
     rmSync(world.directory.path, { recursive: true });
     writeFileSync(world.directory.path, 'x');
@@ -102,7 +102,7 @@ describe('while it is in use', () => {
     expect([world.directory.unusable, world.directory.wiped]).toEqual([[UNUSABLE], []]);
   });
 
-  it('an entry that can not be read is no fault of the store', () => {
+  it('an unreadable entry is not a fault of the store', () => {
     const index = filled();
     expect(() => index.apply(0, [at(KEYS, { key: keyOf('x'), value: Buffer.from('junk') })])).toThrow(
       expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
@@ -111,7 +111,7 @@ describe('while it is in use', () => {
   });
 });
 
-/** Once, and not as SQLite says it. */
+/** Once, and not with SQLite's own error. */
 function failCommits(): void {
   vi.restoreAllMocks(); // the spy that found the store would call itself
   const { exec } = DatabaseSync.prototype;

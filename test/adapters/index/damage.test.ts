@@ -11,7 +11,7 @@ const UNUSABLE = expect.objectContaining({ code: 'INDEX_UNUSABLE' });
 const formatMovedBy = (by: number) =>
   `UPDATE binding SET text = json_set(text, '$.format', json_extract(text, '$.format') + ${by})`;
 const NEWEST = 'SELECT max(id) FROM open_0';
-/** Of the first row of a table. */
+/** Changes the first row of a table. */
 const ANOTHER = 'SELECT bytes, sum FROM';
 
 function edit(file: string, sql: string): void {
@@ -20,7 +20,7 @@ function edit(file: string, sql: string): void {
   db.close();
 }
 
-/** Closes an index with many entries, has its file changed, and opens it again. */
+/** Closes an index with many entries, changes its file, and opens it again. */
 function reopened(change: (file: string) => void) {
   const index = world.directory.open(BINDING, RUN_OF_MANY);
   fill(index);
@@ -29,12 +29,12 @@ function reopened(change: (file: string) => void) {
   return world.directory.open(BINDING, RUN_OF_MANY);
 }
 
-describe('a file that is found at start', () => {
+describe('an existing file', () => {
   it.each<[string, (file: string) => void]>([
-    ['is no database', (file) => writeFileSync(file, Buffer.alloc(20_000, 'x'))],
-    ['is empty of tables that it should have', (file) => edit(file, 'DROP TABLE state')],
-    ['was cut', (file) => truncateSync(file, 10 * 4_096)],
-    ['was cut within its first page', (file) => truncateSync(file, 1_000)],
+    ['is not a database', (file) => writeFileSync(file, Buffer.alloc(20_000, 'x'))],
+    ['lacks a table', (file) => edit(file, 'DROP TABLE state')],
+    ['is truncated', (file) => truncateSync(file, 10 * 4_096)],
+    ['is truncated within its first page', (file) => truncateSync(file, 1_000)],
     ['is of an older format', (file) => edit(file, formatMovedBy(-1))],
     ['is of a newer format', (file) => edit(file, formatMovedBy(1))],
     [
@@ -42,9 +42,12 @@ describe('a file that is found at start', () => {
       (file) =>
         edit(file, 'DROP TABLE binding; CREATE TABLE binding (version INTEGER); INSERT INTO binding VALUES (9)'),
     ],
-    ['knows of fewer requests than it did', (file) => edit(file, 'UPDATE state SET through = through - 1')],
-    ['has lost what is said of a partition', (file) => edit(file, 'DELETE FROM state WHERE id = 0')],
-    ['has it of another partition', (file) => edit(file, 'DELETE FROM state WHERE id = 1; UPDATE state SET id = 1')],
+    ['has a lower highest request offset', (file) => edit(file, 'UPDATE state SET through = through - 1')],
+    ['lacks the state of a partition', (file) => edit(file, 'DELETE FROM state WHERE id = 0')],
+    [
+      'has the state of another partition',
+      (file) => edit(file, 'DELETE FROM state WHERE id = 1; UPDATE state SET id = 1'),
+    ],
     ['lacks a table of items', (file) => edit(file, 'DROP TABLE items_0_3')],
     ['lacks the newest entries', (file) => edit(file, `DELETE FROM open_0 WHERE id = (${NEWEST})`)],
     ['lacks all of the open run', (file) => edit(file, 'DELETE FROM open_0')],
@@ -62,12 +65,12 @@ describe('a file that is found at start', () => {
     ['lacks all sealed runs', (file) => edit(file, 'DELETE FROM run_0')],
     ['counts a run that does not count', (file) => edit(file, 'UPDATE run_0 SET whole = 1 - whole')],
     ['has a run of another length', (file) => edit(file, 'UPDATE run_0 SET "end" = "end" + 1')],
-    ['knows of fewer requests in a run', (file) => edit(file, 'UPDATE run_0 SET requests = requests - 1')],
+    ['has a lower highest request offset in a run', (file) => edit(file, 'UPDATE run_0 SET requests = requests - 1')],
     ['lacks a filter', (file) => edit(file, 'DELETE FROM filter_0 WHERE id = (SELECT max(id) FROM filter_0)')],
     ['has a filter of zeros', (file) => edit(file, 'UPDATE filter_0 SET bytes = zeroblob(length(bytes))')],
     ['has a shorter filter', (file) => edit(file, 'UPDATE filter_0 SET bytes = zeroblob(64)')],
     ['has the filter of another run', (file) => edit(file, `UPDATE filter_0 SET (bytes, sum) = (${ANOTHER} filter_0)`)],
-  ])('and %s is thrown away, with a word of why, to be restored from the log', (_, change) => {
+  ])('that %s is replaced, with the reason, to be restored from the ledger', (_, change) => {
     const index = reopened(change);
     expect(world.directory.wiped).toEqual([expect.any(String)]);
     expectRestorable(index);
@@ -79,9 +82,9 @@ describe('a file that is found at start', () => {
     ['rows at another place', 'UPDATE items_0_1 SET id = id + 1000000'],
     ['items that are gone', 'DELETE FROM items_0_1'],
     ['items that are zeros', 'UPDATE items_0_1 SET bytes = zeroblob(length(bytes))'],
-    ['items that are no blob', `UPDATE items_0_1 SET bytes = 'text'`],
+    ['items that are not a blob', `UPDATE items_0_1 SET bytes = 'text'`],
     ['items with another checksum', 'UPDATE items_0_1 SET sum = sum + 1'],
-  ])('and has %s is thrown away when that is looked up', (_, sql) => {
+  ])('with %s is replaced when that is looked up', (_, sql) => {
     const index = reopened((file) => edit(file, sql));
     expect(world.directory.wiped).toEqual([]);
     expect(() => Array.from({ length: KEYS }, (__, i) => index.placesOf(0, keyOf(`k${i}`)))).toThrow(RESTORING);
@@ -89,18 +92,18 @@ describe('a file that is found at start', () => {
     expectRestorable(index);
   });
 
-  it('and has damaged items is thrown away when they are merged', () => {
+  it('with damaged items is replaced when they are merged', () => {
     const index = reopened((file) => edit(file, 'UPDATE items_0_0 SET sum = sum + 1'));
     expect(() => fill(index, KEYS, KEYS + 8 * RUN_OF_MANY)).toThrow(RESTORING);
     expectRestorable(index);
   });
 
-  it('and is good is kept', () => {
+  it('that is intact is kept', () => {
     const index = reopened(() => {});
     expect([world.directory.wiped, index.end(0), index.placesOf(0, keyOf('k7'))]).toEqual([[], KEYS, [7]]);
   });
 
-  it('and has pages of rubbish never makes a known key look new', () => {
+  it('with random pages never makes a known key look new', () => {
     const index = reopened((file) => {
       const fd = openSync(file, 'r+');
       const rubbish = Buffer.alloc(4_096, 0xa5);
@@ -118,7 +121,7 @@ describe('a file that is found at start', () => {
     expectRestorable(index);
   });
 
-  it('and is damaged is refused by the step of opening that meets it, and can be opened then', () => {
+  it('that is damaged fails the step of loading that finds it, and can be loaded after that', () => {
     const before = world.directory.open(BINDING, RUN_OF_MANY);
     fill(before);
     world.directory.close(before);
@@ -133,7 +136,7 @@ describe('a file that is found at start', () => {
   });
 });
 
-describe('a directory that can not be used', () => {
+describe('an unusable directory', () => {
   it.each<[string, (path: string) => void]>([
     ['is a file', (path) => writeFileSync(path, 'x')],
     [
@@ -151,7 +154,7 @@ describe('a directory that can not be used', () => {
         writeFileSync(join(path, 'ledger-index.lock'), Buffer.alloc(5_000, 'x'));
       },
     ],
-  ])('because it %s is refused for a human: INDEX_UNUSABLE, with what was there untouched', (_, make) => {
+  ])('that %s fails with INDEX_UNUSABLE, and its content is not changed', (_, make) => {
     rmSync(world.directory.path, { recursive: true });
     make(world.directory.path);
     expect(() => world.directory.open()).toThrow(UNUSABLE);

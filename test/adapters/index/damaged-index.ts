@@ -20,7 +20,7 @@ export function fill(index: SqliteIndex, from = 0, to = KEYS): void {
   }
 }
 
-/** It has nothing, and takes everything. */
+/** It is empty, and can be written. */
 export function expectRestorable(index: SqliteIndex): void {
   const told = [index.end(0), index.last(0), index.horizon(0), index.placesOf(0, keyOf('k1'))];
   expect(told).toEqual([0, undefined, -1, []]);

@@ -23,14 +23,14 @@ describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
     return index;
   }
 
-  it('is forgotten with the log, and the rest stays', () => {
+  it('is removed with the head of the log, and the rest stays', () => {
     const index = twelve();
     expire(index, 8);
     expect(places(index, ['k0', 'k7', 'k8', 'k11'])).toEqual([[], [], [8], [11]]);
     expect([index.origin(0), index.end(0), index.through(0), index.last(0)?.offset]).toEqual([8, 12, 111, 11]);
   });
 
-  it('leaves a horizon: the highest request offset among what is forgotten', () => {
+  it('leaves a horizon: the highest request offset of the removed entries', () => {
     const index = make();
     const requests = [103, 100, 107, 101, 104, 105, 106, 102];
     index.apply(
@@ -55,7 +55,7 @@ describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
     expect([index.origin(0), index.horizon(0)]).toEqual([8, 900]);
   });
 
-  it('is kept while there is no horizon to tell of it', () => {
+  it('is kept while there is no horizon', () => {
     const index = make();
     index.wipe(0, 4);
     index.apply(
@@ -66,7 +66,7 @@ describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
     expect([index.origin(0), index.horizon(0), places(index, ['k4', 'k8'])]).toEqual([4, undefined, [[4], [8]]]);
   });
 
-  it('takes with it the knowledge that a later entry of a key lost: that is no first entry then', () => {
+  it('takes with it that a later entry of a key lost: that entry does not become the first one', () => {
     const index = make();
     const later = [at(4, entry('a', { first: 2n, end: 0 })), at(5, entry('b', { end: 5 }))];
     index.apply(0, [at(0, entry('a')), ...[1, 2, 3].map((offset) => at(offset, entry(`k${offset}`))), ...later]);
@@ -75,7 +75,7 @@ describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
     expect([places(index, ['a', 'b']), index.firsts(0, later)]).toEqual([[[4], [5]], new Set([5])]);
   });
 
-  it('may be all there is; what comes then is found', () => {
+  it('may be the whole index; later entries are found', () => {
     const index = twelve();
     expire(index, 12);
     expect(places(index, ['k11'])).toEqual([[]]);
@@ -90,7 +90,7 @@ describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
     expect(index.placesOf(1, keyOf('k0'))).toEqual([0]);
   });
 
-  it('tells since when the rest is known: the append of its first entry, markers not counted', () => {
+  it('leaves the time since when the rest is known: the append of its first entry, not counting markers', () => {
     const index = twelve();
     expire(index, 8);
     expect(index.since(0)).toBe(1_700_000_000_008);
@@ -114,7 +114,7 @@ describe('the head of an index with merged runs', () => {
     return index;
   }
 
-  it('goes only as whole runs, so some of it may stay known, never more than a run', () => {
+  it('is removed only in whole runs, so up to one run of it may stay', () => {
     const index = merged();
     expire(index, 250);
     expect(index.origin(0)).toBe(0);
@@ -124,7 +124,7 @@ describe('the head of an index with merged runs', () => {
     expect([index.horizon(0), index.since(0)]).toEqual([387, 1_700_000_000_288]);
   });
 
-  it('goes while some of it is being merged', () => {
+  it('can be removed while some of it is being merged', () => {
     const index = world.directory.open(undefined, 1_024);
     for (let from = 0; from < 8_192 + 256; from += 128) index.apply(0, decided(from, from + 128));
     expire(index, 1_024);

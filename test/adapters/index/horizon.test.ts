@@ -3,7 +3,7 @@ import { entry } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
 
 describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
-  it('has forgotten all entries of the partition, and begins where it is told', () => {
+  it('has no entries of the partition, and starts at the given offset', () => {
     const index = make();
     index.apply(0, [at(0, entry('a')), at(1, entry('b'))]);
     index.wipe(0, 50);
@@ -13,7 +13,7 @@ describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
     expect(index.placesOf(0, keyOf('a'))).toEqual([50]);
   });
 
-  it('has forgotten them also where the log has the same offsets again', () => {
+  it('does not have the old entries, even if the log has the same offsets again', () => {
     const index = make();
     for (let offset = 0; offset < 40; offset += 1) index.apply(0, [at(offset, entry(`k${offset}`))]);
     index.wipe(0, 0);
@@ -21,7 +21,7 @@ describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
     expect([index.placesOf(0, keyOf('k7')), index.placesOf(0, keyOf('n7'))]).toEqual([[], [7]]);
   });
 
-  it('counts as decided what it knew to be', () => {
+  it('counts as decided what was decided before', () => {
     const index = make();
     index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, marker(9))]);
     index.wipe(0, 0);
@@ -37,7 +37,7 @@ describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
     ['an anchor that knows less', 52, 30, 40],
     ['an anchor that knows more', 52, 60, 60],
     ['an entry behind a gap', 55, 30, 40],
-  ])('counts it as well where the log has no head, once there is %s', (_, end, through, horizon) => {
+  ])('also counts it if the log has no head, once there is %s', (_, end, through, horizon) => {
     const index = make();
     index.apply(0, [at(0, entry('a', { requestOffset: 40 }))]);
     index.wipe(0, 52);
@@ -46,7 +46,7 @@ describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
     expect(index.horizon(0)).toBe(horizon);
   });
 
-  it('knows decisions since the first entry that it reads then, if it may have known any before', () => {
+  it('knows decisions since the first entry that it then reads, if it had any before', () => {
     const index = make();
     index.wipe(0, 0);
     expect(index.since(0)).toBe(0);
@@ -65,7 +65,7 @@ describe.each(allIndexes(perTest()))('the horizon of an index %s', (_, make) => 
     expect(index.horizon(0)).toBe(-1);
   });
 
-  it('is that of the first entry that lies at its own end', () => {
+  it('is that of the first entry whose offset is its own `end`', () => {
     const index = make();
     index.wipe(0, 50);
     expect(index.horizon(0)).toBeUndefined();
@@ -78,12 +78,15 @@ describe.each(allIndexes(perTest()))('the horizon of an index %s', (_, make) => 
   it.each([
     ['a whole log', 0, 0],
     ['a log without a horizon', 8, 8],
-  ])('counts what was lost from %s as decided, as far as the entry behind the gap knew of it', (_, from, offset) => {
-    const index = make();
-    index.wipe(0, from);
-    index.apply(0, [at(offset, entry('a', { end: offset + 5, through: 70 }))]);
-    expect(index.horizon(0)).toBe(70);
-    index.apply(0, [at(offset + 1, entry('b', { end: offset + 5, through: 60 }))]);
-    expect(index.horizon(0)).toBe(70);
-  });
+  ])(
+    'counts what was lost from %s as decided, as far as the writer of the entry after the gap knew it',
+    (_, from, offset) => {
+      const index = make();
+      index.wipe(0, from);
+      index.apply(0, [at(offset, entry('a', { end: offset + 5, through: 70 }))]);
+      expect(index.horizon(0)).toBe(70);
+      index.apply(0, [at(offset + 1, entry('b', { end: offset + 5, through: 60 }))]);
+      expect(index.horizon(0)).toBe(70);
+    },
+  );
 });

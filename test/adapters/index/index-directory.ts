@@ -10,10 +10,10 @@ import type { LedgerIndex, LedgerRecord } from '../../../src/pipeline/ports.ts';
 
 export const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
 
-/** Entries that make a run on disk here, so that what is open, sealed, merged and expired all occurs. */
+/** The size of a run in these tests, so that open, sealed, merged and expired runs all occur. */
 export const RUN = 4;
 
-/** A directory for the indexes of one test, and what they told. */
+/** A directory for the indexes of one test, and the events that they reported. */
 export class IndexDirectory {
   readonly path = mkdtempSync(join(tmpdir(), 'idalloc-index-'));
   readonly file = join(this.path, 'ledger-index.sqlite');
@@ -32,7 +32,7 @@ export class IndexDirectory {
     return index;
   }
 
-  /** An index with all partitions loaded, also if that needs the store to be made anew. */
+  /** An index with all partitions loaded, even if the store must be replaced for that. */
   open(binding = BINDING, runEntries = RUN): SqliteIndex {
     const index = this.openBare(binding, runEntries);
     for (let partition = 0; partition < binding.partitions; partition += 1) {
@@ -55,7 +55,7 @@ export class IndexDirectory {
     for (const index of this.#opened) this.close(index);
   }
 
-  /** Changes or asks the file while no index is open. */
+  /** Changes or queries the file while no index is open. */
   query(sql: string): Record<string, unknown>[] {
     const db = new DatabaseSync(this.file);
     try {
@@ -81,12 +81,12 @@ export function perTest(): { readonly directory: IndexDirectory } {
   return holder;
 }
 
-/** All indexes that these claims hold for. */
+/** All kinds of indexes that these tests apply to. */
 export function allIndexes(holder: { readonly directory: IndexDirectory }): [string, () => LedgerIndex][] {
   return [['on disk', () => holder.directory.open()]];
 }
 
-/** Does all of the work that is done in steps; how many it took. */
+/** Does work that is done in steps to its end; returns the number of steps. */
 export function toTheEnd(step: () => boolean): number {
   for (let steps = 1; steps < 10_000; steps += 1) if (!step()) return steps;
   throw new Error('it never ends');

@@ -54,7 +54,7 @@ describe('the lock', { timeout: 60_000 }, () => {
     }`;
   const options = ['--input-type=module', '--eval', program];
 
-  /** What another process says that opens the directory: 'opened', or the code of its refusal. */
+  /** The outcome of opening the directory in another process: 'opened', or the error code. */
   function openElsewhere(): string {
     const run = spawnSync(process.execPath, [...options, directory], { encoding: 'utf8', timeout: 20_000 });
     return run.stdout;
@@ -81,7 +81,7 @@ describe('the lock', { timeout: 60_000 }, () => {
     expect(openElsewhere()).toBe('INDEX_LOCKED');
   });
 
-  it('holds against a second opener in the same process, and the refused one does no harm', () => {
+  it('holds against a second opener in the same process, which does no harm', () => {
     const index = open();
     index.apply(0, [RECORD]);
     expect(() => open()).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
@@ -106,7 +106,7 @@ describe('the lock', { timeout: 60_000 }, () => {
 });
 
 describe('the directory', () => {
-  it('is for nobody else when it is made here, and so is the lock', () => {
+  it('is only accessible to this user when it is created here, and so is the lock', () => {
     directory = join(directory, 'a/b');
     open();
     expect(statSync(directory).mode & 0o777).toBe(0o700);
@@ -114,7 +114,7 @@ describe('the directory', () => {
     directory = join(directory, '../..');
   });
 
-  it.each(['target', 'nowhere/target'])('is refused when its lock is a symbolic link, to %s', (to) => {
+  it.each(['target', 'nowhere/target'])('is rejected when its lock is a symbolic link to %s', (to) => {
     const target = join(directory, to);
     if (to === 'target') writeFileSync(target, 'of others');
     symlinkSync(target, join(directory, 'ledger-index.lock'));

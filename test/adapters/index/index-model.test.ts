@@ -26,7 +26,7 @@ const step = fc.oneof(
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
-/** An index on disk and what it must tell, through the same steps. */
+/** An index on disk and its model, driven through the same steps. */
 class Pair {
   readonly #directory: IndexDirectory;
   readonly #models = [new IndexModel(), new IndexModel()];
@@ -73,7 +73,7 @@ class Pair {
   #expire(partition: number, part: number): void {
     const model = this.#modelOf(partition);
     const low = Math.floor(model.origin + (model.end - model.origin) * part);
-    this.#disk.expire(partition, low); // one step is enough for it to be forgotten; the rest only deletes
+    this.#disk.expire(partition, low); // one step drops the entries; the rest only deletes
     const origin = this.#disk.origin(partition);
     expect(origin <= Math.max(low, model.origin) && origin >= model.origin).toBe(true);
     if (model.horizon === undefined) expect(origin).toBe(model.origin);
@@ -108,7 +108,7 @@ class Pair {
   }
 }
 
-it('an index tells what its entries say, whatever is applied, expired, wiped, dropped and opened again', () => {
+it('an index matches its model, whatever is applied, expired, wiped, dropped and opened again', () => {
   let met = 0;
   let merged = 0;
   fc.assert(

@@ -10,7 +10,7 @@ interface Known {
   readonly requestOffset: number | undefined;
 }
 
-/** What an index must tell of one partition, worked out from a list of all entries. */
+/** The expected state of one partition's index, computed from a list of all entries. */
 export class IndexModel {
   #known: Known[] = [];
   #last: LedgerRecord | undefined;
@@ -76,7 +76,7 @@ export class IndexModel {
     this.origin = from;
   }
 
-  /** Forgets what lies below an offset, which is where the index says that it begins now. */
+  /** Drops the entries below an offset, which is the new origin of the index. */
   expire(origin: number): void {
     if (origin <= this.origin) return;
     for (const { record, requestOffset = -1 } of this.#known) {

@@ -41,7 +41,7 @@ describe('the hash of a key', () => {
     );
   });
 
-  it('spreads keys that count up evenly, in its high bits and in its low ones', () => {
+  it('spreads numbered keys evenly, in its high bits and in its low bits', () => {
     const counts = { high: new Array<number>(64).fill(0), low: new Array<number>(64).fill(0) };
     for (let i = 0; i < 64_000; i++) {
       const hash = hashKey(Buffer.from(`order-${i}`), seed);
@@ -54,7 +54,7 @@ describe('the hash of a key', () => {
 });
 
 describe('items', () => {
-  it('give back every place of a hash, in rising order, and no other', () => {
+  it('return every place of a hash, in rising order, and no others', () => {
     const close = fc.tuple(fc.oneof(anyHash, fc.constantFrom(0, 1, 2 ** 11, 2 ** HASH_BITS - 1)), anyPlace);
     fc.assert(
       fc.property(
@@ -73,7 +73,7 @@ describe('items', () => {
     );
   });
 
-  it('are cut into parts by their hashes, those of many parts within those of few', () => {
+  it('are divided into parts by their hashes, and finer parts nest in coarser ones', () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(anyHash, anyPlace), { maxLength: 60 }),
@@ -107,7 +107,7 @@ describe('recent keys', () => {
     fc.assert(
       fc.property(hashes, (parts) => {
         const recent = new RecentKeys(CAPACITY);
-        const all = parts.map(([slot, lap]) => 125 + slot + lap * 128); // over the end of the table as well
+        const all = parts.map(([slot, lap]) => 125 + slot + lap * 128); // also across the end of the table
         for (const [place, hash] of all.entries()) recent.add(hash, place * 2);
         for (const hash of new Set(all)) {
           const expected = all.flatMap((other, place) => (other === hash ? [500 + place * 2] : []));
@@ -134,7 +134,7 @@ describe('recent keys', () => {
 });
 
 describe('the filter of a run', () => {
-  it('may hold each hash that was added, also when it was stored by chunks as it was filled in order', () => {
+  it('may hold each hash that was added, even when it was stored chunk by chunk while being filled', () => {
     const bits = 2_000_000;
     const filter = new RunFilter(bits);
     const stored = new RunFilter(bits);
@@ -168,7 +168,7 @@ describe('the filter of a run', () => {
     },
   );
 
-  it('does not take over a chunk of another length', () => {
+  it('rejects a chunk of another length', () => {
     expect(() => new RunFilter(40_960).restore(0, new Uint32Array(8))).toThrow('the filter of a run');
   });
 });

@@ -5,14 +5,14 @@ import { entry } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
 
 describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
-  it('knows nothing at first', () => {
+  it('is empty at first', () => {
     const index = make();
     const told = [index.end(0), index.origin(0), index.through(0), index.horizon(0), index.since(0), index.last(0)];
     expect(told).toEqual([0, 0, -1, -1, 0, undefined]);
     expect(index.placesOf(0, keyOf('a'))).toEqual([]);
   });
 
-  it('names the offsets of all entries of a key, in the order of the log', () => {
+  it('returns the offsets of all entries of a key, in log order', () => {
     const index = make();
     index.apply(0, [at(0, entry('a', { first: 1n })), at(1, entry('a', { first: 2n })), at(2, entry('b'))]);
     index.apply(0, [at(3, entry('a', { first: 3n }))]);
@@ -20,7 +20,7 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect(index.end(0)).toBe(4);
   });
 
-  it('tells which entries were the first of their key', () => {
+  it('returns which entries were the first of their key', () => {
     const index = make();
     const records = [at(0, entry('a')), at(1, entry('a')), at(2, entry('b')), at(3, marker(5))];
     index.apply(0, records);
@@ -30,7 +30,7 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect(index.firsts(0, later)).toEqual(new Set([5]));
   });
 
-  it('does not take an entry for the first of its key when an earlier one may be gone', () => {
+  it('does not count an entry as the first of its key when an earlier one may be gone', () => {
     const index = make();
     index.wipe(0, 8);
     const records = [at(8, entry('a', { end: 7 })), at(9, entry('b', { end: 8 }))];
@@ -46,7 +46,7 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect(['x', 'y', 'z'].map((id) => index.placesOf(0, keyOf(id)))).toEqual([[], [], [2]]);
   });
 
-  it('applies nothing of a delivery that has a bad entry, and goes on after it', () => {
+  it('applies nothing of a delivery with a bad entry, and can continue after it', () => {
     const index = make();
     index.apply(0, [at(0, entry('a', { requestOffset: 7 }))]);
     const before = [index.end(0), index.through(0), index.last(0)];
@@ -66,7 +66,7 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect([index.end(0), index.through(0), index.placesOf(0, keyOf('b'))]).toEqual([3, 9, [1]]);
   });
 
-  it('refuses a hole, before its end and within a delivery, and stays as it was', () => {
+  it('rejects a gap, after its end and within a delivery, and stays unchanged', () => {
     const index = make();
     index.apply(0, [at(0, entry('a'))]);
     for (const records of [[at(2, entry('b'))], [at(1, entry('b')), at(3, entry('c'))]]) {
@@ -75,7 +75,7 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     }
   });
 
-  it('remembers the highest request offset, whatever the order, of markers too', () => {
+  it('remembers the highest request offset in any order, including that of markers', () => {
     const index = make();
     index.apply(0, [at(0, entry('a', { requestOffset: 9 })), at(1, entry('b', { requestOffset: 4 }))]);
     expect(index.through(0)).toBe(9);
@@ -85,7 +85,7 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect(index.through(0)).toBe(40);
   });
 
-  it('recognises its last entry by digest, be it a first, a later one or a marker', () => {
+  it('recognises its last entry by digest, whether it is a winner, a loser or a marker', () => {
     const index = make();
     const records = [at(0, entry('a')), at(1, entry('a', { first: 2n })), at(2, marker(1))];
     for (const record of records) {
@@ -103,13 +103,13 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect([index.placesOf(0, keyOf('a')), index.placesOf(1, keyOf('a'))]).toEqual([[0], []]);
   });
 
-  it("counts what an entry's writer knew among the request offsets that it tells of", () => {
+  it('includes the `through` of an entry in the request offsets that it covers', () => {
     const index = make();
     index.apply(0, [at(0, entry('a', { requestOffset: 3, through: 12 }))]);
     expect(index.through(0)).toBe(12);
   });
 
-  it('takes any bytes for a key', () => {
+  it('accepts any bytes as a key', () => {
     const index = make();
     const ids = ['\u0000', '\u0000\u0000', '\u00ff\u00fe', "'; DROP TABLE state; --", 'x'.repeat(256)];
     const keys = ids.map((id) => encodeLedgerKey(Buffer.from(id, 'latin1')));
@@ -120,14 +120,14 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect(keys.map((key) => index.placesOf(0, key))).toEqual([[0], [1], [2], [3], [4]]);
   });
 
-  it('tells of the last entry whose writer had read a longer log, and of none that is at its place', () => {
+  it('reports the last entry whose writer had read a longer log, and none that is at its own offset', () => {
     const index = make();
     expect(index.apply(0, [at(0, entry('a', { end: 0 })), at(1, entry('b', { end: 0 }))])).toEqual({});
     const lossy = [at(2, entry('c', { end: 3 })), at(3, entry('d', { end: 9 })), at(4, entry('e', { end: 4 }))];
     expect(index.apply(0, lossy)).toEqual({ lossAt: 3 });
   });
 
-  it('knows decisions since the entry behind a gap, and else for ever', () => {
+  it('knows decisions since the entry after a gap, or else for all time', () => {
     const index = make();
     index.apply(0, [at(0, entry('a', { end: 0 }))]);
     expect(index.since(0)).toBe(0);

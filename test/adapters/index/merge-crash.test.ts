@@ -7,9 +7,9 @@ import { at, BINDING, IndexDirectory, keyOf, perTest, toTheEnd } from './index-d
 const world = perTest();
 const RUN = 1_024;
 const PART = 128;
-/** After so many entries the same keys come again. */
+/** The number of entries after which keys repeat. */
 const LAP = 5_000;
-/** Eight runs, then what it takes to merge them, and some more. */
+/** Enough entries for eight runs and their merge, and some more. */
 const [MERGING, MERGED] = [8 * RUN, 8 * RUN + 16 * PART];
 
 function apply(index: SqliteIndex, from: number, to: number): void {
@@ -34,7 +34,7 @@ function rows(directory: IndexDirectory): number[] {
 }
 
 describe('a process that ends between the transactions of a merge', () => {
-  it('leaves an index that answers the same, and ends the merge after its restart', () => {
+  it('leaves an index with the same results, which finishes the merge after the restart', () => {
     const index = world.directory.open(BINDING, RUN);
     apply(index, 0, MERGING - PART);
     let unfinished = 0;

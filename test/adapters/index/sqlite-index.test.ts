@@ -6,7 +6,7 @@ import { at, BINDING, keyOf, marker, perTest, toTheEnd } from './index-directory
 
 const world = perTest();
 
-/** How many rows the tables of the first partition have. */
+/** The number of rows in the tables of the first partition. */
 function rows(): number {
   const tables = ['open_0', 'run_0', 'filter_0', 'items_0_0', 'items_0_1', 'items_0_2', 'items_0_3'];
   return tables.reduce(
@@ -25,7 +25,7 @@ function fill(index: SqliteIndex, to: number, part = 800): void {
 }
 
 describe('an index on disk', () => {
-  it('keeps end, highest request offset, last entry and all offsets over a restart', () => {
+  it('keeps end, highest request offset, last entry and all offsets across a restart', () => {
     const before = world.directory.open();
     before.apply(0, [at(0, entry('a')), at(1, entry('b', { requestOffset: 9 })), at(2, entry('a'))]);
     before.wipe(1, 7);
@@ -39,7 +39,7 @@ describe('an index on disk', () => {
     expect(world.directory.wiped).toEqual([]);
   });
 
-  it('refuses who comes after it was closed, and keeps what it has', () => {
+  it('rejects calls after it was closed, and keeps its content', () => {
     const before = world.directory.open();
     before.apply(0, [at(0, entry('a'))]);
     world.directory.close(before);
@@ -69,7 +69,7 @@ describe('an index on disk', () => {
     ['cluster', { ...BINDING, clusterId: 'c2' }],
     ['topic', { ...BINDING, ledgerTopic: 'id.ledger2' }],
     ['partition count', { ...BINDING, partitions: 3 }],
-  ])('begins empty for another %s, and says so', (_, binding) => {
+  ])('starts empty for another %s, and reports it', (_, binding) => {
     const before = world.directory.open();
     before.apply(0, [at(0, entry('a'))]);
     world.directory.close(before);
@@ -109,7 +109,7 @@ describe('an index on disk', () => {
   it.each([
     ['expired', (index: SqliteIndex) => index.expire(0, 33_600)],
     ['wiped', (index: SqliteIndex) => index.wipe(0, 0)],
-  ])('gives back the space of what was %s, in steps of which none is long', (_, forget) => {
+  ])('frees the space of what was %s, in short steps', (_, forget) => {
     const index = world.directory.open(BINDING, 16);
     fill(index, 33_600);
     forget(index);
@@ -119,7 +119,7 @@ describe('an index on disk', () => {
     expect(rows()).toBe(0);
   });
 
-  it('gives back the space of merged runs while it is filled', () => {
+  it('frees the space of merged runs while it is filled', () => {
     const index = world.directory.open(BINDING, 16);
     fill(index, 33_600);
     fill(index, 33_600 + 16_000);
@@ -128,7 +128,7 @@ describe('an index on disk', () => {
     expect(Number(items?.items)).toBeLessThan(16 * 8 * 4);
   });
 
-  it('writes to a run the keys of its own entries alone, also after a wipe in the middle of one', () => {
+  it('writes to a run only the keys of its own entries, even after a wipe in the middle of one', () => {
     const index = world.directory.open();
     index.apply(0, [at(0, entry('a')), at(1, entry('b')), at(2, entry('c'))]);
     index.wipe(0, 0);
@@ -141,7 +141,7 @@ describe('an index on disk', () => {
     expect(items).toMatchObject([{ items: 4 }]);
   });
 
-  it.each([0, 3, 8_192, 1.5])('refuses runs of %d entries', (runEntries) => {
+  it.each([0, 3, 8_192, 1.5])('rejects runs of %d entries', (runEntries) => {
     expect(() => world.directory.openBare(BINDING, runEntries)).toThrow(RangeError);
   });
 });

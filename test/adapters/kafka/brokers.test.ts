@@ -8,7 +8,7 @@ const fault = (name: string) => new KafkaFault(name, `it failed: ${name}`);
 const refusal = (work: Promise<unknown>) => work.catch((error: unknown) => error);
 
 describe('withRetries', () => {
-  /** What fails with these faults, one after the other, and then works. */
+  /** Fails with these faults, one after the other, and then succeeds. */
   function attempts(errors: readonly unknown[]) {
     const left = [...errors];
     return async () => {
@@ -17,7 +17,7 @@ describe('withRetries', () => {
     };
   }
 
-  test('tries again while the fault is one that passes', async () => {
+  test('retries while the fault is transient', async () => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
     const faults = ['LEADER_NOT_AVAILABLE', 'NO_ANSWER', 'GROUP_LOAD_IN_PROGRESS'].map(fault);
     expect(await withRetries({ runtime }, attempts(faults))).toBe('done');
@@ -32,12 +32,15 @@ describe('withRetries', () => {
   });
 
   test.each([
-    ['a fault that stays', fault('TOPIC_AUTHORIZATION_FAILED')],
+    ['a permanent fault', fault('TOPIC_AUTHORIZATION_FAILED')],
     ['a refused login', fault('LOGIN_REFUSED')],
-    ['a closed connection of our own', fault('CLOSED')],
-    ['a verdict that a passing fault has led to', new IdallocError('NOT_FOUND', 'gone', { cause: fault('NO_ANSWER') })],
+    ['a cluster closed on this side', fault('CLOSED')],
+    [
+      'an IdallocError caused by a transient fault',
+      new IdallocError('NOT_FOUND', 'gone', { cause: fault('NO_ANSWER') }),
+    ],
     ['a bug', new TypeError('x is not a function')],
-  ])('fails at once with %s', async (_, error) => {
+  ])('fails immediately with %s', async (_, error) => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
     expect(await refusal(withRetries({ runtime }, attempts([error])))).toBe(error);
     expect(nowMs()).toBe(0);
@@ -54,7 +57,7 @@ test.each([
   ['MALFORMED_ANSWER', false],
   ['REQUEST_TIMED_OUT', false],
   [undefined, false],
-])('a write that met %s is surely not in the log: %s', (name, expected) => {
+])('after %s a write is certainly not in the log: %s', (name, expected) => {
   expect(isUnsent(name)).toBe(expected);
 });
 
@@ -63,7 +66,7 @@ describe('askAny', () => {
   const ask = (brokers: ReturnType<typeof scriptedBrokers>) =>
     askAny(brokers, (link) => link.describeConfigs({ topics: [] }));
 
-  test('takes the answer of the first broker that gives one', async () => {
+  test('returns the answer of the first broker that gives one', async () => {
     const brokers = scriptedBrokers({
       link: (node) => ({ describeConfigs: node === 3 ? async () => answer : failing('NO_ANSWER') }),
     });
@@ -71,7 +74,7 @@ describe('askAny', () => {
     expect(brokers.called).toEqual([1, 2, 3]);
   });
 
-  test('takes the refusal of a broker for that of all', async () => {
+  test('fails when one broker rejects the call', async () => {
     const brokers = scriptedBrokers({ link: () => ({ describeConfigs: failing('CLUSTER_AUTHORIZATION_FAILED') }) });
     expect(faultOf(await refusal(ask(brokers)))).toBe('CLUSTER_AUTHORIZATION_FAILED');
     expect(brokers.called).toEqual([1]);
@@ -87,17 +90,17 @@ describe('askAny', () => {
 test.each([
   [fault('NO_ANSWER'), 'KAFKA_UNAVAILABLE'],
   [fault('LOGIN_REFUSED'), 'CONFIG_INVALID'],
-])('%s reaches the user as %s', (error, code) => {
+])('%s becomes %s', (error, code) => {
   expect(asUnavailable(error)).toMatchObject({ code, cause: error });
 });
 
-test('what has a code already, and a bug, reach the user as they are', () => {
+test('an error with a code, and a bug, are not converted', () => {
   const errors = [new IdallocError('NOT_FOUND', 'gone', { cause: fault('NO_ANSWER') }), new TypeError('a bug')];
   for (const error of errors) expect(asUnavailable(error)).toBe(error);
 });
 
-describe('work that a signal can end', () => {
-  test('settles as it does without one, and leaves nothing behind at the signal', async () => {
+describe('unlessStopped', () => {
+  test('settles as the work does, and leaves no listener on the signal', async () => {
     const { signal } = new AbortController();
     const [added, removed] = [vi.spyOn(signal, 'addEventListener'), vi.spyOn(signal, 'removeEventListener')];
     expect(await unlessStopped(signal, async () => 'done')).toBe('done');
@@ -106,7 +109,7 @@ describe('work that a signal can end', () => {
     expect(removed.mock.calls).toEqual(added.mock.calls.map(([name, listener]) => [name, listener]));
   });
 
-  test('is STOPPING at once when the signal comes, and is not begun after that', async () => {
+  test('rejects with STOPPING as soon as the signal aborts, and does not start the work after that', async () => {
     const stop = new AbortController();
     const work = vi.fn(() => new Promise<never>(() => undefined));
     const first = unlessStopped(stop.signal, work);

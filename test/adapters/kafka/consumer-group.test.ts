@@ -38,12 +38,12 @@ describe('describeGroup', () => {
 
   test.each([
     ['that is dead', { groupId: 'g', state: 'Dead', members: [] }],
-    ['that the coordinator does not know', { groupId: 'g', fault: 'GROUP_ID_NOT_FOUND', state: '', members: [] }],
-  ])('knows of no group %s', async (_, group) => {
+    ['that is unknown to the coordinator', { groupId: 'g', fault: 'GROUP_ID_NOT_FOUND', state: '', members: [] }],
+  ])('returns undefined for a group %s', async (_, group) => {
     expect(await describeGroup(coordinator(describing(group)), 'g')).toBeUndefined();
   });
 
-  test('looks for the coordinator again while it loads its groups, or has moved', async () => {
+  test('looks up the coordinator again while it loads its groups, or has moved', async () => {
     const refusals = ['GROUP_LOAD_IN_PROGRESS', 'NOT_COORDINATOR_FOR_GROUP', 'NO_ANSWER'];
     const brokers = coordinator({
       describeGroups: async () => {
@@ -57,7 +57,7 @@ describe('describeGroup', () => {
     expect(brokers.doubted).toEqual(['g', 'g', 'g']);
   });
 
-  test('fails at once where this user may not see the group', async () => {
+  test('fails immediately if this user may not describe the group', async () => {
     const brokers = coordinator({ describeGroups: failing('GROUP_AUTHORIZATION_FAILED') });
     const error = await describeGroup(brokers, 'g').catch((thrown: unknown) => thrown);
     expect([faultOf(error), brokers.nowMs()]).toEqual(['GROUP_AUTHORIZATION_FAILED', 0]);
@@ -65,7 +65,7 @@ describe('describeGroup', () => {
 });
 
 describe('committedOffsets', () => {
-  test('are those of the partitions for which the group has committed one', async () => {
+  test('are returned for the partitions that have one', async () => {
     const brokers = coordinator(
       fetching([
         { partition: 0, offset: 17 },
@@ -86,7 +86,7 @@ describe('committedOffsets', () => {
     expect(await committedOffsets(brokers, 'g', 't', [0])).toEqual(new Map());
   });
 
-  test('are not taken for none where this user may not read them', async () => {
+  test('are an error, not empty, if this user may not read them', async () => {
     const brokers = coordinator(fetching([{ partition: 0, offset: -1, fault: 'TOPIC_AUTHORIZATION_FAILED' }]));
     const error = await committedOffsets(brokers, 'g', 't', [0]).catch((thrown: unknown) => thrown);
     expect(faultOf(error)).toBe('TOPIC_AUTHORIZATION_FAILED');
@@ -117,7 +117,7 @@ describe('setOffsets', () => {
     return { brokers, requests };
   }
 
-  test('commits from outside of the group: no member, no generation', async () => {
+  test('commits from outside the group: no member, no generation', async () => {
     const { brokers, requests } = committing(undefined);
     await setOffsets(brokers, 'g', 't', OFFSETS);
     expect(requests).toEqual([
@@ -142,7 +142,7 @@ describe('setOffsets', () => {
     },
   );
 
-  test('is done again after a fault that passes', async () => {
+  test('is retried after a transient fault', async () => {
     const { brokers, requests } = committing('NOT_COORDINATOR_FOR_GROUP', undefined);
     await setOffsets(brokers, 'g', 't', OFFSETS);
     expect(requests).toHaveLength(2);

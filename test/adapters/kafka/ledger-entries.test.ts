@@ -17,7 +17,7 @@ beforeEach(() => {
 const send = (count: number, bytes = 10) => stage.send(0, count, bytes, LEDGER);
 const log = () => stage.kafka.cluster.partition(LEDGER, 0).log;
 
-/** The offsets that were found, by what the entries say. */
+/** The offsets that were found, according to the content of the entries. */
 async function found(offsets: readonly number[], partition = 0): Promise<readonly number[]> {
   const read = await stage.runtime.until(entries.read(partition, offsets));
   for (const [offset, record] of read) expect(record.offset).toBe(offset);
@@ -28,33 +28,33 @@ const outcome = (work: Promise<unknown>) =>
   stage.runtime.until(work.catch(({ code, message }) => `${code}: ${message}`));
 
 describe('reading entries by their offsets', () => {
-  it('gives those that were asked for, wherever they lie in their batches', async () => {
+  it('returns the requested ones, wherever they are in their batches', async () => {
     send(10);
     send(10);
     expect(await found([3, 9, 10, 19])).toEqual([3, 9, 10, 19]);
   });
 
-  it('asks once for many that lie together, and not at all for what comes next', async () => {
+  it('fetches many neighbours at once, and the following ones not at all', async () => {
     send(500);
     const part = (from: number) => Array.from({ length: 50 }, (_, i) => from + i);
     for (const from of [0, 50, 100]) expect(await found(part(from))).toEqual(part(from));
     expect(stage.asked(0, LEDGER)).toEqual([0]);
   });
 
-  it('reads on where what was read before ends', async () => {
+  it('continues where the last chunk ends', async () => {
     for (let batch = 0; batch < 30; batch += 1) send(10, 10_000);
     expect(await found([0, 150, 299])).toEqual([0, 150, 299]);
     expect(stage.asked(0, LEDGER).length).toBeGreaterThan(1);
   });
 
-  it('leaves out what retention has taken, and still gives the rest', async () => {
+  it('leaves out entries deleted by retention, and returns the rest', async () => {
     send(10);
     send(10);
     log().trim(10);
     expect(await found([2, 5, 12])).toEqual([12]);
   });
 
-  it('does not give for long what it read before retention took it', async () => {
+  it('does not return entries for long after retention deleted them', async () => {
     send(10);
     expect(await found([2])).toEqual([2]);
     log().trim(10);
@@ -69,7 +69,7 @@ describe('reading entries by their offsets', () => {
     expect(await found([1])).toEqual([1]);
   });
 
-  it('gives what is in the log now once it was told to forget what it had read', async () => {
+  it('returns the current log after `forget`', async () => {
     send(20);
     await found(Array.from({ length: 20 }, (_, i) => i));
     entries.forget(0);
@@ -77,7 +77,7 @@ describe('reading entries by their offsets', () => {
     expect(stage.asked(0, LEDGER)).toEqual([0, 0]);
   });
 
-  it('does not keep what it was reading when it was told to forget', async () => {
+  it('does not keep a chunk that was being read when `forget` was called', async () => {
     send(20);
     const reading = entries.read(0, [0]);
     entries.forget(0);
@@ -86,7 +86,7 @@ describe('reading entries by their offsets', () => {
     expect(stage.asked(0, LEDGER)).toEqual([0, 0]);
   });
 
-  it('goes on with the next leader when the old one is frozen', async () => {
+  it('continues with the next leader when the old one is frozen', async () => {
     send(5);
     await found([0]);
     entries.forget(0);
@@ -103,18 +103,18 @@ describe('reading entries by their offsets', () => {
     expect(stage.runtime.monotonicMs() - beganMs).toBeLessThanOrEqual(6_000);
   });
 
-  it('waits for an offset that the log does not reach yet', async () => {
+  it('waits for an offset at the end of the log', async () => {
     send(5);
     stage.runtime.schedule(1_000, () => send(5));
     expect(await found([7])).toEqual([7]);
   });
 
-  it('fails with LEDGER_TRUNCATED for an offset behind the end, when the leader still says so after 5 s', async () => {
+  it('fails with LEDGER_TRUNCATED for an offset after the end, when the leader still says so after 5 s', async () => {
     send(5);
     expect(await outcome(entries.read(0, [7]))).toMatch(/^LEDGER_TRUNCATED: .*offset 7/);
   });
 
-  it('fails with LEDGER_UNANSWERED for what is due next', async () => {
+  it('fails with LEDGER_UNANSWERED for the next offset to be appended', async () => {
     send(5);
     expect(await outcome(entries.read(0, [5]))).toMatch(/^LEDGER_UNANSWERED: .*offset 5/);
   });

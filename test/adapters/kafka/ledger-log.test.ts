@@ -13,7 +13,7 @@ let stage: LoopStage;
 let log: KafkaLedgerLog;
 let samples: DriftSample[];
 
-/** Brokers that lead the ledger's partitions in turn, each with a clock that is ahead by its number in seconds. */
+/** Brokers that lead the ledger's partitions in turn; the clock of broker n is n seconds ahead. */
 function open(nodes: number, { partitions = nodes, replicas = 1, configs = STAMPED as Record<string, string> } = {}) {
   stage = new LoopStage({ nodes });
   samples = [];
@@ -35,7 +35,7 @@ const entries = (partition: number) => {
   return stored.batches().flatMap(recordsOf);
 };
 
-/** What it resolves to, or its error's code, and how long that took. */
+/** The result or the code of the error, and how long that took. */
 async function outcome<T>(work: Promise<T>): Promise<[T | string, number]> {
   const beganMs = stage.runtime.monotonicMs();
   const ended = await stage.runtime.until(
@@ -47,7 +47,7 @@ async function outcome<T>(work: Promise<T>): Promise<[T | string, number]> {
 beforeEach(() => open(3));
 
 describe('an append', () => {
-  it('is one batch, and says where it lies, and what the clock of the broker shows', async () => {
+  it("is one batch, and returns its offset and the broker's time", async () => {
     const [first] = await outcome(log.append(1, [...ENTRIES, ...ENTRIES]));
     const [second] = await outcome(log.append(1, ENTRIES));
     expect([first, second]).toMatchObject([{ baseOffset: 0 }, { baseOffset: 2 }]);
@@ -71,14 +71,14 @@ describe('an append', () => {
     expect(tookMs).toBeLessThan(1_000);
   });
 
-  it('that a frozen broker leaves unanswered ends after 5 s, and is sent once', async () => {
+  it('to a frozen broker ends after 5 s, and is sent once', async () => {
     await outcome(log.append(0, ENTRIES));
     stage.kafka.cluster.freeze(1);
     expect(await outcome(log.append(0, ENTRIES))).toEqual(['APPEND_UNANSWERED', 5_000]);
     expect(stage.produces.length).toBe(2);
   });
 
-  it('goes on after a frozen leader within 15 s, as requests that come again have it', async () => {
+  it('succeeds within 15 s of a leader freezing, when it is retried', async () => {
     open(3, { partitions: 1, replicas: 3 });
     await outcome(log.append(0, ENTRIES));
     stage.kafka.cluster.freeze(1);
@@ -90,14 +90,14 @@ describe('an append', () => {
     expect(stage.runtime.monotonicMs() - frozenMs).toBeLessThan(15_000);
   });
 
-  it('to brokers of which none can be reached says so', async () => {
+  it('reports that no broker can be reached', async () => {
     for (const node of [1, 2, 3]) stage.kafka.cluster.crash(node);
     const [code, tookMs] = await outcome(log.append(0, ENTRIES));
     expect(code).toBe('APPEND_UNANSWERED');
     expect(tookMs).toBeLessThanOrEqual(5_000);
   });
 
-  it('to a topic that does not stamp its entries is refused', async () => {
+  it("fails if the topic does not use the brokers' timestamps", async () => {
     open(1, { configs: {} });
     expect((await outcome(log.append(0, ENTRIES)))[0]).toBe('LEDGER_WEAK');
     expect(samples).toEqual([]);
@@ -112,7 +112,7 @@ describe('the ends of partitions', () => {
     expect((await outcome(log.requestEnd(2, 0)))[0]).toBe(4);
   });
 
-  it('of requests are asked for again while they are not above what is known, for 10 s', async () => {
+  it('of requests are requested again for 10 s while they are not above the known end', async () => {
     const send = () => stage.kafka.cluster.send('requests', 0, Array(4).fill({ key: null, value: null }));
     send();
     stage.runtime.schedule(3_000, send);
@@ -122,7 +122,7 @@ describe('the ends of partitions', () => {
     expect([same, Number(waitedMs) >= 10_000]).toEqual([8, true]);
   });
 
-  it('are asked of the leader there is, and given up after 5 s', async () => {
+  it('are requested from the current leader, and time out after 5 s', async () => {
     open(3, { partitions: 1, replicas: 3 });
     await outcome(log.endOffset(0));
     stage.kafka.cluster.moveLeader('ledger', 0, 2);
@@ -139,7 +139,7 @@ describe('the ends of partitions', () => {
 });
 
 describe('asking the brokers for the time', () => {
-  it('asks each leader once, with an entry that says nothing of the log', async () => {
+  it('asks each leader once, with an empty marker', async () => {
     open(3, { partitions: 5 });
     const [asked] = await outcome(log.sampleBrokerClocks());
     await stage.pass(100);
@@ -155,7 +155,7 @@ describe('asking the brokers for the time', () => {
     expect(samples).toEqual([]);
   });
 
-  it('asks five leaders at most, and none for a partition that has no leader', async () => {
+  it('asks at most five leaders, and skips partitions without a leader', async () => {
     open(7);
     stage.kafka.cluster.crash(1);
     stage.kafka.cluster.fence(1);
@@ -165,7 +165,7 @@ describe('asking the brokers for the time', () => {
     expect([asked.length, asked.includes(0)]).toEqual([5, false]);
   });
 
-  it('does not wait for a broker that is silent when most have answered, nor long when one has', async () => {
+  it('does not wait for a silent broker when most have answered, nor long when one has', async () => {
     const answered = async () => {
       const [answer, tookMs] = await outcome(log.sampleBrokerClocks());
       await stage.pass(10_000);
@@ -183,7 +183,7 @@ describe('asking the brokers for the time', () => {
     expect(laterMs).toBeLessThan(6_000);
   });
 
-  it('rejects when none answers, and when none leads', async () => {
+  it('rejects when no leader answers, and when there is none', async () => {
     await outcome(log.sampleBrokerClocks());
     stage.kafka.cluster.refuses = (call) => (call === 'produce' ? 'UNKNOWN' : undefined);
     expect((await outcome(log.sampleBrokerClocks()))[0]).toBe('APPEND_UNANSWERED');

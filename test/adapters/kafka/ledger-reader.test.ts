@@ -15,7 +15,7 @@ let reader: LedgerReader;
 let start: () => void;
 let lines: string[];
 
-/** Notes what it is given; begins where the log does, unless a test says otherwise. */
+/** Records what it receives; reads from the start of the log, unless a test overrides that. */
 const sink = {
   knownEnd: vi.fn((_partition: number) => 0),
   begin: vi.fn((_partition: number, { low }: LogBounds) => low),
@@ -64,7 +64,7 @@ afterEach(async () => {
 });
 
 describe('the reader of the ledger', () => {
-  it('begins every partition at its bounds, reads from where the sink says, and on', async () => {
+  it('asks for the bounds of every partition, then reads from where the sink says', async () => {
     for (const partition of range(0, 3)) send(partition, 10 * (partition + 1));
     stage.kafka.cluster.partition(LEDGER, 1).trim(5);
     sink.begin.mockImplementation((partition, { high }) => high - partition);
@@ -76,7 +76,7 @@ describe('the reader of the ledger', () => {
     expect(range(0, 3).map(offsets)).toEqual([[10], [19], [28, 29]]);
   });
 
-  it('does not believe a log that ends before what is known until its leader has said so for 6 s', async () => {
+  it('does not believe a log that ends below its known end until its leader has said so for 6 s', async () => {
     send(0, 10);
     sink.knownEnd.mockReturnValue(12);
     start();
@@ -86,7 +86,7 @@ describe('the reader of the ledger', () => {
     expect(begun(0)).toEqual([{ low: 0, high: 10 }]);
   });
 
-  it('begins with a log that turns out to be as long as it is known', async () => {
+  it('starts reading a log that turns out to reach its known end', async () => {
     send(0, 10);
     sink.knownEnd.mockReturnValue(12);
     start();
@@ -96,7 +96,7 @@ describe('the reader of the ledger', () => {
     expect(begun(0)).toEqual([{ low: 0, high: 12 }]);
   });
 
-  it('leaves out the entries that the sink does not need', async () => {
+  it('skips the entries that the sink does not need', async () => {
     sink.neededFrom.mockResolvedValue(13);
     for (const _ of range(0, 4)) send(0, 5);
     start();
@@ -105,7 +105,7 @@ describe('the reader of the ledger', () => {
     expect(offsets(0)).toEqual(range(13, 20));
   });
 
-  it('reads on behind what is not needed, however much that is', async () => {
+  it('continues after skipped entries, however many they are', async () => {
     sink.neededFrom.mockResolvedValue(1_000);
     send(0, 5);
     start();
@@ -116,7 +116,7 @@ describe('the reader of the ledger', () => {
     expect(offsets(0)).toEqual(range(5, 10));
   });
 
-  it('trusts a log that has lost only what the sink does not need', async () => {
+  it('trusts a log that has lost only entries that the sink does not need', async () => {
     send(0, 10);
     start();
     await stage.until(() => offsets(0).length === 10);
@@ -132,7 +132,7 @@ describe('the reader of the ledger', () => {
     expect(sink.invalidate).not.toHaveBeenCalled();
   });
 
-  it('gives the sink what an entry is made of', async () => {
+  it('passes key, value, offset and time of an entry to the sink', async () => {
     const key = Buffer.from('key');
     stage.kafka.cluster.send(LEDGER, 0, [{ key, value: Buffer.from('value') }]);
     const sentMs = Math.floor(stage.runtime.wallMs());
@@ -143,7 +143,7 @@ describe('the reader of the ledger', () => {
     ]);
   });
 
-  it('gives other work a turn within a long chunk', async () => {
+  it('yields to the event loop within a long chunk', async () => {
     send(0, 2_500);
     const order: string[] = [];
     sink.deliver.mockImplementation((_, records) => {
@@ -155,7 +155,7 @@ describe('the reader of the ledger', () => {
     expect(order).toEqual(['1000', 'other work', '1000', '500']);
   });
 
-  it('begins what it can while a broker is silent, says so once in 10 s, and begins the rest later', async () => {
+  it('starts what it can while a broker is silent, warns once in 10 s, and starts the rest later', async () => {
     open(2, 2);
     stage.kafka.cluster.freeze(2);
     for (const partition of [0, 1]) send(partition, 3);
@@ -169,8 +169,8 @@ describe('the reader of the ledger', () => {
   });
 });
 
-describe('a partition that is to be begun again', () => {
-  it('is left at once, within a chunk too; its bounds are asked for, and it begins again', async () => {
+describe('a restarted partition', () => {
+  it('stops immediately, even within a chunk, and starts again with new bounds', async () => {
     send(1, 3_000);
     sink.deliver.mockImplementationOnce(() => reader.restart(1));
     sink.begin.mockImplementation((_, { high }) => (begun(1).length <= 1 ? 0 : high - 1));
@@ -182,7 +182,7 @@ describe('a partition that is to be begun again', () => {
     expect(offsets(1).slice(1_000)).toEqual([2_999]);
   });
 
-  it('begins again after half a second at the earliest, once for all that was asked', async () => {
+  it('starts again after half a second at the earliest, once for all restarts', async () => {
     start();
     await stage.until(() => begun(2).length === 1);
     const beganMs = stage.runtime.monotonicMs();
@@ -195,11 +195,11 @@ describe('a partition that is to be begun again', () => {
     expect(range(0, 3).map((partition) => begun(partition).length)).toEqual([1, 1, 2]);
   });
 
-  it('is begun by bounds that were asked for after the last demand, also while it begins', async () => {
+  it('starts with bounds requested after the last restart, even during a start', async () => {
     send(0, 5);
     let demands = 0;
     sink.begin.mockImplementation((partition, { high }) => {
-      if (partition === 0 && demands++ === 0) reader.restart(0); // as when the index is replaced meanwhile
+      if (partition === 0 && demands++ === 0) reader.restart(0); // as if the index was replaced meanwhile
       return high;
     });
     let answers = 0;
@@ -215,7 +215,7 @@ describe('a partition that is to be begun again', () => {
     expect([offsets(0), begun(1).length]).toEqual([[5], 1]);
   });
 
-  it('is tried again when the index can not begin', async () => {
+  it('is retried when the index fails to start', async () => {
     send(0, 1);
     sink.begin.mockImplementationOnce(() => {
       throw new Error('the disk is full');
@@ -226,9 +226,9 @@ describe('a partition that is to be begun again', () => {
   });
 
   it.each([
-    ['trimmed beyond where reading was', () => stage.kafka.cluster.partition(LEDGER, 0).trim(8), 2, [8, 9]],
-    ['cut off before it', () => stage.kafka.cluster.truncate(LEDGER, 0, 1), 9, range(0, 5)],
-  ])('is one whose log was %s', async (_what, change, from, after) => {
+    ['trimmed beyond the reading position', () => stage.kafka.cluster.partition(LEDGER, 0).trim(8), 2, [8, 9]],
+    ['truncated below it', () => stage.kafka.cluster.truncate(LEDGER, 0, 1), 9, range(0, 5)],
+  ])('is restarted when its log was %s', async (_what, change, from, after) => {
     for (const count of [5, 5]) send(0, count);
     change();
     sink.begin.mockImplementation((_, { low }) => (begun(0).length <= 1 ? from : low));
@@ -243,8 +243,8 @@ describe('a partition that is to be begun again', () => {
   });
 });
 
-describe('records that can not be read', () => {
-  it('stop their partition, with topic and reason; what comes before them is delivered', async () => {
+describe('unreadable records', () => {
+  it('stop their partition, with topic and reason; earlier records are delivered', async () => {
     send(0, 2);
     const damaged = batchOf([{ key: null, value: Buffer.from('x') }], { timestampMs: 0 });
     damaged.fill(0xff, AT.records);
@@ -261,7 +261,7 @@ describe('records that can not be read', () => {
 });
 
 describe('expiry', () => {
-  it('reports to the sink every ten seconds where each log starts and ends, until it has forgotten all', async () => {
+  it('passes the bounds of each log to the sink every ten seconds, until it has removed all expired entries', async () => {
     for (const partition of range(0, 3)) send(partition, 20);
     start();
     await stage.until(() => offsets(2).length === 20);
@@ -283,7 +283,7 @@ describe('expiry', () => {
     expect(stage.runtime.monotonicMs() - atMs).toBeGreaterThan(9_000);
   });
 
-  it('goes by no bounds that are older than those by which a partition has begun', async () => {
+  it('ignores bounds that are older than those of the last start', async () => {
     open(2, 2);
     start();
     await stage.until(() => begun(0).length === 1 && begun(1).length === 1);
@@ -298,7 +298,7 @@ describe('expiry', () => {
     expect(sink.expire.mock.calls).toEqual([]);
   });
 
-  it('survives a store that fails, and ends with the reader', async () => {
+  it('survives a failing store, and ends with the reader', async () => {
     start();
     sink.expire.mockImplementation(() => {
       throw new Error('the disk is full');
@@ -314,8 +314,8 @@ describe('expiry', () => {
   });
 });
 
-describe('the end', () => {
-  it('leaves the sink alone from then on, also in the middle of a chunk and of a beginning', async () => {
+describe('stop', () => {
+  it('makes no more calls to the sink, even in the middle of a chunk or a start', async () => {
     send(0, 3_000);
     sink.deliver.mockImplementationOnce(() => reader.stop());
     start();

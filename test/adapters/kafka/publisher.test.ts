@@ -20,7 +20,7 @@ interface Send {
   readonly records: ReturnType<typeof recordsOf>;
 }
 
-/** One broker that is scripted, behind one publisher. */
+/** A publisher with one scripted broker. */
 class World {
   readonly runtime = new VirtualRuntime();
   readonly sends: Send[] = [];
@@ -29,7 +29,7 @@ class World {
   readonly doubted: string[] = [];
   readonly revoked = new Set<string>();
   statuses = new Map<string, TopicStatus>();
-  /** What becomes of an append: its fault, nothing for an answer, or an answer that never comes. */
+  /** The outcome of an append: a fault, undefined for success, or a promise that never settles. */
   respond: (send: Send) => FaultName | Promise<never> | undefined = () => undefined;
   readonly publisher: KafkaPublisher;
 
@@ -91,8 +91,8 @@ beforeEach(() => {
   world = new World();
 });
 
-describe('a topic that can not be written to', () => {
-  it('is not tried, and holds up no other', async () => {
+describe('an unwritable topic', () => {
+  it('is not tried, and does not delay others', async () => {
     world.statuses.set('gone', { kind: 'unwritable', reason: 'topic gone does not exist' });
     const records = [record('a'), record('b', { topic: 'gone' }), record('c')];
     expect(await world.outcomes(records)).toEqual([true, 'topic gone does not exist', true]);
@@ -111,7 +111,7 @@ describe('a topic that can not be written to', () => {
     },
   );
 
-  it('is waited for where its right was taken away', async () => {
+  it('is waited for if the right was revoked', async () => {
     world.revoked.add('denied');
     world.respond = () => 'TOPIC_AUTHORIZATION_FAILED';
     await expect(world.outcomes([record('a', { topic: 'denied' })])).rejects.toMatchObject({
@@ -125,7 +125,7 @@ describe('a topic that can not be written to', () => {
     });
   });
 
-  it('is not blamed for a first fault, which may have shown a topic that was just made', async () => {
+  it('is retried after a first fault, since the topic may be new', async () => {
     world.respond = () => (world.sends.length === 1 ? 'UNKNOWN_TOPIC_OR_PARTITION' : undefined);
     expect(await world.outcomes([record('a')])).toEqual([true]);
     expect([world.unwritable.size, world.doubted]).toEqual([0, [T]]);
@@ -144,13 +144,13 @@ describe('a topic that can not be written to', () => {
     },
   );
 
-  it('is delivered to when it is well again in time', async () => {
+  it('gets its records if it recovers in time', async () => {
     world.respond = () => (world.nowMs < 2_000 ? 'NOT_ENOUGH_REPLICAS' : undefined);
     expect(await world.outcomes([record('a')])).toEqual([true]);
     expect(world.unwritable.size).toBe(0);
   });
 
-  it('gets no patience on probation, and ends it by taking a record', async () => {
+  it('is not waited for on probation, which ends when it accepts a record', async () => {
     world.statuses.set(T, { kind: 'writable', partitions: 1, onProbation: true });
     world.respond = () => 'NOT_ENOUGH_REPLICAS';
     expect(await world.outcomes([record('a')])).toEqual([expect.stringContaining('NOT_ENOUGH_REPLICAS')]);
@@ -163,7 +163,7 @@ describe('a topic that can not be written to', () => {
     expect(world.cleared).toEqual([T]);
   });
 
-  it('without a leader is not sent to; it is refused 10 s after it lost it, whenever it is asked for', async () => {
+  it('without a leader is not sent to; its records fail 10 s after the leader was lost, whenever they are published', async () => {
     world.statuses.set(T, { kind: 'leaderless', sinceMs: 0 });
     expect(await world.outcomes([record('a')])).toEqual([`topic ${T} has no leader`]);
     expect([world.sends, world.nowMs]).toEqual([[], PATIENCE_MS]);
@@ -173,20 +173,20 @@ describe('a topic that can not be written to', () => {
 });
 
 describe('a fault of the brokers', () => {
-  it('rejects in the end, and says nothing of any record', async () => {
+  it('rejects the publication in the end, without outcomes', async () => {
     world.respond = () => 'NOT_LEADER_FOR_PARTITION';
     await expect(world.outcomes([record('a')])).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
     expect(world.unwritable.size).toBe(0);
     expect(world.nowMs).toBeGreaterThanOrEqual(PATIENCE_MS);
   });
 
-  it("is no topic's own when only some of its partitions are weak", async () => {
+  it("does not count as the topic's when only some partitions are affected", async () => {
     world.respond = ({ partition }) => (partition === 0 ? 'NOT_ENOUGH_REPLICAS' : 'REQUEST_TIMED_OUT');
     const records = [0, 1].map((partition) => record('a', { partition }));
     await expect(world.outcomes(records)).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
   });
 
-  it('that keeps one topic or partition waiting does not keep the others from being sent', async () => {
+  it('that delays one topic or partition does not delay the others', async () => {
     const silence = new Promise<never>(() => {});
     world.respond = ({ topic, partition }) => (topic === 'slow' || partition === 1 ? silence : undefined);
     const records = [record('a', { topic: 'slow' }), ...[0, 1, 2].map((partition) => record('b', { partition }))];
@@ -207,7 +207,7 @@ describe('a fault of the brokers', () => {
     expect(world.nowMs).toBeLessThan(PATIENCE_MS + 2 * APPEND_TIMEOUT_MS);
   });
 
-  it('that hangs one append is not waited for without end', async () => {
+  it('that hangs one append is not waited for indefinitely', async () => {
     world.respond = () => (world.sends.length === 1 ? new Promise<never>(() => {}) : undefined);
     expect(await world.outcomes([record('a')])).toEqual([true]);
     expect(world.nowMs).toBe(APPEND_TIMEOUT_MS);
@@ -215,7 +215,7 @@ describe('a fault of the brokers', () => {
 });
 
 describe('a record', () => {
-  it('for a partition that does not exist is refused and not sent; the others are', async () => {
+  it('for a missing partition fails and is not sent; the others are', async () => {
     const records = [
       record('a', { partition: 2 }),
       record('b', { partition: 3 }),
@@ -245,7 +245,7 @@ describe('a record', () => {
     },
   );
 
-  it('is not sent again when a later one of its partition meets a fault', async () => {
+  it('is not sent again when a later record of its partition fails', async () => {
     world.respond = (send) => {
       if (send.records.length > 1) return 'MESSAGE_TOO_LARGE';
       return idsOf(send).includes('b') && world.nowMs < 500 ? 'NOT_LEADER_FOR_PARTITION' : undefined;
@@ -254,7 +254,7 @@ describe('a record', () => {
     expect(world.sends.filter((send) => idsOf(send).join() === 'a')).toHaveLength(1);
   });
 
-  it('does not share a record batch with more than a broker takes', async () => {
+  it('is split from others when the record batch would be too large', async () => {
     const large = (partition: number, bytes = 600_000) => record('x', { partition, value: Buffer.alloc(bytes) });
     await world.outcomes([large(0), large(1), large(2)]);
     expect(world.sends.map(({ records }) => records.length)).toEqual([1, 1, 1]);
@@ -266,7 +266,7 @@ describe('a record', () => {
     expect([together.length > 1, together.every(({ bytes }) => bytes <= 900_000)]).toEqual([true, true]);
   });
 
-  it('without a partition goes where its key says, or in turn where it has none', async () => {
+  it('without a partition goes to the one of its key, or round-robin without a key', async () => {
     await world.outcomes([record('a'), record('a')]);
     expect(world.sends.map(({ records }) => records.length)).toEqual([2]);
     world.sends.length = 0;
@@ -278,7 +278,7 @@ describe('a record', () => {
     ]);
   });
 
-  it('comes out as it went in, with its headers and its time', async () => {
+  it('is written with its headers and its time', async () => {
     const headers = JSON.parse('{"__proto__":"x","constructor":"y"}');
     const more = { list: [Buffer.from('1'), 'z'], none: undefined } as unknown as OutgoingRecord['headers'];
     await world.outcomes([record('a', { headers: { ...headers, ...more }, timestampMs: 1_234 })]);
@@ -295,7 +295,7 @@ describe('a record', () => {
   });
 });
 
-describe('over brokers', () => {
+describe('on simulated brokers', () => {
   const stage = new LoopStage({ nodes: 3 });
   const topics = new ReplyTopics(stage.cluster, stage.runtime);
   const publisher = new KafkaPublisher({ cluster: stage.cluster, runtime: stage.runtime, topics });
@@ -307,7 +307,7 @@ describe('over brokers', () => {
 
   afterAll(() => stage.close());
 
-  it('a topic that is deleted while it is in use is refused, and takes records when it is back', async () => {
+  it('records to a deleted topic fail, and succeed when it is back', async () => {
     stage.kafka.cluster.createTopic('comes');
     expect(await send('comes', 0)).toEqual([true]);
     stage.kafka.cluster.deleteTopic('comes');
@@ -317,7 +317,7 @@ describe('over brokers', () => {
     expect(await send('comes', 0)).toEqual([true]);
   });
 
-  it('a topic that is created again with fewer partitions gets its records where they are', async () => {
+  it('records to a topic recreated with fewer partitions go to existing partitions', async () => {
     stage.kafka.cluster.createTopic('shrinks', { partitions: 3 });
     expect(await send('shrinks', 0, 1, 2)).toEqual([true, true, true]);
     stage.kafka.cluster.deleteTopic('shrinks');
@@ -325,7 +325,7 @@ describe('over brokers', () => {
     expect(await send('shrinks', 0, 2)).toEqual([true, 'topic shrinks has no partition 2: it has 1']);
   });
 
-  it('a frozen broker costs an election, and no reply', async () => {
+  it('a frozen broker delays replies by an election, and loses none', async () => {
     stage.kafka.cluster.createTopic('lasts', { partitions: 3 });
     await send('lasts', 0, 1, 2);
     stage.kafka.cluster.freeze(1);

@@ -5,7 +5,7 @@ import type { MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port
 
 type Found = number | string | readonly number[];
 
-/** Brokers that know topics: a number is a partition count, a list the leaders, a text the fault. */
+/** Brokers with topics: a number is a partition count, a list the leaders, a string the fault. */
 function brokers(known: Record<string, Found>) {
   const asked: string[] = [];
   const state = { nowMs: 0, silent: false };
@@ -29,12 +29,12 @@ describe('the status of a reply topic', () => {
     ['UNKNOWN_TOPIC_OR_PARTITION', /does not exist/],
     ['INVALID_TOPIC_EXCEPTION', /does not exist/],
     ['TOPIC_AUTHORIZATION_FAILED', /may not describe/],
-  ])('is bad for %s', async (fault, reason) => {
+  ])('is unwritable for %s', async (fault, reason) => {
     const { topics } = brokers({ t: fault });
     expect(await topics.status('t')).toMatchObject({ kind: 'unwritable', reason: expect.stringMatching(reason) });
   });
 
-  it('is believed for a minute; a missing one is asked for again after 2 s', async () => {
+  it('is cached for a minute; that of a missing topic for 2 s', async () => {
     const { topics, asked, state } = brokers({ t: 3 });
     for (state.nowMs of [0, 59_999, 60_000]) await topics.status('t');
     expect(asked).toEqual(['t', 't']);
@@ -45,13 +45,13 @@ describe('the status of a reply topic', () => {
     expect(asked.slice(2)).toEqual(['gone', 'gone']);
   });
 
-  it('is asked for once by all who want it at the same time', async () => {
+  it('is requested once for concurrent callers', async () => {
     const { topics, asked } = brokers({ t: 3 });
     const statuses = await Promise.all(Array.from({ length: 12 }, () => topics.status('t')));
     expect([asked, new Set(statuses).size]).toEqual([['t'], 1]);
   });
 
-  it('says since when there is no leader, however often it was asked and doubted', async () => {
+  it('keeps the time since when there is no leader, however often it was requested and doubted', async () => {
     const known: Record<string, Found> = { t: 'LEADER_NOT_AVAILABLE' };
     const { topics, state } = brokers(known);
     for (state.nowMs of [100, 400, 5_000]) {
@@ -66,7 +66,7 @@ describe('the status of a reply topic', () => {
     expect(await topics.status('t')).toEqual({ kind: 'leaderless', sinceMs: 5_300 });
   });
 
-  it('is bad for 10 s after it was found unwritable, and on probation until it is cleared', async () => {
+  it('is unwritable for 10 s after it was marked so, then on probation until it is cleared', async () => {
     const { topics, state } = brokers({ t: 2 });
     topics.markUnwritable('t', 'denied');
     state.nowMs = 9_999;
@@ -79,7 +79,7 @@ describe('the status of a reply topic', () => {
     expect(await topics.status('t')).toMatchObject({ kind: 'writable', onProbation: false });
   });
 
-  it('is not known while the brokers do not answer, and is asked for again then', async () => {
+  it('is an error while the brokers do not answer, and is requested again then', async () => {
     const { topics, state } = brokers({ t: 1 });
     state.silent = true;
     await expect(topics.status('t')).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
@@ -87,7 +87,7 @@ describe('the status of a reply topic', () => {
     expect(await topics.status('t')).toMatchObject({ kind: 'writable' });
   });
 
-  it('is remembered for a bounded number of topics, which requests may name at will', async () => {
+  it('is cached for a bounded number of topics, since requests may name any', async () => {
     const { topics, asked } = brokers({});
     for (let i = 0; i <= 1_000; i += 1) await topics.status(`t${i}`);
     await topics.status('t1000');

@@ -5,21 +5,21 @@ import type { BrokerLink, MetadataAnswer, TopicMetadata } from '../../../src/kaf
 export const CONTROLLER = 2;
 
 export interface Script {
-  /** What the connection to each broker answers; a call that it does not have is a bug of the test. */
+  /** The scripted answers of each broker; a missing one is a bug of the test. */
   readonly link: (node: number) => Partial<BrokerLink>;
   readonly nodes?: readonly number[];
 }
 
 export interface ScriptedBrokers extends Brokers {
-  /** Which broker was called, in order. */
+  /** The brokers that were called, in order. */
   readonly called: number[];
   /** How often each group's coordinator was doubted. */
   readonly doubted: string[];
-  /** Virtual; sleeping is what makes it go on. */
+  /** Virtual time, which advances only by sleeping. */
   readonly nowMs: () => number;
 }
 
-/** Brokers that answer by a script, on a clock that only sleeping moves. */
+/** Brokers with scripted answers, in virtual time. */
 export function scriptedBrokers({ link, nodes = [1, 2, 3] }: Script): ScriptedBrokers {
   let nowMs = 0;
   const called: number[] = [];
@@ -53,7 +53,7 @@ export function metadataAnswer(topics: readonly TopicMetadata[], nodes: readonly
   return { throttleMs: 0, clusterId: 'the-cluster', controllerId: CONTROLLER, brokers, topics };
 }
 
-/** A call that fails so. */
+/** A call that fails with this fault. */
 export function failing(fault: string): () => Promise<never> {
   return async () => {
     throw new KafkaFault(fault, `it failed: ${fault}`);

@@ -58,7 +58,7 @@ const log = () => stage.kafka.cluster.partition(WITNESS, 0).log;
 const done = <T>(work: Promise<T>) => stage.runtime.until(work);
 const leader = () => stage.kafka.cluster.partition(WITNESS, 0).leadership.leader;
 
-/** Why it failed, and after how long. */
+/** The code and message of the failure, and after how long. */
 async function failure(work: Promise<unknown>): Promise<{ code: unknown; message: string; tookMs: number }> {
   const beganMs = stage.runtime.monotonicMs();
   const error = await done(
@@ -71,7 +71,7 @@ async function failure(work: Promise<unknown>): Promise<{ code: unknown; message
 }
 
 describe('a write', () => {
-  it('is one batch, acknowledged by all replicas, and resolves with the topic as read behind it', async () => {
+  it('is one batch, acknowledged by all replicas, and resolves with the topic read up to it', async () => {
     stage.kafka.cluster.send(WITNESS, 0, [record(9n)]);
     const view = await done(
       topic.write([{ put: witness(1n) }, { drop: witness(9n) }, { seal: UUID }, { clear: '4/x' }]),
@@ -87,7 +87,7 @@ describe('a write', () => {
     expect(stage.produces.map(({ request, lane }) => [request.acks, lane])).toEqual([[-1, 'append']]);
   });
 
-  it('waits until it was read, and is given up in time when it is not', async () => {
+  it('waits until it was read, and times out when it is not', async () => {
     await done(topic.read());
     stage.kafka.network.script = (call, way) => (call === 'fetch' && way === 'back' ? 'lost' : undefined);
     await stage.pass(1_000);
@@ -95,7 +95,7 @@ describe('a write', () => {
     expect([code, tookMs]).toEqual(['KAFKA_UNAVAILABLE', LIMIT_MS]);
   });
 
-  it('to a silent broker ends at its deadline, and frees the way for the next one', async () => {
+  it('to a silent broker ends at its deadline, and the next one can start', async () => {
     await done(topic.read());
     stage.kafka.cluster.freeze(leader());
     expect(await failure(topic.write([{ put: witness(1n) }]))).toMatchObject({
@@ -118,7 +118,7 @@ describe('a write', () => {
     expect(log().end, 'written once').toBe(2);
   });
 
-  it('is not sent while one before is under way: that could come to lie behind it', async () => {
+  it('is not sent while an earlier one is under way, which could be appended after it', async () => {
     await done(topic.read());
     const sentMs: number[] = [];
     stage.kafka.network.script = (call, way) => {
@@ -132,7 +132,7 @@ describe('a write', () => {
     expect(follower.view().witnesses.map(({ fence }) => fence)).toEqual([1n, 2n, 3n]);
   });
 
-  it('is not sent any more when its own time was spent waiting for the one before', async () => {
+  it('is not sent if its time was spent waiting for the earlier one', async () => {
     await done(topic.read());
     stage.kafka.network.script = (call) => (call === 'produce' ? 3_900 : undefined);
     const writes = [1n, 2n].map((fence) => failure(topic.write([{ put: witness(fence) }])));
@@ -143,13 +143,13 @@ describe('a write', () => {
 });
 
 describe('a read', () => {
-  it('ends behind a record that was written after it began', async () => {
+  it('ends after a record that was written after it started', async () => {
     stage.kafka.cluster.send(WITNESS, 0, [record(9n)]);
     expect((await done(topic.read())).witnesses).toEqual([witness(9n)]);
     expect(recordsOf(log().batches()[1] as Buffer)).toMatchObject([{ value: null }]);
   });
 
-  it('of a log that has become shorter begins it again, and keeps what was witnessed', async () => {
+  it('of a truncated log starts again, and keeps earlier witnesses', async () => {
     for (const fence of [1n, 2n, 3n]) await done(topic.write([{ put: witness(fence) }]));
     stage.kafka.cluster.truncate(WITNESS, 0, 0);
     stage.kafka.cluster.send(WITNESS, 0, [record(8n)]);
@@ -159,7 +159,7 @@ describe('a read', () => {
     expect(fences.sort()).toEqual([1n, 2n, 3n, 8n]);
   });
 
-  it('finds by itself that the log is another one, when the reader notices first', async () => {
+  it('succeeds after the reader noticed first that the log was replaced', async () => {
     for (const fence of [1n, 2n, 3n]) await done(topic.write([{ put: witness(fence) }]));
     stage.kafka.cluster.truncate(WITNESS, 0, 0);
     await stage.pass(2_000);
@@ -168,8 +168,8 @@ describe('a read', () => {
   });
 });
 
-describe('a record that can not be read', () => {
-  it('fails every call, with topic and reason, until a compaction has taken it away', async () => {
+describe('an unreadable record', () => {
+  it('fails every call, with topic and reason, until compaction removes it', async () => {
     await done(topic.write([{ put: witness(1n) }]));
     const damaged = batchOf([record(5n)], { timestampMs: 0 });
     damaged.fill(0xff, AT.records);
@@ -186,7 +186,7 @@ describe('a record that can not be read', () => {
 });
 
 describe('the follower', () => {
-  it('takes holes for granted, and what comes a second time as known', async () => {
+  it('accepts gaps, and ignores repeated records', async () => {
     const alone = new WitnessFollower(4);
     const at = (offset: number, fence: bigint) => ({ offset, ...record(fence), headers: {} });
     const over = new AbortController();

@@ -35,7 +35,7 @@ function well(path: string): readonly [number, unknown] {
 }
 
 describe('a schema registry', () => {
-  it('is asked which subjects lack our schemas, and told nothing', async () => {
+  it('is asked which subjects lack our schemas, without changes', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     expect(await registry.client().missing('orders')).toEqual(['orders-value']);
@@ -70,7 +70,7 @@ describe('a schema registry', () => {
     expect(client.isRequest(11)).toBe(true);
   });
 
-  it('that is silent is waited for 30 s in all, asked once a second at most; known ids never wait', async () => {
+  it('that is silent is waited for 30 s in all, with at most one request a second; known ids never wait', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();
@@ -100,13 +100,13 @@ describe('a schema registry', () => {
     ['no JSON', () => [200, '<html>'] as const],
     ['an endless answer', () => [200, `"${'x'.repeat(300_000)}"`] as const],
     ['no reply schema', () => [404, {}] as const],
-  ] as const)('that answers with %s is as good as silent', async ([, answer]) => {
+  ] as const)('that answers with %s counts as silent', async ([, answer]) => {
     const registry = new FakeRegistry();
     registry.answer = answer;
     await expect(registry.client().learn(new Set([7]))).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
   });
 
-  it('holds at most 10,000 ids, and forgets the oldest that is no request schema', async () => {
+  it('has at most 10,000 ids cached, and evicts the oldest that is not a request schema', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();

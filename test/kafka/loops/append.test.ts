@@ -47,7 +47,7 @@ async function failure(work: Promise<unknown>): Promise<[string, number]> {
 }
 
 describe('an append', () => {
-  it('is one record batch, acknowledged by all replicas, and answers where and when it lies', async () => {
+  it('is one record batch, acknowledged by all replicas, and returns its offset and time', async () => {
     stage.kafka.cluster.partition(T, 0).trim(0);
     await send();
     const answer = await send();
@@ -60,7 +60,7 @@ describe('an append', () => {
     expect(stage.produces.map(({ request }) => [request.acks, request.timeoutMs])).toEqual(Array(2).fill([-1, 4_000]));
   });
 
-  it('takes a batch that is encoded already', async () => {
+  it('accepts an encoded batch', async () => {
     const batch = encodeBatch(RECORDS, 0);
     const appending = {
       topic: T,
@@ -91,21 +91,21 @@ describe('an append', () => {
     expect((await send()).node).not.toBe(1);
   });
 
-  it('that followers are too slow for is answered by the broker, before our own deadline', async () => {
+  it('with slow followers is answered by the broker before our own deadline', async () => {
     stage.kafka.cluster.partition(T, 0).lagging = true;
     expect((await failure(send({ timeoutMs: 3_000 })))[0]).toBe('REQUEST_TIMED_OUT');
     const [, tookMs] = await failure(send({ timeoutMs: 3_000 }));
     expect(tookMs).toBeLessThan(2_600);
   });
 
-  it('is not begun when finding the leader took its time', async () => {
+  it('is not sent when finding the leader took too long', async () => {
     for (const node of [1, 2, 3]) stage.kafka.cluster.freeze(node);
     const began = failure(send({ timeoutMs: 1_000 }));
     expect(await began).toEqual([expect.stringMatching(/UNREACHABLE|NO_ANSWER/), 1_000]);
     expect(stage.produces).toEqual([]);
   });
 
-  it('to a topic that is not there says so', async () => {
+  it('to a missing topic reports that', async () => {
     expect((await failure(send({ topic: 'none' })))[0]).toBe('UNKNOWN_TOPIC_OR_PARTITION');
     expect((await failure(send({ partition: 9 })))[0]).toBe('UNKNOWN_TOPIC_OR_PARTITION');
   });
@@ -147,7 +147,7 @@ describe('appends that wait for a follower', () => {
     for (const partition of [0, 1]) cluster.moveLeader(T, partition, LEADER);
   });
 
-  it('come late one behind the other, which makes no suspect of a leader that answers its readers', async () => {
+  it('are late one after the other, yet a leader that answers its readers is not suspect', async () => {
     const { to, suspectedMs, close } = await reading();
     stage.kafka.cluster.freeze(2);
     const answers = await stage.runtime.until(Promise.all([to(0), to(1)]));
@@ -157,7 +157,7 @@ describe('appends that wait for a follower', () => {
     await close();
   });
 
-  it('do not hide that their leader freezes as well: another is found right after there is one', async () => {
+  it("don't hide that their leader freezes: a new leader is found as soon as there is one", async () => {
     const { to, suspectedMs, close } = await reading();
     stage.kafka.cluster.partition(T, 0).lagging = true;
     const waiting = [to(0), to(0)];
@@ -190,7 +190,7 @@ describe('a call to a leader', () => {
     return { doubted, work: failure(stage.runtime.until(work)) };
   }
 
-  it('has what is left of the deadline, and is not made when that is too little', async () => {
+  it('has the rest of the deadline, and is not made when that is too short', async () => {
     const lefts: number[] = [];
     const end = async (leftMs: number) => {
       lefts.push(leftMs);
@@ -205,7 +205,7 @@ describe('a call to a leader', () => {
     ['CONNECTION_LOST', [T]],
     ['NO_ANSWER', [T]],
     ['GROUP_AUTHORIZATION_FAILED', []],
-  ])('that fails by %s leaves the leader in doubt: %j', async (fault, doubts) => {
+  ])('that fails with %s puts the leader in doubt: %j', async (fault, doubts) => {
     const { work, doubted } = slow(0, () => Promise.reject(new KafkaFault(fault, 'no')));
     expect([(await work)[0], doubted]).toEqual([fault, doubts]);
   });
@@ -215,7 +215,7 @@ describe('the offsets of a partition', () => {
   const query = { topic: T, partition: 0, isolation: 'read_uncommitted' as const, timeoutMs: 2_000 };
   const ask = <R>(work: Promise<R>) => stage.runtime.until(work);
 
-  it('are its start, its end and that of a time', async () => {
+  it('are those of its start, its end and a time', async () => {
     await send();
     await stage.pass(1_000);
     const laterMs = stage.runtime.wallMs();
@@ -227,7 +227,7 @@ describe('the offsets of a partition', () => {
     expect(await ask(Promise.all(asked))).toEqual([1, 4, 2, -1]);
   });
 
-  it('are asked of the leader there is; a moved one fails the call once', async () => {
+  it('are requested from the current leader; a moved one fails the call once', async () => {
     const { cluster, runtime } = stage;
     await ask(boundsOf(cluster, runtime, query));
     stage.kafka.cluster.moveLeader(T, 0, 3);
@@ -236,10 +236,10 @@ describe('the offsets of a partition', () => {
   });
 });
 
-describe('trying again', () => {
+describe('retrying', () => {
   const isTransient = (fault: string | undefined) => fault === 'PASSING';
 
-  it('goes on while faults pass, with rests that grow, and ends with the first that does not', async () => {
+  it('continues while faults are transient, with growing waits, and ends with the first that is not', async () => {
     const { runtime } = stage;
     const tries: number[] = [];
     const work = retrying(runtime, { timeoutMs: 10_000, isTransient }, async () => {
@@ -250,7 +250,7 @@ describe('trying again', () => {
     expect(tries).toEqual([0, 50, 150, 350, 750]);
   });
 
-  it('ends in time with the fault of the last try, each of which knows what is left', async () => {
+  it('ends in time with the fault of the last attempt, and passes the time left to each', async () => {
     const { runtime } = stage;
     const lefts: number[] = [];
     const work = retrying(runtime, { timeoutMs: 1_500, isTransient }, async (leftMs) => {

@@ -87,7 +87,7 @@ function newestClaims(partitions: number, members: readonly Candidate[]): Map<nu
 }
 
 describe('sticky assignment', () => {
-  it('deals out every partition once, and nobody gets two more than another', () => {
+  it('assigns every partition once, and counts differ by at most one', () => {
     fc.assert(
       fc.property(partitionCounts, candidates, (partitions, members) => {
         const plan = assign(partitions, members);
@@ -101,7 +101,7 @@ describe('sticky assignment', () => {
     );
   });
 
-  it('is the same in whatever order the members come', () => {
+  it('is the same for any order of the members', () => {
     fc.assert(
       fc.property(partitionCounts, candidates, fc.infiniteStream(fc.nat()), (partitions, members, dice) => {
         const shuffled = members
@@ -113,7 +113,7 @@ describe('sticky assignment', () => {
     );
   });
 
-  it('takes from owners only what balance demands, whatever was claimed', () => {
+  it('takes from owners only what balance requires, whatever was claimed', () => {
     fc.assert(
       fc.property(partitionCounts, candidates, (partitions, members) => {
         const owners = newestClaims(partitions, members);
@@ -158,7 +158,7 @@ describe('sticky assignment', () => {
     );
   });
 
-  it('moves to members that join only what they are to have', () => {
+  it('moves to joining members only their share', () => {
     fc.assert(
       fc.property(partitionCounts, some, some, (partitions, count, joining) => {
         const plan = assign(
@@ -183,13 +183,13 @@ describe('sticky assignment', () => {
     );
   });
 
-  it('gives a member that returns what it had, out of what the others must hand back', () => {
+  it('gives a returning member what it had, out of the surplus of the others', () => {
     const others = [member('b', [0, 1, 2, 3, 4, 5], 7), member('c', [6, 7, 8, 9, 10, 11], 7)];
     const plan = assign(PARTITIONS, [...others, member('a', [2, 4, 7, 11], 6)]);
     expect(plan.get('a')).toEqual([2, 4, 7, 11]);
   });
 
-  it('gives what nobody has, among members with room, to the one that lacks least of it', () => {
+  it('gives an unclaimed partition to the member with room that has the smallest lag', () => {
     const plan = assign(4, [
       { ...member('a', [0, 1]), copies: ends({ 0: 900, 1: 900, 2: 900, 3: 900 }) },
       { ...member('b'), copies: ends({ 2: 300, 3: 800 }) },
@@ -199,7 +199,7 @@ describe('sticky assignment', () => {
     expect([plan.get('b'), plan.get('c')]).toEqual([[3], [2]]);
   });
 
-  it('leaves room for what only one member has a copy of', () => {
+  it('keeps room for partitions of which only one member has a copy', () => {
     const all = { 0: 995, 1: 995, 2: 995, 3: 995 };
     const plan = assign(4, [
       { ...member('a'), copies: ends(all) },
@@ -211,7 +211,7 @@ describe('sticky assignment', () => {
     ]);
   });
 
-  it('hands over first what a member with room lacks least of', () => {
+  it('moves first the partitions with the smallest lag at a member with room', () => {
     const plan = assign(4, [
       { ...member('a', [0, 1, 2, 3]), copies: ends({ 0: 900, 1: 900, 2: 900, 3: 900 }) },
       { ...member('b'), copies: ends({ 0: 800, 2: 700, 3: 10 }) },
@@ -219,7 +219,7 @@ describe('sticky assignment', () => {
     expect(plan.get('b')).toEqual([0, 2]);
   });
 
-  it('keeps what it promised as a warm-up, against an owner of the same generation', () => {
+  it('honours a promised warm-up over an owner of the same generation', () => {
     const plan = assign(4, [
       { memberId: 'a', claims: [{ generation: 4, partitions: [0, 1], standbys: [2], warmups: [2] }] },
       { memberId: 'b', claims: [{ generation: 4, partitions: [2, 3], standbys: [1], warmups: [1] }] },
@@ -230,7 +230,7 @@ describe('sticky assignment', () => {
     ]);
   });
 
-  it('does not keep what it promised before somebody else had it', () => {
+  it("drops a promise older than another member's ownership", () => {
     const promised = { generation: 4, partitions: [], standbys: [1], warmups: [1] };
     const plan = assign(3, [member('a', [0, 2], 5), { memberId: 'b', claims: [promised] }, member('c', [1], 5)]);
     expect(plan.get('c')).toEqual([1]);
@@ -244,13 +244,13 @@ describe('sticky assignment', () => {
     expect(now.get('x-4')).toEqual(before.get('a-2'));
   });
 
-  it('deals out nothing to nobody', () => {
+  it('assigns nothing without members', () => {
     expect(assign(PARTITIONS, []).size).toBe(0);
   });
 });
 
 describe('round-robin assignment', () => {
-  it('is that of kafkajs, which earlier releases have', async () => {
+  it('equals that of kafkajs, which earlier releases use', async () => {
     const kafkajs = createRequire(import.meta.url)('kafkajs/src/consumer/assigners/roundRobinAssigner') as RoundRobin;
     const all = Array.from({ length: PARTITIONS }, (_, partitionId) => ({ partitionId }));
     const theirs = kafkajs({ cluster: { findTopicPartitionMetadata: () => all } });

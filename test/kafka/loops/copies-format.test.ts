@@ -22,7 +22,7 @@ const reported: fc.Arbitrary<MemberReport> = fc.record({
   warmups: partitions,
 });
 
-describe('what is reported of copies', () => {
+describe('the report of copies', () => {
   it('has these bytes', () => {
     const copies = new Map([
       [5, { end: 300, logEnd: 300 }],
@@ -33,7 +33,7 @@ describe('what is reported of copies', () => {
     expect(encodeStandbys({ standbys: [0, 2], warmups: [2] }).toString('hex')).toBe('01' + '020001' + '0102');
   });
 
-  it('is read as it was written', () => {
+  it('round-trips', () => {
     fc.assert(
       fc.property(reported, (one) => {
         expect(decodeMemberReport(encodeMemberReport(one))).toEqual(one);
@@ -43,14 +43,14 @@ describe('what is reported of copies', () => {
     );
   });
 
-  it('takes seven bytes for a copy that reaches to a million, and less for one that reaches to none', () => {
+  it('takes seven bytes for a copy that ends at a million, and fewer for an empty one', () => {
     const many = (end: number) =>
       new Map(Array.from({ length: 1_024 }, (_, at) => [at, { end, logEnd: end + 1_000 }] as const));
     expect(encodeMemberReport({ ...NONE, copies: many(1_000_000) }).length).toBeLessThan(1_024 * 7);
     expect(encodeMemberReport({ ...NONE, copies: many(0) }).length).toBeLessThan(1_024 * 5);
   });
 
-  it('leaves out a copy that ends beyond its log, or at no offset', () => {
+  it('leaves out a copy that ends beyond its log or at an invalid offset', () => {
     const copies = new Map([
       [0, { end: 8, logEnd: 7 }],
       [1, { end: -1, logEnd: 7 }],
@@ -64,7 +64,7 @@ describe('what is reported of copies', () => {
     ]);
   });
 
-  it('is not understood in another version', () => {
+  it('is rejected in another version', () => {
     for (const version of [0, 2, 127, 255]) {
       const bytes = encodeMemberReport(NONE);
       bytes[0] = version;
@@ -73,7 +73,7 @@ describe('what is reported of copies', () => {
     }
   });
 
-  it('is not understood when it is cut off, or runs on', () => {
+  it('is rejected when it is truncated or too long', () => {
     const whole = encodeMemberReport({
       copies: new Map([[3, { end: 300, logEnd: 301 }]]),
       standbys: [4, 200],
@@ -85,7 +85,7 @@ describe('what is reported of copies', () => {
     expect(decodeMemberReport(Buffer.concat([whole, Buffer.from([0])]))).toBeUndefined();
   });
 
-  it('is not understood when a number is too large for an offset or a partition', () => {
+  it('is rejected when a number is too large for an offset or a partition', () => {
     const largest = 'ffffffffffffff0f';
     for (const hex of [
       '010100' + 'ffffffffffffff10' + '000000', // a copy that ends at 2^53
@@ -100,7 +100,7 @@ describe('what is reported of copies', () => {
     expect(decodeMemberReport(Buffer.from(`010100${largest}000000`, 'hex'))?.copies.get(0)?.end).toBe(2 ** 53 - 1);
   });
 
-  it('reads any bytes, or does not understand them, without making room for what they only claim', () => {
+  it('accepts or rejects any bytes, without allocating memory for false counts', () => {
     const count = fc.constantFrom('ffffffff0f', 'ffffffffffffff0f', '01', '7f').map((hex) => Buffer.from(hex, 'hex'));
     const rest = fc.uint8Array({ maxLength: 40 }).map((array) => Buffer.from(array));
     fc.assert(

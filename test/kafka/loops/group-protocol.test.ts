@@ -44,7 +44,7 @@ const GOLDEN = {
 const bytes = (hex: string) => Buffer.from(hex, 'hex');
 
 describe('the consumer protocol', () => {
-  it('has the bytes of Kafka itself', () => {
+  it("has the same bytes as Kafka's own client", () => {
     const topics = [TOPIC];
     expect(encodeSubscription({ topics, userData }).toString('hex')).toBe(GOLDEN.version0);
     expect(encodeSubscription({ topics, userData: null }).toString('hex')).toBe(GOLDEN.version0WithoutUserData);
@@ -57,7 +57,7 @@ describe('the consumer protocol', () => {
     expect(encodeAssignment({ assigned: [], userData: null }).toString('hex')).toBe(GOLDEN.assignmentOfNothing);
   });
 
-  it('is read back, and newer versions as far as they are known', () => {
+  it('round-trips, and reads the known fields of newer versions', () => {
     expect(decodeSubscription(bytes(GOLDEN.version0))).toEqual({ topics: [TOPIC], userData });
     expect(decodeSubscription(bytes(GOLDEN.version1))).toEqual({ topics: [TOPIC], userData, owned });
     expect(decodeSubscription(bytes(GOLDEN.version3))).toEqual({ topics: [TOPIC, 'other'], userData: null, owned });
@@ -66,7 +66,7 @@ describe('the consumer protocol', () => {
     expect(decodeAssignment(none)).toEqual({ assigned: [], userData: null });
   });
 
-  it('is understood by kafkajs, and understands it', () => {
+  it('is compatible with kafkajs in both directions', () => {
     const decoded = kafkajs.MemberMetadata.decode(encodeSubscription({ topics: [TOPIC], userData, owned }));
     expect(decoded).toEqual({ version: 1, topics: [TOPIC], userData });
     const theirs = kafkajs.MemberMetadata.encode({ version: 0, topics: [TOPIC] });
@@ -80,7 +80,7 @@ describe('the consumer protocol', () => {
     ]);
   });
 
-  it('refuses what is cut off, wherever the cut is', () => {
+  it('rejects truncated bytes, wherever they end', () => {
     const whole = bytes(GOLDEN.version1);
     for (let length = 0; length < whole.length; length += 1) {
       expect(() => decodeSubscription(whole.subarray(0, length))).toThrow(RangeError);
@@ -91,7 +91,7 @@ describe('the consumer protocol', () => {
     }
   });
 
-  it('reads any bytes, or refuses them as out of range, without making room for what they only claim', () => {
+  it('accepts any bytes or rejects them as out of range, without allocating memory for false counts', () => {
     const head = fc.constantFrom('0000', '0001', '0003', '7fff', 'ffff').map(bytes);
     const count = fc.constantFrom('7fffffff', 'ffffffff', '00000001', '00100000').map(bytes);
     const rest = fc.uint8Array({ maxLength: 40 }).map((array) => Buffer.from(array));

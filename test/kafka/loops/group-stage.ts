@@ -22,7 +22,7 @@ export interface StageOptions {
   readonly groups?: Partial<GroupsOptions>;
 }
 
-/** One group on simulated brokers, with members that each have connections of their own. */
+/** One group on simulated brokers, with members that each have their own connections. */
 export class GroupStage {
   readonly runtime = new VirtualRuntime();
   readonly network = new Network({ clock: this.runtime, delayMs: () => DELAY_MS });
@@ -42,14 +42,14 @@ export class GroupStage {
     return this.kafka.coordinatorOf(GROUP) ?? 0;
   }
 
-  /** Who is in the group now, as its coordinator knows it. */
+  /** The current members, as the coordinator knows them. */
   get group() {
     const group = this.kafka.groups.get(GROUP);
     if (group === undefined) throw new Error('there is no group');
     return group;
   }
 
-  /** Who has each partition: one member, if all is well. */
+  /** The owners of each partition: one member in the normal case. */
   owners(...members: readonly StagedMember[]): readonly number[] {
     const counts = new Array<number>(PARTITIONS).fill(0);
     for (const partition of members.flatMap(({ held }) => held)) counts[partition] = (counts[partition] ?? 0) + 1;
@@ -65,7 +65,7 @@ export class GroupStage {
     return new StagedMember(this, name, options);
   }
 
-  /** So many members that have started and share the partitions. */
+  /** Members that have started and share the partitions. */
   async members(count: number, options: (name: string) => Partial<MemberOptions> = () => ({})) {
     const members: StagedMember[] = [];
     for (const name of ['a', 'b', 'c', 'd'].slice(0, count)) members.push(this.member(name, options(name)).start());
@@ -77,7 +77,7 @@ export class GroupStage {
     return this.runtime.until(this.runtime.sleep(ms));
   }
 
-  /** Lets time pass until it is so; fails after a minute. */
+  /** Lets time pass until the condition holds; fails after a minute. */
   async until(isSo: () => boolean, what: string): Promise<void> {
     const lateMs = this.nowMs + 60_000;
     while (!isSo()) {
@@ -86,7 +86,7 @@ export class GroupStage {
     }
   }
 
-  /** Lets time pass until those members share all partitions and nobody joins any more. */
+  /** Lets time pass until those members share all partitions and none is joining. */
   settled(...members: readonly StagedMember[]): Promise<void> {
     return this.until(
       () =>
@@ -120,7 +120,7 @@ export class StagedMember {
   readonly member: Member;
   readonly cluster: Cluster;
   readonly calls: Call[] = [];
-  /** How often it has tried to connect. */
+  /** How often it has dialled. */
   dials = 0;
   readonly assigned: StagedAssigned[] = [];
   readonly lost: { readonly atMs: number; readonly fault: string }[] = [];
@@ -186,7 +186,7 @@ export class StagedMember {
     await this.cluster.close();
   }
 
-  /** The process ends without a word. */
+  /** The process ends without leaving the group. */
   crash(): void {
     this.#isAlive = false;
     this.held = [];
@@ -198,11 +198,11 @@ export class StagedMember {
     return this.calls.filter((one) => one.call === call);
   }
 
-  /** The outcome of a commit: well, or the name of the fault. */
+  /** The outcome of a commit: ok, or the name of the fault. */
   commit(offsets: Readonly<Record<number, number>>): Promise<string> {
     const entries = Object.entries(offsets).map(([partition, offset]) => [Number(partition), offset] as const);
     return this.member.commit(new Map(entries)).then(
-      () => 'well',
+      () => 'ok',
       (error: unknown) => String((error as { fault?: string }).fault ?? error),
     );
   }

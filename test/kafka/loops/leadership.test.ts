@@ -43,20 +43,20 @@ function member(memberId: string, claims: Claims = NOTHING, instanceId?: string,
   return instanceId === undefined ? { memberId, metadata } : { memberId, instanceId, metadata };
 }
 
-describe('what a member says when it joins', () => {
-  it('offers our assigner first, and that of earlier releases for groups that have one of them', () => {
+describe('the subscription of a joining member', () => {
+  it('offers our assigner first, then that of earlier releases for groups with such a member', () => {
     expect(offeredProtocols(TOPIC, NOTHING).map(({ name }) => name)).toEqual([STICKY, ROUND_ROBIN]);
     expect([STICKY, ROUND_ROBIN]).toEqual(['idalloc-sticky', 'RoundRobinAssigner']);
   });
 
-  it('carries what it had with the generation, and how far its copies reach', () => {
+  it('contains what it had with the generation, and how complete its copies are', () => {
     const claims = { generation: 9, partitions: [1, 5], standbys: [2, 7], warmups: [7] };
     const copies = new Map([[1, { end: 40, logEnd: 41 }]]);
     const [sticky] = offeredProtocols(TOPIC, claims, copies);
     expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0))).toEqual({ topics: [TOPIC], claims, copies });
   });
 
-  it('says nothing of copies where it has none to tell of, as an earlier release does', () => {
+  it('has no report of copies if the member keeps none, like an earlier release', () => {
     const [sticky] = offeredProtocols(TOPIC, had(9, [1]));
     const owned = [{ topic: TOPIC, partitions: [1] }];
     const userData = Buffer.from([1, 0, 0, 0, 9]);
@@ -64,7 +64,7 @@ describe('what a member says when it joins', () => {
     expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0)).copies).toBeUndefined();
   });
 
-  it('keeps its claims where what it says of copies is of a later release, or damaged', () => {
+  it('keeps its claims if the report of copies is of a later release, or damaged', () => {
     for (const told of ['02', '0102', 'ff00', '00']) {
       const userData = Buffer.concat([Buffer.from([1, 0, 0, 0, 9]), Buffer.from(told, 'hex')]);
       const metadata = encodeSubscription({ topics: [TOPIC], userData, owned: [{ topic: TOPIC, partitions: [3] }] });
@@ -72,7 +72,7 @@ describe('what a member says when it joins', () => {
     }
   });
 
-  it('takes user data of somebody else for none', () => {
+  it('ignores user data of other clients', () => {
     for (const userData of [null, Buffer.alloc(0), Buffer.from([9, 0, 0, 0, 7]), Buffer.from([1, 0])]) {
       const metadata = encodeSubscription({ topics: [TOPIC], userData, owned: [{ topic: TOPIC, partitions: [3] }] });
       expect(decodeJoining(TOPIC, metadata).claims).toEqual(had(-1, [3]));
@@ -81,13 +81,13 @@ describe('what a member says when it joins', () => {
 });
 
 describe('the leader of the group', () => {
-  it('leaves members what they have', () => {
+  it('lets members keep what they have', () => {
     const { assign } = leading(4);
     const members = [member('a', had(3, [1, 3])), member('b', had(3, [0, 2]))];
     expect(assign(members)).toEqual({ a: [1, 3], b: [0, 2] });
   });
 
-  it('gives nothing to a member that it does not understand, or that reads other topics, and warns', () => {
+  it('gives nothing to a member with a malformed subscription or other topics, and warns', () => {
     const { assign, warnings } = leading(4);
     const foreign = encodeSubscription({
       topics: ['other'],
@@ -108,13 +108,13 @@ describe('the leader of the group', () => {
     ]);
   });
 
-  it('gives partitions by their topics to a member of another kind that subscribes to ours', () => {
+  it('gives partitions to another kind of client that subscribes to our topic', () => {
     const { assign } = leading(4);
     const java = encodeSubscription({ topics: ['other', TOPIC], userData: null });
     expect(assign([member('a'), { memberId: 'java', metadata: java }])).toEqual({ a: [0, 2], java: [1, 3] });
   });
 
-  it('deals out as an earlier release does while the group has one of its members', () => {
+  it('assigns like an earlier release while the group has one of its members', () => {
     const { assign } = leading(5);
     const metadata = encodeSubscription({ topics: [TOPIC], userData: Buffer.alloc(0) });
     const plan = assign(
@@ -127,7 +127,7 @@ describe('the leader of the group', () => {
     expect(plan).toEqual({ a: [0, 2, 4], b: [1, 3] });
   });
 
-  it('gives a static member back what it had, though it claims nothing after its restart', () => {
+  it('returns to a static member what it had, though it claims nothing after its restart', () => {
     const { assign } = leading(6);
     const before = assign([member('a', NOTHING, 'i-a'), member('b', NOTHING, 'i-b'), member('c', NOTHING, 'i-c')]);
     const without = assign([member('a', had(1, before.a ?? []), 'i-a'), member('b', had(1, before.b ?? []), 'i-b')], {
@@ -144,7 +144,7 @@ describe('the leader of the group', () => {
     expect(again).toEqual({ a: before.a, b: before.b, 'c-again': before.c });
   });
 
-  it('believes members about what they have, and not what it proposed in vain', () => {
+  it('trusts the claims of members over assignments that never took effect', () => {
     const { assign } = leading(4);
     assign([member('a', NOTHING, 'i-a'), member('b', NOTHING, 'i-b')], { generation: 5, confirmed: false });
     const held = had(4, [0, 1]);
@@ -154,7 +154,7 @@ describe('the leader of the group', () => {
     expect(plan).toEqual({ a: [0, 1], b: [2, 3] });
   });
 
-  it('tells each member of which partitions it keeps copies, and which of these it is to own', () => {
+  it('tells each member its standbys, and which of them it will own', () => {
     const { lead } = leading(2);
     const complete = { end: 1_000, logEnd: 1_000 };
     const copiesOfA = new Map([0, 1].map((partition) => [partition, complete]));
@@ -166,7 +166,7 @@ describe('the leader of the group', () => {
     ]);
   });
 
-  it('remembers for a static member that restarts what was promised to it', () => {
+  it('remembers the promised warm-ups of a restarting static member', () => {
     const { lead } = leading(2);
     const complete = new Map([0, 1].map((partition) => [partition, { end: 1_000, logEnd: 1_000 }]));
     const inPart = new Map([0, 1].map((partition) => [partition, { end: 500 + partition, logEnd: 1_000 }]));
@@ -176,7 +176,7 @@ describe('the leader of the group', () => {
     expect(b?.userData && decodeStandbys(b.userData)).toEqual({ standbys: [0, 1], warmups: [0] });
   });
 
-  it('tells nothing of copies while the group has a member of an earlier release', () => {
+  it('assigns no standbys while the group has a member of an earlier release', () => {
     const { lead } = leading(2);
     const complete = new Map([0, 1].map((partition) => [partition, { end: 1_000, logEnd: 1_000 }]));
     const plan = lead([member('a', NOTHING, 'i-a', complete), member('b', NOTHING, 'i-b', complete)], {

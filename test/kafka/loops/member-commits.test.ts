@@ -17,7 +17,7 @@ describe('commits of a member', () => {
   it('are kept by the group, in the generation of the assignment', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
-    expect(await stage.runtime.until(a.commit({ 3: 17, 4: 9 }))).toBe('well');
+    expect(await stage.runtime.until(a.commit({ 3: 17, 4: 9 }))).toBe('ok');
     expect([stage.committed(3), stage.committed(4)]).toEqual([17, 9]);
     expect(a.called('commitOffsets').map(generationOf)).toEqual([1]);
     const committed = await stage.runtime.until(a.member.fetchCommitted([3, 4, 5]));
@@ -28,18 +28,18 @@ describe('commits of a member', () => {
     ]);
   });
 
-  it('go out one after the other', async () => {
+  it('are sent one after the other', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     delayCommits(stage, 300);
     const both = await stage.runtime.until(Promise.all([a.commit({ 0: 1 }), a.commit({ 0: 2 })]));
-    expect(both).toEqual(['well', 'well']);
+    expect(both).toEqual(['ok', 'ok']);
     const [first, second] = a.called('commitOffsets');
     expect(second?.sentMs).toBeGreaterThanOrEqual(first?.endedMs ?? Number.POSITIVE_INFINITY);
     expect(stage.committed(0)).toBe(2);
   });
 
-  it('have ended before JoinGroup goes out, and none begins before the next assignment', async () => {
+  it('have ended before JoinGroup is sent, and none starts before the next assignment', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     delayCommits(stage, 900);
@@ -49,13 +49,13 @@ describe('commits of a member', () => {
     await stage.until(() => joinsAfter(a, 100).length > 0, 'a join');
     const refused = await stage.runtime.until(a.commit({ 0: 2 }));
     await stage.settled(a, b);
-    expect(await late).toBe('well');
+    expect(await late).toBe('ok');
     expect(refused).toBe('REBALANCE_IN_PROGRESS');
     expect(a.called('commitOffsets')).toHaveLength(1);
     expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(a.called('commitOffsets')[0]?.endedMs ?? 1e9);
   });
 
-  it('have ended before JoinGroup goes out also when the membership was lost', async () => {
+  it('have ended before JoinGroup is sent, even when the membership was lost', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     const delays: Readonly<Record<string, number>> = { heartbeat: 100, commitOffsets: 800 };
@@ -66,13 +66,13 @@ describe('commits of a member', () => {
     const commit = a.commit({ 0: 1 });
     await stage.until(() => a.lost.length > 0, 'a loss');
     await stage.settled(a);
-    expect(await stage.runtime.until(commit)).toBe('well');
+    expect(await stage.runtime.until(commit)).toBe('ok');
     const endedMs = a.called('commitOffsets')[0]?.endedMs ?? 1e9;
     expect(endedMs).toBeGreaterThan(a.lost[0]?.atMs ?? 1e9);
     expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(endedMs);
   });
 
-  it('are made a last time before the group is joined again, in the generation that ends', async () => {
+  it('are made one last time before rejoining, in the ending generation', async () => {
     const stage = new GroupStage();
     let next = 0;
     const a: StagedMember = stage.member('a', {
@@ -86,11 +86,11 @@ describe('commits of a member', () => {
     await stage.settled(a, b);
     expect(stage.committed(1)).toBe(1);
     expect(a.called('commitOffsets').map(generationOf)).toEqual([1]);
-    expect(await stage.runtime.until(a.commit({ [a.held[0] ?? 0]: 40 }))).toBe('well');
+    expect(await stage.runtime.until(a.commit({ [a.held[0] ?? 0]: 40 }))).toBe('ok');
     expect(a.called('commitOffsets').map(generationOf)).toEqual([1, 2]);
   });
 
-  it('hold up a join for no longer than a second when the last one does not come to an end', async () => {
+  it('delay a join by no more than a second when the last one hangs', async () => {
     const stage = new GroupStage();
     const a = stage.member('a', { beforeRejoin: () => new Promise(() => {}) });
     await stage.settled(a.start());
@@ -101,7 +101,7 @@ describe('commits of a member', () => {
     expect(stage.nowMs - beganMs).toBeLessThan(1_600);
   });
 
-  it('that waited for their turn are not made once a rebalance has begun', async () => {
+  it('that are queued are not made once a rebalance has started', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     const delays: Readonly<Record<string, number>> = { heartbeat: 100, commitOffsets: 400 };
@@ -112,11 +112,11 @@ describe('commits of a member', () => {
     await stage.until(() => a.called('heartbeat').length > beats, 'a heartbeat under way');
     const both = Promise.all([a.commit({ 0: 1 }), a.commit({ 0: 2 })]);
     await stage.settled(a, b);
-    expect(await both).toEqual(['well', 'REBALANCE_IN_PROGRESS']);
+    expect(await both).toEqual(['ok', 'REBALANCE_IN_PROGRESS']);
     expect(stage.committed(0)).toBe(1);
   });
 
-  it('are refused for a partition that somebody else has', async () => {
+  it('are rejected for a partition of another member', async () => {
     const stage = new GroupStage();
     const [a, b] = await stage.members(2);
     const [foreign = 0] = b.held;
@@ -124,7 +124,7 @@ describe('commits of a member', () => {
     expect(a.called('commitOffsets')).toEqual([]);
   });
 
-  it('join the group again at once when they are answered by a rebalance', async () => {
+  it('make the member rejoin immediately when they are answered by a rebalance', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1, () => ({ heartbeatMs: 3_000 }));
     const b = stage.member('b').start();
@@ -145,7 +145,7 @@ describe('commits of a member', () => {
       expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe(fault);
       expect(a.lost).toMatchObject([{ fault }]);
       expect(a.member.joined).toBe(false);
-      expect(await stage.runtime.until(a.commit({ 0: 1 }))).not.toBe('well');
+      expect(await stage.runtime.until(a.commit({ 0: 1 }))).not.toBe('ok');
       expect(a.called('commitOffsets')).toHaveLength(1);
       stage.kafka.refuses = () => undefined;
       await stage.settled(a);
@@ -153,7 +153,7 @@ describe('commits of a member', () => {
     },
   );
 
-  it('end a static member for good if they show that another process has its place', async () => {
+  it('end a static member permanently if they show that another process has replaced it', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1, () => ({ instanceId: 'worker', heartbeatMs: 3_000 }));
     const thief = stage.member('thief', { instanceId: 'worker' }).start();
@@ -165,18 +165,18 @@ describe('commits of a member', () => {
     expect(thief.lost).toEqual([]);
   });
 
-  it('that take long hold up no heartbeat', async () => {
+  it('that take long delay no heartbeat', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1, () => ({ sessionTimeoutMs: 6_000 }));
     delayCommits(stage, 1_900);
     const beganMs = stage.nowMs;
-    while (stage.nowMs - beganMs < 2 * SESSION_MS) expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('well');
+    while (stage.nowMs - beganMs < 2 * SESSION_MS) expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('ok');
     const waits = a.called('heartbeat').map(({ sentMs, endedMs }) => (endedMs ?? stage.nowMs) - sentMs);
     expect(waits.length).toBeGreaterThan(30);
     expect(Math.max(...waits)).toBeLessThan(10);
   });
 
-  it('without an answer are given up in time, and cost neither the membership nor the next commit', async () => {
+  it('without an answer time out, and affect neither the membership nor the next commit', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     delayCommits(stage, 60_000);
@@ -184,7 +184,7 @@ describe('commits of a member', () => {
     expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('NO_ANSWER');
     expect(stage.nowMs - beganMs).toBeLessThanOrEqual(2_000);
     delayCommits(stage, 1);
-    expect(await stage.runtime.until(a.commit({ 0: 2 }))).toBe('well');
+    expect(await stage.runtime.until(a.commit({ 0: 2 }))).toBe('ok');
     await stage.pass(2 * SESSION_MS);
     expect([a.lost, a.assigned.length]).toEqual([[], 1]);
   });

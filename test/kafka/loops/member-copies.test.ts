@@ -65,7 +65,7 @@ const kinds = [
 ] as const;
 
 describe.each(kinds)('copies of a %s member', (_, named) => {
-  it('warm up while the owner keeps its partitions, and take them over when the member joins again', async () => {
+  it('warm up while the owner keeps its partitions, which move when the member rejoins', async () => {
     const stage = new GroupStage();
     const [a, b] = await beginning(stage, named);
     expect([a.held, b.held]).toEqual([ALL, []]);
@@ -82,7 +82,7 @@ describe.each(kinds)('copies of a %s member', (_, named) => {
     expect(stage.owners(a, b)).toEqual(new Array(PARTITIONS).fill(1));
   });
 
-  it('are planned anew also when the leader joins again', async () => {
+  it('are also planned again when the leader rejoins', async () => {
     const stage = new GroupStage();
     const [a, b] = await beginning(stage, named);
     await stage.pass(YOUNG_MS);
@@ -94,7 +94,7 @@ describe.each(kinds)('copies of a %s member', (_, named) => {
     expect(b.last.warmups).toHaveLength(6);
   });
 
-  it('are asked for at each join, and told with what the member keeps for others', async () => {
+  it("are read at each join, and reported together with the member's standbys", async () => {
     const stage = new GroupStage();
     const [, b] = await beginning(stage, named);
     expect(toldBy(b).copies?.size).toBe(0);
@@ -109,12 +109,12 @@ describe.each(kinds)('copies of a %s member', (_, named) => {
   });
 });
 
-describe('joining again', () => {
-  it('happens once for all wishes, and no sooner than a generation is five seconds old', async () => {
+describe('rejoining', () => {
+  it('happens once for all requests, and not before a generation is five seconds old', async () => {
     const stage = new GroupStage();
     const [a, b] = await beginning(stage);
     const [before, beganMs] = [joins(b).length, b.last.atMs];
-    for (let wish = 0; wish < 20; wish += 1) {
+    for (let i = 0; i < 20; i += 1) {
       b.member.rejoin('another copy is complete');
       await stage.pass(100);
     }
@@ -127,7 +127,7 @@ describe('joining again', () => {
     await stage.settled(a, b);
   });
 
-  it('happens at once when the generation has lasted for a while', async () => {
+  it('happens immediately when the generation has lasted long enough', async () => {
     const stage = new GroupStage();
     const [, b] = await beginning(stage);
     await stage.pass(2 * YOUNG_MS);
@@ -137,7 +137,7 @@ describe('joining again', () => {
     expect(joins(b)).toHaveLength(before + 1);
   });
 
-  it('happens with the next rebalance, where that comes first', async () => {
+  it('happens with the next rebalance, if that comes first', async () => {
     const stage = new GroupStage();
     const [a, b] = await beginning(stage);
     b.disk.complete(ALL);
@@ -151,7 +151,7 @@ describe('joining again', () => {
     expect(joins(b)).toHaveLength(before);
   });
 
-  it('is not forgotten when it is wished while a join is under way', async () => {
+  it('is not lost when it is requested during a join', async () => {
     const stage = new GroupStage();
     const [a, b] = await beginning(stage);
     a.crash();
@@ -166,7 +166,7 @@ describe('joining again', () => {
     await stage.settled(again, b);
   });
 
-  it('lets offsets be committed before, and takes no partition away meanwhile', async () => {
+  it('allows a commit before, and removes no partition meanwhile', async () => {
     const stage = new GroupStage();
     const commits: string[] = [];
     const [a, b] = await beginning(stage, (name) =>
@@ -177,14 +177,14 @@ describe('joining again', () => {
     const { generation } = a.last;
     a.member.rejoin('a copy is lost');
     await stage.until(() => a.member.generation > generation, 'a generation');
-    expect(commits).toEqual(['well']);
+    expect(commits).toEqual(['ok']);
     expect(stage.committed(0)).toBe(17);
     expect(a.last).toMatchObject({ partitions: ALL, added: [], removed: [] });
     expect(a.called('commitOffsets').at(-1)?.endedMs).toBeLessThanOrEqual(joins(a).at(-1)?.sentMs ?? 0);
     await stage.settled(a, b);
   });
 
-  it('is nothing to a member that has not started, or has left', async () => {
+  it('does nothing for a member that has not started or has left', async () => {
     const stage = new GroupStage();
     const member = keeper(stage, 'a');
     member.member.rejoin('not started');
@@ -200,12 +200,12 @@ describe('joining again', () => {
   });
 
   it('leaves no timer behind', async () => {
-    const timersLeft = async (wishes: boolean) => {
+    const timersLeft = async (rejoins: boolean) => {
       const stage = new GroupStage();
       const member = keeper(stage, 'a');
       member.start();
       await stage.settled(member);
-      if (wishes) member.member.rejoin('leaves soon');
+      if (rejoins) member.member.rejoin('leaves soon');
       await member.leave();
       await stage.pass(100);
       return stage.runtime.pending;
@@ -213,7 +213,7 @@ describe('joining again', () => {
     expect(await timersLeft(true)).toBe(await timersLeft(false));
   });
 
-  it('is nothing to a member that tells of no copies', async () => {
+  it('does nothing for a member that reports no copies', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     const before = joins(a).length;
@@ -222,7 +222,7 @@ describe('joining again', () => {
     expect(joins(a)).toHaveLength(before);
   });
 
-  it('ends: a group whose copies are complete joins no more', async () => {
+  it('ends: a group with complete copies does not rejoin', async () => {
     const stage = new GroupStage();
     const members = ['a', 'b', 'c'].map((name) => {
       const one: Keeper = keeper(stage, name, {
@@ -253,7 +253,7 @@ describe('joining again', () => {
 });
 
 describe('a static leader that restarts', () => {
-  it('plans by what the others tell when one of them joins again', async () => {
+  it('plans by the reports of the others when one of them rejoins', async () => {
     const stage = new GroupStage();
     const named = (name: string) => ({ instanceId: `worker-${name}` });
     const [a, b] = await beginning(stage, named);
@@ -270,7 +270,7 @@ describe('a static leader that restarts', () => {
     expect(ledBy(again)).toBe(2);
   });
 
-  it('learns from the group of which partitions it keeps copies', async () => {
+  it('learns its standbys from the group', async () => {
     const stage = new GroupStage();
     const named = (name: string) => ({ instanceId: `worker-${name}` });
     const [a, b] = await beginning(stage, named);
@@ -284,7 +284,7 @@ describe('a static leader that restarts', () => {
 });
 
 describe('an assignment', () => {
-  it('is taken for as much as makes sense, whatever a leader says of copies', async () => {
+  it('is used as far as it is valid, whatever standbys a leader assigns', async () => {
     const stage = new GroupStage();
     const userData = encodeStandbys({ standbys: [1, 2, PARTITIONS], warmups: [2, 3] });
     new OldMember(
@@ -302,7 +302,7 @@ describe('an assignment', () => {
 });
 
 describe('a rolling upgrade', () => {
-  it('gives partitions at once to members that tell of no copies, and they pass over what they are told', async () => {
+  it('gives partitions immediately to members that report no copies, and they ignore standbys', async () => {
     const stage = new GroupStage();
     const a = keeper(stage, 'a');
     a.disk.complete(ALL);
@@ -319,7 +319,7 @@ describe('a rolling upgrade', () => {
     expect(b.last.warmups).toHaveLength(4);
   });
 
-  it('takes what a leader of an earlier release gives, and keeps no copies for others', async () => {
+  it('accepts the assignment of a leader of an earlier release, without standbys', async () => {
     const stage = new GroupStage();
     const old = new OldMember(stage, undefined, STICKY).start();
     await stage.until(() => old.held.length === PARTITIONS, 'an old leader');
@@ -333,7 +333,7 @@ describe('a rolling upgrade', () => {
     expect(b.held).toEqual(ALL);
   });
 
-  it('keeps no copies for others while a member knows only the assigner of kafkajs', async () => {
+  it('has no standbys while a member supports only the assigner of kafkajs', async () => {
     const stage = new GroupStage();
     const [a, b] = await beginning(stage);
     const old = new OldMember(stage).start();

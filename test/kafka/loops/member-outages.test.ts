@@ -17,7 +17,7 @@ describe('a member whose coordinator fails', () => {
     expect(a.warnings).toEqual(['the coordinator of the group does not answer']);
   });
 
-  it.each(['freeze', 'black hole'])('goes on with another broker after a %s, without a rebalance', async (kind) => {
+  it.each(['freeze', 'black hole'])('continues with another broker after a %s, without a rebalance', async (kind) => {
     const stage = new GroupStage({ nodes: 3, fenceAfterMs: 4_000 });
     const [a, b] = await stage.members(2);
     const { generation } = stage.group;
@@ -31,10 +31,10 @@ describe('a member whose coordinator fails', () => {
     expect(stage.coordinator).not.toBe(node);
     expect(stage.group.generation).toBe(generation);
     expect([...a.lost, ...b.lost]).toEqual([]);
-    expect(await stage.runtime.until(a.commit({ [a.held[0] ?? 0]: 5 }))).toBe('well');
+    expect(await stage.runtime.until(a.commit({ [a.held[0] ?? 0]: 5 }))).toBe('ok');
   });
 
-  it('notices in time for a session of 12 s that another broker coordinates the group after 9 s', async () => {
+  it('notices within a session of 12 s that another broker coordinates the group after 9 s', async () => {
     const stage = new GroupStage({ nodes: 3, fenceAfterMs: 9_000 });
     const [a] = await stage.members(1, () => ({ sessionTimeoutMs: 12_000 }));
     await stage.pass(2_000);
@@ -43,7 +43,7 @@ describe('a member whose coordinator fails', () => {
     expect([a.lost, a.assigned.length]).toEqual([[], 1]);
   });
 
-  it('joins as soon as another broker coordinates the group when the first one was silent from the beginning', async () => {
+  it('joins as soon as another broker coordinates the group when the first one was silent from the start', async () => {
     const stage = new GroupStage({ nodes: 3, fenceAfterMs: 3_000 });
     stage.kafka.freeze(stage.coordinator);
     const a = stage.member('a').start();
@@ -52,7 +52,7 @@ describe('a member whose coordinator fails', () => {
     expect(stage.nowMs - beganMs).toBeLessThan(4_000);
   });
 
-  it('goes on after the coordinator has moved and loads the group, without a rebalance', async () => {
+  it('continues while a new coordinator loads the group, without a rebalance', async () => {
     const stage = new GroupStage({ nodes: 3, groups: { loadMs: () => 3_000 } });
     const [a, b] = await stage.members(2);
     const { generation } = stage.group;
@@ -65,7 +65,7 @@ describe('a member whose coordinator fails', () => {
     expect(a.calls.filter(({ fault }) => fault === 'GROUP_LOAD_IN_PROGRESS').length).toBeGreaterThan(0);
   });
 
-  it('gives its partitions up when no heartbeat was answered for a session, and joins again when one is', async () => {
+  it('gives up its partitions when no heartbeat was answered for a session, and rejoins when one is', async () => {
     const stage = new GroupStage({ fenceAfterMs: 600_000 });
     const [a] = await stage.members(1);
     const node = stage.coordinator;
@@ -82,7 +82,7 @@ describe('a member whose coordinator fails', () => {
     expect(a.last.added).toHaveLength(PARTITIONS);
   });
 
-  it('gives its partitions up after a session also while the coordinator holds its JoinGroup', async () => {
+  it('gives up its partitions after a session even while the coordinator holds its JoinGroup', async () => {
     const stage = new GroupStage({ fenceAfterMs: 600_000 });
     const [a, b] = await stage.members(2);
     b.crash();
@@ -113,7 +113,7 @@ describe('a member whose coordinator fails', () => {
     expect(a.lost).toEqual([]);
   });
 
-  it('joins again when the answer to its SyncGroup is lost, and keeps what it has', async () => {
+  it('rejoins when the answer to its SyncGroup is lost, and keeps what it has', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     stage.network.script = (call, way) => (call === 'syncGroup' && way === 'back' ? 'reset' : undefined);
@@ -127,7 +127,7 @@ describe('a member whose coordinator fails', () => {
   });
 
   it.each(['frozen', 'down'])(
-    'tries no more than a few times a second and warns seldom while all is %s',
+    'retries at most a few times a second and warns rarely while every broker is %s',
     async (kind) => {
       const stage = new GroupStage({ nodes: 2, fenceAfterMs: 600_000 });
       const [a] = await stage.members(1);
@@ -144,7 +144,7 @@ describe('a member whose coordinator fails', () => {
     },
   );
 
-  it('rests five seconds between tries when the coordinator refuses it for a lasting cause', async () => {
+  it('waits five seconds between attempts when the coordinator rejects it permanently', async () => {
     const stage = new GroupStage();
     stage.kafka.refuses = (call) => (call === 'joinGroup' ? 'GROUP_AUTHORIZATION_FAILED' : undefined);
     const a = stage.member('a').start();
@@ -154,7 +154,7 @@ describe('a member whose coordinator fails', () => {
     await stage.settled(a);
   });
 
-  it('starts before there are brokers, and joins when they come', async () => {
+  it('can start without brokers, and joins when they come up', async () => {
     const stage = new GroupStage();
     stage.kafka.crash(1);
     const a = stage.member('a').start();
@@ -167,7 +167,7 @@ describe('a member whose coordinator fails', () => {
 });
 
 describe('leaving', () => {
-  it('takes a second at most when the coordinator is silent, and nothing is sent afterwards', async () => {
+  it('takes at most a second when the coordinator is silent, and nothing is sent afterwards', async () => {
     const stage = new GroupStage({ fenceAfterMs: 600_000 });
     const [a] = await stage.members(1);
     stage.kafka.freeze(stage.coordinator);
@@ -180,7 +180,7 @@ describe('leaving', () => {
     expect(a.lost).toEqual([]);
   });
 
-  it('takes a second at most when the coordinator does not answer to the first JoinGroup', async () => {
+  it('takes at most a second when the coordinator does not answer the first JoinGroup', async () => {
     const stage = new GroupStage();
     stage.network.script = (call, way) => (call === 'joinGroup' && way === 'back' ? 'lost' : undefined);
     const a = stage.member('a').start();
@@ -217,7 +217,7 @@ describe('leaving', () => {
     },
   );
 
-  it('does not wait for the other members while the coordinator holds the JoinGroup, and gives it up', async () => {
+  it('cancels a JoinGroup that the coordinator holds, without waiting for the other members', async () => {
     const stage = new GroupStage();
     const [a, b] = await stage.members(2);
     b.crash();
@@ -231,7 +231,7 @@ describe('leaving', () => {
     await stage.settled(a);
   });
 
-  it('ends a member that has not started, too', async () => {
+  it('also ends a member that has not started', async () => {
     const stage = new GroupStage();
     const a = stage.member('a');
     await a.leave();

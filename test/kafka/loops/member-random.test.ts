@@ -14,7 +14,7 @@ const LOG_END = 1_000_000;
 type Name = (typeof NAMES)[number];
 type Node = (typeof NODES)[number];
 
-/** What happens to the group, and then nothing for a while. */
+/** An event in the group, followed by a pause. */
 type Step =
   | { readonly kind: 'start' | 'leave' | 'crash' | 'restart'; readonly name: Name; readonly thenMs: number }
   | { readonly kind: 'rejoin'; readonly name: Name; readonly thenMs: number }
@@ -42,8 +42,8 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 /**
- * A group that is played with. Some of its members are static, and come back as who they were, with their copies as far as
- * they reached. One of the dynamic ones says nothing of copies.
+ * A group under random events. Some members are static, and return with their instance ID and their copies. One of the
+ * dynamic ones reports no copies.
  */
 class Play {
   readonly stage = new GroupStage({ nodes: NODES.length, groups: { loadMs: () => 200 } });
@@ -54,7 +54,7 @@ class Play {
   #offset = 0;
   #over = false;
 
-  /** A copy is complete so long after it was begun. */
+  /** How long a copy takes to become complete. */
   constructor(copyMs: number) {
     this.#copyMs = copyMs;
     void this.#commitNowAndThen();
@@ -108,7 +108,7 @@ class Play {
     await this.stage.pass(step.thenMs);
   }
 
-  /** Everything works again; resolves when the members that are left share the topic. */
+  /** Ends all faults; resolves when the remaining members share the topic. */
   async calm(): Promise<void> {
     const { network, kafka } = this.stage;
     network.weather = FAIR;
@@ -120,7 +120,7 @@ class Play {
     for (const [who, member] of this.running) if (member.fenced.length > 0) this.running.delete(who);
     if (this.running.size === 0) this.start('d');
     await this.stage.settled(...this.running.values());
-    // Who has no copies yet gets its part when it has them, and then nothing moves any more.
+    // A member without copies gets its share once it has them; after that nothing moves.
     await this.stage.until(() => this.#isBalanced, 'a balanced group');
     await this.stage.settled(...this.running.values());
     const { generation } = this.stage.group;
@@ -140,7 +140,7 @@ class Play {
     return disk;
   }
 
-  /** Drops what it is not to keep, and copies what it lacks. */
+  /** Drops the copies that it should not keep, and completes the others. */
   #copy(who: Name, member: StagedMember, { partitions, standbys }: Assigned): void {
     const disk = this.#disk(who);
     const kept = new Set([...partitions, ...standbys]);
@@ -188,7 +188,7 @@ function check(member: StagedMember): void {
   expect(generations, 'generations rise').toEqual(generations.toSorted((x, y) => x - y));
 }
 
-/** Nobody holds partitions who has not been heard of for a session. */
+/** No member holds partitions without an answered heartbeat for a session. */
 function checkSessions(play: Play): void {
   const { nowMs } = play.stage;
   for (const member of play.running.values()) {
@@ -204,7 +204,7 @@ function checkSessions(play: Play): void {
 }
 
 describe('members of a group under any faults', () => {
-  it('keep to the order of joins and commits, and share the topic in the end', { timeout: 60_000 }, async () => {
+  it('keep the order of joins and commits, and share the topic in the end', { timeout: 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 3, maxLength: 25 }), fc.nat(8_000), async (steps, copyMs) => {
         const play = new Play(copyMs);

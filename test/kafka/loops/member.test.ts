@@ -3,7 +3,7 @@ import { GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
 import { OldMember } from './old-member.ts';
 
 const ALL = Array.from({ length: PARTITIONS }, (_, i) => i);
-/** A rebalance is noticed with the next heartbeat; then everybody joins. */
+/** A rebalance is noticed with the next heartbeat; then all members join. */
 const NOTICED_MS = 600;
 const SESSION_MS = 10_000;
 
@@ -19,7 +19,7 @@ describe('a member of the group', () => {
     expect(a.member.generation).toBe(1);
   });
 
-  it('hands half of its partitions to one that joins, and has the others all the time', async () => {
+  it('hands half of its partitions to a joining member, and keeps the others throughout', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     const beganMs = stage.nowMs;
@@ -33,7 +33,7 @@ describe('a member of the group', () => {
     expect(a.last.atMs - b.last.atMs).toBeLessThan(5);
   });
 
-  it('takes over from one that leaves within a heartbeat, and nothing else moves', async () => {
+  it('takes over from a leaving member within a heartbeat, and nothing else moves', async () => {
     const stage = new GroupStage();
     const [a, b, c] = await stage.members(3);
     const [heldByA, heldByB] = [a.held, b.held];
@@ -46,7 +46,7 @@ describe('a member of the group', () => {
     expect(b.held).toEqual(expect.arrayContaining([...heldByB]));
   });
 
-  it('takes over from one that dies when its session is over', async () => {
+  it('takes over from a crashed member when its session is over', async () => {
     const stage = new GroupStage();
     const [a, b, c] = await stage.members(3);
     const beganMs = stage.nowMs;
@@ -57,7 +57,7 @@ describe('a member of the group', () => {
     expect([a.last.removed, b.last.removed]).toEqual([[], []]);
   });
 
-  it('keeps what it has through a rebalance that waits for a member that died', async () => {
+  it('keeps what it has during a rebalance that waits for a crashed member', async () => {
     const stage = new GroupStage();
     const [a, b] = await stage.members(2);
     const held = a.held;
@@ -86,7 +86,7 @@ describe('a member of the group', () => {
     expect(a.called('heartbeat').length - before).toBe(8);
   });
 
-  it('returns to what it had when it is thrown out and joins again', async () => {
+  it('gets back what it had when it is removed and rejoins', async () => {
     const stage = new GroupStage();
     const [a, b] = await stage.members(2);
     const [heldByA, heldByB] = [a.held, b.held];
@@ -113,7 +113,7 @@ describe('a member of the group', () => {
     expect(b.held).toEqual(expect.arrayContaining([...heldByB]));
   });
 
-  it('falls back to the assigner of an earlier release when one joins that it leads', async () => {
+  it('falls back to the assigner of an earlier release when such a member joins', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     const old = new OldMember(stage).start();
@@ -121,7 +121,7 @@ describe('a member of the group', () => {
     expect([a.held, old.held]).toEqual([ALL.filter((p) => p % 2 === 0), ALL.filter((p) => p % 2 === 1)]);
   });
 
-  it('takes an assignment that it can not read for one of nothing, and warns', async () => {
+  it('treats a malformed assignment as empty, and warns', async () => {
     const stage = new GroupStage();
     new OldMember(stage, Buffer.from('nonsense')).start();
     await stage.pass(100);
@@ -134,7 +134,7 @@ describe('a member of the group', () => {
 });
 
 describe('a static member', () => {
-  it('takes its partitions back after a restart, and nobody else hears of it', async () => {
+  it('takes its partitions back after a restart, and no other member notices', async () => {
     const stage = new GroupStage();
     const [a, b, c] = await stage.members(3, named);
     const [held, generation] = [c.held, stage.group.generation];
@@ -150,7 +150,7 @@ describe('a static member', () => {
     expect(again.assigned).toHaveLength(1);
   });
 
-  it('does not assign anything after a restart, also when it was the leader', async () => {
+  it('assigns nothing after a restart, even if it was the leader', async () => {
     const stage = new GroupStage();
     const [a, b] = await stage.members(2, named);
     const leader = a.called('syncGroup').at(-1)?.request as { assignments: readonly unknown[] };
@@ -180,7 +180,7 @@ describe('a static member', () => {
     expect([a, b].flatMap((one) => one.last.added)).toEqual([]);
   });
 
-  it('hands its partitions over at once when it leaves', async () => {
+  it('hands over its partitions immediately when it leaves', async () => {
     const stage = new GroupStage();
     const [a, b] = await stage.members(2, named);
     const beganMs = stage.nowMs;
@@ -189,7 +189,7 @@ describe('a static member', () => {
     expect(stage.nowMs - beganMs).toBeLessThan(NOTICED_MS);
   });
 
-  it('moves its own partitions and no others in each of ten rolling restarts', async () => {
+  it('moves only its own partitions in each of ten rolling restarts', async () => {
     const stage = new GroupStage();
     const members: StagedMember[] = [...(await stage.members(3, named))];
     for (let restart = 0; restart < 10; restart += 1) {
@@ -222,7 +222,7 @@ describe('a static member', () => {
     expect([a.held, b.held, again.held]).toEqual(held);
   });
 
-  it('ends for good when another process takes its instance ID', async () => {
+  it('ends permanently when another process takes its instance ID', async () => {
     const stage = new GroupStage();
     const [a, b] = await stage.members(2, named);
     const thief = stage.member('b-twice', named('b')).start();

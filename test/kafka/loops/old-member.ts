@@ -9,8 +9,8 @@ import { GROUP, type GroupStage, PARTITIONS, TOPIC } from './group-stage.ts';
 const HEARTBEAT_MS = 3_000;
 
 /**
- * A member of an earlier release: a consumer of kafkajs, which knows one assigner and no generation of claims, or one that
- * knows our assigner but says nothing of copies. As the leader each deals out in turns.
+ * A member of an earlier release: a kafkajs consumer, with one assigner and claims without a generation, or one with our
+ * assigner that reports no copies. As leaders both assign round-robin.
  */
 export class OldMember {
   readonly #stage: GroupStage;
@@ -22,7 +22,7 @@ export class OldMember {
   #generation = 0;
   held: readonly number[] = [];
 
-  /** As the leader it gives the same bytes to everybody, where there are any. */
+  /** As the leader it sends these bytes to all members, if set. */
   constructor(stage: GroupStage, assignment?: Buffer, protocol = ROUND_ROBIN) {
     this.#stage = stage;
     this.#protocol = protocol;

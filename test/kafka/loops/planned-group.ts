@@ -11,12 +11,12 @@ interface Planned {
   readonly ends: Map<number, number>;
 }
 
-/** A group whose members say to the leader what they have, and do what it says; nothing else happens in it. */
+/** A group whose members report to the leader and follow its plan; nothing else happens in it. */
 export class PlannedGroup {
   readonly settings: PlanSettings;
   readonly logEnd: number;
   readonly members = new Map<string, Planned>();
-  /** By instance ID: what the leader gave to members that are out now. */
+  /** By instance ID: what the leader gave to members that have left. */
   readonly #remembered = new Map<string, Claims>();
   #generation = 0;
 

@@ -68,7 +68,7 @@ const sharesOf = (plan: Plan, members: readonly Candidate[]) =>
   members.map((one) => ({ one, share: plan.get(one.memberId) as Share }));
 
 describe('a plan', () => {
-  it('gives every partition one owner, and copies of it to as many others as there are to be', () => {
+  it('gives every partition one owner and the configured number of standbys', () => {
     fc.assert(
       fc.property(anySettings, candidates, (given, members) => {
         const shares = sharesOf(planGroup(given, members), members);
@@ -91,7 +91,7 @@ describe('a plan', () => {
     );
   });
 
-  it('is the same in whatever order the members come', () => {
+  it('is the same for any order of the members', () => {
     fc.assert(
       fc.property(anySettings, candidates, fc.infiniteStream(fc.nat()), (given, members, dice) => {
         const shuffled = members
@@ -103,7 +103,7 @@ describe('a plan', () => {
     );
   });
 
-  it('lets nobody own what it lacks more of than is acceptable while somebody lacks less', () => {
+  it('lets no member own a partition with too much lag while another has less', () => {
     fc.assert(
       fc.property(anySettings, candidates, (given, members) => {
         for (const { one, share } of sharesOf(planGroup(given, members), members)) {
@@ -117,7 +117,7 @@ describe('a plan', () => {
     );
   });
 
-  it('owns and promises in balance: what members own and what they wait for differs by one at most', () => {
+  it('balances owned and promised partitions: their counts differ by at most one', () => {
     fc.assert(
       fc.property(anySettings, candidates, (given, members) => {
         const plan = planGroup(given, members);
@@ -130,7 +130,7 @@ describe('a plan', () => {
     );
   });
 
-  it('leaves a partition with its owner while a member that joins warms up, and hands it over after that', () => {
+  it('leaves a partition with its owner while a joining member warms up, then moves it', () => {
     const a = member('a', all(2), { partitions: [0, 1] });
     const plan = planGroup(settings(2), [a, member('b', ends({}), {}, -1)]);
     expect(plan.get('a')).toEqual({ partitions: [0, 1], standbys: [], warmups: [] });
@@ -144,7 +144,7 @@ describe('a plan', () => {
     expect(last.get('b')).toEqual({ partitions: [1], standbys: [0], warmups: [] });
   });
 
-  it('lets those who have copies stand in for an owner that is gone, the one first that owns least', () => {
+  it('lets members with copies replace an owner that left, starting with the one that owns least', () => {
     const members = [
       member('a', all(7), { partitions: [2, 3, 4] }),
       member('b', all(7), { partitions: [0, 1] }),
@@ -158,7 +158,7 @@ describe('a plan', () => {
     expect(plan.get('c')?.warmups).toEqual([5, 6]);
   });
 
-  it('leaves a partition with its last owner while another one warms up, and not with an earlier one', () => {
+  it('leaves a partition with its last owner while another warms up, not with an earlier one', () => {
     for (const [earlier, last] of [
       ['a', 'b'],
       ['b', 'a'],
@@ -173,7 +173,7 @@ describe('a plan', () => {
     }
   });
 
-  it('lets the target owner restore a partition of which nobody has a complete copy', () => {
+  it('lets the target owner restore a partition without a complete copy', () => {
     const plan = planGroup(settings(2, 0), [
       member('a', ends({ 0: 1_000, 1: 500 }), { partitions: [0] }),
       member('b', ends({}), { partitions: [1] }),
@@ -181,25 +181,25 @@ describe('a plan', () => {
     expect(plan.get('b')).toEqual({ partitions: [1], standbys: [], warmups: [] });
   });
 
-  it('lets a member warm up also where there are to be no standbys', () => {
+  it('lets a member warm up even with zero standbys', () => {
     const plan = planGroup(settings(2, 0), [member('a', all(2), { partitions: [0, 1] }), member('b', ends({}))]);
     expect(plan.get('b')).toEqual({ partitions: [], standbys: [1], warmups: [1] });
   });
 
-  it('gives partitions at once to a member that says nothing of its copies, as an earlier release', () => {
+  it('gives partitions immediately to a member that reports no copies, like an earlier release', () => {
     const plan = planGroup(settings(4), [member('a', all(4), { partitions: [0, 1, 2, 3] }), member('old', undefined)]);
     expect(plan.get('old')).toEqual({ partitions: [2, 3], standbys: [], warmups: [] });
     expect(plan.get('a')).toEqual({ partitions: [0, 1], standbys: [2, 3], warmups: [] });
   });
 
-  it('leaves partitions with a member that says nothing while others warm up', () => {
+  it('leaves partitions with a member that reports no copies while others warm up', () => {
     const old = member('old', undefined, { partitions: [0, 1, 2, 3] });
     const plan = planGroup(settings(4), [old, member('a', ends({ 0: 10, 1: 10, 2: 10, 3: 1_000 }))]);
     expect(plan.get('old')?.partitions).toEqual([0, 1, 2]);
     expect(plan.get('a')).toMatchObject({ partitions: [3], warmups: [2] });
   });
 
-  it('moves everything at once while the logs are shorter than what copies may lack', () => {
+  it('moves everything immediately while the logs are shorter than the acceptable lag', () => {
     const short = (member: Candidate): Candidate => ({
       ...member,
       copies: new Map([...(member.copies ?? [])].map(([at]) => [at, { end: LAG, logEnd: LAG }])),
@@ -224,7 +224,7 @@ describe('a log that grows while the members join', () => {
     expect(plan.get('a')).toMatchObject({ partitions: [0], warmups: [] });
   });
 
-  it('comes to whoever warmed up, though the owner has seen more of it', () => {
+  it('moves to the member that warmed up, though the owner has seen more of it', () => {
     const plan = planGroup(strict, [
       member('a', told(1_050), { partitions: [0, 1] }),
       member('b', told(1_000), { warmups: [1] }),
@@ -232,7 +232,7 @@ describe('a log that grows while the members join', () => {
     expect(plan.get('b')).toMatchObject({ partitions: [1], warmups: [] });
   });
 
-  it('does not come to whoever lacks some of it by its own account, or more than can have come meanwhile', () => {
+  it('does not move to a member that is incomplete by its own report, or lacks more than can have been appended meanwhile', () => {
     for (const behind of [told(1_000, 1_001), told(0)]) {
       const owner = member('a', told(1_000_000), { partitions: [0, 1] });
       const plan = planGroup(strict, [owner, member('b', behind, { warmups: [1] })]);
@@ -242,7 +242,7 @@ describe('a log that grows while the members join', () => {
 });
 
 describe('standbys', () => {
-  it('are those whose copies are most complete', () => {
+  it('are the members with the most complete copies', () => {
     const plan = planGroup(settings(1), [
       member('a', all(1), { partitions: [0] }),
       member('b', ends({ 0: 300 })),
@@ -252,7 +252,7 @@ describe('standbys', () => {
     expect(plan.get('c')?.standbys).toEqual([0]);
   });
 
-  it('stay who they were among those who are caught up', () => {
+  it('stay the same among members that are caught up', () => {
     const members = [
       member('a', all(2), { partitions: [0, 1] }),
       member('b', all(2)),
@@ -275,7 +275,7 @@ describe('standbys', () => {
     );
   });
 
-  it('are rather those who have some copy, where all lack little', () => {
+  it('are preferably members with a copy, when all lags are small', () => {
     const short = (names: readonly string[]) =>
       names.map((name) => member(name, name === 'c' ? new Map([[0, { end: 40, logEnd: 50 }]]) : ends({})));
     expect(planGroup(settings(1), short(['a', 'b', 'c'])).get('a')?.standbys).toEqual([]);
@@ -283,7 +283,7 @@ describe('standbys', () => {
     expect(plan.get('c')?.standbys).toEqual([0]);
   });
 
-  it('are given to a newcomer until it has its part, where all lack little', () => {
+  it('go to a new member until it has its share, when all lags are small', () => {
     const group = new PlannedGroup({ partitions: 60, standbys: 1, acceptableLag: LOG_END }, LOG_END);
     for (const name of ['a', 'b', 'c']) group.join(name);
     group.settle();
@@ -304,7 +304,7 @@ describe('standbys', () => {
     }
   });
 
-  it('are all the others, where all are to be', () => {
+  it('are all other members when configured so', () => {
     const members = ['a', 'b', 'c'].map((name) => member(name, ends({})));
     for (const { partitions, standbys } of planGroup(settings(6, 'all'), members).values()) {
       expect([...partitions, ...standbys].sort()).toEqual([0, 1, 2, 3, 4, 5]);
@@ -332,7 +332,7 @@ describe('planning again', () => {
     return group;
   }
 
-  it('reaches a balanced plan that stays, in a few rounds, when copies become complete', () => {
+  it('reaches a stable, balanced plan in a few rounds when copies become complete', () => {
     fc.assert(
       fc.property(start, (given) => {
         const group = groupOf(given);
@@ -348,7 +348,7 @@ describe('planning again', () => {
     );
   });
 
-  it('reaches its target however slowly copies become complete, by one move of what was promised', () => {
+  it('reaches its target however slowly copies become complete, moving each promised partition once', () => {
     fc.assert(
       fc.property(start, fc.integer({ min: 1, max: 3 }), (given, atMost) => {
         const group = groupOf(given);
@@ -376,7 +376,7 @@ describe('planning again', () => {
     );
   });
 
-  it('never makes a partition wait for its owner while somebody has a complete copy, as members come and go', () => {
+  it('never makes a partition wait for a restore while a member has a complete copy, as members come and go', () => {
     const step = fc.record({
       who: fc.nat(3),
       rounds: fc.nat(3),

@@ -12,8 +12,8 @@ function rejoining() {
   return { schedule, begunMs, pass: (ms: number) => runtime.until(runtime.sleep(ms)) };
 }
 
-describe('a wish to join again', () => {
-  it('waits until the generation has lasted for a while', async () => {
+describe('a request to rejoin', () => {
+  it('waits until the generation has lasted for its minimum time', async () => {
     const { schedule, begunMs, pass } = rejoining();
     await pass(100);
     schedule.joined();
@@ -22,7 +22,7 @@ describe('a wish to join again', () => {
     expect(begunMs).toEqual([100 + AFTER_MS]);
   });
 
-  it('counts from the last generation, when another one has begun meanwhile', async () => {
+  it('counts from the latest generation', async () => {
     const { schedule, begunMs, pass } = rejoining();
     schedule.joined();
     schedule.request();
@@ -32,7 +32,7 @@ describe('a wish to join again', () => {
     expect(begunMs).toEqual([3_000 + AFTER_MS]);
   });
 
-  it('is fulfilled when the copies are asked for, and only then', async () => {
+  it('is fulfilled when the copies are read, and only then', async () => {
     const { schedule, begunMs, pass } = rejoining();
     const settings: MemberSettings = { groupId: 'g', topic: 't', partitions: 1, copies: () => new Map() };
     schedule.request();

@@ -23,7 +23,7 @@ function fail(forMs: number, ...places: readonly ReturnType<typeof place>[]): vo
   }
 }
 
-it('a fault that passes within a second is no line, however often it comes', () => {
+it('faults shorter than a second are not logged, however often they occur', () => {
   const one = place('t', 0);
   for (let round = 0; round < 10; round += 1) {
     fail(1_000, one);
@@ -32,7 +32,7 @@ it('a fault that passes within a second is no line, however often it comes', () 
   expect(lines).toEqual([]);
 });
 
-it('partitions of one topic that fail together are one line in 10 s, which names them', () => {
+it('partitions of one topic that fail together are named in one line every 10 s', () => {
   fail(20_900, place('t', 1), place('t', 0), place('u', 7));
   const line = (topic: string, ...partitions: number[]) => {
     return { topic, partitions, fault: 'NO_ANSWER', error: 'nobody said anything' };
@@ -40,7 +40,7 @@ it('partitions of one topic that fail together are one line in 10 s, which names
   expect(lines).toEqual([line('t', 0, 1), line('u', 7), line('t', 0, 1), line('u', 7)]);
 });
 
-it('a partition that is well, or that nobody follows any more, is not named', () => {
+it('a partition that can be read, or is no longer followed, is not named', () => {
   const [one, other, third] = [place('t', 0), place('t', 1), place('t', 2)];
   fail(1_000, one, other, third);
   faultLog.readable(one);

@@ -54,7 +54,7 @@ afterEach(async () => {
 });
 
 describe('a partition', () => {
-  it('is read from the given offset on, in order, and on as records come', async () => {
+  it('is read from the given offset on, in order, and continues as records arrive', async () => {
     open(1);
     stage.send(0, 5);
     const sink = new Collected();
@@ -98,7 +98,7 @@ describe('a partition', () => {
     await stage.until(() => second.position === 1);
   });
 
-  it('gets a record batch that is larger than its limits', async () => {
+  it('receives a record batch that is larger than its limits', async () => {
     open(2);
     stage.send(0, 1, 50_000);
     stage.send(1, 1, 50_000);
@@ -138,7 +138,7 @@ it('a fetch is short for a while after a partition was added, and long again lat
 });
 
 describe('a paused partition', () => {
-  it('keeps what was fetched, and gets nothing until it is resumed', async () => {
+  it('keeps fetched records, and delivers nothing until it is resumed', async () => {
     open(1);
     const sink = new Collected();
     const followed = tailOf().follow(at(0), sink);
@@ -167,7 +167,7 @@ describe('a paused partition', () => {
     await stage.until(() => paused.position === 1);
   });
 
-  it('does not hold up others, and neither does one whose sink is slow', async () => {
+  it('does not delay others, and neither does one with a slow sink', async () => {
     open(3);
     for (const partition of [0, 1, 2]) stage.send(partition, 1);
     const sinks = [new Collected(), new Collected(), new Collected()];
@@ -188,7 +188,7 @@ describe('a paused partition', () => {
     await stage.until(() => slow?.position === 11 && paused?.position === 11);
   });
 
-  it('is fetched at once when it is resumed, though the fetch of others waits for records', async () => {
+  it('is fetched immediately when it is resumed, though the fetch of others waits for records', async () => {
     open(2);
     const tail = tailOf({ maxWaitMs: 100_000 });
     tail.follow(at(0), new Collected());
@@ -209,7 +209,7 @@ describe('a paused partition', () => {
     expect(lateMs, 'the others were waited for a short time only').toBeLessThan(300);
   });
 
-  it('that has no room shortens the fetches of the others, less and less while they bring nothing', async () => {
+  it('without room shortens the fetches of the others, less and less while they are empty', async () => {
     open(2);
     const tail = tailOf();
     const sink = new Collected();
@@ -234,7 +234,7 @@ describe('a paused partition', () => {
 });
 
 describe('a seek', () => {
-  it('drops what was fetched and what is being fetched; the delivery under way ends by itself', async () => {
+  it('drops fetched records and the fetch under way, but completes the delivery under way', async () => {
     open(1);
     stage.send(0, 10);
     const sink = new Collected();
@@ -253,7 +253,7 @@ describe('a seek', () => {
     expect(sink.offsets).toEqual([...range(0, 10), ...range(3, 15)]);
   });
 
-  it('to where a fetch under way has begun is not answered by it', async () => {
+  it('to the offset of a fetch under way is not answered by that fetch', async () => {
     open(1);
     const sink = new Collected();
     const followed = tailOf().follow(at(0), sink);
@@ -268,7 +268,7 @@ describe('a seek', () => {
     expect(sink.offsets.slice(2)).toEqual(range(0, 5));
   });
 
-  it('from within a delivery goes on from there', async () => {
+  it('from within a delivery takes effect', async () => {
     open(1);
     stage.send(0, 3);
     const seen: number[] = [];
@@ -285,7 +285,7 @@ describe('a seek', () => {
 });
 
 describe('the order of a fetch', () => {
-  it('changes, so that a limit on its bytes starves nobody', async () => {
+  it('rotates, so that a byte limit starves no partition', async () => {
     open(4);
     for (let sent = 0; sent < 30; sent += 1) for (const partition of range(0, 4)) stage.send(partition, 1, 5_000);
     const tail = tailOf({ maxBytes: 6_000 });
@@ -313,7 +313,7 @@ describe('the order of a fetch', () => {
 });
 
 describe('a fault', () => {
-  it('of a leader that moves is got over at once, without a record lost or doubled', async () => {
+  it('of a moving leader is handled without delay, and without a lost or duplicate record', async () => {
     open(3, 3);
     const sink = new Collected();
     const tail = tailOf();
@@ -337,7 +337,7 @@ describe('a fault', () => {
     expect(new Set(asksFirst.map(({ node }) => node))).toEqual(new Set([1]));
   });
 
-  it('of a frozen broker holds up its own partitions alone, until another leads them', async () => {
+  it('of a frozen broker delays only its own partitions, until another broker leads them', async () => {
     stage = new LoopStage({ nodes: 3 });
     stage.kafka.cluster.createTopic(T, { partitions: 2, replicas: 2 });
     const sinks = [new Collected(), new Collected()];
@@ -361,7 +361,7 @@ describe('a fault', () => {
     expect(sinks[0]?.offsets).toEqual([0, 1]);
   });
 
-  it('that lasts is tried again at growing intervals, and reported seldom', async () => {
+  it('that persists is retried at growing intervals, and reported rarely', async () => {
     open(1, 1);
     const tail = tailOf();
     const followed = tail.follow({ topic: 'later', partition: 0, offset: 0 }, new Collected());
@@ -379,7 +379,7 @@ describe('a fault', () => {
     await stage.until(() => followed.position === 1);
   });
 
-  it('of a line that is slow makes fetches smaller, until they get here in time', async () => {
+  it('of a slow network makes fetches smaller, until they arrive in time', async () => {
     open(1);
     for (let sent = 0; sent < 40; sent += 1) stage.send(0, 1, 100_000);
     const sink = new Collected();
@@ -396,7 +396,7 @@ describe('a fault', () => {
     expect(stage.fetches.at(-1)?.request.maxBytes).toBe(8_000_000);
   });
 
-  it('in an answer that can not be right is tried again, not at once', async () => {
+  it('of an invalid answer is retried after a delay', async () => {
     open(1);
     stage.send(0, 2);
     stage.distort = (answer) => ({ ...answer, partitions: [] });
@@ -418,7 +418,7 @@ describe('a fault', () => {
     expect(sink.offsets).toEqual([0, 1]);
   });
 
-  it('of a sink is reported, and the chunk delivered again a second later', async () => {
+  it('of a sink is reported, and the chunk is delivered again a second later', async () => {
     open(1);
     stage.send(0, 2);
     let deliveries = 0;
@@ -438,7 +438,7 @@ describe('a fault', () => {
 });
 
 describe('transactions, read committed', () => {
-  it('that were aborted are left out, and a marker at the end moves the position', async () => {
+  it('that were aborted are skipped, and a marker at the end moves the position', async () => {
     open(1);
     const { cluster } = stage.kafka;
     const key = (text: string) => [{ key: null, value: Buffer.from(text) }];
@@ -459,7 +459,7 @@ describe('transactions, read committed', () => {
 });
 
 describe('an offset outside of the log', () => {
-  it('is where its sink says to go on from, which gets the bounds', async () => {
+  it('is replaced by the one that its sink returns, given the bounds', async () => {
     open(2);
     for (const partition of [0, 1]) stage.send(partition, 3);
     stage.send(0, 3);
@@ -483,7 +483,7 @@ describe('an offset outside of the log', () => {
     expect([trimmed.offsets, cut.offsets, faults]).toEqual([[4, 5], [1, 2], []]);
   });
 
-  it('is followed by the start of the log, with a warning, where the sink does not say', async () => {
+  it('is replaced by the start of the log, with a warning, if the sink does not choose', async () => {
     open(1);
     stage.send(0, 3);
     const sink = new Collected();
@@ -492,7 +492,7 @@ describe('an offset outside of the log', () => {
     expect(lines).toMatchObject([{ level: 'warn', fields: { partition: 0, offset: 99, logStart: 0, end: 3 } }]);
   });
 
-  it('is left by a seek, whatever the sink says later', async () => {
+  it('is left by a seek, whatever the sink returns later', async () => {
     open(1);
     stage.send(0, 3);
     const sink = Object.assign(new Collected(), {
@@ -508,8 +508,8 @@ describe('an offset outside of the log', () => {
   });
 });
 
-describe('bytes that decoding sees otherwise', () => {
-  it('of a damaged batch give a record that says so, and reading goes on behind it', async () => {
+describe('malformed bytes', () => {
+  it('of a damaged batch become a record that says so, and reading continues after it', async () => {
     open(1);
     stage.send(0, 2);
     const damaged = batchOf(
@@ -534,7 +534,7 @@ describe('bytes that decoding sees otherwise', () => {
     ]);
   });
 
-  it('that are no batch at all do so too', async () => {
+  it('that are not a batch do the same', async () => {
     open(1);
     const nonsense = Buffer.from(batchOf([{ key: null, value: Buffer.alloc(50) }], { timestampMs: 0 }));
     nonsense.writeInt32BE(20, AT.length);
@@ -551,7 +551,7 @@ describe('bytes that decoding sees otherwise', () => {
     ]);
   });
 
-  it('that inflate to more than is held at once come in several chunks, none lost and none doubled', async () => {
+  it('that decompress to more than the memory limit arrive in several chunks, without loss or duplicates', async () => {
     open(1);
     const plain = batchOf([{ key: null, value: Buffer.alloc(4_000_000) }], { timestampMs: 0 });
     const packed = Buffer.concat([plain.subarray(0, AT.records), gzipSync(plain.subarray(AT.records))]);
@@ -562,7 +562,7 @@ describe('bytes that decoding sees otherwise', () => {
     const sink = new Collected();
     const followed = tailOf().follow(at(0), sink);
     while (followed.position < 12) {
-      await new Promise((resolve) => setImmediate(resolve)); // inflating takes real time
+      await new Promise((resolve) => setImmediate(resolve)); // decompressing takes real time
       await stage.pass(1);
     }
     expect(sink.offsets).toEqual(range(0, 12));
@@ -570,7 +570,7 @@ describe('bytes that decoding sees otherwise', () => {
   });
 });
 
-describe('the end', () => {
+describe('close', () => {
   it('waits for the delivery under way; nothing is delivered after it', async () => {
     open(1);
     stage.send(0, 1);
@@ -593,7 +593,7 @@ describe('the end', () => {
     expect(sink.offsets).toEqual([0]);
   });
 
-  it('of one partition leaves the others, and its fetch is answered to nobody', async () => {
+  it('of one partition does not affect the others, and drops its fetch', async () => {
     open(2);
     const [gone, kept] = [new Collected(), new Collected()];
     const tail = tailOf();

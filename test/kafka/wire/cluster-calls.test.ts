@@ -74,7 +74,7 @@ describe('a call', () => {
     await runtime.until(cluster.call(1, 'append', 1_000, beat));
     brokers.set(1, 'down');
     expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('UNREACHABLE');
-    brokers.set(1, 'well');
+    brokers.set(1, 'healthy');
     expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('answered');
   });
 

@@ -48,7 +48,7 @@ describe('a silent leader', () => {
     brokers.set(2, 'down');
     await runtime.until(callLeader(cluster, 't', 2_000));
     brokers.set(1, 'frozen');
-    brokers.set(2, 'well');
+    brokers.set(2, 'healthy');
     brokers.topics.set('t', { leaders: [2] });
     const startMs = runtime.monotonicMs();
     cluster.doubt('t');
@@ -75,7 +75,7 @@ describe('a silent leader', () => {
     brokers.set(1, 'frozen');
     const asking = callLeader(cluster, 't', 2_000);
     await runtime.until(runtime.sleep(7_000));
-    brokers.set(1, 'well');
+    brokers.set(1, 'healthy');
     expect(await runtime.until(asking)).toBe(1);
   });
 
@@ -85,7 +85,7 @@ describe('a silent leader', () => {
     brokers.set(1, 'frozen');
     const asking = callLeader(cluster, 't', 500);
     await runtime.until(runtime.sleep(19_000));
-    brokers.set(1, 'well');
+    brokers.set(1, 'healthy');
     await runtime.until(asking);
     const warnings = brokers.log.filter(({ level }) => level === 'warn');
     expect(warnings.map(({ message, broker }) => [message, broker])).toEqual([
@@ -132,7 +132,7 @@ describe('metadata', () => {
       const { brokers, cluster, runtime } = stage(3);
       for (const node of [1, 2, 3]) brokers.set(node, node === locked ? 'locked' : 'down');
       expect(await runtime.until(fault(cluster.metadata([])))).toBe('LOGIN_REFUSED');
-      brokers.set(locked === 1 ? 2 : 1, 'well');
+      brokers.set(locked === 1 ? 2 : 1, 'healthy');
       expect(await runtime.until(fault(cluster.metadata([])))).toBe('answered');
     }
   });
@@ -145,7 +145,7 @@ describe('metadata', () => {
       await runtime.until(runtime.sleep(90));
     }
     expect(brokers.dials.length).toBeLessThanOrEqual(3);
-    brokers.set(1, 'well');
+    brokers.set(1, 'healthy');
     await runtime.until(runtime.sleep(1_000));
     expect(await runtime.until(fault(cluster.metadata([])))).toBe('answered');
   });
@@ -253,7 +253,7 @@ describe('the topology is asked for', () => {
     expect(perSecond(times, startMs + 1_000, 8)).toBe(2);
     expect(perSecond(times, startMs + 11_000, 18)).toBeLessThan(0.12);
     await runtime.until(fault(cluster.call(2, 'append', 1_000, beat)));
-    brokers.set(2, 'well');
+    brokers.set(2, 'healthy');
     await runtime.until(cluster.call(2, 'append', 1_000, beat));
     const answeredMs = runtime.monotonicMs();
     await runtime.until(runtime.sleep(8_000));
@@ -315,7 +315,7 @@ describe('coordinators', () => {
     const { brokers, cluster, runtime } = stage(1);
     brokers.set(1, 'down');
     expect(await runtime.until(fault(cluster.coordinator('g')))).toBe('UNREACHABLE');
-    brokers.set(1, 'well');
+    brokers.set(1, 'healthy');
     expect(await runtime.until(cluster.coordinator('g'))).toBe(1);
   });
 });

@@ -7,7 +7,7 @@ import { VirtualRuntime } from '../../support/virtual-runtime.ts';
  * `frozen`: accepts connections and stays silent; `down`: connections are refused and open ones are gone;
  * `locked`: rejects every login; `gone`: answers, but is no longer in the metadata.
  */
-type State = 'well' | 'frozen' | 'down' | 'locked' | 'gone';
+type State = 'healthy' | 'frozen' | 'down' | 'locked' | 'gone';
 
 interface Topic {
   readonly fault?: FaultName;
@@ -47,7 +47,7 @@ export class ScriptedBrokers {
   readonly #links = new Set<ScriptedLink>();
 
   constructor(nodes: number) {
-    for (let node = 1; node <= nodes; node += 1) this.#states.set(node, 'well');
+    for (let node = 1; node <= nodes; node += 1) this.#states.set(node, 'healthy');
   }
 
   get seeds(): BrokerAddress[] {

@@ -1,6 +1,6 @@
 import { crc32c } from '../../../src/kafka/records/crc32c.ts';
 
-/** Positions in a record batch of format 2, from its first byte. */
+/** Byte positions in a record batch of format 2. */
 const AT = {
   baseOffset: 0,
   length: 8,
@@ -17,13 +17,13 @@ const AT = {
   count: 57,
   records: 61,
 } as const;
-/** The length counts what comes after itself. */
+/** The length field counts the bytes after itself. */
 const LENGTH_END = 12;
 const MAGIC = 2;
 const FLAG = { logAppendTime: 0x08, transactional: 0x10, control: 0x20 } as const;
 const NO_PRODUCER = -1n;
 
-/** What a broker reads of a batch. */
+/** The fields of a batch that a broker reads. */
 export interface BatchHead {
   readonly baseOffset: number;
   readonly lastOffset: number;
@@ -46,7 +46,7 @@ export function headOf(batch: Buffer): BatchHead {
   };
 }
 
-/** Whether a broker would take these bytes: one whole batch of format 2 with records in it and a right checksum. */
+/** Whether a broker would accept these bytes: one whole, non-empty batch of format 2 with a valid checksum. */
 export function isSound(batch: Buffer): boolean {
   if (batch.length < AT.records || batch.readInt32BE(AT.length) !== batch.length - LENGTH_END) return false;
   const count = batch.readInt32BE(AT.count);
@@ -58,7 +58,7 @@ export function isSound(batch: Buffer): boolean {
   );
 }
 
-/** A copy as a broker stores it: at its offset and, where the topic says so, with the broker's time. */
+/** A copy as a broker stores it: at its offset and, with LogAppendTime, with the broker's timestamp. */
 export function stamped(batch: Buffer, baseOffset: number, leaderEpoch: number, appendedAtMs?: number): Buffer {
   const stored = Buffer.from(batch);
   stored.writeBigInt64BE(BigInt(baseOffset), AT.baseOffset);
@@ -71,12 +71,12 @@ export function stamped(batch: Buffer, baseOffset: number, leaderEpoch: number, 
   return stored;
 }
 
-/** The first record of a stored, uncompressed batch that is not older; undefined when there is none. */
+/** The first record of a stored, uncompressed batch that is not older; undefined if there is none. */
 export function offsetAtTime(batch: Buffer, timestampMs: number): number | undefined {
   return recordsOf(batch).find((record) => record.timestampMs >= timestampMs)?.offset;
 }
 
-/** Whether a record of an uncompressed batch has no key: a compacted topic refuses it. */
+/** Whether a record of an uncompressed batch has no key, which a compacted topic rejects. */
 export function hasKeylessRecord(batch: Buffer): boolean {
   return recordsOf(batch).some(({ key }) => key === null);
 }
@@ -87,7 +87,7 @@ export interface PlainRecord {
   readonly headers?: Readonly<Record<string, string | Buffer>>;
 }
 
-/** The records of an uncompressed batch, for tests to look at. */
+/** The records of an uncompressed batch, for tests. */
 export function recordsOf(batch: Buffer): (PlainRecord & { readonly offset: number; readonly timestampMs: number })[] {
   const head = headOf(batch);
   const isStamped = (batch.readInt16BE(AT.attributes) & FLAG.logAppendTime) !== 0;
@@ -136,11 +136,11 @@ class Reader {
 
 export interface BatchOptions {
   readonly timestampMs: number;
-  /** Of a transaction that this batch is part of. */
+  /** The producer of the transaction that this batch is part of. */
   readonly producerId?: bigint;
 }
 
-/** A batch as any other sender may write it: uncompressed. */
+/** An uncompressed batch, as another producer may write it. */
 export function batchOf(records: readonly PlainRecord[], { timestampMs, producerId }: BatchOptions): Buffer {
   const bodies = records.map((record, i) => {
     const headers = Object.entries(record.headers ?? {});

@@ -10,13 +10,13 @@ import { topicHandlers } from './serve-topics.ts';
 import type { View } from './view.ts';
 
 /**
- * One broker. It acts by what it believes of the cluster, which it learns a moment late. Frozen, it takes connections and
- * messages and does nothing until it goes on; down, it refuses connections and has forgotten all that was under way.
+ * One broker. It acts on its own view of the cluster, which is updated with a delay. Frozen, it accepts connections and
+ * messages and does nothing until it resumes; down, it refuses connections and has lost everything under way.
  */
 export class Broker {
   readonly node: number;
   readonly cluster: Cluster;
-  /** Its own clock may be wrong by `clockErrorMs`; what it would do in time is done when it runs. */
+  /** Its clock may be wrong by `clockErrorMs`; timers that expire while it does not run fire when it does. */
   readonly clock: Clockwork;
   clockErrorMs = 0;
   view: View;
@@ -25,7 +25,7 @@ export class Broker {
   #life = 0;
   readonly #handlers: Handlers;
   readonly #viewers = new Set<() => void>();
-  /** Ends connections; each is called when the broker goes down. */
+  /** Called when the broker goes down, to end connections. */
   readonly connections = new Set<() => void>();
 
   constructor(node: number, cluster: Cluster, view: View) {
@@ -46,7 +46,7 @@ export class Broker {
     return this.#state;
   }
 
-  /** Runs something on this broker: now, when it goes on, or never. */
+  /** Runs something on this broker: now, when it resumes, or never. */
   deliver(run: () => void): void {
     if (this.#state === 'up') run();
     else if (this.#state === 'frozen') this.#inbox.push(run);
@@ -58,14 +58,14 @@ export class Broker {
     else (this.#handlers[call] as HandlerOf<C>)(request, reply, client);
   }
 
-  /** Takes note of what the cluster is now; what is older than what it knows changes nothing. */
+  /** Updates its view of the cluster; an older view changes nothing. */
   learn(view: View): void {
     if (view.version < this.view.version) return;
     this.view = view;
     for (const look of [...this.#viewers]) look();
   }
 
-  /** Calls back when this broker believes something else of the cluster, until the answer is called. */
+  /** Calls back when this broker's view of the cluster changes, until the returned function is called. */
   watchView(look: () => void): () => void {
     this.#viewers.add(look);
     return () => this.#viewers.delete(look);
@@ -75,14 +75,14 @@ export class Broker {
     if (this.#state === 'up') this.#state = 'frozen';
   }
 
-  /** Goes on with what came meanwhile, in the order in which it came. */
+  /** Resumes with what arrived meanwhile, in order. */
   thaw(): void {
     if (this.#state !== 'frozen') return;
     this.#state = 'up';
     for (const run of this.#inbox.splice(0)) this.deliver(run);
   }
 
-  /** Ends at once: connections break, and nothing that was under way is ever answered. */
+  /** Crashes: connections break, and nothing under way is ever answered. */
   stop(): void {
     this.#state = 'down';
     this.#life += 1;
@@ -115,7 +115,7 @@ export class Broker {
 
 type HandlerOf<C extends CallName> = (request: RequestOf<C>, reply: Reply<AnswerOf<C>>, client: string) => void;
 
-/** An answer that nobody waits for. */
+/** For a promise whose result is not needed. */
 export function nobody<R>(): Reply<R> {
   return { give: () => {}, refuse: (_fault: FaultName) => {} };
 }

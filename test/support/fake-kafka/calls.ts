@@ -7,7 +7,7 @@ export type CallName = keyof Calls;
 export type RequestOf<C extends CallName> = Parameters<Calls[C]>[0];
 export type AnswerOf<C extends CallName> = Awaited<ReturnType<Calls[C]>>;
 
-/** What a broker does with each call. `client` names who asks. */
+/** A broker's handlers of the calls. `client` names the caller. */
 export type Handlers = {
   readonly [C in CallName]: (request: RequestOf<C>, reply: Reply<AnswerOf<C>>, client: string) => void;
 };

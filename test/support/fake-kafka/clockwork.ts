@@ -1,9 +1,9 @@
 import type { Runtime, Timer } from '../../../src/core/runtime.ts';
 
-/** Time and chance of the simulated servers: a process's own, or a simulation's. */
+/** Time and randomness of the simulated servers: those of the process, or of a simulation. */
 export type Clockwork = Pick<Runtime, 'monotonicMs' | 'wallMs' | 'schedule' | 'random'>;
 
-/** Timers of which each name has one at most. */
+/** Timers, at most one for each name. */
 export class KeyedTimers {
   readonly #clock: Clockwork;
   readonly #timers = new Map<string, Timer>();
@@ -12,7 +12,7 @@ export class KeyedTimers {
     this.#clock = clock;
   }
 
-  /** In place of the one under this name, if there is one. */
+  /** Replaces the timer of this name, if there is one. */
   set(name: string, delayMs: number, run: () => void): void {
     this.cancel(name);
     const timer = this.#clock.schedule(delayMs, () => {

@@ -12,15 +12,15 @@ export interface ClusterOptions {
   readonly clock: Clockwork;
   readonly nodes?: number;
   readonly groups?: Partial<GroupsOptions>;
-  /** How long followers take to have a batch. */
+  /** How long followers take to replicate a batch. */
   readonly replicationMs?: () => number;
   /** How long a broker takes to learn of a change. */
   readonly propagationMs?: () => number;
-  /** How long a broker is silent until the controller gives it up. */
+  /** How long a broker may be silent before the controller fences it. */
   readonly fenceAfterMs?: number;
-  /** A fetch that finds nothing is held for so long, though less was asked for: simulations save events by it. */
+  /** The least time that an empty fetch is held, even if less was requested, to save events in simulations. */
   readonly holdMs?: number;
-  /** The most that a fetch brings of one partition, whatever was asked for. */
+  /** The most that a fetch returns of one partition, whatever was requested. */
   readonly fetchBytes?: () => number;
 }
 
@@ -29,8 +29,8 @@ const FENCE_AFTER_MS = 9_000;
 const MARKER_RETRY_MS = 100;
 
 /**
- * The brokers and what they keep. The controller is no broker here and never fails: it gives silent brokers up after a
- * while, has others lead, and tells everybody, who learn of it a moment later.
+ * The brokers and their state. The controller is not a broker here and never fails: it fences silent brokers after a while,
+ * elects other leaders and informs all brokers, which learn of it with a delay.
  */
 export class Cluster {
   readonly clusterId = 'fake-kafka';
@@ -38,19 +38,19 @@ export class Cluster {
   readonly topics = new Map<string, Topic>();
   readonly groups: Groups;
   readonly brokers: ReadonlyMap<number, Broker>;
-  /** What every answer says of it. */
+  /** In every answer. */
   throttleMs = 0;
-  /** Refuses a call before it is served, when it has a name for that. */
+  /** Rejects a call before it is served, if it returns a fault. */
   refuses: (call: CallName, node: number) => FaultName | undefined = () => undefined;
-  /** Called for each topic that is made, before anything is in it. */
+  /** Called for each new topic, while it is empty. */
   onTopic: (topic: Topic) => void = () => {};
-  /** Fetches that find nothing are held for so long at least. */
+  /** The least time that empty fetches are held. */
   readonly holdMs: number;
   readonly fetchBytes: () => number;
   readonly #options: ClusterOptions;
   readonly #fenced = new Set<number>();
   readonly #denied = new Set<string>();
-  /** What a broker learns waits until then, by the monotonic clock. */
+  /** Updates of the brokers' views are delayed until then, by the monotonic clock. */
   readonly #deafUntilMs = new Map<number, number>();
   #version = 0;
 
@@ -67,18 +67,18 @@ export class Cluster {
 
   broker(node: number): Broker {
     const broker = this.brokers.get(node);
-    if (broker === undefined) throw new RangeError(`there is no broker ${node}`);
+    if (broker === undefined) throw new RangeError(`no broker ${node}`);
     return broker;
   }
 
-  /** Those that the controller counts on. */
+  /** The brokers that the controller considers alive. */
   get liveNodes(): readonly number[] {
     return [...this.brokers.keys()].filter((node) => !this.#fenced.has(node));
   }
 
   partition(topic: string, number: number): Partition {
     const partition = this.topics.get(topic)?.partitions[number];
-    if (partition === undefined) throw new RangeError(`there is no partition ${number} of ${topic}`);
+    if (partition === undefined) throw new RangeError(`no partition ${number} of ${topic}`);
     return partition;
   }
 
@@ -86,12 +86,12 @@ export class Cluster {
     return this.#denied.has(topic);
   }
 
-  /** Refuses a topic to everybody. */
+  /** Denies all clients access to a topic. */
   deny(topic: string): void {
     this.#denied.add(topic);
   }
 
-  /** Ends that. */
+  /** Allows access again. */
   allow(topic: string): void {
     this.#denied.delete(topic);
   }
@@ -112,7 +112,7 @@ export class Cluster {
     this.#changed();
   }
 
-  /** The coordinator of a group, which gets one; undefined while there is no broker. */
+  /** The coordinator of a group, elected if needed; undefined while there is no broker. */
   coordinatorOf(groupId: string): number | undefined {
     const nodes = this.liveNodes;
     const known = this.groups.coordinators.get(groupId);
@@ -124,7 +124,7 @@ export class Cluster {
     return node;
   }
 
-  /** Moves a group to another broker that lives, if there is one. */
+  /** Moves a group to another live broker, if there is one. */
   moveCoordinator(groupId: string): void {
     const at = this.groups.coordinators.get(groupId);
     const others = this.liveNodes.filter((node) => node !== at);
@@ -140,13 +140,13 @@ export class Cluster {
     return moved;
   }
 
-  /** A broker stops dead: its connections break, its memory is gone. */
+  /** A broker crashes: its connections break, its memory is lost. */
   crash(node: number): void {
     this.broker(node).stop();
     this.#fenceLater(node, () => this.broker(node).state !== 'up');
   }
 
-  /** A broker comes back with what is on its disk. */
+  /** A broker restarts with what is on its disk. */
   restart(node: number): void {
     const broker = this.broker(node);
     if (broker.state !== 'down') return;
@@ -165,7 +165,7 @@ export class Cluster {
     this.unfence(node);
   }
 
-  /** The controller gives a broker up at once, as it does with one that stops in order. */
+  /** The controller fences a broker immediately, as in a controlled shutdown. */
   fence(node: number): void {
     if (this.#fenced.has(node)) return;
     this.#fenced.add(node);
@@ -177,7 +177,7 @@ export class Cluster {
     this.#changed();
   }
 
-  /** The controller counts on a broker again, if it runs. */
+  /** The controller unfences a broker, if it runs. */
   unfence(node: number): void {
     if (this.broker(node).state !== 'up') return;
     this.#fenced.delete(node);
@@ -190,7 +190,7 @@ export class Cluster {
     this.#changed();
   }
 
-  /** A broker goes on with what it believes now, whatever changes. */
+  /** A broker keeps its current view, whatever changes. */
   deafen(node: number, forMs: number): void {
     this.#deafUntilMs.set(node, this.clock.monotonicMs() + forMs);
   }
@@ -201,14 +201,14 @@ export class Cluster {
     this.#changed();
   }
 
-  /** Writes records as another sender would, without a network; answers with the first offset. */
+  /** Writes records as another producer would, without a network; returns the first offset. */
   send(topic: string, partition: number, records: readonly PlainRecord[], producerId?: bigint): number {
     const timestampMs = Math.floor(this.clock.wallMs());
     const options = producerId === undefined ? { timestampMs } : { timestampMs, producerId };
     return this.sendBatch(topic, partition, batchOf(records, options));
   }
 
-  /** `durable` is called with the fault, if any, once all copies in sync have it or can't get it. */
+  /** `durable` is called with the fault, if any, once all in-sync replicas have the batch or can't get it. */
   sendBatch(topic: string, partition: number, batch: Buffer, durable: Outcome = () => {}): number {
     const at = this.partition(topic, partition);
     const leader = this.brokers.get(at.leadership.leader);
@@ -216,7 +216,7 @@ export class Cluster {
     return at.append(batch, nowMs, durable).baseOffset;
   }
 
-  /** Ends a transaction in one partition: as often as it takes, for a marker may be lost with its leader. */
+  /** Ends a transaction in one partition, with retries, since a marker may be lost with its leader. */
   endTransaction(topic: string, partition: number, kind: 'abort' | 'commit', producerId: bigint): void {
     const again = (): void => {
       this.clock.schedule(MARKER_RETRY_MS, () => this.endTransaction(topic, partition, kind, producerId));
@@ -238,7 +238,7 @@ export class Cluster {
     });
   }
 
-  /** Tells every broker, each in its time. */
+  /** Informs every broker, each with its own delay. */
   #changed(): void {
     this.#version += 1;
     const view = viewOf(this.#version, this.liveNodes, this.topics.values(), this.groups.coordinators);

@@ -5,16 +5,16 @@ import { type Host, Network } from './network.ts';
 import { addressOf } from './view.ts';
 
 export interface FakeKafkaOptions extends ClusterOptions {
-  /** How long a message takes on a good day. */
+  /** How long a message takes normally. */
   readonly delayMs?: () => number;
 }
 
-/** Simulated brokers behind the port of the wire: what they keep and do, and the network between them and a client. */
+/** Simulated brokers behind the wire port, and the network between them and their clients. */
 export interface FakeKafka {
   readonly cluster: Cluster;
   readonly network: Network;
   readonly seeds: readonly BrokerAddress[];
-  /** Connections of one host; of the test itself by default. */
+  /** Opens connections of one host; of the test itself by default. */
   dialer(host?: Host): Dialer;
 }
 

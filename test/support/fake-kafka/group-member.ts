@@ -1,7 +1,7 @@
 import type { FaultName } from '../../../src/kafka/wire/fault.ts';
 import type { JoinAnswer, JoinRequest, SyncAnswer } from '../../../src/kafka/wire/port.ts';
 
-/** Takes the one answer to a call: what was asked for, or the name of the error. */
+/** Takes the only answer to a call: the result, or the name of the error. */
 export interface Reply<R> {
   give(answer: R): void;
   refuse(fault: FaultName): void;
@@ -15,7 +15,7 @@ export class GroupMember {
   readonly clientId: string;
   settings: Settings;
   assignment: Buffer = Buffer.alloc(0);
-  /** Joins for the first time: it may have gone away without a word, so waiting does not keep it a member for ever. */
+  /** Joins for the first time: it may have crashed, so waiting does not keep it a member for ever. */
   isNew = true;
   joining: Reply<JoinAnswer> | undefined;
   syncing: Reply<SyncAnswer> | undefined;
@@ -35,12 +35,12 @@ export class GroupMember {
     return this.settings.instanceId !== undefined;
   }
 
-  /** Whether the coordinator waits for nothing from this member, but it for the coordinator. */
+  /** Whether this member waits for the coordinator, and not the other way round. */
   get waits(): boolean {
     return this.joining !== undefined || this.syncing !== undefined;
   }
 
-  /** Whether a join brings nothing new. */
+  /** Whether a join has the same protocols and metadata as before. */
   matches(protocols: JoinRequest['protocols']): boolean {
     const known = this.settings.protocols;
     const isKnown = ({ name, metadata }: JoinRequest['protocols'][number], i: number): boolean =>
@@ -52,7 +52,7 @@ export class GroupMember {
     return this.settings.protocols.find(({ name }) => name === protocol)?.metadata ?? Buffer.alloc(0);
   }
 
-  /** As it is written down: without what is under way. */
+  /** The persisted state, without pending calls. */
   copy(): GroupMember {
     const copy = new GroupMember(this.memberId, this.clientId, this.settings);
     copy.assignment = this.assignment;

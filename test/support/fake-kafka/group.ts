@@ -21,12 +21,12 @@ export interface GroupSettings {
   readonly maxSessionMs: number;
 }
 
-/** Joining for the first time, a member is given up after so long. */
+/** How long a member that joins for the first time is kept without another call. */
 const NEW_MEMBER_MS = 300_000;
 const NOT_THROTTLED = { throttleMs: 0 } as const;
 const NOTHING = Buffer.alloc(0);
 
-/** What a coordinator writes down of a group, and another one goes on from. */
+/** The persisted state of a group, from which another coordinator continues. */
 interface Written {
   readonly generation: number;
   readonly protocol: string;
@@ -35,23 +35,23 @@ interface Written {
 }
 
 /**
- * A consumer group by Kafka's classic protocol, as its coordinator keeps it (GroupMetadataManager of 4.x).
+ * A consumer group of Kafka's classic protocol, as in its coordinator (GroupMetadataManager of 4.x).
  *
- *   Empty, Stable        -> PreparingRebalance   somebody joins, leaves, or is given up
- *   PreparingRebalance   -> CompletingRebalance  all members have joined again, or the rebalance timeout is over
+ *   Empty, Stable        -> PreparingRebalance   a member joins, leaves or is removed
+ *   PreparingRebalance   -> CompletingRebalance  all members have rejoined, or the rebalance timeout is over
  *   CompletingRebalance  -> Stable               the leader has sent the assignment
- *   CompletingRebalance  -> PreparingRebalance   as from Stable; who waits for an assignment has to join again
- *   PreparingRebalance   -> Empty                nobody is left
+ *   CompletingRebalance  -> PreparingRebalance   as from Stable; members that wait for an assignment must rejoin
+ *   PreparingRebalance   -> Empty                no member is left
  *
- * Offsets are kept by `Groups`; here is who may commit. What was written down survives the coordinator: the last
- * assignment. What was under way does not.
+ * `Groups` stores the offsets; this class decides who may commit. The persisted state, with the last assignment, survives
+ * the coordinator; pending calls do not.
  */
 export class Group {
   readonly #settings: GroupSettings;
   readonly #newId: () => string;
   readonly #timers: KeyedTimers;
   readonly #roster = new Roster();
-  /** Were given a member ID, and are to come back with it. */
+  /** Member IDs that were given out, and not used for joining yet. */
   readonly #pending = new Set<string>();
   readonly #unsynced = new Set<string>();
   #state: GroupState = 'Empty';
@@ -99,7 +99,7 @@ export class Group {
     }
   }
 
-  /** Undefined when all is well. */
+  /** Undefined for success. */
   heartbeat(request: MemberRequest): FaultName | undefined {
     const fault = this.#refuses(request);
     const member = this.#roster.get(request.memberId);
@@ -108,7 +108,7 @@ export class Group {
     return this.#state === 'PreparingRebalance' ? 'REBALANCE_IN_PROGRESS' : undefined;
   }
 
-  /** Members leave by their ID or, taken out by others, by their instance ID alone. */
+  /** Members leave by their ID or, if removed by others, by their instance ID alone. */
   leave({ memberId, instanceId }: Omit<MemberRequest, 'generation'>): FaultName | undefined {
     if (this.#pending.delete(memberId)) {
       this.#timers.cancel(memberId);
@@ -121,7 +121,7 @@ export class Group {
     return fault;
   }
 
-  /** Why a commit is refused; undefined when it is not. */
+  /** The fault of a commit; undefined if it is allowed. */
   refusesCommit(memberId: string, generation: number): FaultName | undefined {
     if (generation < 0 && memberId === '') return this.#state === 'Empty' ? undefined : 'UNKNOWN_MEMBER_ID';
     const fault = this.#refuses({ memberId, generation });
@@ -141,7 +141,7 @@ export class Group {
     return { state: this.#state, members };
   }
 
-  /** The coordinator is another one, which knows what was written down and has heard of nobody yet. */
+  /** A new coordinator takes over: it has the persisted state, and no heartbeats yet. */
   moved(): void {
     this.#timers.cancelAll();
     for (const member of this.members) {
@@ -162,7 +162,7 @@ export class Group {
     this.#roster.leaderId = leaderId;
   }
 
-  /** The fault of a join that is refused at once; every other one is answered, or kept to be answered later. */
+  /** The fault of a join that is rejected immediately; any other join is answered now or later. */
   #tryJoin(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): FaultName | undefined {
     const { memberId, instanceId, sessionTimeoutMs, protocols } = request;
     const { minSessionMs, maxSessionMs } = this.#settings;
@@ -184,7 +184,7 @@ export class Group {
     return undefined;
   }
 
-  /** An ID to join with; nothing else happens until it comes back. */
+  /** Gives out a member ID; nothing else happens until the member joins with it. */
   #welcome(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): void {
     const memberId = `${clientId}-${this.#newId()}`;
     this.#pending.add(memberId);
@@ -196,7 +196,7 @@ export class Group {
     reply.give({ ...NOT_THROTTLED, ...nothing, fault: 'MEMBER_ID_REQUIRED', memberId });
   }
 
-  /** Whoever comes with an instance ID that is known takes the place of the one before, who is fenced. */
+  /** A member that joins with a known instance ID replaces the previous one, which is fenced. */
   #joinByInstance(clientId: string, instanceId: string, request: JoinRequest, reply: Reply<JoinAnswer>): void {
     const memberId = `${instanceId}-${this.#newId()}`;
     const before = this.#roster.withInstance(instanceId);
@@ -219,7 +219,7 @@ export class Group {
       return;
     }
     this.#write();
-    // The leader of before, so that nobody takes itself for the leader of an assignment that is not due.
+    // With the previous leader, so that the member does not consider itself the leader and send an assignment.
     member.answerJoin({ ...this.#joined(member), leaderId: leaderBefore, members: [] });
   }
 
@@ -233,7 +233,7 @@ export class Group {
     this.#rebalanceOrComplete();
   }
 
-  /** A join that brings nothing new is answered with the generation as it is, since the first answer may be lost. */
+  /** A repeated join is answered with the current generation, since the first answer may have been lost. */
   #joinAgain(member: GroupMember, request: JoinRequest, reply: Reply<JoinAnswer>): void {
     const isLeader = member.memberId === this.#roster.leaderId;
     const isSettled = this.#state === 'CompletingRebalance' || (this.#state === 'Stable' && !isLeader);
@@ -291,7 +291,7 @@ export class Group {
     if (this.members.every(({ joining }) => joining !== undefined)) this.#complete();
   }
 
-  /** The next generation, of those who have joined; static members may come later. */
+  /** Starts the next generation, with the members that have joined; static members may come later. */
   #complete(): void {
     this.#timers.cancel('join');
     for (const member of this.members) {
@@ -350,7 +350,7 @@ export class Group {
     };
   }
 
-  /** A member is given up that says nothing for a session, unless it is the coordinator that keeps it waiting. */
+  /** Removes a member that is silent for a session, unless it waits for the coordinator. */
   #expectHeartbeat(member: GroupMember, withinMs = member.settings.sessionTimeoutMs): void {
     const { memberId } = member;
     this.#timers.set(memberId, withinMs, () => {

@@ -4,7 +4,7 @@ import type { Clockwork } from './clockwork.ts';
 import { Group, type GroupSettings } from './group.ts';
 
 export interface GroupsOptions extends GroupSettings {
-  /** How long a broker takes to read what is known of a group that it becomes the coordinator of. */
+  /** How long a new coordinator takes to load a group. */
   readonly loadMs: () => number;
 }
 
@@ -16,7 +16,7 @@ interface Kept {
   loadingUntilMs: number;
 }
 
-/** All groups, each with its coordinator and the offsets that were committed in it. Those are as durable as can be. */
+/** All groups, each with its coordinator and its committed offsets, which are never lost. */
 export class Groups {
   readonly #options: GroupsOptions;
   readonly #clock: Clockwork;
@@ -40,7 +40,7 @@ export class Groups {
     return this.#groups.get(groupId)?.group;
   }
 
-  /** The coordinator of a group, which is made when it is asked for. */
+  /** A group with its coordinator, created on first use. */
   coordinatorOf(groupId: string, first: number): number {
     return this.#kept(groupId, first).node;
   }
@@ -49,7 +49,7 @@ export class Groups {
     return this.#clock.monotonicMs() < (this.#groups.get(groupId)?.loadingUntilMs ?? 0);
   }
 
-  /** Another broker, or the same one after a restart, becomes the coordinator of a group. */
+  /** Another broker, or the same one after a restart, becomes the coordinator. */
   move(groupId: string, node: number): void {
     const kept = this.#groups.get(groupId);
     if (kept === undefined) return;
@@ -79,7 +79,7 @@ export class Groups {
     return this.#groups.get(groupId)?.offsets.get(`${topic}/${partition}`);
   }
 
-  /** Sets what is committed, whoever has the partition: an operator does so, or the offsets have expired (undefined). */
+  /** Sets a committed offset from outside, as an operator does; undefined for an expired one. */
   reset(groupId: string, topic: string, partition: number, offset: number | undefined): void {
     const offsets = this.#groups.get(groupId)?.offsets;
     if (offset === undefined) offsets?.delete(`${topic}/${partition}`);
@@ -93,7 +93,7 @@ export class Groups {
       monotonicMs: () => this.#clock.monotonicMs(),
       wallMs: () => this.#clock.wallMs(),
       random: () => this.#clock.random(),
-      // What a frozen coordinator would do comes when it goes on, or never.
+      // A frozen coordinator acts when it resumes, or never.
       schedule: (delayMs, run) => this.#clockOf(kept.node).schedule(delayMs, run),
     };
     const group = new Group(this.#options, clock, () => this.#newId());

@@ -21,7 +21,7 @@ interface Ends {
   readonly clientId: string;
 }
 
-/** A broker that is frozen, or that nothing reaches, says nothing; one that is down refuses. */
+/** A broker that is frozen or unreachable stays silent; one that is down refuses. */
 function dial(ends: Ends, address: BrokerAddress, signal: AbortSignal): Promise<BrokerLink> {
   const { cluster, network, host, clientId } = ends;
   const { promise, resolve, reject } = Promise.withResolvers<BrokerLink>();
@@ -56,11 +56,11 @@ function dial(ends: Ends, address: BrokerAddress, signal: AbortSignal): Promise<
   return promise;
 }
 
-/** One way of one connection: what is sent first arrives first. */
+/** One direction of one connection: messages arrive in order. */
 interface Way {
-  /** A message was lost: what is sent after it is lost as well. */
+  /** A message was lost: later ones are lost as well. */
   isLost: boolean;
-  /** A message did not get through: neither does what is behind it. */
+  /** A message did not get through: neither do those after it. */
   isCut: boolean;
   lastMs: number;
 }
@@ -70,8 +70,8 @@ interface Waiting {
 }
 
 /**
- * A connection. The broker serves its calls one after the other. What was sent before the connection ended still arrives;
- * what comes back then finds nobody.
+ * A connection. The broker serves its calls one after the other. Calls sent before the connection ended still arrive, but
+ * their answers are dropped.
  */
 class FakeLink implements BrokerLink {
   readonly ended: Promise<void>;
@@ -81,9 +81,9 @@ class FakeLink implements BrokerLink {
   readonly #there: Way = { isLost: false, isCut: false, lastMs: 0 };
   readonly #back: Way = { isLost: false, isCut: false, lastMs: 0 };
   readonly #open = new Set<(error: KafkaFault) => void>();
-  /** At the broker: calls that have arrived, the first of which is being served. */
+  /** At the broker: the calls that have arrived; the first is being served. */
   readonly #queue: Waiting[] = [];
-  /** At the host: answers that it has not taken yet. */
+  /** At the host: the answers that it has not taken yet. */
   readonly #arrived: Array<() => void> = [];
   readonly #isOver: () => void;
   #isClosed = false;
@@ -179,7 +179,7 @@ class FakeLink implements BrokerLink {
     });
   }
 
-  /** One message, one way. */
+  /** One message in one direction. */
   #carry(message: Message, arrive: () => void): void {
     const { cluster, network, host } = this.#ends;
     const { node } = this.#broker;
@@ -196,7 +196,7 @@ class FakeLink implements BrokerLink {
       if (way.isCut) return;
       if (message.way === 'there') this.#broker.deliver(arrive);
       else {
-        // A host that goes on takes what came meanwhile in any order, but of one connection in the order of its answers.
+        // A resuming host takes what arrived meanwhile in any order, but the answers of one connection in order.
         this.#arrived.push(arrive);
         host.deliver(() => this.#arrived.shift()?.());
       }

@@ -6,20 +6,20 @@ interface StoredBatch {
   readonly bytes: Buffer;
 }
 
-/** A transaction that was aborted: its producer, the first offset that it wrote, and where its marker lies. */
+/** An aborted transaction: its producer, its first offset, and the offset of its marker. */
 export interface Aborted {
   readonly producerId: bigint;
   readonly firstOffset: number;
   readonly markerOffset: number;
 }
 
-/** The record batches of one partition, as bytes. Offsets are dense; the head goes by retention, the tail by truncation. */
+/** The record batches of one partition, as bytes. Offsets are dense; retention removes the head, truncation the tail. */
 export class PartitionLog {
   #start = 0;
   #batches: StoredBatch[] = [];
   #end = 0;
   #aborted: Aborted[] = [];
-  /** Transactions under way, by producer: the first offset that each wrote. */
+  /** Open transactions by producer, with their first offsets. */
   readonly #open = new Map<bigint, number>();
 
   get start(): number {
@@ -30,17 +30,17 @@ export class PartitionLog {
     return this.#end;
   }
 
-  /** Below it no transaction is under way. */
+  /** Below it no transaction is open. */
   get stableEnd(): number {
     return Math.min(this.#end, ...this.#open.values());
   }
 
-  /** Batches with offsets in [from, below), for tests to look at; all of them by default. */
+  /** Batches with offsets in [from, below), for tests; all of them by default. */
   batches(from = 0, below = Number.POSITIVE_INFINITY): readonly Buffer[] {
     return this.#batches.filter(({ base, last }) => base < below && last >= from).map(({ bytes }) => bytes);
   }
 
-  /** Stores a batch at the end; with the broker's time where the topic says so. Answers with its first offset. */
+  /** Stores a batch at the end; with the broker's timestamp for LogAppendTime. Returns its first offset. */
   append(batch: Buffer, leaderEpoch: number, appendedAtMs?: number): number {
     const bytes = stamped(batch, this.#end, leaderEpoch, appendedAtMs);
     this.#keep(bytes);
@@ -48,8 +48,8 @@ export class PartitionLog {
   }
 
   /**
-   * Bytes of the batches from the one that has `from` on, up to the one that ends below `below`: at most `maxBytes`, where
-   * the last may be cut off; a first one that must be whole is, whatever its size.
+   * The bytes of the batches from the one with offset `from` to the one that ends below `below`: at most `maxBytes`, where
+   * the last may be truncated; if the first must be whole it is, whatever its size.
    */
   read(from: number, below: number, maxBytes: number, isFirstWhole: boolean): Buffer {
     const found: Buffer[] = [];
@@ -64,12 +64,12 @@ export class PartitionLog {
     return found.length === 1 ? (found[0] as Buffer) : Buffer.concat(found);
   }
 
-  /** Transactions with records in [from, below) that were aborted. */
+  /** Aborted transactions with records in [from, below). */
   aborted(from: number, below: number): readonly Aborted[] {
     return this.#aborted.filter(({ firstOffset, markerOffset }) => firstOffset < below && markerOffset >= from);
   }
 
-  /** The first record that is not older than the time; undefined when all are. */
+  /** The first record that is not older than the time; undefined if all are. */
   offsetAt(timestampMs: number): number | undefined {
     for (const { bytes } of this.#batches) {
       const offset = offsetAtTime(bytes, timestampMs);
@@ -78,14 +78,14 @@ export class PartitionLog {
     return undefined;
   }
 
-  /** Drops everything below an offset; the batch that has it stays, as it does on a disk. */
+  /** Drops everything below an offset, except the batch that contains it, as on a disk. */
   trim(start: number): void {
     this.#start = Math.max(this.#start, Math.min(start, this.#end));
     this.#batches = this.#batches.filter(({ last }) => last >= this.#start);
     this.#aborted = this.#aborted.filter(({ markerOffset }) => markerOffset >= this.#start);
   }
 
-  /** Loses everything from an offset on, and all of the batch that has it. */
+  /** Loses everything from an offset on, including the whole batch that contains it. */
   truncate(from: number): void {
     const lost = this.#batches.find(({ last }) => last >= from);
     if (lost === undefined) return;
@@ -111,7 +111,7 @@ export class PartitionLog {
     }
   }
 
-  /** Of the first batch that reaches to an offset or beyond. */
+  /** The index of the first batch that ends at an offset or after it. */
   #indexOf(offset: number): number {
     let [low, high] = [0, this.#batches.length];
     while (low < high) {

@@ -2,7 +2,7 @@ import type { FaultName } from '../../../src/kafka/wire/fault.ts';
 import type { Clockwork } from './clockwork.ts';
 import { PartitionLog } from './partition-log.ts';
 
-/** Who leads a partition, and who has all that is acknowledged; another object after each change. */
+/** The leader and the in-sync replicas of a partition; a new object after each change. */
 export interface Leadership {
   /** -1 for none. */
   readonly leader: number;
@@ -16,24 +16,24 @@ export interface PartitionSettings {
   readonly stampsTime: boolean;
   readonly isCompacted: boolean;
   readonly maxBatchBytes: number;
-  /** How long followers take to have what the leader has. */
+  /** How long followers take to catch up with the leader. */
   readonly replicationMs: () => number;
 }
 
-/** Sees what becomes of a partition. */
+/** Observes a partition. */
 export interface PartitionObserver {
-  /** Batches that all copies in sync have now, and that readers may see: [from, below). */
+  /** Batches that all in-sync replicas now have, and that readers may see: [from, below). */
   durable(partition: Partition, from: number, below: number): void;
-  /** A batch was stored at the leader, in the very buffer that was sent. */
+  /** A batch was stored at the leader, in the same buffer that was sent. */
   stored(partition: Partition, baseOffset: number, sent: Buffer): void;
 }
 
-/** How an append ended at the broker. */
+/** The outcome of an append at the broker. */
 export type Outcome = (fault: FaultName | undefined) => void;
 
 /**
- * One partition and its copies. There is one log: copies are always a beginning of the leader's, so each is told by its
- * end. Whoever is elected cuts the log off at its own end; that is how an append is lost which no follower had.
+ * One partition and its replicas. There is one log: a replica is always a prefix of the leader's log, so its end describes
+ * it. A newly elected leader truncates the log at its own end; that is how an append without a follower is lost.
  */
 export class Partition {
   readonly topic: string;
@@ -42,15 +42,15 @@ export class Partition {
   readonly log = new PartitionLog();
   readonly #clock: Clockwork;
   readonly #ends = new Map<number, number>();
-  /** The high watermark when a broker ceased to lead. */
+  /** The high watermark when a broker stopped leading. */
   readonly #lastKnown = new Map<number, number>();
-  /** Copies on brokers that run and reach each other. */
+  /** Replicas on brokers that run and reach each other. */
   readonly #live: (node: number) => boolean;
   readonly #watchers = new Set<() => void>();
   observer: PartitionObserver | undefined;
   leadership: Leadership;
   #highWatermark = 0;
-  /** Copies do not follow while this is set. */
+  /** Replicas do not follow while this is set. */
   lagging = false;
 
   constructor(
@@ -69,18 +69,18 @@ export class Partition {
     for (const node of settings.replicas) this.#ends.set(node, 0);
   }
 
-  /** All copies in sync have what lies below. */
+  /** All in-sync replicas have everything below. */
   get highWatermark(): number {
     return this.#highWatermark;
   }
 
-  /** What a broker believes the high watermark to be: one that led before, and was not told, knows that of its time. */
+  /** The high watermark as a broker knows it: a deposed leader that was not informed has an old one. */
   highWatermarkOf(node: number): number {
     if (node === this.leadership.leader) return this.#highWatermark;
     return Math.min(this.#highWatermark, this.#lastKnown.get(node) ?? 0);
   }
 
-  /** Stores a batch at the leader; `durable` is called once, when all copies in sync have it, or can't get it. */
+  /** Stores a batch at the leader; `durable` is called once, when all in-sync replicas have it, or can't get it. */
   append(
     batch: Buffer,
     nowMs: number,
@@ -95,7 +95,7 @@ export class Partition {
       const lost = this.leadership.epoch !== epoch;
       if (!lost && this.#highWatermark < end) return;
       this.#watchers.delete(look);
-      // A change of copies keeps the leader; anything else is another term, whose leader need not have it.
+      // A change of the in-sync replicas keeps the leader; any other change is a new epoch, whose leader may lack it.
       if (lost) durable('NOT_LEADER_FOR_PARTITION');
       else durable(this.leadership.inSync.length < minInSync ? 'NOT_ENOUGH_REPLICAS_AFTER_APPEND' : undefined);
     };
@@ -106,13 +106,13 @@ export class Partition {
     return { baseOffset, appendedAtMs: stampsTime ? nowMs : -1 };
   }
 
-  /** Calls back at each change that may let a reader go on, until the answer is called. */
+  /** Calls back at each change that may let a reader continue, until the returned function is called. */
   watch(look: () => void): () => void {
     this.#watchers.add(look);
     return () => this.#watchers.delete(look);
   }
 
-  /** Lets copies that can follow come up to the leader, a moment later. */
+  /** Lets replicas that can follow catch up with the leader, after a delay. */
   replicate(): void {
     const { epoch } = this.leadership;
     const behind = this.settings.replicas.some((node) => (this.#ends.get(node) ?? 0) < this.log.end);
@@ -125,7 +125,7 @@ export class Partition {
     });
   }
 
-  /** A broker is gone, as the controller sees it: others lead what it led. */
+  /** The controller fences a broker: others become leaders of its partitions. */
   fence(node: number): void {
     const { leader, inSync, epoch } = this.leadership;
     if (leader !== node && !inSync.includes(node)) return;
@@ -135,7 +135,7 @@ export class Partition {
     else this.#elect(left.find(this.#live) ?? -1, kept);
   }
 
-  /** A broker is back: it leads what nobody leads, and follows the rest. */
+  /** A broker is back: it leads partitions without a leader, and follows the rest. */
   unfence(node: number): void {
     const { leader, inSync } = this.leadership;
     if (!this.settings.replicas.includes(node)) return;
@@ -143,7 +143,7 @@ export class Partition {
     else if (leader !== -1 && leader !== node) this.#catchUp(node);
   }
 
-  /** Moves the leadership to a copy in sync, as a reassignment does; false when there is no such copy. */
+  /** Moves the leadership to an in-sync replica, as a reassignment does; false if there is none. */
   move(to: number): boolean {
     const { leader, inSync } = this.leadership;
     if (to === leader || !inSync.includes(to) || !this.#live(to)) return false;

@@ -2,7 +2,7 @@ import type { FaultName } from '../../../src/kafka/wire/fault.ts';
 import type { JoinRequest } from '../../../src/kafka/wire/port.ts';
 import type { GroupMember } from './group-member.ts';
 
-/** The members of a group, and what they have in common. The first to join leads, and its place is always taken. */
+/** The members of a group, and their common protocol. The first to join leads, and there is always a leader. */
 export class Roster {
   readonly #members = new Map<string, GroupMember>();
   leaderId = '';
@@ -29,7 +29,7 @@ export class Roster {
     if (memberId === this.leaderId) this.leaderId = this.all[0]?.memberId ?? '';
   }
 
-  /** The leader keeps its office when another process takes its place. */
+  /** Another process that replaces the leader leads. */
   replace(before: GroupMember, member: GroupMember): void {
     this.#members.delete(before.memberId);
     this.#members.set(member.memberId, member);
@@ -45,7 +45,7 @@ export class Roster {
     return instanceId === undefined ? undefined : this.all.find(({ settings }) => settings.instanceId === instanceId);
   }
 
-  /** Why somebody who says to be a member is none. */
+  /** Why a caller is not a member. */
   refuses(memberId: string, instanceId: string | undefined): FaultName | undefined {
     const known = this.withInstance(instanceId);
     if (known !== undefined && known.memberId !== memberId) return 'FENCED_INSTANCE_ID';
@@ -57,7 +57,7 @@ export class Roster {
     return protocols.some(({ name }) => this.#isKnownToAll(name));
   }
 
-  /** What most members like best, among what all know. */
+  /** The protocol that most members prefer, among those that all support. */
   selectProtocol(): string {
     const votes = new Map<string, number>();
     for (const { settings } of this.all) {

@@ -14,12 +14,12 @@ type GroupCalls =
   | 'fetchOffsets'
   | 'describeGroups';
 
-/** What a broker does as the coordinator of groups. */
+/** The calls that a broker serves as the coordinator of groups. */
 export function groupHandlers(broker: Broker): Pick<Handlers, GroupCalls> {
   const { cluster, node } = broker;
   const { groups } = cluster;
   const throttled = () => ({ throttleMs: cluster.throttleMs });
-  /** Why this broker can't answer for a group. */
+  /** Why this broker can't serve a group. */
   const refusal = (groupId: string): FaultName | undefined => {
     if (groups.get(groupId) === undefined || groups.coordinatorOf(groupId, node) !== node)
       return 'NOT_COORDINATOR_FOR_GROUP';

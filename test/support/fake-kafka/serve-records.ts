@@ -17,7 +17,7 @@ import { partitionIn } from './view.ts';
 const NONE = { baseOffset: -1, appendedAtMs: -1, logStartOffset: -1 } as const;
 const NO_BATCHES = Buffer.alloc(0);
 
-/** What a broker does with records: it takes, keeps and shows them. */
+/** The calls with which a broker stores and returns records. */
 export function recordHandlers(broker: Broker): Pick<Handlers, 'produce' | 'fetch' | 'listOffsets'> {
   return {
     produce: (request, reply) => produce(broker, request, reply),
@@ -31,7 +31,7 @@ export function recordHandlers(broker: Broker): Pick<Handlers, 'produce' | 'fetc
 
 type AnswerProduce = (fields: Partial<ProduceAnswer>) => void;
 
-/** The port allows -1 only; the fake knows what a weaker demand would get. */
+/** The port only allows -1; the fake also implements weaker acks. */
 function produce(broker: Broker, request: ProduceRequest, reply: Reply<ProduceAnswer>): void {
   const answer: AnswerProduce = (fields) => reply.give({ ...NONE, throttleMs: broker.cluster.throttleMs, ...fields });
   const partition = partitionIn(broker.view, request.topic, request.partition)?.partition;
@@ -71,7 +71,7 @@ function append(broker: Broker, partition: Partition, request: ProduceRequest, a
   if (!waits) end(done);
 }
 
-/** A leader of before that does not know: what it stores is cut off later, and no copy ever has it. */
+/** A deposed leader that does not know it: what it stores is truncated later, and no replica ever has it. */
 function appendInVain(broker: Broker, partition: Partition, request: ProduceRequest, answer: AnswerProduce): void {
   if (!isForAll(request)) {
     const appendedAtMs = partition.settings.stampsTime ? broker.clock.wallMs() : -1;
@@ -96,7 +96,7 @@ function isForAll(request: ProduceRequest): boolean {
   return acks === -1;
 }
 
-/** A fetch that waits, if it must, for the first of its partitions to have something. */
+/** A fetch that waits, if needed, until one of its partitions has records. */
 class Fetch {
   readonly #broker: Broker;
   readonly #request: FetchRequest;
@@ -141,7 +141,7 @@ class Fetch {
     this.#reply.give({ throttleMs: this.#broker.cluster.throttleMs, partitions });
   }
 
-  /** The first partition that has anything gives at least one batch, whatever the limits. */
+  /** The first partition with records returns at least one batch, whatever the limits. */
   #read(): FetchedPartition[] {
     let left = this.#request.maxBytes;
     return this.#request.partitions.map(({ topic, partition: number, offset, maxBytes }) => {

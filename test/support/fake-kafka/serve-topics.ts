@@ -5,11 +5,11 @@ import { addressOf, describeTopic } from './view.ts';
 
 type Served = 'metadata' | 'createTopics' | 'describeConfigs' | 'authorizedOperations' | 'createAcls';
 
-/** There is no authorizer: everybody may do anything, and no rule can be made. */
+/** There is no authorizer: every user may do everything, and no ACL can be created. */
 const ALL: readonly Operation[] = ['Read', 'Write', 'Create', 'Describe', 'DescribeConfigs'];
 const NAME = /^[a-zA-Z0-9._-]{1,249}$/;
 
-/** What a broker tells of topics, and how it makes them. */
+/** The calls with which a broker describes and creates topics. */
 export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
   const { cluster } = broker;
   const throttled = () => ({ throttleMs: cluster.throttleMs });

@@ -1,7 +1,7 @@
 import type { Clockwork } from './clockwork.ts';
 import { Partition } from './partition.ts';
 
-/** What brokers do with a topic whose configs say nothing. */
+/** The brokers' defaults of topic configs. */
 const DEFAULTS = {
   'cleanup.policy': 'delete',
   'compression.type': 'producer',
@@ -29,7 +29,7 @@ export interface TopicPlace {
   readonly replicationMs: () => number;
 }
 
-/** A topic; its partitions are led by the brokers in turn. */
+/** A topic; the brokers lead its partitions in turn. */
 export class Topic {
   readonly name: string;
   readonly configs: ReadonlyMap<string, string>;

@@ -2,7 +2,7 @@ import type { MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port
 import type { Leadership, Partition } from './partition.ts';
 import type { Topic } from './topic.ts';
 
-/** The cluster as a broker believes it to be; what it believes may be old. */
+/** The cluster as one broker sees it, which may be outdated. */
 export interface View {
   /** Rises with each change. */
   readonly version: number;
@@ -28,7 +28,7 @@ export function viewOf(
   return { version, nodes, topics: new Map(views), coordinators: new Map(coordinators) };
 }
 
-/** A partition with who is believed to lead it; undefined when it is believed not to be there. */
+/** A partition with its leader in this view; undefined if it does not exist in this view. */
 export function partitionIn(
   view: View,
   topic: string,

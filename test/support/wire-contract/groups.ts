@@ -14,7 +14,7 @@ export function groupsContract(at: () => WireStage): void {
   };
 
   describe('groups', () => {
-    it('a new member is named before it joins, and leads when it is alone', async () => {
+    it('a new member gets an ID before it joins, and leads when it is alone', async () => {
       const one = member(await at().group());
       const named = await one.joinOnce();
       expect(named.fault).toBe('MEMBER_ID_REQUIRED');
@@ -27,7 +27,7 @@ export function groupsContract(at: () => WireStage): void {
       await one.leave();
     });
 
-    it('what the leader assigns reaches the member, and who describes the group', async () => {
+    it("the leader's assignment reaches the member, and describeGroups returns it", async () => {
       const groupId = await at().group();
       const one = member(groupId);
       await one.join();
@@ -39,7 +39,7 @@ export function groupsContract(at: () => WireStage): void {
       expect((await described(groupId)).state).toBe('Empty');
     });
 
-    it('offsets are kept as they were committed, and what never was is -1', async () => {
+    it('offsets are kept as committed, and are -1 where none was', async () => {
       const [groupId, topic] = [await at().group(), await at().topic(3)];
       const one = member(groupId);
       await one.settle();
@@ -52,7 +52,7 @@ export function groupsContract(at: () => WireStage): void {
       expect((await committed(groupId, topic, [0])).get(0)).toBe(5);
     });
 
-    it('whoever is no member commits while the group is empty, and not while it has members', async () => {
+    it('a non-member can commit while the group is empty, and not while it has members', async () => {
       const [groupId, topic] = [await at().group(), await at().topic()];
       const outsider = member(groupId);
       expect(only((await outsider.commit(topic, { 0: 3 })).partitions).fault).toBeUndefined();
@@ -63,7 +63,7 @@ export function groupsContract(at: () => WireStage): void {
       await one.leave();
     });
 
-    it('a second member makes the first join again, and each gets its share of the next generation', async () => {
+    it('a second member makes the first rejoin, and each gets its share of the next generation', async () => {
       const groupId = await at().group();
       const [one, two] = [member(groupId), member(groupId)];
       await one.settle();
@@ -82,7 +82,7 @@ export function groupsContract(at: () => WireStage): void {
       await one.leave();
     });
 
-    it('of the protocols that members offer, one is chosen that all of them know', async () => {
+    it('the chosen protocol is one that all members offer', async () => {
       const groupId = await at().group();
       const [one, two] = [member(groupId, { protocols: ['new', 'old'] }), member(groupId, { protocols: ['old'] })];
       await one.settle();
@@ -95,7 +95,7 @@ export function groupsContract(at: () => WireStage): void {
       await Promise.all([one.leave(), two.leave()]);
     });
 
-    it('a member of an earlier generation, and one that never was, are refused', async () => {
+    it('a member of an earlier generation and an unknown member are rejected', async () => {
       const [groupId, topic] = [await at().group(), await at().topic()];
       const one = member(groupId);
       await one.settle();
@@ -114,7 +114,7 @@ export function groupsContract(at: () => WireStage): void {
       await one.leave();
     });
 
-    it('a member that is silent for its session is put out, and the others join again', async () => {
+    it('a member that is silent for its session is removed, and the others rejoin', async () => {
       const groupId = await at().group();
       const [one, two] = [member(groupId, { sessionTimeoutMs: 30_000 }), member(groupId, { sessionTimeoutMs: 6_000 })];
       await one.settle();
@@ -122,14 +122,14 @@ export function groupsContract(at: () => WireStage): void {
       await one.untilFault('REBALANCE_IN_PROGRESS');
       await Promise.all([one.join(), joining]);
       await Promise.all([two.sync(), one.sync()]);
-      await one.untilFault('REBALANCE_IN_PROGRESS'); // which nobody else brings about
+      await one.untilFault('REBALANCE_IN_PROGRESS'); // with no other cause
       const alone = await one.join();
       expect(alone.members.map(({ memberId }) => memberId)).toEqual([one.memberId]);
       expect(await faultFrom(two.heartbeat())).toBe('UNKNOWN_MEMBER_ID');
       await one.leave();
     });
 
-    it('a static member that comes back has its share again, in the same generation', async () => {
+    it('a returning static member has its share again, in the same generation', async () => {
       const groupId = await at().group();
       const [one, two] = [member(groupId, { instanceId: 'a' }), member(groupId, { instanceId: 'b' })];
       await one.settle();
@@ -166,7 +166,7 @@ export function groupsContract(at: () => WireStage): void {
       await Promise.all([two.sync(), one.sync({ [one.memberId]: '1', [two.memberId]: '2' })]);
       const { generation } = one;
 
-      expect((await two.join()).generation).toBe(generation); // says the same: nothing happens
+      expect((await two.join()).generation).toBe(generation); // same metadata: nothing happens
       expect(await faultFrom(one.heartbeat())).toEqual({ throttleMs: 0 });
 
       two.says = 'something else';
@@ -183,7 +183,7 @@ export function groupsContract(at: () => WireStage): void {
       await one.leave();
     });
 
-    it('a leader that joins again is heard in any case', async () => {
+    it('a rejoining leader always starts a rebalance', async () => {
       const groupId = await at().group();
       const one = member(groupId, { instanceId: 'a' });
       await one.settle();
@@ -193,7 +193,7 @@ export function groupsContract(at: () => WireStage): void {
       await one.leave();
     });
 
-    it('whoever joins with the instance ID of another takes its place, and the other is fenced', async () => {
+    it('a member that joins with the instance ID of another replaces it, and the other is fenced', async () => {
       const [groupId, topic] = [await at().group(), await at().topic()];
       const [former, later] = [member(groupId, { instanceId: 'same' }), member(groupId, { instanceId: 'same' })];
       await former.settle();
@@ -207,7 +207,7 @@ export function groupsContract(at: () => WireStage): void {
       await eventually(async () => (await described(groupId)).state === 'Empty');
     });
 
-    it('a session that the broker does not allow is refused', async () => {
+    it('a session time-out that the broker does not allow is rejected', async () => {
       const one = member(await at().group(), { sessionTimeoutMs: 1 });
       expect(await faultFrom(one.join())).toBe('INVALID_SESSION_TIMEOUT');
     });

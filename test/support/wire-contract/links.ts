@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { BrokerAddress, BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { faultFrom, type WireStage } from './stage.ts';
 
-/** Nobody listens there, simulated or not. */
+/** Nothing listens there, simulated or not. */
 const NOWHERE: BrokerAddress = { host: '127.0.0.1', port: 1 };
 
 export function linksContract(at: () => WireStage): void {
@@ -11,7 +11,7 @@ export function linksContract(at: () => WireStage): void {
   const seed = () => at().subject.seeds[0] ?? NOWHERE;
 
   describe('connections', () => {
-    it('a connection that is closed has ended, with its calls', async () => {
+    it('closing a connection ends it and its calls', async () => {
       const topic = await at().topic();
       const link = await dial(seed());
       const partitions = [{ topic, partition: 0, offset: 0, maxBytes: 1_000 }];
@@ -26,11 +26,11 @@ export function linksContract(at: () => WireStage): void {
       link.close();
     });
 
-    it('nobody is reached where nobody listens', async () => {
+    it('an address where nothing listens is UNREACHABLE', async () => {
       expect(await faultFrom(dial(NOWHERE))).toBe('UNREACHABLE');
     });
 
-    it('a dial that is given up ends as closed, before it begins and after', async () => {
+    it('a cancelled dial rejects with CLOSED, before it starts and after', async () => {
       expect(await faultFrom(dial(seed(), AbortSignal.abort()))).toBe('CLOSED');
       const giveUp = new AbortController();
       const dialing = faultFrom(dial(seed(), giveUp.signal));
@@ -38,7 +38,7 @@ export function linksContract(at: () => WireStage): void {
       expect(await dialing).toBe('CLOSED');
     });
 
-    it('one connection is no business of another to the same broker', async () => {
+    it('connections to the same broker are independent', async () => {
       const [one, other] = [await dial(seed()), await dial(seed())];
       one.close();
       await one.ended;

@@ -15,7 +15,7 @@ export interface MemberOptions {
   readonly sessionTimeoutMs?: number;
 }
 
-/** A member of a group, as far as the calls go; on a connection of its own, because a join waits. */
+/** A group member at the level of calls; on its own connection, because a join waits. */
 export class TestMember {
   readonly groupId: string;
   readonly #stage: WireStage;
@@ -40,10 +40,10 @@ export class TestMember {
     return { groupId, generation, memberId, ...(instanceId === undefined ? {} : { instanceId }) };
   }
 
-  /** One call, which a new member gets its ID by. */
+  /** One call, from which a new member gets its ID. */
   async joinOnce(): Promise<JoinAnswer> {
     const { protocols = ['one'], sessionTimeoutMs = 10_000 } = this.#options;
-    // a real broker reads it, and never answers where it can't
+    // a real broker parses it, and never answers if it can't
     const metadata = encodeSubscription({ topics: ['subscribed'], userData: Buffer.from(this.says) });
     const answer = await this.call((link) =>
       link.joinGroup({
@@ -73,7 +73,7 @@ export class TestMember {
     return this.call((link) => link.syncGroup({ ...this.id, assignments }));
   }
 
-  /** Alone in its group, with a share of its own. */
+  /** Alone in its group, with its own share. */
   async settle(share = 'all'): Promise<void> {
     await this.join();
     await this.sync({ [this.memberId]: share });
@@ -97,7 +97,7 @@ export class TestMember {
     return this.call((link) => link.commitOffsets({ groupId, generation, memberId, partitions }));
   }
 
-  /** Resolves when a heartbeat fails with that. */
+  /** Resolves when a heartbeat fails with that fault. */
   untilFault(fault: string): Promise<void> {
     return eventually(async () => (await faultFrom(this.heartbeat())) === fault);
   }

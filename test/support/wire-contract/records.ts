@@ -2,13 +2,13 @@ import { describe, expect, it } from 'vitest';
 import { RUNTIME } from '../../../src/runtime.ts';
 import { batchOf, CALL_MS, only, type WireStage } from './stage.ts';
 
-/** In a batch: where the offset of its first record stands, and what the broker never touches without LogAppendTime. */
+/** In a batch: the position of its base offset, and the start of what a broker never changes without LogAppendTime. */
 const CHECKED_FROM = 16;
 const LENGTH_AT = 8;
 const HEAD_BYTES = 12;
 const MAX_TIMESTAMP_AT = 35;
 
-/** Cuts the records of an answer into whole batches. */
+/** Splits the records of an answer into whole batches. */
 function batchesIn(records: Buffer): Buffer[] {
   const batches: Buffer[] = [];
   for (let at = 0; at + HEAD_BYTES <= records.length; ) {
@@ -25,7 +25,7 @@ const bodyOf = (batch: Buffer | undefined) => batch?.toString('latin1', CHECKED_
 
 export function recordsContract(at: () => WireStage): void {
   describe('records', () => {
-    it('a batch comes back byte for byte, but for what the broker puts before its checked part', async () => {
+    it('a batch is returned byte for byte, except for the fields before its checksummed part', async () => {
       const topic = await at().topic();
       const sent = [batchOf(['a', 'b', 'c']), batchOf(['d'])];
       const offsets = [];
@@ -37,13 +37,13 @@ export function recordsContract(at: () => WireStage): void {
       expect([highWatermark, logStartOffset, aborted]).toEqual([4, 0, []]);
     });
 
-    it('batches sent without waiting on one connection are appended in their order', async () => {
+    it('pipelined batches on one connection are appended in order', async () => {
       const topic = await at().topic();
       const answers = await Promise.all(['a', 'b', 'c', 'd'].map((value) => at().produce(topic, 0, batchOf([value]))));
       expect(answers.map(({ baseOffset }) => baseOffset)).toEqual([0, 1, 2, 3]);
     });
 
-    it('batches for several partitions, sent without waiting, have an answer each', async () => {
+    it('pipelined batches for several partitions each get an answer', async () => {
       const [topic, other] = [await at().topic(3), await at().topic()];
       await at().produce(topic, 1, batchOf(['a', 'b']));
       const places = [0, 1, 2, 1].map((partition) => [topic, partition] as const);
@@ -53,7 +53,7 @@ export function recordsContract(at: () => WireStage): void {
       expect(answers.map(({ baseOffset }) => baseOffset)).toEqual([0, 2, 0, 3, 0]);
     });
 
-    it('a batch that its topic refuses fails alone', async () => {
+    it('a batch that its topic rejects fails alone', async () => {
       const [topic, small] = [await at().topic(), await at().topic(1, { 'max.message.bytes': '200' })];
       const batch = batchOf(['x'.repeat(300)]);
       const answers = await Promise.all([topic, small].map((to) => at().produce(to, 0, batch)));
@@ -78,13 +78,13 @@ export function recordsContract(at: () => WireStage): void {
       await at().produce(topic, 0, batchOf(['before']));
       const startMs = RUNTIME.monotonicMs();
       const waiting = at().fetch(topic, 0, 1, { maxWaitMs: CALL_MS - 5_000 });
-      await at().fetch(topic, 0, 0, { lane: 'another' }); // by now the first one has reached the broker as well
+      await at().fetch(topic, 0, 0, { lane: 'another' }); // by now the first fetch has reached the broker as well
       await at().produce(topic, 0, batchOf(['after']));
       expect(offsetOf(only(batchesIn((await waiting).records)))).toBe(1);
       expect(RUNTIME.monotonicMs() - startMs).toBeLessThan(CALL_MS - 10_000);
     });
 
-    it('a fetch at the end without news answers with nothing, not before its wait is over', async () => {
+    it('a fetch at the end without new records returns none, not before its wait is over', async () => {
       const topic = await at().topic();
       const startMs = RUNTIME.monotonicMs();
       const { records, fault, highWatermark } = await at().fetch(topic, 0, 0, { maxWaitMs: 300 });
@@ -92,7 +92,7 @@ export function recordsContract(at: () => WireStage): void {
       expect(RUNTIME.monotonicMs() - startMs).toBeGreaterThan(290);
     });
 
-    it('a fetch from the middle of a batch begins with that batch', async () => {
+    it('a fetch from the middle of a batch starts with that batch', async () => {
       const topic = await at().topic();
       await at().produce(topic, 0, batchOf(['a', 'b', 'c']));
       await at().produce(topic, 0, batchOf(['d']));
@@ -100,7 +100,7 @@ export function recordsContract(at: () => WireStage): void {
       expect(batchesIn(records).map(offsetOf)).toEqual([0, 3]);
     });
 
-    it('a batch larger than what was asked for comes whole, and nothing whole behind it', async () => {
+    it('a batch larger than the limit is returned whole, and no whole batch after it', async () => {
       const topic = await at().topic();
       const large = 'x'.repeat(10_000);
       for (const value of [large, large]) await at().produce(topic, 0, batchOf([value]));
@@ -108,13 +108,13 @@ export function recordsContract(at: () => WireStage): void {
       expect(batchesIn(records).map(offsetOf)).toEqual([0]);
     });
 
-    it('a fetch behind the end is out of range', async () => {
+    it('a fetch after the end is out of range', async () => {
       const topic = await at().topic();
       const { fault, records } = await at().fetch(topic, 0, 1);
       expect([fault, records.length]).toEqual(['OFFSET_OUT_OF_RANGE', 0]);
     });
 
-    it('what is wrong with one partition of a fetch spoils no other', async () => {
+    it('a fault of one partition of a fetch does not affect others', async () => {
       const topic = await at().topic();
       await at().produce(topic, 0, batchOf(['a']));
       const missing = at().name('missing');
@@ -139,14 +139,14 @@ export function recordsContract(at: () => WireStage): void {
       expect(batchesIn(found.get(`${topic} 0`)?.records ?? Buffer.alloc(0))).toHaveLength(1);
     });
 
-    it('a batch for a partition that does not exist is refused', async () => {
+    it('a batch for a missing partition is rejected', async () => {
       const topic = await at().topic();
       const request = { topic, partition: 3, batch: batchOf(['a']), acks: -1, timeoutMs: CALL_MS } as const;
       const { fault } = await at().onLeader(topic, 0, (link) => link.produce(request));
       expect(fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
     });
 
-    it('a batch that is too large for its topic is refused, and nothing of it appended', async () => {
+    it('a batch that is too large for its topic is rejected, and none of it is appended', async () => {
       const topic = await at().topic(1, { 'max.message.bytes': '1000' });
       expect((await at().produce(topic, 0, batchOf(['x'.repeat(2_000)]))).fault).toBe('MESSAGE_TOO_LARGE');
       expect((await at().produce(topic, 0, batchOf(['small']))).baseOffset).toBe(0);
@@ -169,7 +169,7 @@ export function recordsContract(at: () => WireStage): void {
       expect([await offsetAt(1, -2), await offsetAt(1, -1), await offsetAt(1, first)]).toEqual([0, 0, -1]);
     });
 
-    it('what is wrong with one partition of a list of offsets spoils no other', async () => {
+    it('a fault of one partition of a list of offsets does not affect others', async () => {
       const topic = await at().topic();
       const partitions = [0, 5].map((partition) => ({ topic, partition, timestampMs: -1 }));
       const answer = await at().onLeader(topic, 0, (link) =>

@@ -16,7 +16,7 @@ import { RUNTIME } from '../../../src/runtime.ts';
 export interface WireSubject {
   readonly dialer: Dialer;
   readonly seeds: readonly BrokerAddress[];
-  /** Of each topic that is made; 1 by default. */
+  /** Replicas of each new topic; 1 by default. */
   readonly replicas?: number;
   close(): Promise<void> | void;
 }
@@ -26,7 +26,7 @@ const POLL_MS = 20;
 const POLLS = 1_500;
 let names = 0;
 
-/** What the cases share: topics and groups of their own names, and calls on whoever has to answer them. */
+/** What the cases share: topics and groups with unique names, and calls to the broker that has to answer them. */
 export class WireStage {
   readonly subject: WireSubject;
   readonly cluster: Cluster;
@@ -47,7 +47,7 @@ export class WireStage {
     return `${of}-${this.#mark}-${names}`;
   }
 
-  /** A new topic, once all of its partitions have leaders that know of it. */
+  /** Creates a topic, and waits until all of its partitions have leaders that know it. */
   async topic(partitions = 1, configs: Readonly<Record<string, string>> = {}): Promise<string> {
     const name = this.name('topic');
     const topics = [{ name, partitions, replicas: this.subject.replicas ?? 1, configs }];
@@ -62,7 +62,7 @@ export class WireStage {
     return name;
   }
 
-  /** On a connection of its own for each name. */
+  /** On a separate connection for each name. */
   async onLeader<R extends Answer>(
     topic: string,
     partition: number,
@@ -80,7 +80,7 @@ export class WireStage {
     return this.cluster.call(await this.cluster.coordinator(groupId, CALL_MS), lane, CALL_MS, use);
   }
 
-  /** A group whose coordinator has loaded what it knows of groups. */
+  /** A group whose coordinator has loaded its groups. */
   async group(): Promise<string> {
     const groupId = this.name('group');
     await eventually(async () => {
@@ -152,14 +152,14 @@ const FETCH_LIMITS: FetchLimits = {
   lane: 'requests',
 };
 
-/** The one that there has to be. */
+/** The only item; throws if there is not exactly one. */
 export function only<T>(items: readonly T[]): T {
   const [item] = items;
   if (item === undefined || items.length !== 1) throw new Error(`${items.length} instead of one`);
   return item;
 }
 
-/** A batch of records with these values, at that time. */
+/** A batch of records with these values and that timestamp. */
 export function batchOf(values: readonly string[], timestampMs = 1_700_000_000_000): Buffer {
   return encodeBatch(
     values.map((value) => ({ key: null, value: Buffer.from(value) })),
@@ -167,7 +167,7 @@ export function batchOf(values: readonly string[], timestampMs = 1_700_000_000_0
   );
 }
 
-/** The name of the fault that a call fails with; its answer otherwise, so that a test shows it. */
+/** The name of the fault that a call fails with, else its answer, so that a failing test shows it. */
 export function faultFrom(call: Promise<unknown>): Promise<unknown> {
   return call.then(
     (answer) => answer,
@@ -180,5 +180,5 @@ export async function eventually(holds: () => Promise<boolean>): Promise<void> {
     if (await holds()) return;
     await pause(POLL_MS);
   }
-  throw new Error('it never came true');
+  throw new Error('the condition was not met in time');
 }

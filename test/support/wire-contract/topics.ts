@@ -3,7 +3,7 @@ import { CALL_MS, only, type WireStage } from './stage.ts';
 
 export function topicsContract(at: () => WireStage): void {
   describe('topics', () => {
-    it('the brokers are named, the controller among them, and who leads each partition', async () => {
+    it('metadata has the brokers, the controller and the leader of each partition', async () => {
       const topic = await at().topic(3);
       const { clusterId, controllerId, brokers, topics } = await at().cluster.metadata([topic], CALL_MS);
       const nodes = brokers.map(({ nodeId }) => nodeId);
@@ -19,7 +19,7 @@ export function topicsContract(at: () => WireStage): void {
       }
     });
 
-    it('a topic that does not exist, or never could, spoils no other', async () => {
+    it('a missing or invalid topic does not affect others', async () => {
       const topic = await at().topic();
       const missing = at().name('missing');
       const { topics } = await at().cluster.metadata([missing, topic, 'not a name'], CALL_MS);
@@ -30,13 +30,13 @@ export function topicsContract(at: () => WireStage): void {
       expect((await at().cluster.metadata('all', CALL_MS)).topics.map(({ name }) => name)).not.toContain(missing);
     });
 
-    it('metadata of all topics names them all, and metadata of none names none', async () => {
+    it('metadata of all topics lists them all, and metadata of none lists none', async () => {
       const topic = await at().topic();
       expect((await at().cluster.metadata('all', CALL_MS)).topics.map(({ name }) => name)).toContain(topic);
       expect((await at().cluster.metadata([], CALL_MS)).topics).toEqual([]);
     });
 
-    it('a topic is made with its settings, and only once', async () => {
+    it('a topic is created with its settings, and only once', async () => {
       const topic = await at().topic(2, { 'cleanup.policy': 'compact', 'max.message.bytes': '12345' });
       const { controllerId } = await at().cluster.metadata([], CALL_MS);
       const missing = at().name('missing');
@@ -58,7 +58,7 @@ export function topicsContract(at: () => WireStage): void {
       expect([faults.get(topic), faults.get(another.name)]).toEqual(['TOPIC_ALREADY_EXISTS', undefined]);
     });
 
-    it('a topic with more copies than there are brokers is refused, with a reason', async () => {
+    it('a topic with more replicas than brokers is rejected, with a reason', async () => {
       const { controllerId, brokers } = await at().cluster.metadata([], CALL_MS);
       const topic = { name: at().name('many'), partitions: 1, replicas: brokers.length + 1, configs: {} };
       const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
@@ -69,7 +69,7 @@ export function topicsContract(at: () => WireStage): void {
       expect(message).toBeTruthy();
     });
 
-    it('without an authorizer a user may do everything with a topic, and no right can be granted', async () => {
+    it('without an authorizer a user may do everything with a topic, and no rights can be granted', async () => {
       const topic = await at().topic(2);
       const missing = at().name('missing');
       const { controllerId } = await at().cluster.metadata([], CALL_MS);

@@ -67,7 +67,7 @@ export class MemoryLogs {
     this.source = { cluster: cluster as unknown as Cluster, runtime: this.runtime };
   }
 
-  /** Appends so many records; each names its offset in key, value and header, and has these headers as well. */
+  /** Appends records that have their offset in key, value and header, and these headers as well. */
   append(topic: string, partition: number, count: number, headers: Readonly<Record<string, string>> = {}): this {
     const log = this.#log(topic, partition);
     for (let left = count; left > 0; left -= MemoryLogs.BATCH) {
@@ -82,7 +82,7 @@ export class MemoryLogs {
     return this;
   }
 
-  /** Appends the end of a transaction: it takes up an offset and is no record. */
+  /** Appends the end of a transaction, which takes up an offset but is not a record. */
   marker(topic: string, partition: number): this {
     const bytes = encodeBatch([{ key: Buffer.from([0, 0, 0, 1]), value: Buffer.alloc(6) }], this.runtime.wallMs());
     bytes.writeInt16BE(FLAGS.control | FLAGS.transactional, AT.attributes);
@@ -97,7 +97,7 @@ export class MemoryLogs {
     return this;
   }
 
-  /** Lets so many fetches of a partition fail. */
+  /** Makes the next fetches of a partition fail. */
   fail(topic: string, partition: number, fault: string, times: number): void {
     Object.assign(this.#log(topic, partition), { fault, faultsLeft: times });
   }
@@ -106,7 +106,7 @@ export class MemoryLogs {
     return this.#log(topic, partition).fetches;
   }
 
-  /** Lets everything that is under way come to its end. */
+  /** Lets everything under way finish. */
   settle(): Promise<void> {
     return this.runtime.until(this.runtime.sleep(10_000));
   }

@@ -65,11 +65,11 @@ describe('wholeTopic', () => {
       { topic: 't', partition: 0, from: 3, to: 20 },
       { topic: 't', partition: 1, from: 0, to: 0 },
     ]);
-    // A transaction that somebody leaves open in the ledger must not hide the entries behind it.
+    // A transaction left open in the ledger must not hide the entries after it.
     expect(new Set(asked.map(({ isolation }) => isolation))).toEqual(new Set(['read_uncommitted']));
   });
 
-  test('is asked for again when a leader has moved', async () => {
+  test('is retried when a leader has moved', async () => {
     const { source, runtime, doubts } = topic([{ start: 3, end: 20 }], ['NOT_LEADER_FOR_PARTITION']);
     expect(await runtime.until(wholeTopic(source, 't'))).toHaveLength(1);
     expect(doubts).toContain('t');
@@ -95,7 +95,7 @@ describe('wholeTopic', () => {
 });
 
 describe('offsetsAtTime', () => {
-  test('are those of the first records that are not older, and the end where there is none', async () => {
+  test('are those of the first records that are not older, or the end of the partition', async () => {
     const { source, runtime } = topic([
       {
         start: 0,
@@ -117,7 +117,7 @@ describe('offsetsAtTime', () => {
     );
   });
 
-  test('of a time before 1970 are those of all records, not one of the ends', async () => {
+  test('of a time before 1970 are the starts of the partitions, not their ends', async () => {
     const { source, runtime, asked } = topic([{ start: 3, end: 20, times: [[1_000, 3]] }]);
     expect(await runtime.until(offsetsAtTime(source, 't', -1))).toEqual(new Map([[0, 3]]));
     expect(asked[0]?.partitions[0]?.timestampMs).toBe(0);

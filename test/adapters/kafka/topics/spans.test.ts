@@ -9,7 +9,7 @@ interface Options {
   readonly onTake?: (logs: MemoryLogs) => void;
 }
 
-/** Reads spans of logs in memory; `seen` are the places of the records in the order in which they were taken. */
+/** Reads spans of logs in memory; `seen` are the positions of the records in the order in which they were taken. */
 function read(logs: MemoryLogs, spans: readonly Span[], { signal, take, onTake }: Options = {}) {
   const seen: string[] = [];
   const progress: number[] = [];
@@ -22,7 +22,7 @@ function read(logs: MemoryLogs, spans: readonly Span[], { signal, take, onTake }
     },
     onProgress: (done) => progress.push(done),
   });
-  reading.catch(() => undefined); // each test looks at it in its own time
+  reading.catch(() => undefined); // each test awaits it later
   return { seen, progress, done: logs.runtime.until(reading) };
 }
 
@@ -31,7 +31,7 @@ const places = (topic: string, partition: number, from: number, to: number) =>
   Array.from({ length: to - from }, (_, i) => `${topic}/${partition}:${from + i}`);
 
 describe('readSpans', () => {
-  test('takes every record of each span in log order, and none outside of it', async () => {
+  test('takes every record of each span in log order, and no others', async () => {
     const logs = new MemoryLogs().append('a', 0, 2_500).append('a', 1, 100).append('b', 0, 100);
     const { seen, progress, done } = read(logs, [span('a', 0, 7, 2_400), span('a', 1, 0, 3), span('b', 0, 40, 100)]);
     await done;
@@ -43,7 +43,7 @@ describe('readSpans', () => {
     expect(progress.at(-1)).toBe(2_393 + 3 + 60);
   });
 
-  test('gives each record with its topic, partition, key, value, headers and time', async () => {
+  test('returns each record with its topic, partition, key, value, headers and time', async () => {
     const logs = new MemoryLogs().append('a', 3, 1);
     const taken: TopicRecord[] = [];
     await read(logs, [span('a', 3, 0, 1)], { take: (records) => taken.push(...records) === 0 }).done;
@@ -60,13 +60,13 @@ describe('readSpans', () => {
     ]);
   });
 
-  test('asks for nothing where there is nothing to read', async () => {
+  test('makes no request when there is nothing to read', async () => {
     const logs = new MemoryLogs().append('a', 0, 5);
     await read(logs, [span('a', 0, 5, 5), span('b', 0, 0, 0)]).done;
     expect(logs.fetches).toBe(0);
   });
 
-  test('ends as soon as take says so, and takes nothing any more', async () => {
+  test('ends as soon as `take` returns true, and takes no more records', async () => {
     const logs = new MemoryLogs().append('a', 0, 2_000).append('a', 1, 2_000);
     const { seen, done } = read(logs, [span('a', 0, 0, 2_000), span('a', 1, 0, 2_000)], { take: () => true });
     await done;
@@ -77,14 +77,14 @@ describe('readSpans', () => {
     expect([seen.length, logs.fetches]).toEqual([count, fetches]);
   });
 
-  test('fetches no more of a span that it has read, while others go on', async () => {
+  test('stops fetching a span that is read, while others continue', async () => {
     const logs = new MemoryLogs().append('a', 0, 20 * MemoryLogs.BATCH).append('b', 0, 20 * MemoryLogs.BATCH);
     await read(logs, [span('a', 0, 0, MemoryLogs.BATCH), span('b', 0, 0, 20 * MemoryLogs.BATCH)]).done;
     expect(logs.fetched('b', 0)).toBeGreaterThanOrEqual(20);
     expect(logs.fetched('a', 0)).toBeLessThanOrEqual(3);
   });
 
-  test('comes to the end of a span whose last offsets are those of markers', async () => {
+  test('reaches the end of a span whose last offsets are markers', async () => {
     const logs = new MemoryLogs().append('a', 0, 5).marker('a', 0);
     const { seen, progress, done } = read(logs, [span('a', 0, 0, 6)]);
     await done;
@@ -103,7 +103,7 @@ describe('readSpans', () => {
     expect(progress.at(-1)).toBe(3_000);
   });
 
-  test('comes to its end when retention deletes all that was to be read', async () => {
+  test('ends when retention deletes everything that was to be read', async () => {
     const logs = new MemoryLogs().append('a', 0, 50).trim('a', 0, 50);
     const { seen, progress, done } = read(logs, [span('a', 0, 0, 50)]);
     await done;
@@ -119,7 +119,7 @@ describe('readSpans', () => {
     });
   });
 
-  test('goes on after a fault that passes', async () => {
+  test('continues after a transient fault', async () => {
     const logs = new MemoryLogs().append('a', 0, 100).append('a', 1, 100);
     logs.fail('a', 0, 'NOT_LEADER_FOR_PARTITION', 3);
     const { seen, done } = read(logs, [span('a', 0, 0, 100), span('a', 1, 0, 100)]);
@@ -127,7 +127,7 @@ describe('readSpans', () => {
     expect(seen).toHaveLength(200);
   });
 
-  test('fails at once on a topic that this user may not read', async () => {
+  test('fails immediately on a topic that this user may not read', async () => {
     const logs = new MemoryLogs().append('a', 0, 10);
     logs.fail('a', 0, 'TOPIC_AUTHORIZATION_FAILED', Number.POSITIVE_INFINITY);
     await expect(read(logs, [span('a', 0, 0, 10)]).done).rejects.toMatchObject({
@@ -137,7 +137,7 @@ describe('readSpans', () => {
     expect(logs.runtime.monotonicMs()).toBeLessThan(1_000);
   });
 
-  test('fails when the brokers give no more for 30 s, with the places and the last fault', async () => {
+  test('fails when the brokers return nothing for 30 s, with the positions and the last fault', async () => {
     const logs = new MemoryLogs().append('a', 0, 10).append('a', 1, 10);
     logs.fail('a', 1, 'KAFKA_STORAGE_ERROR', Number.POSITIVE_INFINITY);
     await expect(read(logs, [span('a', 0, 0, 10), span('a', 1, 4, 10)]).done).rejects.toMatchObject({
@@ -148,14 +148,14 @@ describe('readSpans', () => {
     expect(logs.runtime.monotonicMs()).toBeLessThan(35_000);
   });
 
-  test('is not taken for stalled while records come, however long it takes', async () => {
+  test('does not count as stalled while records arrive, however long it takes', async () => {
     const logs = new MemoryLogs().append('a', 0, 20 * MemoryLogs.BATCH);
     logs.answerAfterMs = 10_000;
     await read(logs, [span('a', 0, 0, 20 * MemoryLogs.BATCH)]).done;
     expect(logs.runtime.monotonicMs()).toBeGreaterThan(100_000);
   });
 
-  test('ends with STOPPING by the signal, while it waits and before it has begun', async () => {
+  test('ends with STOPPING when the signal aborts, even before the start', async () => {
     const logs = new MemoryLogs().append('a', 0, 10);
     const stop = new AbortController();
     const waiting = read(logs, [span('a', 0, 0, 20)], { signal: stop.signal });
@@ -170,7 +170,7 @@ describe('readSpans', () => {
     });
   });
 
-  test('rejects with what take throws', async () => {
+  test('rejects with the error of `take`', async () => {
     const logs = new MemoryLogs().append('a', 0, 10);
     const { done } = read(logs, [span('a', 0, 0, 10)], {
       take: () => {

@@ -20,7 +20,7 @@ const SETTINGS: TopicSettings = {
   allowWeakLedger: false,
 };
 
-/** The topics as planned, all made. */
+/** All topics as planned. */
 function planned(settings: TopicSettings = SETTINGS): Map<string, FoundTopic> {
   return new Map(
     planTopics(settings).map(({ name, partitions, configs }) => [
@@ -40,7 +40,7 @@ function changed(name: string, change: Partial<FoundTopic> | Record<string, stri
   return topics;
 }
 
-/** Brokers that keep topics in memory. */
+/** Brokers with topics in memory. */
 function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1, 2, 3]) {
   const made: CreateTopicsRequest['topics'][number][] = [];
   const link = {
@@ -73,7 +73,7 @@ function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1,
 const codes = ({ faults }: { faults: readonly { code: string }[] }) => faults.map(({ code }) => code);
 
 describe('initTopics', () => {
-  test('makes every topic on an empty cluster, and those are without fault', async () => {
+  test('creates every topic on an empty cluster, without faults', async () => {
     const topics = new Map<string, FoundTopic>();
     const { brokers, made } = cluster(topics);
     const { created, differences } = await initTopics(brokers, SETTINGS);
@@ -83,7 +83,7 @@ describe('initTopics', () => {
     expect(judgeTopics(topics, SETTINGS)).toEqual({ faults: [], waivable: [] });
   });
 
-  test('makes nothing the second time', async () => {
+  test('creates nothing the second time', async () => {
     const { brokers, made } = cluster(new Map());
     await initTopics(brokers, SETTINGS);
     const before = made.length;
@@ -91,7 +91,7 @@ describe('initTopics', () => {
     expect(made).toHaveLength(before);
   });
 
-  test("makes a service's topics for replies, and leaves those that are there as they are", async () => {
+  test("creates a service's reply topics, and leaves existing ones unchanged", async () => {
     const { brokers, made } = cluster(planned());
     const names = ['id.replies.orders', 'id.requests.reply', 'id.replies.orders', 'id.replies.cli'];
     expect((await initTopics(brokers, SETTINGS, names)).created).toEqual(['id.replies.orders', 'id.requests.reply']);
@@ -108,7 +108,7 @@ describe('initTopics', () => {
     },
   );
 
-  test('tells where an existing topic differs, and leaves it alone', async () => {
+  test('reports the differences of an existing topic, and does not change it', async () => {
     const topics = changed('id.ledger', { 'retention.ms': '1000' });
     const { brokers, made } = cluster(topics);
     const { differences } = await initTopics(brokers, SETTINGS);
@@ -117,7 +117,7 @@ describe('initTopics', () => {
     expect(topics.get('id.ledger')?.configs.get('retention.ms')).toBe('1000');
   });
 
-  test('pins the compression of every topic, those for replies to services included', async () => {
+  test('sets the compression of every topic, including reply topics of services', async () => {
     const { brokers, made } = cluster(new Map());
     await initTopics(brokers, SETTINGS, ['id.replies.orders']);
     expect(made.map(({ name, configs }) => [name, configs['compression.type']])).toEqual(
@@ -145,7 +145,7 @@ describe('initTopics', () => {
     expect(late.nowMs()).toBe(400);
   });
 
-  test('has not made a topic before it has leaders', async () => {
+  test('does not resolve before a new topic has leaders', async () => {
     const { link } = cluster(new Map());
     let asked = 0;
     const metadata: BrokerLink['metadata'] = async (request) => {
@@ -164,7 +164,7 @@ describe('initTopics', () => {
     expect(brokers.nowMs()).toBeGreaterThan(0);
   });
 
-  test('passes over brokers that do not answer', async () => {
+  test('ignores brokers that do not answer', async () => {
     const { link } = cluster(planned());
     const silent = Object.fromEntries(Object.keys(link).map((name) => [name, failing('NO_ANSWER')]));
     const { metadata } = link;
@@ -173,7 +173,7 @@ describe('initTopics', () => {
     expect((await checkTopics(brokers, SETTINGS)).faults).toEqual([]);
   });
 
-  test('makes a topic anew that is being deleted while it looks', async () => {
+  test('creates a topic that is deleted during the call', async () => {
     const topics = planned();
     const { link } = cluster(topics);
     const describeConfigs: BrokerLink['describeConfigs'] = async (request) => {
@@ -202,7 +202,7 @@ describe('initTopics', () => {
     },
   );
 
-  test('leaves out of what it made the topics that somebody else has made meanwhile', async () => {
+  test('does not report topics that another process created meanwhile as its own', async () => {
     const topics = new Map<string, FoundTopic>();
     const { link } = cluster(topics);
     const createTopics: BrokerLink['createTopics'] = async (request) => {
@@ -214,7 +214,7 @@ describe('initTopics', () => {
     expect(topics.size).toBe(5);
   });
 
-  test("gives the controller's reason when it refuses a topic", async () => {
+  test("reports the controller's reason when it rejects a topic", async () => {
     const { link } = cluster(new Map());
     const createTopics: BrokerLink['createTopics'] = async () => ({
       throttleMs: 0,
@@ -228,13 +228,13 @@ describe('initTopics', () => {
     expect(brokers.nowMs()).toBe(0);
   });
 
-  test('refuses to make topics with more replicas than brokers', async () => {
+  test('refuses to create topics with more replicas than brokers', async () => {
     const { brokers, made } = cluster(new Map(), [1]);
     await expect(initTopics(brokers, SETTINGS)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
     expect(made).toEqual([]);
   });
 
-  test('asks for two replicas in sync only where there are three', () => {
+  test('requires two in-sync replicas only with three replicas', () => {
     const inSync = (replicationFactor: number) =>
       planTopics({ ...SETTINGS, replicationFactor }).find(({ name }) => name === 'id.ledger')?.configs[
         'min.insync.replicas'
@@ -244,7 +244,7 @@ describe('initTopics', () => {
 });
 
 describe('checkTopics', () => {
-  test('answers with the partition count and the ID of the cluster', async () => {
+  test('returns the number of partitions and the cluster ID', async () => {
     const { brokers } = cluster(planned());
     expect(await checkTopics(brokers, SETTINGS)).toEqual({
       partitions: 12,
@@ -270,7 +270,7 @@ describe('checkTopics', () => {
     ['compressed requests', 'id.requests', { 'compression.type': 'producer' }, ['TOPIC_INVALID']],
     ['requests above 1 MiB', 'id.requests', { 'max.message.bytes': '1048577' }, ['TOPIC_INVALID']],
     ['a witness that is not compacted', 'id.witness', { 'cleanup.policy': 'delete' }, ['TOPIC_INVALID']],
-    ['a witness that goes by age as well', 'id.witness', { 'cleanup.policy': 'delete,compact' }, ['TOPIC_INVALID']],
+    ['a witness topic with retention by age', 'id.witness', { 'cleanup.policy': 'delete,compact' }, ['TOPIC_INVALID']],
     ['a witness of two partitions', 'id.witness', { partitions: 2 }, ['TOPIC_INVALID']],
     ['unclean election', 'id.witness', { 'unclean.leader.election.enable': 'true' }, ['TOPIC_INVALID']],
     ['two replicas of the witness', 'id.witness', { replicas: 2 }, ['LEDGER_WEAK']],
@@ -290,8 +290,8 @@ describe('checkTopics', () => {
     ['longer requests', 'id.requests', { 'retention.ms': String(24 * HOUR_MS + 1) }, ['LEDGER_RETENTION']],
     ['longer segments of requests', 'id.requests', { 'segment.ms': String(HOUR_MS + 1) }, ['LEDGER_RETENTION']],
     ['endless requests', 'id.requests', { 'retention.ms': '-1' }, ['LEDGER_RETENTION']],
-    ['a ledger that goes by size', 'id.ledger', { 'retention.bytes': '1000000' }, ['LEDGER_RETENTION']],
-    ['a retention that is not told', 'id.ledger', { 'retention.ms': 'undefined' }, ['LEDGER_RETENTION']],
+    ['a ledger with retention by size', 'id.ledger', { 'retention.bytes': '1000000' }, ['LEDGER_RETENTION']],
+    ['an unreported retention', 'id.ledger', { 'retention.ms': 'undefined' }, ['LEDGER_RETENTION']],
   ])('finds %s', async (_, name, change, expected) => {
     const { brokers } = cluster(changed(name, change));
     expect(codes(await checkTopics(brokers, SETTINGS))).toEqual(expected);
@@ -301,12 +301,12 @@ describe('checkTopics', () => {
     ['an endless ledger', 'id.ledger', { 'retention.ms': '-1' }],
     ['smaller requests', 'id.requests', { 'max.message.bytes': '65536' }],
     ['more replicas', 'id.ledger', { replicas: 5 }],
-  ])('has nothing against %s', async (_, name, change) => {
+  ])('accepts %s', async (_, name, change) => {
     const { brokers } = cluster(changed(name, change));
     expect(codes(await checkTopics(brokers, SETTINGS))).toEqual([]);
   });
 
-  test('with ALLOW_WEAK_LEDGER only warns of too few replicas, of ledger and witness', async () => {
+  test('with ALLOW_WEAK_LEDGER only warns about too few replicas of ledger and witness', async () => {
     const settings = { ...SETTINGS, replicationFactor: 1, allowWeakLedger: true };
     const { brokers } = cluster(planned(settings), [1]);
     const { faults, warnings } = await checkTopics(brokers, settings);
@@ -361,7 +361,7 @@ describe('checkTopics', () => {
     },
   );
 
-  test('finds a config that the brokers do not report to differ', async () => {
+  test('counts a config that the brokers do not report as a difference', async () => {
     const topics = planned();
     const ledger = topics.get('id.ledger');
     if (ledger === undefined) throw new Error('no ledger');
@@ -393,7 +393,7 @@ describe('checkTopics', () => {
     },
   );
 
-  test('the same goes for configs that this user may not read, but a needed topic ends the check', async () => {
+  test('hides topics whose configs this user may not read, but fails for a needed topic', async () => {
     const { link } = cluster(planned());
     const deny = (denied: string): BrokerLink['describeConfigs'] => {
       return async (request) => {
@@ -417,7 +417,7 @@ describe('checkTopics', () => {
   test.each([
     ['LOGIN_REFUSED', 'CONFIG_INVALID'],
     ['CLUSTER_AUTHORIZATION_FAILED', 'KAFKA_UNAVAILABLE'],
-  ])('reports %s as %s, at once', async (fault, code) => {
+  ])('reports %s as %s immediately', async (fault, code) => {
     const brokers = scriptedBrokers({ link: () => ({ metadata: failing(fault) }) });
     await expect(checkTopics(brokers, SETTINGS)).rejects.toMatchObject({ code });
     expect(brokers.nowMs()).toBe(0);
