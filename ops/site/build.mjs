@@ -22,7 +22,6 @@ mkdirSync(OUT, { recursive: true });
 for (const name of ['package.json', 'package-lock.json']) cpSync(join(import.meta.dirname, name), join(OUT, name));
 cpSync(join(import.meta.dirname, 'vitepress'), join(OUT, '.vitepress'), { recursive: true });
 writeFileSync(join(OUT, '.vitepress/sidebar.json'), JSON.stringify(sidebarOf(ROOT)));
-writeFileSync(join(OUT, 'tsconfig.json'), '{}'); // or Vite would take the project's own
 stagePages(ROOT, join(OUT, 'pages'));
 run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund']);
 run(process.execPath, ['node_modules/vitepress/bin/vitepress.js', 'build', '.']);
