@@ -14,10 +14,11 @@ const LARGE_SHARE = 1 / 40;
 /** Large requests are decided together up to this share: the small ones of their partition wait for so long at most. */
 const LARGE_PART_SHARE = 1 / 8;
 
-/** How many IDs the requests of a part may ask for together; one that asks for more makes a part of its own. */
+/** How many IDs the requests of a part may ask for together, 1 at the least; one that asks for more makes a part of its own. */
 export function partMaxIds(layout: Layout): number {
   const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
-  return Math.min(PART_MAX_LISTED_IDS, Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs));
+  const most = Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs);
+  return Math.max(1, Math.min(PART_MAX_LISTED_IDS, most));
 }
 
 /** Whether requests that ask for so many IDs are to let others go before them. */
