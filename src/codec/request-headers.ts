@@ -13,6 +13,8 @@ export interface HeaderNames {
   readonly replyPartition: string;
   readonly count: string;
   readonly replayed: string;
+  /** On replies with IDs of a custom layout: what their layout is. */
+  readonly layout: string;
 }
 
 /** The names that Spring Kafka and NestJS use, and our own. */
@@ -22,6 +24,7 @@ export const DEFAULT_HEADER_NAMES: HeaderNames = Object.freeze({
   replyPartition: 'kafka_replyPartition',
   count: 'idalloc-count',
   replayed: 'idalloc-replayed',
+  layout: 'idalloc-layout',
 });
 
 const NEST_DISPOSED = 'kafka_nest-is-disposed';
@@ -30,6 +33,9 @@ const TRACEPARENT = 'traceparent';
 const TRACESTATE = 'tracestate';
 /** A trace header longer than this is not copied, so that a reply can't be made large by it. */
 const MAX_TRACE_BYTES = 1024;
+
+/** Four fields with the longest labels take less. */
+const MAX_LAYOUT_BYTES = 512;
 
 const DECIMAL = /^[0-9]{1,20}$/;
 const MAX_PARTITION = 0x7fff_ffff;
@@ -101,12 +107,22 @@ export function readTrace(headers: RecordHeaders): Trace {
   return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
 }
 
+/** What a reply says of the layout of its IDs; undefined where it says nothing that could be read. */
+export function readLayoutText(headers: RecordHeaders, names: HeaderNames): string | undefined {
+  const value = own(headers, names.layout);
+  if (value === undefined || Array.isArray(value)) return undefined;
+  const bytes = toBytes(value as Buffer | string);
+  return bytes.length <= MAX_LAYOUT_BYTES ? bytes.toString('latin1') : undefined;
+}
+
 /** What a reply's headers are made from. */
 export interface ReplyHeaderFields {
   readonly names: HeaderNames;
   readonly correlationId: Buffer;
   /** The batch was decided before this reading of the request. */
   readonly replayed: boolean;
+  /** The layout of the IDs, where it is none of the presets. */
+  readonly layout?: string | undefined;
   readonly trace: Trace;
   /** Adds what NestJS's ClientKafka waits for. */
   readonly nest?: boolean;
@@ -119,6 +135,7 @@ export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer |
   const { names, trace } = fields;
   const headers: Record<string, Buffer | string> = { [names.correlationId]: fields.correlationId };
   if (fields.replayed) headers[names.replayed] = '1';
+  if (fields.layout !== undefined) headers[names.layout] = fields.layout;
   if (trace.traceparent !== undefined) headers[TRACEPARENT] = trace.traceparent;
   if (trace.tracestate !== undefined) headers[TRACESTATE] = trace.tracestate;
   if (fields.nest === true) {
