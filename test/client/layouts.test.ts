@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { decode } from '../../src/client/ids.ts';
+import { decode, firstIdAt } from '../../src/client/ids.ts';
 import { compose, type Layout, layoutText } from '../../src/core/layout.ts';
 import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
@@ -52,6 +52,13 @@ describe('the layout of what came', () => {
       expect([misled.layout, (await misled.request({ count: 1 })).layout]).toEqual([undefined, undefined]);
     }
   });
+});
+
+test('a layout that is not known is not taken for the default one', () => {
+  const unknown = [undefined] as unknown as [];
+  expect(() => decode(1n, ...unknown)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
+  expect(() => firstIdAt(new Date(), ...unknown)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
+  expect(decode(1n)).toEqual(decode(1n, presetLayout('default')));
 });
 
 describe('IDs as numbers', () => {

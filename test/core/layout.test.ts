@@ -5,10 +5,12 @@ import {
   decompose,
   defineLayout,
   formatHex,
+  type Layout,
   type LayoutSpec,
   tickStartMs,
   toTicks,
 } from '../../src/core/layout.ts';
+import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
 import { anyLayout, partsOf, presetLayouts } from './arbitraries.ts';
@@ -160,6 +162,21 @@ describe('a layout', () => {
     ]) {
       expect(message).toContain(fault);
     }
+  });
+
+  it('fits into a JavaScript number exactly when its last ID does: up to 53 bits', () => {
+    const lastOf = (of: Layout): bigint => {
+      const end = { ticks: ticks(of.endTicks - 1), datacenter: of.maxDatacenter, worker: of.maxWorker };
+      return compose(of, { ...end, sequence: of.sequencesPerTick - 1 });
+    };
+    const custom = (bits: number) => customLayout({ fields: `timestamp:41,worker:5,sequence:${bits}`, epochMs: 0 });
+    const fits = [7, 8].map((bits) => custom(bits).fitsNumber);
+    expect(fits).toEqual([true, false]);
+    fc.assert(
+      fc.property(anyLayout, (of) => {
+        expect(of.fitsNumber).toBe(lastOf(of) <= BigInt(Number.MAX_SAFE_INTEGER));
+      }),
+    );
   });
 
   it('may take 64 bits and no more', () => {
