@@ -43,7 +43,8 @@ const EXAMPLES = `
 The same correlation ID always gets the same batch; another count or reply topic under it is a CONFLICT.
 With --json, stdout has one line:
   {"correlation_id","count","ids":[{"value_string","value_hex","breakdown"}],"datacenter_id","worker_id","fence","replayed"}
-or, where there is no batch, {"correlation_id","error":{"code","message"}}; IDs and the fence are strings.
+or, where there is no batch, {"correlation_id","error":{"code","message"}}; IDs and the fence are strings. In a layout of 53
+bits each ID has a "value_number" as well.
 
 Examples:
   KAFKA_BROKERS=localhost:9092 idalloc request

@@ -4,6 +4,7 @@ import { IdClient } from '../../src/client/client.ts';
 import { decode } from '../../src/client/ids.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { customText } from '../../src/core/find-layout.ts';
+import type { DecodedReply } from '../support/followed.ts';
 import { LAYOUT_ENVS, layoutOfEnv, type TestLayout } from '../support/layouts.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
@@ -79,8 +80,29 @@ describe.each(['js-safe', 'regional', 'seconds'] as const satisfies TestLayout[]
       layout: layout.name,
       leases: [{ worker_id: workerId, ceiling: expect.any(String) }],
     });
-    expect(await json(['audit'], realm.env)).toMatchObject({ code: 0, findings: [] });
+    expect(await json(['audit'], realm.env)).toMatchObject({ code: 0, unknown_layouts: 0, findings: [] });
   });
+});
+
+test('the smallest layout, two workers with two IDs in a second, answers every request', async () => {
+  const LAYOUT_FIELDS = 'timestamp:32,worker:1,sequence:1';
+  const env = { LAYOUT: 'custom', LAYOUT_FIELDS, LAYOUT_TICK_MS: '1000', LAYOUT_EPOCH_MS: '0', DATACENTER_ID: '0' };
+  await using realm = await Realm.create(suiteServers(), { env });
+  const layout = layoutOfEnv(realm.env);
+  const replies = await realm.follow();
+  await Promise.all([realm.worker().ready(), realm.worker().ready()]);
+  const asks = Array.from({ length: 12 }, (_, i) => ({ correlationId: `c${i}`, count: 1 + (i % 2) }));
+  await realm.send([...asks, { correlationId: 'large', count: 3 }]);
+  const told = await replies.replies(asks.length + 1);
+  expect(told.get('large')?.map(({ reply }) => 'error' in reply && reply.error.code)).toEqual(['INVALID_COUNT']);
+  const ids = asks.flatMap(({ correlationId }) => {
+    const [{ reply }] = told.get(correlationId) as [DecodedReply];
+    if ('error' in reply) throw new Error(`${correlationId}: ${reply.error.message}`);
+    return expandIds(reply.batch);
+  });
+  expect(new Set(ids).size).toBe(18);
+  const ofTicks = Map.groupBy(ids, (id) => id >> 1n);
+  expect(Math.max(...[...ofTicks.values()].map(({ length }) => length))).toBeLessThanOrEqual(layout.sequencesPerTick);
 });
 
 test('a custom layout that differs in one part is refused, and the part is named with both values', async () => {
