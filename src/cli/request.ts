@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/plan.ts';
-import { IdClient, type RequestedBatch } from '../client/client.ts';
+import type { RequestedBatch } from '../client/calls.ts';
+import { IdClient } from '../client/client.ts';
 import { RequestRefused } from '../client/requester.ts';
-import { expandIds, type IdBatch } from '../codec/id-batch.ts';
+import { expandIds } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
 import { connectionOf } from '../kafka/wire/settings.ts';
-import { layoutFinder } from './audit/evidence.ts';
 import { type CliContext, exitCodeOf } from './context.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
@@ -43,7 +43,8 @@ const EXAMPLES = `
 The same correlation ID always gets the same batch; another count or reply topic under it is a CONFLICT.
 With --json, stdout has one line:
   {"correlation_id","count","ids":[{"value_string","value_hex","breakdown"}],"datacenter_id","worker_id","fence","replayed"}
-or, where there is no batch, {"correlation_id","error":{"code","message"}}; IDs and the fence are strings.
+or, where there is no batch, {"correlation_id","error":{"code","message"}}; IDs and the fence are strings. In a layout of 53
+bits each ID has a "value_number" as well.
 
 Examples:
   KAFKA_BROKERS=localhost:9092 idalloc request
@@ -70,7 +71,7 @@ async function runRequest(context: CliContext, options: RequestOptions): Promise
   const correlationId = options.correlationId ?? randomUUID();
   try {
     const reply = await ask(context, config, correlationId, options);
-    const view = viewBatch(correlationId, reply.batch, reply.replayed);
+    const view = viewBatch(correlationId, reply);
     context.out(options.json === true ? `${JSON.stringify(view)}\n` : batchText(view));
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;
@@ -113,8 +114,7 @@ function refused(
   if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
 }
 
-function viewBatch(correlationId: string, batch: IdBatch, replayed: boolean): BatchView {
-  const layout = layoutFinder()(batch);
+function viewBatch(correlationId: string, { batch, layout, replayed }: RequestedBatch): BatchView {
   const ids = expandIds(batch).map((id) => viewId(layout, id));
   return {
     correlation_id: correlationId,

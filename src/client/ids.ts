@@ -44,11 +44,13 @@ const WRITINGS: Readonly<Record<IdForm, Writing>> = {
 const DEFAULT_LAYOUT = presetLayout('default');
 
 /**
- * When and by whom an ID was made; a text is read as decimal.
+ * When and by whom an ID was made, by the default layout or another one; a text is read as decimal.
  *
- * @throws IdallocError INVALID_ID for a number, a text that is no ID, and an ID that the layout can't make.
+ * @throws IdallocError INVALID_ID for a number, a text that is no ID, an ID that the layout can't make, and a layout that is
+ * undefined: a batch whose layout is unknown must not be read by the default one.
  */
-export function decode(id: bigint | string, layout: Layout = DEFAULT_LAYOUT): DecodedId {
+export function decode(id: bigint | string, ...given: [layout?: Layout]): DecodedId {
+  const layout = layoutOf(given);
   const value = typeof id === 'string' ? parse(id, 'decimal') : checkId(id);
   const parts = inLayout(() => decompose(layout, value));
   return {
@@ -64,9 +66,10 @@ export function decode(id: bigint | string, layout: Layout = DEFAULT_LAYOUT): De
  * `from` on and before `to`, without an index on time. It is no ID that anybody was given. A date inside of a tick longer
  * than 1 ms counts as the tick's beginning; one before the layout's epoch gives 0.
  *
- * @throws IdallocError INVALID_ID for no valid Date, and for one behind the layout's last tick.
+ * @throws IdallocError INVALID_ID for no valid Date, for one behind the layout's last tick, and for a layout that is undefined.
  */
-export function firstIdAt(date: Date, layout: Layout = DEFAULT_LAYOUT): bigint {
+export function firstIdAt(date: Date, ...given: [layout?: Layout]): bigint {
+  const layout = layoutOf(given);
   const atMs = date instanceof Date ? date.getTime() : Number.NaN;
   if (Number.isNaN(atMs)) throw new IdallocError('INVALID_ID', 'firstIdAt takes a valid Date');
   if (atMs <= layout.epochMs) return 0n;
@@ -135,6 +138,16 @@ function checkId(id: bigint): bigint {
 function notText(value: unknown): IdallocError {
   const hint = typeof value === 'number' ? ': JavaScript numbers lose digits above 2^53, so keep IDs as strings' : '';
   return new IdallocError('INVALID_ID', `an ID is a bigint or a text, not a ${typeof value}${hint}`);
+}
+
+function layoutOf(given: readonly (Layout | undefined)[]): Layout {
+  if (given.length === 0) return DEFAULT_LAYOUT;
+  const [layout] = given;
+  if (layout !== undefined) return layout;
+  throw new IdallocError(
+    'INVALID_ID',
+    'the layout is undefined: make the one of these IDs by presetLayout or customLayout',
+  );
 }
 
 function inLayout<T>(work: () => T): T {

@@ -1,8 +1,10 @@
 import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
 
-/** An ID as a reader or a script sees it. IDs are strings, since JSON numbers lose digits above 2^53. */
+/** An ID as a reader or a script sees it. IDs are strings, since many readers of JSON round numbers above 2^53. */
 export interface IdView {
   readonly value_string: string;
+  /** Only in layouts whose IDs a JSON number holds exactly, wherever it is read. */
+  readonly value_number?: number;
   readonly value_hex: string;
   readonly breakdown: IdBreakdown | null;
 }
@@ -19,7 +21,12 @@ interface IdBreakdown {
  * Throws RangeError for an ID that the layout can't make.
  */
 export function viewId(layout: Layout | undefined, id: bigint): IdView {
-  return { value_string: String(id), value_hex: formatHex(id), breakdown: layout ? breakDown(layout, id) : null };
+  return {
+    value_string: String(id),
+    ...(layout?.fitsNumber === true ? { value_number: Number(id) } : {}),
+    value_hex: formatHex(id),
+    breakdown: layout ? breakDown(layout, id) : null,
+  };
 }
 
 function breakDown(layout: Layout, id: bigint): IdBreakdown {

@@ -21,10 +21,11 @@ import {
   tlsSettingsOf,
   witnessTopic,
 } from './kafka-checks.ts';
+import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type Source } from './parse.ts';
 import type { ReadText, SecretFile } from './secret-file.ts';
 import { KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
-import { datacenterOf, layoutOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
+import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
 
 /** The part of the configuration that every command needs which talks to Kafka. */
 export interface KafkaConfig {
@@ -86,16 +87,18 @@ export interface Config extends KafkaConfig {
 const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
 
 /**
- * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set.
+ * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set. With `nowMs`, wall
+ * milliseconds, a layout that gives no IDs then is a fault as well.
  *
  * @throws IdallocError CONFIG_INVALID whose message names every faulty variable, one a line.
  */
-export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8): Config {
+export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8, nowMs?: number): Config {
   return load(env, readText, (source) => {
     const kafka = kafkaConfig(source);
     const worker = workerConfig(source);
     checkQuotas(worker.quotas, kafka.topics, source.faults);
-    return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api)] };
+    const aging = nowMs === undefined ? [] : lifetimeWarnings(worker.layout, env, nowMs, source.faults);
+    return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api), ...aging] };
   });
 }
 

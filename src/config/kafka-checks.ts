@@ -46,8 +46,8 @@ export function checkRetention(values: KafkaValues, faults: Faults): void {
 
 /** A header that means two things would be read as both. */
 export function checkHeaders(values: KafkaValues, faults: Faults): void {
-  const { count, replayed } = DEFAULT_HEADER_NAMES;
-  const owners = new Map([count, replayed].map((name) => [name, `the header '${name}'`]));
+  const { count, replayed, layout } = DEFAULT_HEADER_NAMES;
+  const owners = new Map([count, replayed, layout].map((name) => [name, `the header '${name}'`]));
   for (const name of ['CORRELATION_ID_HEADER', 'REPLY_TOPIC_HEADER', 'REPLY_PARTITION_HEADER'] as const) {
     faults.across([name], () => {
       const owner = owners.get(values[name]);

@@ -4,7 +4,7 @@ import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
-import { firstIdOf, idsBody } from './id-body.ts';
+import { idBody, idsBody } from './id-body.ts';
 import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
 import { openApiDocument } from './openapi.ts';
@@ -117,7 +117,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   app.post(ID, async (request, reply) => {
     requireNoOthers(request.query as Record<string, unknown>, []);
     const { batch, replayed } = await issuer.issue(nameOf(request), 1, `POST ${ID}`, keyOf(request));
-    return send(reply, replayed, JSON.stringify({ id: firstIdOf(batch) }));
+    return send(reply, replayed, idBody(layout, batch));
   });
   app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
     requireNoOthers(request.query as Record<string, unknown>, []);

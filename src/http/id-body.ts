@@ -8,10 +8,11 @@ const WHOLE_IDS = 100;
 /** IDs of a piece: about 64 kB and half a millisecond. */
 const PIECE_IDS = 400;
 
-/** The first ID of a batch, as a decimal string. Throws RangeError for a batch without any. */
-export function firstIdOf({ ranges: [range] }: IdBatch): string {
+/** The body of an answer with the first ID of a batch. Throws RangeError for a batch without any. */
+export function idBody(layout: Layout, { ranges: [range] }: IdBatch): string {
   if (range === undefined) throw new RangeError('a batch has at least one ID');
-  return String(range.first);
+  const number = layout.fitsNumber ? { id_number: Number(range.first) } : {};
+  return JSON.stringify({ id: String(range.first), ...number });
 }
 
 /**
@@ -44,7 +45,8 @@ function* idsPieces(layout: Layout, batch: IdBatch): Generator<string, undefined
     const parts = `"timestamp_ms":${tickStartMs(layout, ticks)},"datacenter_id":${datacenter},"worker_id":${worker}`;
     for (let k = 0; k < count; k += 1) {
       const id = first + BigInt(k) * layout.step;
-      const names = `"value_string":"${id}","value_hex":"${formatHex(id)}"`;
+      const number = layout.fitsNumber ? `,"value_number":${id}` : '';
+      const names = `"value_string":"${id}"${number},"value_hex":"${formatHex(id)}"`;
       text += `${separator}{${names},"breakdown":{${parts},"sequence_number":${sequence + k}}}`;
       separator = ',';
       inPiece += 1;

@@ -6,7 +6,7 @@ const KEEP_MINUTES = KEEP_MS / 60_000;
 const GOLDEN_ID = '55325805773398016';
 const GOLDEN_HEX = '00c48e86f8092000';
 const DESCRIPTION = `64-bit IDs that rise with time and are never given twice. IDs are strings, since JSON numbers lose digits
-above 2^53. IDs that are handed out here are not in the ledger: they come from the same generator and the same reservation
+above 2^53; a worker whose layout stays below that gives them as numbers as well. IDs that are handed out here are not in the ledger: they come from the same generator and the same reservation
 as those over Kafka, so they are as unique, but nothing keeps what was answered. A request that is not answered may have
 used IDs up; a gap is normal. While the worker can not trust its clock or its lease the port is closed.`;
 const KEY_DESCRIPTION = `Opaque, compared as it is. A second request with the same key gets the IDs of the first,
@@ -142,7 +142,7 @@ function parameters(): Json {
   };
 }
 
-function schemas({ maxDatacenter, maxWorker, sequencesPerTick }: Layout): Json {
+function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Layout): Json {
   const breakdown = record({
     timestamp_ms: whole('ms since 1970-01-01T00:00:00Z'),
     datacenter_id: whole('datacenter', maxDatacenter),
@@ -150,14 +150,16 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick }: Layout): Json {
     sequence_number: whole('number within the tick', sequencesPerTick - 1),
   });
   const id = text('64-bit integer', { pattern: '^(0|[1-9][0-9]{0,19})$', examples: [GOLDEN_ID] });
+  const number = whole('the same as a JSON number, which holds it exactly', Number.MAX_SAFE_INTEGER);
   return {
     Ids: record({
       ids: { type: 'array', minItems: 1, items: ref('schemas', 'IdView') },
       generated_at: text('when they were made', { format: 'date-time' }),
     }),
-    Id: record({ id }),
+    Id: record({ id, ...(fitsNumber ? { id_number: number } : {}) }),
     IdView: record({
       value_string: id,
+      ...(fitsNumber ? { value_number: number } : {}),
       value_hex: text('the same, 16 digits', { pattern: '^[0-9a-f]{16}$', examples: [GOLDEN_HEX] }),
       breakdown,
     }),

@@ -3,6 +3,8 @@ import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
+import { customText } from '../core/find-layout.ts';
+import type { Layout } from '../core/layout.ts';
 import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -234,6 +236,11 @@ function fenced(instanceId: string): IdallocError {
   return new IdallocError('INSTANCE_FENCED', message);
 }
 
+function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
+  const text = customText(layout);
+  return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
+}
+
 function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps {
   const { config, metrics, cluster, runtime, log, refusals } = context;
   const { topics, layout, datacenterId } = config;
@@ -255,6 +262,7 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps
     replyPolicy: replyPolicyOf(topics),
     largeSlots: new Slots(LARGE_AT_ONCE),
     schemas: openRegistry(config.registry),
+    customLayout: customLayoutOf(layout),
     publisher: new KafkaPublisher({
       cluster,
       runtime,

@@ -220,6 +220,82 @@ describe('faults', () => {
   });
 });
 
+/** Wants a datacenter below 8, and has 64 workers. */
+const CUSTOM = {
+  LAYOUT: 'custom',
+  LAYOUT_FIELDS: 'timestamp:41,datacenter:3,worker:6,sequence:13',
+  LAYOUT_EPOCH_MS: '1767225600000',
+};
+
+describe('faults of a custom layout', () => {
+  test.each([
+    ['no fields', { LAYOUT_FIELDS: '' }, 'LAYOUT_FIELDS'],
+    ['no epoch', { LAYOUT_EPOCH_MS: '' }, 'LAYOUT_EPOCH_MS'],
+    ['fields that are none', { LAYOUT_FIELDS: 'timestamp:41;worker:6' }, 'LAYOUT_FIELDS'],
+    ['fields that make no layout', { LAYOUT_FIELDS: 'timestamp:41,sequence:12' }, 'LAYOUT_FIELDS'],
+    ['a tick of no time', { LAYOUT_TICK_MS: '0' }, 'LAYOUT_TICK_MS'],
+    ['a start past the sequence', { LAYOUT_SEQUENCE_START_BELOW: '8193' }, 'LAYOUT_SEQUENCE_START_BELOW'],
+    ['a datacenter past its field', { DATACENTER_ID: '8' }, 'DATACENTER_ID'],
+    ['a pool past its field', { POOL_LAST: '64' }, 'POOL_LAST'],
+    [
+      'more IDs than a second has',
+      { LAYOUT_FIELDS: 'timestamp:41,datacenter:3,worker:6,sequence:3', MAX_COUNT: '8001' },
+      'MAX_COUNT',
+    ],
+  ])('tell of %s', (_, env, name) => {
+    expect(namesOf(faultsOf({ ...WORKER, ...CUSTOM, ...env }))).toEqual([name]);
+  });
+
+  test('are told all together, with those of other variables', () => {
+    const env = {
+      LAYOUT: 'custom',
+      LAYOUT_FIELDS: 'worker:6,timestamp:41,sequence:13',
+      LAYOUT_TICK_MS: 'x',
+      OPS_PORT: 'x',
+    };
+    expect(namesOf(faultsOf({ ...WORKER, ...env })).sort()).toEqual([
+      'LAYOUT_EPOCH_MS',
+      'LAYOUT_FIELDS',
+      'LAYOUT_TICK_MS',
+      'OPS_PORT',
+    ]);
+  });
+
+  test('say why the timestamp must come first', () => {
+    const [fault] = faultsOf({ ...WORKER, ...CUSTOM, LAYOUT_FIELDS: 'datacenter:3,timestamp:41,worker:6,sequence:13' });
+    expect(fault).toMatch(/^LAYOUT_FIELDS: must begin with the timestamp: only .* rise with time$/);
+  });
+
+  test('are its variables beside a layout by name', () => {
+    const env = { LAYOUT_FIELDS: CUSTOM.LAYOUT_FIELDS, LAYOUT_TICK_MS: '1', LAYOUT_SEQUENCE_START_BELOW: '1' };
+    expect(namesOf(faultsOf({ ...WORKER, ...env }))).toEqual(Object.keys(env));
+    expect(faultsOf({ ...WORKER, ...env })[0]).toContain("for layout 'custom' only");
+  });
+});
+
+describe('a layout of a chosen epoch', () => {
+  const at = (nowMs: number, env = {}) => loadWorkerConfig({ ...WORKER, ...CUSTOM, ...env }, () => '', nowMs);
+  const BEGIN = 1_767_225_600_000;
+  const END = BEGIN + 2 ** 41;
+
+  test.each([
+    ['before it begins', BEGIN - 1],
+    ['when it has ended', END],
+  ])('is a fault %s', (_, nowMs) => {
+    expect(() => at(nowMs)).toThrow(/LAYOUT_EPOCH_MS: /);
+  });
+
+  test('is a warning in its last year, and none before', () => {
+    expect(at(END - 1).warnings).toEqual([expect.stringContaining('2095-09-07')]);
+    expect([at(BEGIN).warnings, at(END - 370 * 86_400_000).warnings]).toEqual([[], []]);
+  });
+
+  test('is not looked at where the epoch is the published one, nor where nobody says what time it is', () => {
+    expect(() => loadWorkerConfig(WORKER, () => '', 0)).not.toThrow();
+    expect(() => loadWorkerConfig({ ...WORKER, ...CUSTOM, LAYOUT_EPOCH_MS: '9000000000000' })).not.toThrow();
+  });
+});
+
 describe('values', () => {
   test('an empty variable counts as not set', () => {
     expect(loadWorkerConfig({ ...WORKER, KAFKA_GROUP_ID: '', WORKER_ID: '' })).toEqual(loadWorkerConfig(WORKER));
@@ -246,6 +322,18 @@ describe('values', () => {
       LAYOUT_EPOCH_MS: '1767225600000',
     });
     expect(config.layout.epochMs).toBe(1_767_225_600_000);
+  });
+
+  test('a custom layout is made of its variables', () => {
+    const config = loadWorkerConfig({ ...WORKER, ...CUSTOM, LAYOUT_TICK_MS: '10', LAYOUT_SEQUENCE_START_BELOW: '3' });
+    expect(config.layout).toMatchObject({
+      name: 'custom',
+      tickMs: 10,
+      epochMs: 1_767_225_600_000,
+      sequenceStartBelow: 3,
+    });
+    expect(config.layout.fields.map(({ bits }) => bits)).toEqual([41, 3, 6, 13]);
+    expect(config.pool).toEqual({ first: 0, last: 31 });
   });
 
   test('an endless ledger fits endless requests', () => {

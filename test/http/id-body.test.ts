@@ -4,14 +4,14 @@ import { viewId } from '../../src/codec/id-view.ts';
 import { compose } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
-import { firstIdOf, idsBody } from '../../src/http/id-body.ts';
+import { idBody, idsBody } from '../../src/http/id-body.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
 
 const share = () => new LoopShare(() => performance.now());
 const textOf = async (body: ReturnType<typeof idsBody>) => (typeof body === 'string' ? body : await text(body));
 const GENERATED_AT = wallMs(1_780_416_300_123);
 
-describe.each(['default', 'instagram', 'sonyflake', 'discord', 'baidu'] as const)('in layout %s', (name) => {
+describe.each(['default', 'js-safe', 'instagram', 'sonyflake', 'discord', 'baidu'] as const)('in layout %s', (name) => {
   const layout = presetLayout(name, name === 'baidu' ? { epochMs: 1_767_225_600_000 } : {});
   const worker = Math.min(17, layout.maxWorker);
   const rangeAt = (at: number, sequence: number, count: number) => {
@@ -33,7 +33,10 @@ describe.each(['default', 'instagram', 'sonyflake', 'discord', 'baidu'] as const
     );
     const body = await textOf(idsBody(layout, { ranges, generatedAt: GENERATED_AT }, share()));
     expect(body).toBe(JSON.stringify({ ids, generated_at: new Date(GENERATED_AT).toISOString() }));
-    expect(firstIdOf({ ranges, generatedAt: GENERATED_AT })).toBe(ids[0]?.value_string);
+    const { value_string: id, value_number: number } = ids[0] ?? {};
+    const one = number === undefined ? { id } : { id, id_number: number };
+    expect(idBody(layout, { ranges, generatedAt: GENERATED_AT })).toBe(JSON.stringify(one));
+    expect(typeof number).toBe(name === 'js-safe' ? 'number' : 'undefined');
   });
 });
 

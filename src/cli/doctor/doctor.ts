@@ -24,7 +24,7 @@ export function doctorCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","mend"}]}')
     .addHelpText('after', EXAMPLES)
     .action(async (options: { json?: true }) => {
-      const config = loadWorkerConfig(context.env);
+      const config = loadWorkerConfig(context.env, undefined, context.now());
       const kafka = checkKafka(context, config);
       const groups = [
         judgeVariables(config.warnings),
