@@ -4,6 +4,8 @@ import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.t
 export interface IdView {
   readonly value_string: string;
   readonly value_hex: string;
+  /** The ID in the form that was asked for, if any was. */
+  readonly value_form?: string;
   readonly breakdown: IdBreakdown | null;
 }
 
@@ -15,11 +17,16 @@ interface IdBreakdown {
 }
 
 /**
- * An ID from [0, 2^64) with its parts; without a layout the parts can't be told.
- * Throws RangeError for an ID that the layout can't make.
+ * An ID from [0, 2^64) with its parts; without a layout the parts can't be told. `write` writes it in a form besides.
+ * Throws RangeError for an ID that the layout can't make, and what `write` throws.
  */
-export function viewId(layout: Layout | undefined, id: bigint): IdView {
-  return { value_string: String(id), value_hex: formatHex(id), breakdown: layout ? breakDown(layout, id) : null };
+export function viewId(layout: Layout | undefined, id: bigint, write?: (id: bigint) => string): IdView {
+  return {
+    value_string: String(id),
+    value_hex: formatHex(id),
+    ...(write && { value_form: write(id) }),
+    breakdown: layout ? breakDown(layout, id) : null,
+  };
 }
 
 function breakDown(layout: Layout, id: bigint): IdBreakdown {

@@ -1,4 +1,7 @@
+import type { FormSettings, OpenForm } from '../codec/form/form.ts';
+import { FORMS, isFormName, openForm } from '../codec/form/forms.ts';
 import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
+import { IdallocError } from '../errors.ts';
 import { Problem } from './problem.ts';
 
 const MAX_KEY_LENGTH = 255;
@@ -6,9 +9,47 @@ const MAX_KEY_LENGTH = 255;
 /** What a request's query, path and headers say, before anybody has looked at it. */
 type Raw = Readonly<Record<string, unknown>>;
 
-/** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for any other parameter. */
+/** The parameters by which a query names a form. */
+export const FORM_PARAMETERS: readonly string[] = ['form', 'prefix'];
+
+/** A form that a query names. */
+export interface AskedForm extends OpenForm {
+  /** True where an ID takes tens of microseconds, not a few. */
+  readonly slow: boolean;
+}
+
+/**
+ * `form` and `prefix` of a query; undefined without them. Throws 400 MALFORMED_REQUEST for an unknown form, and for one that
+ * needs what is missing here or can't hold the layout's IDs.
+ */
+export function formOf({ form: name, prefix }: Raw, settings: FormSettings): AskedForm | undefined {
+  if (name === undefined && prefix === undefined) return undefined;
+  if (name === undefined) throw malformed('prefix means something only with form=prefixed');
+  if (typeof name !== 'string' || (prefix !== undefined && typeof prefix !== 'string')) {
+    throw malformed('form and prefix must be given once');
+  }
+  if (isFormName(name) && prefix !== undefined && !FORMS[name].needs.includes('prefix')) {
+    throw malformed(`form ${name} takes no prefix`);
+  }
+  return orMalformed(() => {
+    const { format, parse } = openForm(name, { ...settings, prefix });
+    return { format, parse, slow: isFormName(name) && FORMS[name].needs.includes('keys') };
+  });
+}
+
+/** What `work` returns. Throws 400 MALFORMED_REQUEST for an ID that a form or a layout refuses. */
+export function orMalformed<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    const isRefusal = error instanceof IdallocError && ['INVALID_ID', 'CONFIG_INVALID'].includes(error.code);
+    throw isRefusal || error instanceof RangeError ? malformed(error.message) : error;
+  }
+}
+
+/** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */
 export function countOf(query: Raw, maxCount: number): number {
-  requireNoOthers(query, ['count']);
+  requireNoOthers(query, ['count', ...FORM_PARAMETERS]);
   const text = query.count;
   if (text === undefined) return 1;
   if (typeof text === 'string' && /^[1-9][0-9]{0,5}$/.test(text) && Number(text) <= maxCount) return Number(text);

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { FormKeys } from '../../src/codec/form/keys.ts';
 import type { GateReason } from '../../src/core/gate.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
@@ -33,6 +34,7 @@ export class ApiStage {
   readonly faults: unknown[] = [];
   /** Lines of name:token, of a stage that was made with some. */
   tokens: string;
+  formKeys: FormKeys | undefined;
   readonly #hasTokens: boolean;
   readonly issuer: Issuer;
   readonly #allocator: ReignAllocator;
@@ -73,6 +75,7 @@ export class ApiStage {
     };
     return createApi({
       layout: STAGE_LAYOUT,
+      formKeys: this.formKeys && (() => this.formKeys as FormKeys),
       maxCount: STAGE_MAX_COUNT,
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),

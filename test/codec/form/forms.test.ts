@@ -4,7 +4,7 @@ import { FORM_NAMES, FORMS, openForm } from '../../../src/codec/form/forms.ts';
 import { compose, decompose, defineLayout } from '../../../src/core/layout.ts';
 import { presetLayout } from '../../../src/core/presets.ts';
 import { ticks } from '../../../src/core/units.ts';
-import { aLayoutAndIds, formsFor, settingsOf, tried } from './samples.ts';
+import { aLayoutAndIds, formsFor, settingsOf, tried } from '../../support/form-samples.ts';
 
 const DEFAULT = presetLayout('default');
 const GOLDEN = 55_325_805_773_398_016n;

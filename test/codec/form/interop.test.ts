@@ -7,7 +7,7 @@ import type { FormName } from '../../../src/codec/form/form.ts';
 import { openForm } from '../../../src/codec/form/forms.ts';
 import { decompose, type Layout, tickStartMs } from '../../../src/core/layout.ts';
 import { presetLayouts } from '../../core/arbitraries.ts';
-import { settingsOf } from './samples.ts';
+import { settingsOf } from '../../support/form-samples.ts';
 
 /** An ID of each preset at about 2026-06-02, with the highest fields below its time. */
 const SAMPLES = presetLayouts.map((layout) => {

@@ -4,7 +4,7 @@ import { dammDigit } from '../../../src/codec/form/damm.ts';
 import { openForm } from '../../../src/codec/form/forms.ts';
 import { parseFormKeys } from '../../../src/codec/form/keys.ts';
 import { presetLayout } from '../../../src/core/presets.ts';
-import { KEY_1, KEY_2, KEYS, settingsOf } from './samples.ts';
+import { KEY_1, KEY_2, KEYS, settingsOf } from '../../support/form-samples.ts';
 
 const GOLDEN = 55_325_805_773_398_016n;
 const SETTINGS = settingsOf(presetLayout('default'));

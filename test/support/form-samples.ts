@@ -1,9 +1,9 @@
 import fc from 'fast-check';
-import type { FormName, FormSettings } from '../../../src/codec/form/form.ts';
-import { FORM_NAMES, FORMS } from '../../../src/codec/form/forms.ts';
-import { type FormKeys, parseFormKeys } from '../../../src/codec/form/keys.ts';
-import { compose, type Layout } from '../../../src/core/layout.ts';
-import { anyLayout, partsOf } from '../../core/arbitraries.ts';
+import type { FormName, FormSettings } from '../../src/codec/form/form.ts';
+import { FORM_NAMES, FORMS } from '../../src/codec/form/forms.ts';
+import { type FormKeys, parseFormKeys } from '../../src/codec/form/keys.ts';
+import { compose, type Layout } from '../../src/core/layout.ts';
+import { anyLayout, partsOf } from '../core/arbitraries.ts';
 
 /** Published here, so of no use for anything else. */
 export const KEY_1 = `1:${'0123456789abcdef'.repeat(4)}`;
