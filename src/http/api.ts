@@ -144,10 +144,11 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   });
   app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
-    requireNoOthers(query, FORM_PARAMETERS);
+    requireNoOthers(query, [...FORM_PARAMETERS, 'as']);
     const form = formOf(query, settings());
+    const as = formOf(query, settings(), 'as') ?? form;
     const { id: text } = request.params;
-    const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), form?.format));
+    const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
     return send(reply, false, JSON.stringify(view));
   });
   const document = JSON.stringify(openApiDocument(layout, maxCount));

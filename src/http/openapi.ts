@@ -16,8 +16,8 @@ caller's own. This holds within one worker process only: another worker, or this
 Idempotency-Replayed tells of IDs that were given before.`;
 
 const FORM_DESCRIPTION = `Writes each ID in this form besides, as value_form; in a path, the form that the text is in. Each form is
-reversible. uuid4 and number need FORM_KEY on the worker; a form that can not hold the IDs of the layout is a 400. Under an
-Idempotency-Key the IDs stay the same whatever the form.`;
+reversible. uuid4 and number need FORM_KEY on the worker; a form that can not hold the IDs of the layout is a 400. The IDs under an
+Idempotency-Key stay the same whatever the form.`;
 
 /** Which of them a worker asks for, if any, is a matter of its configuration. */
 const SECURITY = {
@@ -111,7 +111,7 @@ function paths(maxCount: number): Json {
       get: {
         operationId: 'decodeId',
         summary: "An ID's parts, whoever made it",
-        parameters: [ref('parameters', 'Id'), ...FORM],
+        parameters: [ref('parameters', 'Id'), ...FORM, ref('parameters', 'As')],
         responses: {
           200: { description: 'The parts', content: json(ref('schemas', 'IdView')) },
           ...problems('_400', '_401'),
@@ -147,10 +147,16 @@ function parameters(): Json {
       description: FORM_DESCRIPTION,
       schema: { type: 'string', enum: FORM_NAMES },
     },
+    As: {
+      name: 'as',
+      in: 'query',
+      description: 'The form to write the ID in, as value_form; without it, that of the parameter form.',
+      schema: { type: 'string', enum: FORM_NAMES },
+    },
     Prefix: {
       name: 'prefix',
       in: 'query',
-      description: 'What stands before the underscore; with form=prefixed only, and then required.',
+      description: 'What stands before the underscore; with the form prefixed only, and then required.',
       schema: { type: 'string', pattern: '^[a-z][a-z0-9]*(_[a-z0-9]+)*$', maxLength: 32 },
       example: 'ord',
     },

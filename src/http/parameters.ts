@@ -1,10 +1,11 @@
-import type { FormSettings, OpenForm } from '../codec/form/form.ts';
+import type { FormName, FormSettings, OpenForm } from '../codec/form/form.ts';
 import { FORMS, isFormName, openForm } from '../codec/form/forms.ts';
 import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
 import { IdallocError } from '../errors.ts';
 import { Problem } from './problem.ts';
 
 const MAX_KEY_LENGTH = 255;
+const PREFIXED: FormName = 'prefixed';
 
 /** What a request's query, path and headers say, before anybody has looked at it. */
 type Raw = Readonly<Record<string, unknown>>;
@@ -19,17 +20,17 @@ export interface AskedForm extends OpenForm {
 }
 
 /**
- * `form` and `prefix` of a query; undefined without them. Throws 400 MALFORMED_REQUEST for an unknown form, and for one that
- * needs what is missing here or can't hold the layout's IDs.
+ * The form that a parameter of a query names, `prefix` included; undefined without it. Throws 400 MALFORMED_REQUEST for an
+ * unknown form, for one that needs what is missing here or can't hold the layout's IDs, and for a prefix that no form takes.
  */
-export function formOf({ form: name, prefix }: Raw, settings: FormSettings): AskedForm | undefined {
-  if (name === undefined && prefix === undefined) return undefined;
-  if (name === undefined) throw malformed('prefix means something only with form=prefixed');
-  if (typeof name !== 'string' || (prefix !== undefined && typeof prefix !== 'string')) {
-    throw malformed('form and prefix must be given once');
+export function formOf(query: Raw, settings: FormSettings, parameter: 'form' | 'as' = 'form'): AskedForm | undefined {
+  const { [parameter]: name, prefix } = query;
+  if (prefix !== undefined && query.form !== PREFIXED && query.as !== PREFIXED) {
+    throw malformed(`prefix means something only with the form ${PREFIXED}`);
   }
-  if (isFormName(name) && prefix !== undefined && !FORMS[name].needs.includes('prefix')) {
-    throw malformed(`form ${name} takes no prefix`);
+  if (name === undefined) return undefined;
+  if (typeof name !== 'string' || (prefix !== undefined && typeof prefix !== 'string')) {
+    throw malformed(`${parameter} and prefix must be given once`);
   }
   return orMalformed(() => {
     const { format, parse } = openForm(name, { ...settings, prefix });

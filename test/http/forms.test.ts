@@ -55,8 +55,9 @@ describe('a form is refused before any ID is used up', () => {
     ['form=roman', "there is no form 'roman': use decimal, padded"],
     ['form=', "there is no form ''"],
     ['form=ulid&form=hex', 'form and prefix must be given once'],
-    ['prefix=ord', 'prefix means something only with form=prefixed'],
-    ['form=ulid&prefix=ord', 'form ulid takes no prefix'],
+    ['prefix=ord', 'prefix means something only with the form prefixed'],
+    ['form=ulid&prefix=ord', 'prefix means something only with the form prefixed'],
+    ['form=ulid&as=hex', "unknown query parameter 'as'"],
     ['form=prefixed', 'form prefixed needs a prefix, and there is none'],
     ['form=prefixed&prefix=O', "needs a prefix, not 'O'"],
     ['form=uuid4', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
@@ -74,6 +75,20 @@ describe('a form is refused before any ID is used up', () => {
     }
     expect(stage.issued).toBe(0);
   });
+});
+
+test('an ID in one form is written in another', async () => {
+  const { app } = start();
+  const ask = async (path: string) => (await app.inject(`/api/v1/ids/${path}`)).json();
+  const { value_form: ulid } = await ask('55325805773398016?as=ulid');
+  expect(ulid).toBe(openForm('ulid', SETTINGS).format(55_325_805_773_398_016n));
+  const { value_form: prefixed } = await ask(`${ulid}?form=ulid&as=prefixed&prefix=ord`);
+  expect(prefixed).toBe('ord_01H4EGVW0J8004');
+  expect(await ask(`${prefixed}?form=prefixed&prefix=ord&as=number`)).toMatchObject({
+    value_string: '55325805773398016',
+    value_form: openForm('number', SETTINGS).format(55_325_805_773_398_016n),
+  });
+  expect((await ask('1?as=roman')).detail).toContain("there is no form 'roman'");
 });
 
 test('a text that nobody wrote is refused in its form, and so is one of another form', async () => {
