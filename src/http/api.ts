@@ -16,6 +16,7 @@ import {
   idempotencyKeyOf,
   idOf,
   malformed,
+  mostIn,
   orMalformed,
   requireEmpty,
   requireNoOthers,
@@ -123,8 +124,8 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   const nameOf = ({ raw }: FastifyRequest) => (callers.get(raw) ?? ANONYMOUS).name;
   app.get(IDS, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
-    const count = countOf(query, maxCount);
     const form = formOf(query, settings());
+    const count = countOf(query, mostIn(form, maxCount));
     const { batch, replayed } = await issuer.issue(nameOf(request), count, `GET ${IDS}?count=${count}`, keyOf(request));
     // Both ends tell of all between them; a body that has begun could not be taken back.
     if (form !== undefined)

@@ -1,6 +1,7 @@
 import { FORM_NAMES } from '../codec/form/forms.ts';
 import type { Layout } from '../core/layout.ts';
 import { KEEP_MS } from './idempotency.ts';
+import { MAX_SLOW_IDS } from './parameters.ts';
 import { PROBLEM_TYPE } from './problem.ts';
 
 const KEEP_MINUTES = KEEP_MS / 60_000;
@@ -16,7 +17,8 @@ caller's own. This holds within one worker process only: another worker, or this
 Idempotency-Replayed tells of IDs that were given before.`;
 
 const FORM_DESCRIPTION = `Writes each ID in this form besides, as value_form; in a path, the form that the text is in. Each form is
-reversible. uuid4 and number need FORM_KEY on the worker; a form that can not hold the IDs of the layout is a 400. The IDs under an
+reversible. uuid4 and number need FORM_KEY on the worker, and go to a count
+of ${MAX_SLOW_IDS}; a form that can not hold the IDs of the layout is a 400. The IDs under an
 Idempotency-Key stay the same whatever the form.`;
 
 /** Which of them a worker asks for, if any, is a matter of its configuration. */

@@ -48,6 +48,14 @@ export function orMalformed<T>(work: () => T): T {
   }
 }
 
+/** Most IDs for one request in a slow form: they cost about as much as 100,000 in none. */
+export const MAX_SLOW_IDS = 1_000;
+
+/** The most IDs that a request for this form may have. */
+export function mostIn(form: AskedForm | undefined, maxCount: number): number {
+  return form?.slow === true ? Math.min(maxCount, MAX_SLOW_IDS) : maxCount;
+}
+
 /** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */
 export function countOf(query: Raw, maxCount: number): number {
   requireNoOthers(query, ['count', ...FORM_PARAMETERS]);

@@ -77,6 +77,15 @@ describe('a form is refused before any ID is used up', () => {
   });
 });
 
+test.each(['uuid4', 'number'])('no more than 1,000 new IDs come at once in %s, which takes long', async (form) => {
+  const { app, stage } = start();
+  const { statusCode, json } = await app.inject(`/api/v1/ids?count=1001&form=${form}`);
+  expect([statusCode, json().code, stage.issued]).toEqual([400, 'INVALID_COUNT', 0]);
+  expect(json().detail).toContain('from 1 to 1000');
+  expect((await app.inject(`/api/v1/ids?count=1000&form=${form}`)).json().ids).toHaveLength(1_000);
+  expect((await app.inject('/api/v1/ids?count=1001&form=ulid')).json().ids).toHaveLength(1_001);
+});
+
 test('an ID in one form is written in another', async () => {
   const { app } = start();
   const ask = async (path: string) => (await app.inject(`/api/v1/ids/${path}`)).json();
