@@ -3,6 +3,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import type { FormKeys } from '../codec/form/keys.ts';
 import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
+import type { IdBatch } from './allocation-queue.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
 import { firstIdOf, idsBody, lastIdOf } from './id-body.ts';
@@ -10,6 +11,7 @@ import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
 import { openApiDocument } from './openapi.ts';
 import {
+  type AskedForm,
   countOf,
   FORM_PARAMETERS,
   formOf,
@@ -127,9 +129,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const form = formOf(query, settings());
     const count = countOf(query, mostIn(form, maxCount));
     const { batch, replayed } = await issuer.issue(nameOf(request), count, `GET ${IDS}?count=${count}`, keyOf(request));
-    // Both ends tell of all between them; a body that has begun could not be taken back.
-    if (form !== undefined)
-      for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
+    if (form !== undefined) requireHeld(form, batch, layout);
     const body = idsBody(layout, batch, share, form);
     if (typeof body !== 'string') limitAnswer(reply);
     return send(reply, replayed, body);
@@ -154,6 +154,11 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   });
   const document = JSON.stringify(openApiDocument(layout, maxCount));
   app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
+}
+
+/** Both ends tell of all IDs between them. A body that has begun could not be taken back. Throws 400 MALFORMED_REQUEST. */
+function requireHeld(form: AskedForm, batch: IdBatch, layout: Layout): void {
+  for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
 }
 
 function keyOf({ raw }: FastifyRequest): string | undefined {

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { FORM_NAMES, openForm } from '../../src/codec/form/forms.ts';
+import { wallMs } from '../../src/core/units.ts';
 import type { Api } from '../../src/http/api.ts';
 import { ApiStage, STAGE_LAYOUT } from '../support/api-stage.ts';
 import { KEYS } from '../support/form-samples.ts';
@@ -122,3 +123,19 @@ test('the same Idempotency-Key gives the same IDs, in whatever form', async () =
     values(plain).map(BigInt),
   );
 });
+
+test.each(['GET', 'POST'] as const)(
+  'a new ID whose time the form does not have is a 400 of %s, not an answer that breaks off',
+  async (method) => {
+    const { app, stage } = start();
+    const late = { first: 2n ** 63n - 1n, count: 1 };
+    const ranges = method === 'GET' ? [{ first: 1n << 22n, count: 200 }, late] : [late];
+    stage.issuer.issue = async () => ({ batch: { ranges, generatedAt: wallMs(0) }, replayed: false });
+    const url = method === 'GET' ? '/api/v1/ids?count=201&form=simpleflake' : '/api/v1/id?form=simpleflake';
+    const { statusCode, json } = await app.inject({ method, url });
+    expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
+    expect(json().detail).toContain(
+      "its time is 2095-09-07T15:47:35.551Z, and the form's are 2000-01-01T05:00:00.000Z to",
+    );
+  },
+);
