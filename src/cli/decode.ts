@@ -1,12 +1,11 @@
 import { Command } from 'commander';
-import type { FormName, FormSettings } from '../codec/form/form.ts';
-import { openForm } from '../codec/form/forms.ts';
+import type { FormName } from '../codec/form/form.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import { drawBits } from './bits.ts';
 import type { CliContext } from './context.ts';
 import { type FormOptions, formOption, formSettings, orUsageError, withFormOptions, writerOf } from './form-options.ts';
-import { type ReadText, recogniseId } from './id-text.ts';
+import { ID_TEXTS, type ReadText, readIdText } from './id-text.ts';
 import { idTable } from './id-view.ts';
 import { type LayoutOptions, layoutOf, withLayoutOptions } from './layout-options.ts';
 
@@ -42,7 +41,7 @@ Examples:
 export function decodeCommand({ out, env }: CliContext): Command {
   const command = new Command('decode')
     .description('Show when and by whom IDs were made, bit by bit.')
-    .argument('<id...>', 'in decimal, hexadecimal (16 digits, or after 0x), or any other form');
+    .argument('<id...>', ID_TEXTS);
   return withLayoutOptions(withFormOptions(command, 'form that the IDs are in; unset: recognised'))
     .addOption(formOption('--as <name>', 'form to write the IDs in besides'))
     .option('--json', 'print one line of JSON: {"layout","epoch_ms","ids"}')
@@ -50,7 +49,7 @@ export function decodeCommand({ out, env }: CliContext): Command {
     .action((texts: readonly string[], options: DecodeOptions) => {
       const layout = layoutOf(options, env, command);
       const settings = formSettings(layout, options, env);
-      const read = orUsageError(command, () => texts.map((text) => readText(text, options.form, settings)));
+      const read = orUsageError(command, () => texts.map((text) => readIdText(text, options.form, settings)));
       const views = orUsageError(command, () => viewAll(read, layout, writerOf(options.as, settings), command));
       if (options.json === true) {
         return out(`${JSON.stringify({ layout: layout.name, epoch_ms: layout.epochMs, ids: views })}\n`);
@@ -58,10 +57,6 @@ export function decodeCommand({ out, env }: CliContext): Command {
       const drawn = read.length > MAX_DRAWN ? [] : read.map(({ id }) => `\n${drawBits(layout, id)}`);
       out(`${idTable(views)}${drawn.join('')}`);
     });
-}
-
-function readText(text: string, form: FormName | undefined, settings: FormSettings): ReadText {
-  return form === undefined ? recogniseId(text, settings) : { id: openForm(form, settings).parse(text), form };
 }
 
 /** Not every number is an ID of every layout: some bits must be 0, and times have an end. */

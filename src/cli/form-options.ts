@@ -25,7 +25,7 @@ export function formOption(flags: string, meaning: string): Option {
   return new Option(flags, meaning).choices(FORM_NAMES);
 }
 
-/** What forms need besides an ID. FORM_KEY is read only where a form asks for the keys. */
+/** What forms need besides an ID. FORM_KEY is read only where a form needs it. */
 export function formSettings(
   layout: Layout | undefined,
   { prefix }: { readonly prefix?: string | undefined },

@@ -1,7 +1,6 @@
-import { InvalidArgumentError } from 'commander';
 import type { FormName, FormSettings } from '../codec/form/form.ts';
 import { FORM_NAMES, FORMS, openForm } from '../codec/form/forms.ts';
-import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
+import { readId } from '../codec/id-text.ts';
 import { describeError, IdallocError } from '../errors.ts';
 
 /** A text that was read. */
@@ -14,11 +13,12 @@ export interface ReadText {
 const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base32'];
 const SHOWN = 50;
 
-/** An ID of the command line, decimal or hexadecimal. */
-export function parseId(text: string): bigint {
-  const id = readId(text);
-  if (id === undefined) throw new InvalidArgumentError(`must be ${ID_TEXT_HELP}.`);
-  return id;
+/** What `readIdText` takes, for the help of a command. */
+export const ID_TEXTS = 'decimal, hexadecimal (16 digits, or after 0x), or in any other form';
+
+/** An ID of the command line: in this form, or else in the one that its text is recognised to be in. Throws as both do. */
+export function readIdText(text: string, form: FormName | undefined, settings: FormSettings): ReadText {
+  return form === undefined ? recogniseId(text, settings) : { id: openForm(form, settings).parse(text), form };
 }
 
 /**
@@ -27,7 +27,7 @@ export function parseId(text: string): bigint {
  *
  * @throws IdallocError INVALID_ID for a text in no form, or in several; CONFIG_INVALID where it takes a key to read it.
  */
-export function recogniseId(text: string, settings: FormSettings): ReadText {
+function recogniseId(text: string, settings: FormSettings): ReadText {
   const id = readId(text);
   const found: ReadText[] = id === undefined ? [] : [{ id, form: /^[0-9]+$/.test(text) ? 'decimal' : 'hex' }];
   const refusals: unknown[] = [];

@@ -17,7 +17,7 @@ interface IdBreakdown {
 }
 
 /**
- * An ID from [0, 2^64) with its parts; without a layout the parts can't be told. `write` writes it in a form besides.
+ * An ID from [0, 2^64) with its parts; without a layout there are no parts. `write` writes it in a form besides.
  * Throws RangeError for an ID that the layout can't make, and what `write` throws.
  */
 export function viewId(layout: Layout | undefined, id: bigint, write?: (id: bigint) => string): IdView {

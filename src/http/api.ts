@@ -156,7 +156,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
 }
 
-/** Both ends tell of all IDs between them. A body that has begun could not be taken back. Throws 400 MALFORMED_REQUEST. */
+/** If a form can hold both ends, it can hold all between. A body that has begun could not be taken back. Throws 400 MALFORMED_REQUEST. */
 function requireHeld(form: AskedForm, batch: IdBatch, layout: Layout): void {
   for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
 }

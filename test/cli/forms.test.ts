@@ -86,7 +86,7 @@ describe('idalloc decode', () => {
   test('needs the right prefix where one is named, and none else', async () => {
     const text = openForm('prefixed', SETTINGS).format(GOLDEN);
     expect((await cli(['decode', '--prefix', 'inv', text])).err).toContain('it does not begin with inv_');
-    expect((await cli(['decode', '--form', 'prefixed', text])).err).toContain('needs a prefix, and there is none');
+    expect((await cli(['decode', '--form', 'prefixed', text])).err).toContain('needs a prefix, and got nothing');
   });
 
   test('reads keys only where they are needed, and never shows one', async () => {
@@ -143,7 +143,7 @@ describe('idalloc range --form', () => {
 });
 
 test.each([
-  [['request', '--form', 'prefixed'], 2, 'needs a prefix, and there is none'],
+  [['request', '--form', 'prefixed'], 2, 'needs a prefix, and got nothing'],
   [['request', '--form', 'uuid4'], 78, 'set FORM_KEY or FORM_KEY_FILE'],
   [['request', '--form', 'roman'], 2, 'Allowed choices are decimal, padded'],
 ])('%j is refused before anything is sent', async (args, code, message) => {

@@ -59,7 +59,7 @@ describe('a form is refused before any ID is used up', () => {
     ['prefix=ord', 'prefix means something only with the form prefixed'],
     ['form=ulid&prefix=ord', 'prefix means something only with the form prefixed'],
     ['form=ulid&as=hex', "unknown query parameter 'as'"],
-    ['form=prefixed', 'form prefixed needs a prefix, and there is none'],
+    ['form=prefixed', 'form prefixed needs a prefix, and got nothing'],
     ['form=prefixed&prefix=O', "needs a prefix, not 'O'"],
     ['form=uuid4', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
     ['form=number', 'form number needs a key'],

@@ -77,6 +77,14 @@ test.each(FORM_NAMES)(
   },
 );
 
+test('a text in a form leads to its request', async () => {
+  for (const text of [write('ulid'), write('prefixed'), write('number')]) {
+    const { code, stdout, stderr } = await runIdalloc(['trace', '--json', text], env);
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ id: String(id), correlation_id: CORRELATION_ID, index: 0 });
+  }
+});
+
 test('the libraries of the schemes read its texts, with the time of the ID', () => {
   const { timestampMs } = decode(id);
   const seconds = new Date(Math.floor(timestampMs / 1000) * 1000);

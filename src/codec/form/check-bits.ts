@@ -8,7 +8,7 @@ const MOST_BITS = 128;
 
 /**
  * Fills what an ID leaves free in a form: the first bits of SHA-256 over the ASCII text `idalloc:FORM:FINGERPRINT:` and the
- * ID as 8 bytes, big-endian. Whoever knows the layout can compute it, so it finds typing errors, texts of others and those
+ * ID as 8 bytes, big-endian. Anyone with the layout can compute it, so it detects typing errors, texts of others and those
  * of another layout, and proves nothing. SHA-256 because every language has it; all that is hashed fits one of its blocks.
  */
 export class CheckBits {

@@ -9,7 +9,7 @@ export interface PlainForm {
   /** What `parse` says that a text should have been. */
   readonly expected: string;
   readonly write: (id: bigint) => string;
-  /** The number in a text; undefined for a text that is none. */
+  /** The number in a text; undefined for a text of another shape. */
   readonly read: (text: string) => bigint | undefined;
 }
 

@@ -49,6 +49,6 @@ function checkSymbol(id: bigint): string {
 function requirePrefix(prefix: string | undefined): string {
   if (prefix !== undefined && prefix.length <= MOST_PREFIX && PREFIX.test(prefix)) return prefix;
   const rule = `a prefix has up to ${MOST_PREFIX} characters of a-z and 0-9, in words that _ separates, as in 'ord'`;
-  const found = prefix === undefined ? 'and there is none' : `not '${String(prefix).slice(0, 50)}'`;
+  const found = prefix === undefined ? 'and got nothing' : `not '${String(prefix).slice(0, 50)}'`;
   throw new IdallocError('INVALID_ID', `form ${NAME} needs a prefix, ${found}: ${rule}`);
 }

@@ -163,7 +163,7 @@ describe('what a form needs', () => {
     ['uuid4', {}, 'CONFIG_INVALID', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
     ['number', {}, 'CONFIG_INVALID', 'form number needs a key'],
     ['ulid', {}, 'INVALID_ID', "so it needs the ID's layout"],
-    ['prefixed', {}, 'INVALID_ID', 'form prefixed needs a prefix, and there is none'],
+    ['prefixed', {}, 'INVALID_ID', 'form prefixed needs a prefix, and got nothing'],
     ['prefixed', { prefix: 'Ord' }, 'INVALID_ID', "needs a prefix, not 'Ord'"],
     ['prefixed', { prefix: 'a__b' }, 'INVALID_ID', 'words that _ separates'],
     ['prefixed', { prefix: 'a'.repeat(33) }, 'INVALID_ID', 'up to 32 characters'],
