@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { EtcdTls } from '../adapters/etcd/member.ts';
 import { LEDGER_MARGIN_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
+import { type FormKeys, parseFormKeys } from '../codec/form/keys.ts';
 import { parseQuotas, type Quota } from '../codec/quota.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
@@ -24,7 +25,7 @@ import {
 import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type Source } from './parse.ts';
 import type { ReadText, SecretFile } from './secret-file.ts';
-import { KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
+import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
 import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
 
 /** The part of the configuration that every command needs which talks to Kafka. */
@@ -113,6 +114,16 @@ export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
 /** As loadWorkerConfig, for commands that talk to etcd only: the variables of Kafka may be missing or wrong. */
 export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8): EtcdConfig {
   return load(env, readText, workerConfig);
+}
+
+/**
+ * The keys of the keyed forms for a command, as they are now: FORM_KEY alone is read. Undefined where it is not set.
+ *
+ * @throws IdallocError CONFIG_INVALID that names the variable and the faulty line.
+ */
+export function loadFormKeys(env: Environment, readText: ReadText = readUtf8): FormKeys | undefined {
+  const text = load(env, readText, (source) => parseTable(FORM_VARIABLES, source)).FORM_KEY?.();
+  return text === undefined ? undefined : parseFormKeys(text);
 }
 
 function load<T>(env: Environment, readText: ReadText, of: (source: Source) => T): T {

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { parseApiTokens } from '../codec/api-tokens.ts';
+import { parseFormKeys } from '../codec/form/keys.ts';
 import { parseQuotas } from '../codec/quota.ts';
 import { LAYOUT_NAMES } from '../core/layout-choice.ts';
 import { FIELDS_HELP, parseFields } from '../core/layout-text.ts';
@@ -138,6 +139,15 @@ export const KAFKA_VARIABLES = {
   LOG_LEVEL: withDefault(oneOf(LEVELS), LEVELS.join(' | '), 'info', 'least level that is logged'),
 } as const;
 
+/** What the keyed forms of IDs need, wherever they are written or read. */
+export const FORM_VARIABLES = {
+  FORM_KEY: lines(
+    'number:key',
+    parseFormKeys,
+    'lines of number:key (1 to 9, 64 hexadecimal digits) for the forms uuid4 and number; the first formats, all parse',
+  ),
+} as const;
+
 /** What only the worker needs. */
 export const WORKER_VARIABLES = {
   ETCD_ENDPOINTS: required(list('http(s) URLs', isEndpoint), 'URL,…', 'members of the etcd cluster'),
@@ -246,6 +256,7 @@ export const WORKER_VARIABLES = {
   API_TLS_KEY: pem('key of API_TLS_CERT'),
   API_TLS_CLIENT_CA: pem('certificates that sign those of the callers over HTTP; unset: callers need none'),
   API_RATE_LIMIT: optional(integer(1, 10_000_000), 'IDs/s', 'most over HTTP for each caller; unset: no limit'),
+  ...FORM_VARIABLES,
   OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'health and metrics listen here; 0.0.0.0: on all addresses'),
   OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'health and metrics listen here; 0: any free one'),
 } as const;

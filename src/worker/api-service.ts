@@ -1,3 +1,4 @@
+import { parseFormKeys } from '../codec/form/keys.ts';
 import type { Config } from '../config/config.ts';
 import { createApi } from '../http/api.ts';
 import { identifyBy } from '../http/callers.ts';
@@ -5,6 +6,7 @@ import { ApiDoor } from '../http/door.ts';
 import { Issuer } from '../http/issuer.ts';
 import { LoopShare } from '../http/loop-share.ts';
 import { RateLimit } from '../http/rate-limit.ts';
+import { renewed } from '../http/renewed.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
@@ -45,6 +47,15 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | und
     monotonicMs,
     onFault: keepOld('the tokens of the HTTP API'),
   });
+  const { formKeys } = api;
+  const keys =
+    formKeys &&
+    renewed({
+      read: () => [formKeys()],
+      make: ([text = '']) => parseFormKeys(text),
+      monotonicMs,
+      onFault: keepOld('the keys of the forms'),
+    });
   const tls = api.tls && { ...api.tls, monotonicMs, onFault: keepOld('the certificates of the HTTP API') };
   return await ApiDoor.open({
     host: api.host,
@@ -59,6 +70,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | und
         limits: api,
         tls,
         identify,
+        formKeys: keys,
         observe: ({ route, status, caller, milliseconds }) => {
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type Config, loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
+import { type Config, loadFormKeys, loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
 import type { Environment } from '../../src/config/parse.ts';
 import { describeVariables, VARIABLES } from '../../src/config/variables.ts';
 import { IdallocError } from '../../src/errors.ts';
@@ -521,6 +521,27 @@ test('the table for help names every variable once, with its default', () => {
 test('README names every variable', () => {
   const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
   expect(Object.keys(VARIABLES).filter((name) => !new RegExp(`\\b${name}\\b`).test(readme))).toEqual([]);
+});
+
+describe('form keys', () => {
+  const FORM_KEY = `2:${'ab'.repeat(32)}\n1:${'cd'.repeat(32)}`;
+
+  test('are read from the variable, or from a file that may be replaced', () => {
+    expect(loadFormKeys({})).toBeUndefined();
+    expect(loadFormKeys({ FORM_KEY })?.all.map(({ number }) => number)).toEqual([2, 1]);
+    expect(loadFormKeys({ FORM_KEY_FILE: '/keys' }, () => `${FORM_KEY}\n`)?.writing.number).toBe(2);
+    let text = FORM_KEY;
+    const { api } = loadWorkerConfig({ ...WORKER, FORM_KEY_FILE: '/keys' }, () => text);
+    text = `3:${'ef'.repeat(32)}\n${FORM_KEY}`;
+    expect(api?.formKeys?.()).toBe(text);
+  });
+
+  test('are refused when they are faulty, with the line and without the key', () => {
+    const faults = faultsOf({ ...WORKER, FORM_KEY: `${FORM_KEY}\n1:${'0a'.repeat(32)}` });
+    expect(faults).toEqual(['FORM_KEY: line 3 has the number 1 a second time']);
+    expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).toThrow('FORM_KEY: line 1 must be number:key');
+    expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).not.toThrow('abab');
+  });
 });
 
 describe('quotas', () => {

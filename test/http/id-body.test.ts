@@ -6,6 +6,8 @@ import { presetLayout } from '../../src/core/presets.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
 import { idBody, idsBody } from '../../src/http/id-body.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
+import { formOf } from '../../src/http/parameters.ts';
+import { KEYS } from '../support/form-samples.ts';
 
 const share = () => new LoopShare(() => performance.now());
 const textOf = async (body: ReturnType<typeof idsBody>) => (typeof body === 'string' ? body : await text(body));
@@ -56,4 +58,21 @@ test('a large body is made no faster than it is read', async () => {
   expect(made).toBeLessThanOrEqual(2);
   expect((await text(body)).length).toBeGreaterThan(15_000_000);
   expect(made).toBeGreaterThan(200);
+});
+
+test.each([
+  ['ulid', 100],
+  ['uuid4', 10],
+] as const)('a body in form %s comes in pieces of %i IDs, so that none holds the event loop', async (name, most) => {
+  const layout = presetLayout('default');
+  const form = formOf({ form: name }, { layout, keys: KEYS });
+  const ranges = [{ first: 1n << 22n, count: 4_096 }];
+  const body = idsBody(layout, { ranges, generatedAt: GENERATED_AT }, share(), form);
+  if (typeof body === 'string') throw new TypeError('a body of 4,096 IDs is no text');
+  const counts: number[] = [];
+  for await (const piece of body) counts.push(String(piece).split('"value_form"').length - 1);
+  expect(counts.reduce((sum, count) => sum + count)).toBe(4_096);
+  expect(Math.max(...counts)).toBe(most);
+  const few = { ranges: [{ first: 1n << 22n, count: most + 1 }], generatedAt: GENERATED_AT };
+  expect(typeof idsBody(layout, few, share(), form)).toBe('object');
 });

@@ -58,6 +58,9 @@ describe('the answers match the document', () => {
     ['Ids', '/api/v1/ids?count=150', 'GET'],
     ['Id', '/api/v1/id', 'POST'],
     ['IdView', '/api/v1/ids/00c48e86f8092000', 'GET'],
+    ['Ids', '/api/v1/ids?count=2&form=ulid', 'GET'],
+    ['Id', '/api/v1/id?form=prefixed&prefix=ord', 'POST'],
+    ['IdView', '/api/v1/ids/00c48e86f8092000?form=hex', 'GET'],
     ['Problem', '/api/v1/ids?count=0', 'GET'],
     ['Problem', '/nowhere', 'GET'],
   ] as const)('%s: %s', async (name, url, method) => {

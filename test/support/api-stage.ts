@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { FormKeys } from '../../src/codec/form/keys.ts';
 import type { GateReason } from '../../src/core/gate.ts';
 import type { Layout } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
@@ -35,6 +36,7 @@ export class ApiStage {
   readonly faults: unknown[] = [];
   /** Lines of name:token, of a stage that was made with some. */
   tokens: string;
+  formKeys: FormKeys | undefined;
   readonly #hasTokens: boolean;
   readonly issuer: Issuer;
   readonly #layout: Layout;
@@ -79,6 +81,7 @@ export class ApiStage {
     };
     return createApi({
       layout: this.#layout,
+      formKeys: this.formKeys && (() => this.formKeys as FormKeys),
       maxCount: STAGE_MAX_COUNT,
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),
