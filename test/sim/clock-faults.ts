@@ -1,4 +1,4 @@
-import type { Asker } from './asker.ts';
+import type { Clients } from './clients.ts';
 import type { Place } from './host.ts';
 import type { Machine } from './machine.ts';
 
@@ -9,11 +9,11 @@ const NUDGE_REQUESTS = 5;
 /** What is done to the wall clocks of machines. */
 export class ClockFaults {
   readonly #place: Place;
-  readonly #asker: Asker;
+  readonly #clients: Clients;
 
-  constructor(place: Place, asker: Asker) {
+  constructor(place: Place, clients: Clients) {
     this.#place = place;
-    this.#asker = asker;
+    this.#clients = clients;
   }
 
   /** No clock is quite right. */
@@ -27,7 +27,7 @@ export class ClockFaults {
     const sizeMs = rng.pick([12, 12, 100, 1_500, 1_500, 20_000]);
     this.#setOff(machine, rng.chance(0.2) ? 0 : machine.stepMs + rng.between(-sizeMs, sizeMs));
     // What comes right behind a step must meet a clock that is looked at.
-    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#asker.ask());
+    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#clients.ask());
     world.note(() => `the wall clock of ${machine.name} steps: off by ${machine.stepMs.toFixed(0)} ms`);
   }
 
@@ -36,7 +36,7 @@ export class ClockFaults {
     const { world } = this.#place;
     this.setAbout(machine);
     world.note(() => `the wall clock of ${machine.name} is off by ${machine.stepMs.toFixed(0)} ms now`);
-    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(world.rng.between(0, 50), () => this.#asker.ask());
+    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(world.rng.between(0, 50), () => this.#clients.ask());
   }
 
   #setOff(machine: Machine, byMs: number): void {

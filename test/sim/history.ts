@@ -144,7 +144,7 @@ export interface Grant {
   /** How far the wall clock lies behind what this process has seen of it since its term began. */
   readonly behindMs: number;
   /** Whether the process has stood still since that renewal was sent. */
-  readonly stoodStill: boolean;
+  readonly wasPaused: boolean;
 }
 
 /** A stored ceiling that was put in place of another, or deleted. */

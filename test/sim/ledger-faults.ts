@@ -1,7 +1,7 @@
 import type { FetchRequest } from '../../src/kafka/wire/port.ts';
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
-import type { Asker } from './asker.ts';
 import type { BrokerFaults } from './broker-faults.ts';
+import type { Clients } from './clients.ts';
 import { readsBack } from './copy-watch.ts';
 import { sameRanges } from './decisions.ts';
 import type { History } from './history.ts';
@@ -38,7 +38,7 @@ export interface Workers {
 /** What happens to the ledger: retention, lost tails, and entries that come to it late. */
 export class LedgerFaults {
   readonly #place: Place;
-  readonly #asker: Asker;
+  readonly #clients: Clients;
   readonly #workers: Workers;
   readonly #brokerFaults: Pick<BrokerFaults, 'freezeLeader'>;
   /** How many of the fetches that read entries back meet a leader that freezes, or a log that has lost them by then. */
@@ -47,9 +47,9 @@ export class LedgerFaults {
   readonly #overtaken = new Set<string>();
   #over = false;
 
-  constructor(place: Place, asker: Asker, workers: Workers, brokerFaults: Pick<BrokerFaults, 'freezeLeader'>) {
+  constructor(place: Place, clients: Clients, workers: Workers, brokerFaults: Pick<BrokerFaults, 'freezeLeader'>) {
     this.#place = place;
-    this.#asker = asker;
+    this.#clients = clients;
     this.#workers = workers;
     this.#brokerFaults = brokerFaults;
     const { rng } = place.world;
@@ -104,7 +104,7 @@ export class LedgerFaults {
       else brokers.truncate(partition, Math.max(low, high - lost));
       const lostAt = world.tick();
       for (let left = rng.below(2 * lost + 10); left > 0; left -= 1) {
-        world.after(rng.between(0, 2_500), () => this.#asker.askAt(partition));
+        world.after(rng.between(0, 2_500), () => this.#clients.askAt(partition));
       }
       if (rng.chance(0.4)) world.after(rng.between(2_500, 4_000), () => this.#workers.killOwner(partition));
       world.after(3_000, () => this.#askAgain(partition, lostAt));
@@ -117,7 +117,7 @@ export class LedgerFaults {
     const { world, history } = this.#place;
     const known = history.entries.filter((one) => one.partition === partition && one.order > since);
     for (const { correlationId } of known.filter(() => world.rng.chance(AGAIN / known.length))) {
-      this.#asker.repeatSoon(partition, correlationId);
+      this.#clients.repeatSoon(partition, correlationId);
     }
   }
 
@@ -184,7 +184,7 @@ export class LedgerFaults {
     // A request that comes now is young for the loser, and may be old for what decides.
     world.after(forMs + rng.between(5, CUT_MS / 4), () => {
       for (const { correlationId } of this.#losers(partition))
-        this.#asker.repeatSoon(partition, correlationId, CUT_MS / 2);
+        this.#clients.repeatSoon(partition, correlationId, CUT_MS / 2);
     });
     world.after(forMs + rng.between(0, CUT_MS), () => this.#cutBeforeLoser(partition));
     return forMs;
@@ -197,7 +197,7 @@ export class LedgerFaults {
     if (losers.length === 0) return false;
     const { at, correlationId } = world.rng.pick(losers);
     brokers.trim(partition, at);
-    this.#asker.repeatSoon(partition, correlationId);
+    this.#clients.repeatSoon(partition, correlationId);
     if (world.rng.chance(0.5)) this.#workers.destroyOne();
     return true;
   }

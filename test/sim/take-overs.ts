@@ -1,4 +1,4 @@
-import type { Asker } from './asker.ts';
+import type { Clients } from './clients.ts';
 import type { Host, Place } from './host.ts';
 import { ACCEPTABLE_LAG, PARTITIONS, SESSION_MS } from './setting.ts';
 
@@ -21,13 +21,13 @@ export interface Killing {
  */
 export class TakeOvers {
   readonly #place: Place;
-  readonly #asker: Asker;
+  readonly #clients: Clients;
   readonly #workers: Killing;
   #isOver = false;
 
-  constructor(place: Place, asker: Asker, workers: Killing) {
+  constructor(place: Place, clients: Clients, workers: Killing) {
     this.#place = place;
-    this.#asker = asker;
+    this.#clients = clients;
     this.#workers = workers;
     this.#rest();
   }
@@ -60,7 +60,7 @@ export class TakeOvers {
     const withinMs = SESSION_MS + SOON_MS;
     this.#workers.kill(killed, withinMs + world.rng.between(0, REST_MS.from));
     const [order, before] = [world.tick(), history.requests.length];
-    for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS) world.after(inMs, () => this.#asker.askAt(partition));
+    for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS) world.after(inMs, () => this.#clients.askAt(partition));
     world.after(withinMs, () => {
       if (this.#isOver) return;
       this.#rest();
