@@ -60,7 +60,8 @@ export class TakeOvers {
     const withinMs = SESSION_MS + SOON_MS;
     this.#workers.kill(killed, withinMs + world.rng.between(0, REST_MS.from));
     const [order, before] = [world.tick(), history.requests.length];
-    for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS) world.after(inMs, () => this.#clients.askAt(partition));
+    for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS)
+      world.after(inMs, () => this.#clients.askAt(partition));
     world.after(withinMs, () => {
       if (this.#isOver) return;
       this.#rest();
