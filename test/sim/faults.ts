@@ -18,7 +18,7 @@ const LAST_REQUESTS = 8;
 const RACE_MS = 8;
 /** How often a clock steps where that is all there is, and how many requests meet it. */
 const NUDGES_MS = 3_000;
-/** In so many simulations one worker is added only later. */
+/** The share of simulations in which one worker is added later. */
 const LATE = 0.3;
 /** How often retention looks, and how often the ledger loses its tail where that is what happens. */
 const AGING_MS = 1_000;
@@ -132,7 +132,7 @@ export class Faults implements Disposable {
     return chosen;
   }
 
-  /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
+  /** From here on nothing fails, and everything that was down comes back; retention continues, since it is not a fault. */
   heal(): void {
     const { world, network, scenario } = this.#place;
     // What a restore meets then is healed by nobody's next fault.
@@ -192,7 +192,7 @@ export class Faults implements Disposable {
     const host: Host = new Host(this.#place, slot.machine, () => slot.host === host && this.#crash(slot));
     slot.host = host;
     world.note(() => `${host.process.name} starts`);
-    // Worst for a worker alone: nobody else writes what would show it.
+    // Worst for a single worker: no other worker's entries reveal it.
     if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1) || keepsItsTime(this.#place.scenario)) return;
     this.#ledgerFaults.overtake(host.process.name);
   }
@@ -282,7 +282,7 @@ export class Faults implements Disposable {
   #changeWeather(): void {
     const { rng } = this.#place.world;
     const share = (most: number): number => (rng.chance(0.4) ? 0 : rng.between(0, most));
-    // A rebuild that is to be met in the middle has to get there.
+    // A rebuild must have started to be interrupted.
     const lost = share(isAimed(this.#place.scenario) ? 0.02 : 0.15);
     this.#place.network.weather = { lost, late: share(0.2), doubled: share(0.3) };
     this.#brokerFaults.changeWeather();

@@ -85,7 +85,7 @@ export class Growth {
     });
   }
 
-  /** A broker that has not heard of the topics would tell a worker that they don't exist. */
+  /** A broker that does not know the topics yet would report to a worker that they don't exist. */
   #startOnceKnown(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;

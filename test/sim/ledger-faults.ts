@@ -11,9 +11,9 @@ import { kindOf } from './recorder.ts';
 import { keepsItsTime } from './scenario.ts';
 import { CLOCK_MARGIN_MS, RENEW_AFTER_MS } from './setting.ts';
 
-/** How long an append is held up that is to become a loser, so that somebody else can decide meanwhile. */
+/** How long to delay an append that should lose, so that another worker can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
-/** In the scenario, so many of the appends that decide are held up. */
+/** The share of deciding appends that the scenario delays. */
 const HELD = 0.1;
 /** How long from the landing of a loser until the log is cut in front of it. */
 const CUT_MS = 2_000;
@@ -174,7 +174,7 @@ export class LedgerFaults {
     world.after(world.rng.between(0, 4), () => brokers.trim(partition, brokers.bounds('ledger', partition).high));
   }
 
-  /** Its sender dies, somebody decides the same anew, and only then it comes to the log: a loser that differs. */
+  /** Its sender dies, another worker decides the same request, and only then it reaches the log: a differing loser. */
   #holdBack(process: string, partition: number): number {
     const { world } = this.#place;
     const { rng } = world;

@@ -45,7 +45,7 @@ export const CLOCK_MARGIN_MS = 12_500;
 export const RENEW_AFTER_MS = 2_000;
 /** A worker gets a partition immediately if its copy lacks at most this many entries. */
 export const ACCEPTABLE_LAG = 10;
-/** So little time goes by, and so few entries are written, that what is rare elsewhere has to come early. */
+/** A simulation is short and has few entries, so rare events must come early. */
 const HASTY = { renewAfterMs: RENEW_AFTER_MS, copyLingerMs: 4_000, acceptableLag: ACCEPTABLE_LAG };
 /** The true time at the start of a simulation. */
 export const START_MS = layout.epochMs + 1_000_000_000;

@@ -2,7 +2,7 @@ import type { Clients } from './clients.ts';
 import type { Host, Place } from './host.ts';
 import { ACCEPTABLE_LAG, PARTITIONS, SESSION_MS } from './setting.ts';
 
-/** How long an owner may be gone before its partitions are served again, beyond the session that has to end first. */
+/** How long until a lost owner's partitions are served again, after the end of its session. */
 const SOON_MS = 5_000;
 /** How long it is quiet between two kills, so that who was killed is back and warm. */
 const REST_MS = { from: 4_000, to: 9_000 } as const;
