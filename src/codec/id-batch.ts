@@ -1,5 +1,5 @@
 import type { IdRange } from '../core/generator.ts';
-import { memo } from '../core/memo.ts';
+import { memoize } from '../core/memoize.ts';
 import { fingerprintBytes, fingerprintHex } from './avro.ts';
 import { toSafeNumber } from './long.ts';
 
@@ -42,7 +42,7 @@ export interface WireBatch {
 
 const NO_IDS: readonly bigint[] = Object.freeze([]);
 /** Cached: batches have few different layouts. */
-const layoutFingerprints = memo(fingerprintBytes, 100);
+const layoutFingerprints = memoize(fingerprintBytes, 100);
 
 /** The batch with the schemas' fields, as ranges. RangeError if wireToBatch would reject it. */
 export function batchToWire(batch: IdBatch): WireBatch {

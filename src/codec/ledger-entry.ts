@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { memo } from '../core/memo.ts';
+import { memoize } from '../core/memoize.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import type { Framing } from './framing.ts';
@@ -90,7 +90,7 @@ export function requestHash(count: number, replyTopic: string): Buffer {
 }
 
 /** Cached: requests have few different counts and topics. */
-const hashes = memo((request) => {
+const hashes = memoize((request) => {
   const space = request.indexOf(' ');
   const replyTopic = Buffer.from(request.slice(space + 1));
   const head = Buffer.alloc(8);

@@ -1,7 +1,7 @@
 import { type Ticks, ticks } from '../core/units.ts';
 
 /**
- * The latest ceiling of one reign, kept outside etcd: a record of the witness topic.
+ * One term's last word about its ceiling, kept outside of etcd: a record of the witness topic.
  *
  *   key   = dc "/" uuid "/" worker "/" fence ["/" lease]      value = "1 " ticks " " revision
  *   key   = dc                                                value = "1 " uuid
@@ -15,7 +15,7 @@ export interface Witness {
   /** Of the namespace's descriptor. */
   readonly uuid: string;
   readonly workerId: number;
-  /** Of the reign; 0 if written by a rebuild. */
+  /** Of the term; 0 for what a rebuild wrote. */
   readonly fence: bigint;
   /** Of the owner; 0 if written by a rebuild, or by an earlier release without a lease. */
   readonly leaseId: bigint;
@@ -51,14 +51,14 @@ const MAX_SHOWN_BYTES = 120;
 
 /** The record key of a witness. RangeError for one that could not be read back. */
 export function witnessKey(datacenterId: number, { uuid, workerId, fence, leaseId }: WitnessName): Buffer {
-  const reign = leaseId === 0n ? `${fence}` : `${fence}/${leaseId}`;
-  const key = `${datacenterId}/${uuid}/${workerId}/${reign}`;
+  const term = leaseId === 0n ? `${fence}` : `${fence}/${leaseId}`;
+  const key = `${datacenterId}/${uuid}/${workerId}/${term}`;
   if (!KEY.test(key) || fence > MAX_INT64 || leaseId > MAX_INT64)
     throw new RangeError(`${JSON.stringify(key)} is not the key of a witness`);
   return Buffer.from(key, 'latin1');
 }
 
-/** The reign that a witness belongs to. */
+/** Which term a witness is of. */
 export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence' | 'leaseId'>;
 
 /** The record value of a witness. RangeError for one that could not be read back. */
@@ -83,8 +83,8 @@ export function sealValue(uuid: string): Buffer {
 }
 
 /**
- * The table of one datacenter's records: a record without a value removes its key. Of a reign's witnesses the highest
- * counts, since ceilings only rise: a lower one is a late copy of an earlier write.
+ * The records of one datacenter, folded: a record without a value takes its key away, and of a term's witnesses the
+ * highest counts, since ceilings only rise: a lower one is a late copy of an earlier write.
  */
 export class WitnessTable {
   readonly #datacenter: string;

@@ -10,6 +10,7 @@ import {
 } from 'testcontainers';
 import { IdClient } from '../client/client.ts';
 import type { BufferOptions } from '../client/options.ts';
+import { refuseReplyTopic, replyPolicyOf } from '../codec/reply-policy.ts';
 import { IdallocError } from '../errors.ts';
 import { IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
@@ -86,9 +87,11 @@ export class IdAllocEnvironment {
   /**
    * Resolves when all workers serve and the client's buffer is full. After a failure everything that was started is removed.
    *
-   * @throws an Error that names the image that did not start, with the end of its log.
+   * @throws IdallocError INVALID_REPLY_TOPIC before anything starts, if workers would not reply to the reply topic; an
+   * Error that names the image that did not start, with the end of its log.
    */
   async start(): Promise<StartedIdAllocEnvironment> {
+    this.#requireReplyTopic();
     const id = randomUUID();
     const labels = { ...this.#labels, [LABEL]: id };
     const undo: (() => Promise<void>)[] = [];
@@ -117,6 +120,12 @@ export class IdAllocEnvironment {
       if (failures.length === 0) throw error;
       throw new AggregateError([error, ...failures], 'the environment did not start, and cleaning up failed');
     }
+  }
+
+  #requireReplyTopic(): void {
+    const replyPrefix = this.#variables.REPLY_TOPIC_PREFIX ?? 'id.replies.';
+    const refusal = refuseReplyTopic(this.#replyTopic, replyPolicyOf({ replyPrefix, ...this.#topics() }));
+    if (refusal !== undefined) throw new IdallocError('INVALID_REPLY_TOPIC', `withReplyTopic: ${refusal}`);
   }
 
   #topics(): IdAllocTopics {

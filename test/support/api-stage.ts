@@ -10,7 +10,7 @@ import { RateLimit } from '../../src/http/rate-limit.ts';
 import type { TlsSettings } from '../../src/http/tls.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
+import { LeasedAllocator } from '../../src/worker/allocator.ts';
 
 export const STAGE_LAYOUT = presetLayout('default');
 const STAGE_MAX_COUNT = 100_000;
@@ -35,7 +35,7 @@ export class ApiStage {
   tokens: string;
   readonly #hasTokens: boolean;
   readonly issuer: Issuer;
-  readonly #allocator: ReignAllocator;
+  readonly #allocator: LeasedAllocator;
 
   constructor({ tokens, perSecond }: { readonly tokens?: string; readonly perSecond?: number } = {}) {
     this.tokens = tokens ?? '';
@@ -44,7 +44,7 @@ export class ApiStage {
     const readClock = () => ({ reading: now(), verdict: { kind: 'steady' } as const });
     const authority = () => this.authority;
     const options = { layout: STAGE_LAYOUT, datacenterId: 4, readClock, authority, random: Math.random };
-    this.#allocator = new ReignAllocator({ ...options, sleep: (delayMs) => sleep(delayMs) });
+    this.#allocator = new LeasedAllocator({ ...options, sleep: (delayMs) => sleep(delayMs) });
     const source: Allocator = {
       allocate: async (counts) => {
         await this.before();

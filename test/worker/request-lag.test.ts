@@ -9,7 +9,7 @@ function world(next = 0) {
 }
 
 describe('the lag of a request partition', () => {
-  it('is nothing before the log was looked at, and after all of it was answered', () => {
+  it('is 0 before the end of the log is known, and after all of it was answered', () => {
     const { lag, pass } = world();
     expect([lag.records, lag.oldestMs]).toEqual([0, 0]);
     lag.fetched(3);
@@ -27,7 +27,7 @@ describe('the lag of a request partition', () => {
     expect(lag.records).toBe(2);
   });
 
-  it('has the age of the oldest record that waits while nothing moves on', () => {
+  it('has the age of the oldest waiting record while no progress is made', () => {
     const { lag, pass } = world();
     lag.fetched(1);
     for (let i = 0; i < 40; i += 1) {
@@ -37,7 +37,7 @@ describe('the lag of a request partition', () => {
     expect(lag.oldestMs).toBe(10_000);
   });
 
-  it('has the age of what waits now, however long there has always been something', () => {
+  it('has the age of the records that wait now, however long the partition was never empty', () => {
     const { lag, pass } = world();
     for (let end = 10; end <= 1_000; end += 10) {
       lag.fetched(end);
@@ -61,7 +61,7 @@ describe('the lag of a request partition', () => {
     expect(lag.oldestMs).toBe(0);
   });
 
-  it('is told whenever it may have changed', () => {
+  it('is reported whenever it may have changed', () => {
     const { lag, told } = world();
     lag.fetched(5);
     lag.progressed(2);

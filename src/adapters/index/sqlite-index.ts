@@ -62,11 +62,7 @@ export class SqliteIndex implements LedgerCopies {
     this.#binding = binding;
     this.#events = events;
     this.#shape = new RunShape(runEntries);
-    try {
-      this.#lock = lockDirectory(directory);
-    } catch (error) {
-      throw refusalOf(directory, error);
-    }
+    this.#lock = lockDirectory(directory);
     try {
       this.#openOrReplace();
     } catch (error) {

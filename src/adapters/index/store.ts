@@ -52,11 +52,24 @@ const LOCK_FILE = 'ledger-index.lock';
 const OWN_DIRECTORY = 0o700;
 const OWN_FILE = 0o600;
 
+/** Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is made if it is missing. */
+export function requireIndexDirectory(directory: string): void {
+  lockDirectory(directory)[Symbol.dispose]();
+}
+
 /**
- * Locks a directory for this process until disposed. The lock has its own file, so that the index can be replaced while it
- * is locked. `refusalOf` converts what it throws.
+ * Locks a directory for this process until disposed, and makes it if it is missing. The lock has its own file, so that the
+ * index can be replaced while it is locked. Throws INDEX_LOCKED if another process has locked it, else INDEX_UNUSABLE.
  */
 export function lockDirectory(directory: string): Disposable {
+  try {
+    return lockedDirectory(directory);
+  } catch (error) {
+    throw refusalOf(directory, error);
+  }
+}
+
+function lockedDirectory(directory: string): Disposable {
   mkdirSync(directory, { recursive: true, mode: OWN_DIRECTORY });
   const file = join(directory, LOCK_FILE);
   requireNoLink(file);

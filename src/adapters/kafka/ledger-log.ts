@@ -63,7 +63,7 @@ export class KafkaLedgerLog implements LedgerLog {
    * clock. Resolves with one sample per answer, once most have answered or the others are too late; onDriftSample does not
    * get them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE if none answers.
    */
-  async askClocks(): Promise<readonly DriftSample[]> {
+  async sampleBrokerClocks(): Promise<readonly DriftSample[]> {
     const partitions = await this.#onePartitionOfEachLeader();
     if (partitions.length === 0) {
       throw new IdallocError('KAFKA_UNAVAILABLE', `no partition of ${this.#options.topic} has a leader`);

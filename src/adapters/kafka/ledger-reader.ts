@@ -20,7 +20,7 @@ interface LedgerSink {
   /** `from`: entries below this offset were skipped, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from: number): void;
   expire(partition: number, low: number, high: number): boolean;
-  distrust(partition: number, cause: string): void;
+  invalidate(partition: number, cause: string): void;
   unreadable(partition: number, offset: number, cause: string): void;
 }
 
@@ -192,7 +192,7 @@ export class LedgerReader {
             const needed = await sink.neededFrom(partition);
             // Own entries are settled before they are read: retention may have deleted entries that are not needed.
             if (needed > position && needed >= logStart && needed <= end) return needed;
-            sink.distrust(partition, `offset ${position} was expected, but the log spans ${logStart} to ${end} now`);
+            sink.invalidate(partition, `offset ${position} was expected, but the log spans ${logStart} to ${end} now`);
             return logStart;
           },
         },
