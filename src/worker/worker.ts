@@ -63,7 +63,7 @@ export class Worker implements AsyncDisposable {
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
     const wireLog = createWireLog(log, runtime.monotonicMs);
-    this.#refusals = new KafkaRefusals({ kafka: config.kafka, topics: config.topics, runtime, log });
+    this.#refusals = new KafkaRefusals({ ...config, runtime, log });
     const watched = watchedDialer(dialer, this.#refusals);
     const cluster = new Cluster({ dialer: watched, seeds: seedsOf(config.kafka.brokers), runtime, log: wireLog });
     const fail = failed.reject;
