@@ -1,7 +1,8 @@
 import type { Quota } from '../codec/quota.ts';
 
 export interface QuotasOptions {
-  readonly quotas: readonly Quota[];
+  /** As they are now; the same list until it changes. */
+  readonly quotas: () => readonly Quota[];
   readonly monotonicMs: () => number;
   /** Which part of all quotas is this worker's, above 0 and up to 1: that of its partitions, so that all workers have the whole. */
   readonly share: () => number;
@@ -15,21 +16,18 @@ export interface QuotasOptions {
  * A bucket for IDs and one for requests each hold what one second brings, and are full at the start. A request that asks for
  * more than a second brings passes when the bucket is full, and leaves a debt: so it passes at all, and the rate holds.
  *
+ * When the list changes, a quota that stays as it is keeps what its buckets hold; any other begins with full ones.
+ *
  * What was taken is not given back when a part fails and its requests come again.
  */
 export class Quotas {
   readonly #options: QuotasOptions;
+  #quotas: readonly Quota[] = [];
   /** Longest prefixes first. */
-  readonly #meters: readonly Meter[];
+  #meters: readonly Meter[] = [];
 
   constructor(options: QuotasOptions) {
     this.#options = options;
-    const byLength = options.quotas.toSorted((one, other) => other.prefix.length - one.prefix.length);
-    this.#meters = byLength.map((quota) => ({
-      quota,
-      ids: new Bucket(quota.idsPerSecond),
-      requests: new Bucket(quota.requestsPerSecond),
-    }));
   }
 
   /** Whether a request would be refused now; takes nothing. */
@@ -54,7 +52,16 @@ export class Quotas {
   }
 
   #meterOf(replyTopic: string): Meter | undefined {
+    const quotas = this.#options.quotas();
+    if (quotas !== this.#quotas) this.#renew(quotas);
     return this.#meters.find(({ quota }) => replyTopic.startsWith(quota.prefix));
+  }
+
+  #renew(quotas: readonly Quota[]): void {
+    const before = new Map(this.#meters.map((meter) => [nameOf(meter.quota), meter]));
+    const byLength = quotas.toSorted((one, other) => other.prefix.length - one.prefix.length);
+    this.#meters = byLength.map((quota) => before.get(nameOf(quota)) ?? meterFor(quota));
+    this.#quotas = quotas;
   }
 
   #waitMs({ ids, requests }: Meter, count: number): number {
@@ -67,6 +74,15 @@ interface Meter {
   readonly quota: Quota;
   readonly ids: Bucket;
   readonly requests: Bucket;
+}
+
+function meterFor(quota: Quota): Meter {
+  return { quota, ids: new Bucket(quota.idsPerSecond), requests: new Bucket(quota.requestsPerSecond) };
+}
+
+/** Equal for equal quotas. */
+function nameOf({ prefix, idsPerSecond, requestsPerSecond }: Quota): string {
+  return [prefix, idsPerSecond, requestsPerSecond].join(' ');
 }
 
 /** When a bucket is looked at, and which part of its rate it has. */

@@ -37,15 +37,17 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
     issued: (count) => metrics.addIds(count),
   });
   const share = new LoopShare(monotonicMs);
-  const keepOld = (what: string) => (error: unknown) =>
-    log.warn({ err: error }, `${what} can not be used as they are now; those from before count on`);
   const identify = identifyBy({
     tokens: api.tokens,
     mutualTls: api.tls?.clientCa !== undefined,
     monotonicMs,
-    onFault: keepOld('the tokens of the HTTP API'),
   });
-  const tls = api.tls && { ...api.tls, monotonicMs, onFault: keepOld('the certificates of the HTTP API') };
+  const onFault = (error: unknown) =>
+    log.warn(
+      { err: error },
+      'the certificates of the HTTP API can not be used as they are now; those before stay in use',
+    );
+  const tls = api.tls && { ...api.tls, monotonicMs, onFault };
   return await ApiDoor.open({
     host: api.host,
     port: api.port,

@@ -1,8 +1,10 @@
 import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
+import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
+import { renewed } from '../core/renewed.ts';
 import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -158,10 +160,15 @@ export class RequestSide implements Disposable {
 
   #quotas(): Quotas | undefined {
     const { config, runtime, metrics, wireLog } = this.#tools;
-    if (config.quotas.length === 0) return undefined;
+    const { quotas } = config;
+    if (quotas === undefined) return undefined;
     const refusals = new SparingLog(runtime, wireLog);
     return new Quotas({
-      quotas: config.quotas,
+      quotas: renewed(
+        () => [quotas()],
+        ([text = '']) => parseQuotas(text),
+        runtime.monotonicMs,
+      ),
       monotonicMs: runtime.monotonicMs,
       share: () => Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions,
       onExceeded: (prefix) => {

@@ -67,24 +67,22 @@ export class ApiStage {
     limits = { maxConnections: 512, requestTimeoutMs: 5_000 },
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
   ): Api {
-    const watch = {
-      monotonicMs: () => performance.now() + this.aheadMs,
-      onFault: (error: unknown) => this.faults.push(error),
-    };
+    const monotonicMs = () => performance.now() + this.aheadMs;
+    const onFault = (error: unknown) => this.faults.push(error);
     return createApi({
       layout: STAGE_LAYOUT,
       maxCount: STAGE_MAX_COUNT,
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),
       limits,
-      tls: pem && { ...pem, ...watch },
+      tls: pem && { ...pem, monotonicMs, onFault },
       identify: identifyBy({
         tokens: this.#hasTokens ? () => this.tokens : undefined,
         mutualTls: pem?.clientCa !== undefined,
-        ...watch,
+        monotonicMs,
       }),
       observe: (answered) => this.answered.push(answered),
-      onFault: (error) => this.faults.push(error),
+      onFault,
     });
   }
 }
