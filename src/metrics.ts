@@ -34,6 +34,8 @@ export interface Metrics {
   setLag(partition: number, records: number | undefined): void;
   /** A request of the HTTP API; the route is one of the API's own, or 'other', the caller a name of the configuration. */
   addHttpRequest(route: string, status: number, caller: string, milliseconds: number): void;
+  /** A connection was cut, or not taken, since its listener had as many as it may have. */
+  addShedConnection(listener: Listener): void;
   /** In the text format of Prometheus. */
   render(): Promise<{ readonly contentType: string; readonly body: string }>;
 }
@@ -57,7 +59,12 @@ export interface Vitals {
     /** Entries of the log that it lacks, as far as that is known. */
     readonly lag: number;
   }[];
+  /** Certificates in use, by the variables that hold them. */
+  readonly certificates: readonly { readonly variable: string; readonly expiresAtMs: number }[];
 }
+
+const LISTENERS = ['api', 'ops'] as const;
+export type Listener = (typeof LISTENERS)[number];
 
 const KAFKA_RESOURCES = ['login', 'requests', 'ledger', 'witness', 'dead_letters', 'replies', 'group'] as const;
 export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
@@ -160,6 +167,16 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
       }
     },
   });
+  new Gauge({
+    name: 'idalloc_certificate_expiry_timestamp_seconds',
+    help: 'Unix time at which a certificate in use ends, by the variable that holds it',
+    labelNames: ['variable'],
+    registers,
+    collect() {
+      this.reset();
+      for (const { variable, expiresAtMs } of vitals()?.certificates ?? []) this.set({ variable }, expiresAtMs / 1_000);
+    },
+  });
   const batch = new Histogram({
     name: 'idalloc_batch_seconds',
     help: 'From the delivery of a batch until its offsets could be resolved',
@@ -167,6 +184,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
     registers,
   });
   const httpRequests = counter('http_requests', 'Requests over HTTP', 'route', 'status', 'caller');
+  const shed = counter('connections_shed', 'Connections cut or not taken at the limit of a listener', 'listener');
   const http = new Histogram({
     name: 'idalloc_http_request_seconds',
     help: 'From a request over HTTP, its headers read, until its answer was handed to the socket',
@@ -177,6 +195,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
 
   let gateReason: string | undefined;
   for (const result of ['issued', 'replayed', 'refused']) requests.inc({ result }, 0);
+  for (const listener of LISTENERS) shed.inc({ listener }, 0);
 
   return {
     addIds: (count) => ids.inc(count),
@@ -211,6 +230,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
       httpRequests.inc({ route, status: String(status), caller });
       http.observe({ route }, milliseconds / 1_000);
     },
+    addShedConnection: (listener) => shed.inc({ listener }),
     render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
   };
 }

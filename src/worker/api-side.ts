@@ -64,6 +64,7 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
         observe: ({ route, status, caller, milliseconds }) => {
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },
+        onShed: () => metrics.addShedConnection('api'),
         onFault: (error) => log.error({ err: error }, 'a request over HTTP met a fault of idalloc'),
       }),
     log: (level, message, fields) => log[level](fields, message),

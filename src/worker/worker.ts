@@ -1,4 +1,5 @@
 import { clockReader } from '../adapters/clock.ts';
+import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import type { IdallocError } from '../errors.ts';
@@ -118,7 +119,7 @@ export class Worker implements AsyncDisposable {
 
   /** How it stands with Kafka, whatever the gate says. */
   vitals(): Vitals {
-    const { cluster, runtime } = this.#tools;
+    const { cluster, config, runtime } = this.#tools;
     return {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
@@ -126,6 +127,7 @@ export class Worker implements AsyncDisposable {
       oldestUnread: this.#requests?.oldestUnread ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
+      certificates: certificateExpiries(config),
     };
   }
 

@@ -30,6 +30,7 @@ export class ApiStage {
   aheadMs = 0;
   issued = 0;
   readonly answered: Answered[] = [];
+  shed = 0;
   readonly faults: unknown[] = [];
   /** Lines of name:token, of a stage that was made with some. */
   tokens: string;
@@ -82,6 +83,9 @@ export class ApiStage {
         monotonicMs,
       }),
       observe: (answered) => this.answered.push(answered),
+      onShed: () => {
+        this.shed += 1;
+      },
       onFault,
     });
   }
