@@ -64,7 +64,7 @@ export interface Vitals {
 }
 
 const LISTENERS = ['api', 'ops'] as const;
-export type Listener = (typeof LISTENERS)[number];
+type Listener = (typeof LISTENERS)[number];
 
 const KAFKA_RESOURCES = ['login', 'requests', 'ledger', 'witness', 'dead_letters', 'replies', 'group'] as const;
 export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
