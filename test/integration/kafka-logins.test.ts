@@ -15,7 +15,7 @@ const CLIENT_SECRET = 'client:secret';
 const PARTITIONS = 2;
 /** Brokers demand so often that a client logs in again. */
 const SESSION_MS = 3_000;
-const SESSIONS = 4;
+const SESSIONS = 3;
 const TOKEN_LIFE_S = 6;
 const ERROR_LEVEL = 50;
 const WARN_LEVEL = 40;
