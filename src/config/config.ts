@@ -3,7 +3,6 @@ import type { EtcdTls } from '../adapters/etcd/member.ts';
 import { LEDGER_MARGIN_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
 import { type FormKeys, parseFormKeys } from '../codec/form/keys.ts';
-import { parseQuotas, type Quota } from '../codec/quota.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
@@ -69,8 +68,8 @@ export interface Config extends KafkaConfig {
   readonly copyLingerMs: number;
   /** Most IDs for one request. */
   readonly maxCount: number;
-  /** By prefixes of reply topics; empty where nothing is bounded. */
-  readonly quotas: readonly Quota[];
+  /** What `parseQuotas` reads, by prefixes of reply topics; without it nothing is bounded. */
+  readonly quotas?: Secret;
   /** Session timeout in the request group. */
   readonly groupSessionMs: number;
   readonly gateGraceMs: number;
@@ -97,7 +96,7 @@ export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8
   return load(env, readText, (source) => {
     const kafka = kafkaConfig(source);
     const worker = workerConfig(source);
-    checkQuotas(worker.quotas, kafka.topics, source.faults);
+    checkQuotas(worker.quotas, kafka.topics, source);
     const aging = nowMs === undefined ? [] : lifetimeWarnings(worker.layout, env, nowMs, source.faults);
     return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api), ...aging] };
   });
@@ -203,7 +202,7 @@ function workerConfig(source: Source): EtcdConfig {
     acceptableLag: values.INDEX_ACCEPTABLE_LAG,
     copyLingerMs: values.INDEX_LINGER_MS,
     maxCount: maxCountOf(values, layout, faults),
-    quotas: parseQuotas(values.QUOTAS?.() ?? ''),
+    ...(values.QUOTAS === undefined ? {} : { quotas: values.QUOTAS }),
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,

@@ -103,7 +103,6 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
   try {
     const text = found(`${name}_FILE`, textOf(readText(path)));
     if (text === undefined) return undefined;
-    if (variable.fixed) return () => text;
     const file = new SecretFile(`${name}_FILE`, path, text, readText, check);
     secretFiles.push(file);
     return file.current;

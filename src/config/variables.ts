@@ -205,14 +205,11 @@ export const WORKER_VARIABLES = {
     'a copy that this worker is not to keep any more is deleted after so long',
   ),
   MAX_COUNT: optional(integer(1, 100_000), 'IDs', "most for one request; unset: the layout's most, up to 100000"),
-  QUOTAS: {
-    ...lines(
-      'quotas',
-      parseQuotas,
-      "'prefix IDs/s requests/s; …': most that requests get whose reply topics begin so, over all workers of the group; unset: no bound",
-    ),
-    fixed: true,
-  },
+  QUOTAS: lines(
+    'quotas',
+    parseQuotas,
+    "'prefix IDs/s requests/s; …': most that requests get whose reply topics begin so, over all workers of the group; unset: no bound",
+  ),
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
     integer(6_000, 300_000),
     'ms',

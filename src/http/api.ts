@@ -48,6 +48,8 @@ export interface ApiOptions {
   /** Of the keyed forms, as they are now; undefined without any. */
   readonly formKeys?: (() => FormKeys) | undefined;
   readonly observe: (answered: Answered) => void;
+  /** Told of each connection that is cut or not taken for the limit. */
+  readonly onShed: () => void;
   /** Told of what can only be a fault of idalloc itself. */
   readonly onFault: (error: unknown) => void;
 }
@@ -78,7 +80,7 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port takes a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, tls, identify, observe } = options;
+  const { limits, tls, identify, observe, onShed: shed } = options;
   let underWay = 0;
   const callers: Callers = new WeakMap();
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
@@ -88,7 +90,7 @@ export function createApi(options: ApiOptions): Api {
     exposeHeadRoutes: false,
     return503OnClosing: false, // the gate tells why
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
-    serverFactory: (handler) => boundedServer(handler, limits, refused, tls),
+    serverFactory: (handler) => boundedServer(handler, limits, { refused, shed }, tls),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, _request, reply) => {
       tell(options, error, reply);

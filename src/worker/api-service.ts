@@ -1,12 +1,12 @@
 import { parseFormKeys } from '../codec/form/keys.ts';
 import type { Config } from '../config/config.ts';
+import { renewed } from '../core/renewed.ts';
 import { createApi } from '../http/api.ts';
 import { identifyBy } from '../http/callers.ts';
 import { ApiDoor } from '../http/door.ts';
 import { Issuer } from '../http/issuer.ts';
 import { LoopShare } from '../http/loop-share.ts';
 import { RateLimit } from '../http/rate-limit.ts';
-import { renewed } from '../http/renewed.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
@@ -39,24 +39,22 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | und
     issued: (count) => metrics.addIds(count),
   });
   const share = new LoopShare(monotonicMs);
-  const keepOld = (what: string) => (error: unknown) =>
-    log.warn({ err: error }, `${what} are unusable; the previous ones stay in use`);
   const identify = identifyBy({
     tokens: api.tokens,
     mutualTls: api.tls?.clientCa !== undefined,
     monotonicMs,
-    onFault: keepOld('the tokens of the HTTP API'),
   });
   const { formKeys } = api;
   const keys =
     formKeys &&
-    renewed({
-      read: () => [formKeys()],
-      make: ([text = '']) => parseFormKeys(text),
+    renewed(
+      () => [formKeys()],
+      ([text = '']) => parseFormKeys(text),
       monotonicMs,
-      onFault: keepOld('the keys of the forms'),
-    });
-  const tls = api.tls && { ...api.tls, monotonicMs, onFault: keepOld('the certificates of the HTTP API') };
+    );
+  const onFault = (error: unknown) =>
+    log.warn({ err: error }, 'the certificates of the HTTP API are unusable; the previous ones stay in use');
+  const tls = api.tls && { ...api.tls, monotonicMs, onFault };
   return await ApiDoor.open({
     host: api.host,
     port: api.port,
@@ -74,6 +72,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | und
         observe: ({ route, status, caller, milliseconds }) => {
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },
+        onShed: () => metrics.addShedConnection('api'),
         onFault: (error) => log.error({ err: error }, 'internal error while serving an HTTP request'),
       }),
     log: (level, message, fields) => log[level](fields, message),

@@ -1,10 +1,12 @@
 import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
+import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import { customText } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
+import { renewed } from '../core/renewed.ts';
 import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -160,10 +162,15 @@ export class RequestService implements Disposable {
 
   #quotas(): Quotas | undefined {
     const { config, runtime, metrics, wireLog } = this.#context;
-    if (config.quotas.length === 0) return undefined;
+    const { quotas } = config;
+    if (quotas === undefined) return undefined;
     const refusals = new RateLimitedLog(runtime, wireLog);
     return new Quotas({
-      quotas: config.quotas,
+      quotas: renewed(
+        () => [quotas()],
+        ([text = '']) => parseQuotas(text),
+        runtime.monotonicMs,
+      ),
       monotonicMs: runtime.monotonicMs,
       share: () => Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions,
       onExceeded: (prefix) => {

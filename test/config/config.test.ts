@@ -64,7 +64,6 @@ describe('a worker with only the required variables', () => {
       acceptableLag: 100_000,
       copyLingerMs: 600_000,
       maxCount: 100_000,
-      quotas: [],
       gateGraceMs: 10_000,
       drainTimeoutMs: 10_000,
       commitIntervalMs: 500,
@@ -546,15 +545,30 @@ describe('form keys', () => {
 
 describe('quotas', () => {
   const QUOTAS = 'id.replies.acme. 100000 50; id.requests.reply 5 -';
-  const parsed = [
-    { prefix: 'id.replies.acme.', idsPerSecond: 100_000, requestsPerSecond: 50 },
-    { prefix: 'id.requests.reply', idsPerSecond: 5 },
-  ];
-
   test('are read from the variable, or from a file', () => {
-    expect(loadWorkerConfig({ ...WORKER, QUOTAS }).quotas).toEqual(parsed);
-    const config = loadWorkerConfig({ ...WORKER, QUOTAS_FILE: '/quotas' }, () => QUOTAS.replace('; ', '\n'));
-    expect(config.quotas).toEqual(parsed);
+    expect(loadWorkerConfig({ ...WORKER, QUOTAS }).quotas?.()).toBe(QUOTAS);
+    const config = loadWorkerConfig({ ...WORKER, QUOTAS_FILE: '/quotas' }, () => `${QUOTAS}\n`);
+    expect(config.quotas?.()).toBe(QUOTAS);
+    expect(loadWorkerConfig(WORKER).quotas).toBeUndefined();
+  });
+
+  test('of a file that changes are those of its last valid text', () => {
+    let content = QUOTAS;
+    const { quotas, secretFiles } = loadWorkerConfig({ ...WORKER, QUOTAS_FILE: '/quotas' }, () => content);
+    content = '# none any more';
+    expect(quotas?.()).toBe(content);
+    const last = content;
+    for (const [text, problem] of [
+      ['', 'is empty'],
+      ['id.replies.acme. many -', "has 'id.replies.acme. many -'"],
+      ['replies.acme. 5 -', "has 'replies.acme.', under which no reply topic is allowed"],
+    ] as const) {
+      content = text;
+      expect(quotas?.()).toBe(last);
+      expect(secretFiles.map((file) => [file.variable, file.problem])).toEqual([
+        ['QUOTAS_FILE', expect.stringContaining(problem)],
+      ]);
+    }
   });
 
   test.each([

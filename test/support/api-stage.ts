@@ -33,6 +33,7 @@ export class ApiStage {
   aheadMs = 0;
   issued = 0;
   readonly answered: Answered[] = [];
+  shed = 0;
   readonly faults: unknown[] = [];
   /** Lines of name:token, of a stage that was made with some. */
   tokens: string;
@@ -75,10 +76,8 @@ export class ApiStage {
     limits = { maxConnections: 512, requestTimeoutMs: 5_000 },
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
   ): Api {
-    const watch = {
-      monotonicMs: () => performance.now() + this.aheadMs,
-      onFault: (error: unknown) => this.faults.push(error),
-    };
+    const monotonicMs = () => performance.now() + this.aheadMs;
+    const onFault = (error: unknown) => this.faults.push(error);
     return createApi({
       layout: this.#layout,
       formKeys: this.formKeys && (() => this.formKeys as FormKeys),
@@ -86,14 +85,17 @@ export class ApiStage {
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),
       limits,
-      tls: pem && { ...pem, ...watch },
+      tls: pem && { ...pem, monotonicMs, onFault },
       identify: identifyBy({
         tokens: this.#hasTokens ? () => this.tokens : undefined,
         mutualTls: pem?.clientCa !== undefined,
-        ...watch,
+        monotonicMs,
       }),
       observe: (answered) => this.answered.push(answered),
-      onFault: (error) => this.faults.push(error),
+      onShed: () => {
+        this.shed += 1;
+      },
+      onFault,
     });
   }
 }
