@@ -18,6 +18,7 @@ const SECRET_FIELDS = [
   'ETCD_KEY',
   'API_TOKEN',
   'API_TLS_KEY',
+  'FORM_KEY',
 ];
 const MAX_SECRET_DEPTH = 3;
 

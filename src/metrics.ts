@@ -34,6 +34,8 @@ export interface Metrics {
   setLag(partition: number, records: number | undefined): void;
   /** A request of the HTTP API; the route is one of the API's routes or 'other', the caller a name in the configuration. */
   addHttpRequest(route: string, status: number, caller: string, milliseconds: number): void;
+  /** A connection was closed or refused because its listener was at its limit. */
+  addShedConnection(listener: Listener): void;
   /** In the text format of Prometheus. */
   render(): Promise<{ readonly contentType: string; readonly body: string }>;
 }
@@ -57,7 +59,12 @@ export interface Vitals {
     /** Entries of the log that it lacks, as far as is known. */
     readonly lag: number;
   }[];
+  /** The certificates in use, by variable. */
+  readonly certificates: readonly { readonly variable: string; readonly expiresAtMs: number }[];
 }
+
+const LISTENERS = ['api', 'ops'] as const;
+type Listener = (typeof LISTENERS)[number];
 
 const KAFKA_RESOURCES = ['login', 'requests', 'ledger', 'witness', 'dead_letters', 'replies', 'group'] as const;
 export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
@@ -166,6 +173,16 @@ export function createMetrics(
       }
     },
   });
+  new Gauge({
+    name: 'idalloc_certificate_expiry_timestamp_seconds',
+    help: 'Unix time at which a certificate in use expires, by the variable that holds it',
+    labelNames: ['variable'],
+    registers,
+    collect() {
+      this.reset();
+      for (const { variable, expiresAtMs } of vitals()?.certificates ?? []) this.set({ variable }, expiresAtMs / 1_000);
+    },
+  });
   const batch = new Histogram({
     name: 'idalloc_batch_seconds',
     help: 'Time from the delivery of a record batch until all of it was answered',
@@ -173,6 +190,7 @@ export function createMetrics(
     registers,
   });
   const httpRequests = counter('http_requests', 'HTTP requests', 'route', 'status', 'caller');
+  const shed = counter('connections_shed', 'Connections closed or refused at the limit of a listener', 'listener');
   const http = new Histogram({
     name: 'idalloc_http_request_seconds',
     help: 'Time from reading the headers of an HTTP request until its response was handed to the socket',
@@ -183,6 +201,7 @@ export function createMetrics(
 
   let gateReason: string | undefined;
   for (const result of ['issued', 'replayed', 'refused']) requests.inc({ result }, 0);
+  for (const listener of LISTENERS) shed.inc({ listener }, 0);
 
   return {
     addIds: (count) => ids.inc(count),
@@ -217,6 +236,7 @@ export function createMetrics(
       httpRequests.inc({ route, status: String(status), caller });
       http.observe({ route }, milliseconds / 1_000);
     },
+    addShedConnection: (listener) => shed.inc({ listener }),
     render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
   };
 }

@@ -1,5 +1,5 @@
 // The one file that a fresh clone can run: no dependency, any Node from 20 on. It brings node_modules to the state of
-// the lockfile and hands over to the Node version that the project pins.
+// the lockfile and hands over to the Node version that ops/node pins, where the lockfile has one for this platform.
 // Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments]
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -15,6 +15,7 @@ const INSTALL_TIMEOUT_MS = 15 * 60_000;
 const PARENT_CHECK_MS = 200;
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const BIN = join(ROOT, 'node_modules/.bin');
+const PINNED = JSON.parse(readFileSync(join(ROOT, 'ops/node/package.json'), 'utf8')).version;
 const PROGRAMS = { start: 'ops/dev/start.ts', test: 'ops/dev/test.ts', idalloc: 'src/main.ts' };
 /** The commands that own child processes, and so must hear of it when this process is killed. */
 const SUPERVISED = ['start', 'test'];
@@ -28,11 +29,30 @@ function readIfThere(path) {
   return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
 }
 
-function installed() {
+function readLockfile() {
   const lockfile = readIfThere(join(ROOT, 'package-lock.json'));
   if (lockfile === undefined) fail('package-lock.json is missing; restore it with `git checkout package-lock.json`');
-  return (
-    isInstalled(lockfile, readIfThere(join(ROOT, 'node_modules/.package-lock.json'))) && existsSync(join(BIN, 'node'))
+  return lockfile;
+}
+
+/** Whether the lockfile has a Node for this platform. npm leaves out an optional package that it can't fetch, and says nothing. */
+function hasPinnedNode() {
+  return readLockfile().includes(`"node_modules/node-${process.platform}-${process.arch}"`);
+}
+
+function installed() {
+  const record = readIfThere(join(ROOT, 'node_modules/.package-lock.json'));
+  return isInstalled(readLockfile(), record) && (!hasPinnedNode() || existsSync(join(BIN, 'node')));
+}
+
+/** The Node that everything else runs on. */
+function node() {
+  if (hasPinnedNode()) return join(BIN, 'node');
+  const major = (version) => Number(version.split('.')[0]);
+  if (major(process.versions.node) >= major(PINNED)) return process.execPath;
+  const platform = `${process.platform}-${process.arch}`;
+  return fail(
+    `the lockfile has no Node for ${platform}, and this is ${process.version}: install Node ${major(PINNED)} or later`,
   );
 }
 
@@ -41,10 +61,14 @@ function npmCi() {
   const npmScript = process.env.npm_execpath;
   const [command, ...prefix] = npmScript?.endsWith('.js') ? [process.execPath, npmScript] : ['npm'];
   // Standard output stays clean: with --json it is read by a program.
-  const result = spawnSync(command, [...prefix, 'ci', '--no-audit', '--no-fund', '--loglevel=error'], {
-    cwd: ROOT,
-    stdio: ['ignore', 2, 2],
-  });
+  const result = spawnSync(
+    command,
+    [...prefix, 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'],
+    {
+      cwd: ROOT,
+      stdio: ['ignore', 2, 2],
+    },
+  );
   if (result.error) fail(`npm can't be run (${result.error.message}); install npm, which comes with Node.js`);
   if (result.signal) fail(`npm ci was ended by ${result.signal}`);
   if (result.status !== 0) fail(`npm ci failed with exit code ${result.status}; its messages are above`);
@@ -59,7 +83,9 @@ async function install() {
   try {
     if (!installed()) npmCi();
     if (!installed())
-      fail('npm ci ended well, but node_modules does not fit package-lock.json; remove node_modules and try again');
+      fail(
+        'npm ci ended well, but node_modules does not fit package-lock.json, or the pinned Node could not be fetched; remove node_modules and try again',
+      );
   } finally {
     release();
   }
@@ -88,7 +114,7 @@ function watchNpm(child) {
 }
 
 function handOver(command, args) {
-  const child = spawn(join(BIN, 'node'), [join(ROOT, PROGRAMS[command]), ...args], {
+  const child = spawn(node(), [join(ROOT, PROGRAMS[command]), ...args], {
     // The channel carries nothing: its end tells the child that this process is gone.
     stdio: ['inherit', 'inherit', 'inherit', ...(SUPERVISED.includes(command) ? ['ipc'] : [])],
     env: {

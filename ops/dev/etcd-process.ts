@@ -18,13 +18,20 @@ export interface EtcdOptions {
   readonly dir: string;
   /** Members, 1 by default. A cluster of more that has data starts again only while its ports are free. */
   readonly size?: number;
-  /** Clients come by TLS and show a certificate of the same authority; files of PEM. Else they come in plain. */
-  readonly tls?: { readonly ca: string; readonly cert: string; readonly key: string };
+  /** Of a member, the first is 0: clients come by TLS and show a certificate of its authority. Else they come in plain. */
+  readonly tls?: (member: number) => EtcdTlsFiles;
   /** Behind its own, as its command line has them. */
   readonly args?: readonly string[];
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
+}
+
+/** Files of PEM; a member reads certificate and key again for each connection, and the authority at its start. */
+export interface EtcdTlsFiles {
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
 }
 
 /** A running member. SIGSTOP and SIGCONT to its `pid` freeze and thaw it. */
@@ -89,7 +96,7 @@ async function startMembers(
       const args = [
         ...memberArgs(name, join(options.dir, name), endpoint, `http://${peer}`),
         ...['--initial-cluster', peers, '--initial-cluster-state', 'new', '--listen-metrics-urls', healthUrl],
-        ...(options.tls === undefined ? [] : tlsArgs(options.tls)),
+        ...(options.tls === undefined ? [] : tlsArgs(options.tls(i))),
         ...(options.args ?? []),
       ];
       const start = async (): Promise<EtcdNode> => {
@@ -125,7 +132,7 @@ function memberArgs(name: string, dataDir: string, client: string, peer: string)
   ];
 }
 
-function tlsArgs({ ca, cert, key }: NonNullable<EtcdOptions['tls']>): string[] {
+function tlsArgs({ ca, cert, key }: EtcdTlsFiles): string[] {
   return ['--cert-file', cert, '--key-file', key, '--trusted-ca-file', ca, '--client-cert-auth'];
 }
 

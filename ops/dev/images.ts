@@ -83,7 +83,7 @@ async function etcdPrograms(context: string): Promise<void> {
 }
 
 async function nodeAndNpm(context: string): Promise<void> {
-  await copyFile(join(ROOT, 'node_modules/node/bin/node'), join(context, 'node'));
+  await copyFile(process.execPath, join(context, 'node'));
   const pack = { command: 'npm', args: ['pack', '--silent', NPM], purpose: 'the download of npm', timeoutMs: BUILD_MS };
   const archive = (await run({ ...pack, cwd: context })).trim();
   const unpack = { command: 'tar', args: ['-xzf', archive], purpose: 'unpacking npm', timeoutMs: BUILD_MS };

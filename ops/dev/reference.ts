@@ -54,15 +54,10 @@ function pageOf(...parts: readonly string[]): string {
 // --- configuration
 
 function variables(table_: Readonly<Record<string, Variable<unknown>>>): string {
-  const rows = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret, fixed }]) => {
+  const rows = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret }]) => {
     const names = secret ? `\`${name}\`, \`${name}_FILE\`` : `\`${name}\``;
     const otherwise = fallback === undefined ? '–' : `\`${fallback}\``;
-    return [
-      names,
-      `${cell(meaning)}${fixed ? ' (read once, at the start)' : ''}`,
-      cell(unit),
-      required ? 'required' : otherwise,
-    ];
+    return [names, cell(meaning), cell(unit), required ? 'required' : otherwise];
   });
   return table(['variable', 'meaning', 'unit', 'default'], rows);
 }
@@ -74,7 +69,7 @@ function configuration(): string {
 All configuration comes from environment variables. An empty variable counts as not set. All errors are reported together, each
 with the name of its variable, and the process ends with exit code 78.
 
-A secret can also be given as a file: \`…_FILE\` names it. Unless the table says otherwise the file is read again for each use, so
+A secret can also be given as a file: \`…_FILE\` names it. The file is read again for each use, so
 replacing the file rotates the secret without a restart; see [Log in to etcd](../how-to/etcd-logins.md) and
 [Log in to Kafka](../how-to/kafka-logins.md).`,
     `## Kafka and topics

@@ -59,6 +59,12 @@ export const ROOMS: readonly Room[] = merged([
   // Only types, which mention Promise.
   { room: 'core/runtime.ts', pure: NO_TIME },
   { room: 'codec', imports: ['core', 'errors.ts'], packages: ['avsc', 'node:crypto', 'node:fs'], pure: NO_TIME },
+  {
+    room: 'codec/form',
+    imports: ['core', 'errors.ts'],
+    packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
+    pure: NO_TIME,
+  },
   { room: 'identity', imports: BASE, pure: NO_TIME },
   { room: 'pipeline', imports: BASE, pure: NO_TIME },
   { room: 'kafka/records', imports: ['core', 'errors.ts'], packages: ['node:*', ...CHECKSUM_AND_COMPRESSION] },
@@ -73,9 +79,9 @@ export const ROOMS: readonly Room[] = merged([
   { room: 'adapters/index', imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/kafka', folders: ['topics'], imports: [...FOR_ADAPTERS, ...KAFKA], packages: ['node:*'] },
   { room: 'adapters/registry', imports: FOR_ADAPTERS, packages: ['node:*'] },
-  { room: 'http', imports: BASE, packages: ['node:*', 'fastify'] },
-  { room: 'config', imports: [...BASE, ...SYSTEMS, 'kafka/wire'], packages: ['node:*', 'zod'] },
-  { room: 'client', imports: [...BASE, 'runtime.ts', ...KAFKA], packages: ['node:*'] },
+  { room: 'http', imports: [...BASE, 'codec/form'], packages: ['node:*', 'fastify'] },
+  { room: 'config', imports: [...BASE, 'codec/form', ...SYSTEMS, 'kafka/wire'], packages: ['node:*', 'zod'] },
+  { room: 'client', imports: [...BASE, 'codec/form', 'runtime.ts', ...KAFKA], packages: ['node:*'] },
   {
     room: 'testcontainers',
     imports: ['errors.ts', 'codec', 'runtime.ts', 'client', ...KAFKA],
@@ -84,7 +90,7 @@ export const ROOMS: readonly Room[] = merged([
   {
     room: 'worker',
     imports: [
-      ...[...BASE, 'log.ts', 'metrics.ts', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
+      ...[...BASE, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['adapters', ...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*'],
@@ -93,7 +99,7 @@ export const ROOMS: readonly Room[] = merged([
     room: 'cli',
     folders: ['audit', 'dead-letters', 'doctor', 'namespace', 'replay', 'topics', 'trace'],
     imports: [
-      ...[...BASE, 'log.ts', 'metrics.ts', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
+      ...[...BASE, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', ...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],

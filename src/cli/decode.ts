@@ -1,25 +1,38 @@
 import { Command } from 'commander';
+import type { FormName } from '../codec/form/form.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import { drawBits } from './bits.ts';
 import type { CliContext } from './context.ts';
-import { parseId } from './id-text.ts';
+import { type FormOptions, formOption, formSettings, orUsageError, withFormOptions, writerOf } from './form-options.ts';
+import { ID_TEXTS, type ReadText, readIdText } from './id-text.ts';
 import { idTable } from './id-view.ts';
 import { type LayoutOptions, layoutOf, withLayoutOptions } from './layout-options.ts';
 
-interface DecodeOptions extends LayoutOptions {
+interface DecodeOptions extends LayoutOptions, FormOptions {
+  readonly as?: FormName;
   readonly json?: true;
+}
+
+/** The form is there unless it is the usual one, decimal or hexadecimal. */
+interface DecodedView extends IdView {
+  readonly form?: FormName;
 }
 
 /** More drawings than this are no help. */
 const MAX_DRAWN = 4;
 
 const EXAMPLES = `
+Without --form, the form of a text is recognised by its looks and its check bits. A number is decimal unless it can be
+another form too, and 16 hexadecimal digits with a letter or a leading zero are hexadecimal. uuid4 and number need FORM_KEY.
 Up to ${MAX_DRAWN} IDs are drawn bit by bit below the table.
 
 Examples:
   idalloc decode 55325805773398016
   idalloc decode 0x00c48e86f8092000 --json
+  idalloc decode 019e8914-c3e0-7248-8001-24c006e36c27
+  idalloc decode --form simpleflake 6990000000000000000
+  idalloc decode --as ulid 55325805773398016
   idalloc decode --layout sonyflake 1 2 3
   idalloc decode --layout bwmarrin --epoch-ms 1767225600000 --worker-bits 8 --sequence-bits 14 4398046511104
   idalloc decode --layout baidu --epoch-ms 1767225600000 4398046511104`;
@@ -28,28 +41,36 @@ Examples:
 export function decodeCommand({ out, env }: CliContext): Command {
   const command = new Command('decode')
     .description('Show when and by whom IDs were made, bit by bit.')
-    .argument('<id...>', 'decimal, or hexadecimal: 16 digits, or after 0x', (text, before: bigint[] = []) => [
-      ...before,
-      parseId(text),
-    ]);
-  return withLayoutOptions(command)
+    .argument('<id...>', ID_TEXTS);
+  return withLayoutOptions(withFormOptions(command, 'form that the IDs are in; unset: recognised'))
+    .addOption(formOption('--as <name>', 'form to write the IDs in besides'))
     .option('--json', 'print one line of JSON: {"layout","epoch_ms","ids"}')
     .addHelpText('after', EXAMPLES)
-    .action((ids: readonly bigint[], options: DecodeOptions) => {
+    .action((texts: readonly string[], options: DecodeOptions) => {
       const layout = layoutOf(options, env, command);
-      const views = viewAll(ids, layout, command);
+      const settings = formSettings(layout, options, env);
+      const read = orUsageError(command, () => texts.map((text) => readIdText(text, options.form, settings)));
+      const views = orUsageError(command, () => viewAll(read, layout, writerOf(options.as, settings), command));
       if (options.json === true) {
         return out(`${JSON.stringify({ layout: layout.name, epoch_ms: layout.epochMs, ids: views })}\n`);
       }
-      const drawn = ids.length > MAX_DRAWN ? [] : ids.map((id) => `\n${drawBits(layout, id)}`);
+      const drawn = read.length > MAX_DRAWN ? [] : read.map(({ id }) => `\n${drawBits(layout, id)}`);
       out(`${idTable(views)}${drawn.join('')}`);
     });
 }
 
 /** Not every number is an ID of every layout: some bits must be 0, and times have an end. */
-function viewAll(ids: readonly bigint[], layout: Layout, command: Command): IdView[] {
+function viewAll(
+  read: readonly ReadText[],
+  layout: Layout,
+  write: ((id: bigint) => string) | undefined,
+  command: Command,
+): DecodedView[] {
   try {
-    return ids.map((id) => viewId(layout, id));
+    return read.map(({ id, form }) => {
+      const view = viewId(layout, id, write);
+      return form === 'decimal' || form === 'hex' ? view : { ...view, form };
+    });
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     return command.error(`error: ${error.message}; see --layout`);

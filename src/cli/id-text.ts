@@ -1,9 +1,63 @@
-import { InvalidArgumentError } from 'commander';
-import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
+import type { FormName, FormSettings } from '../codec/form/form.ts';
+import { FORM_NAMES, FORMS, openForm } from '../codec/form/forms.ts';
+import { readId } from '../codec/id-text.ts';
+import { describeError, IdallocError } from '../errors.ts';
 
-/** An ID of the command line, in any form that readId takes. */
-export function parseId(text: string): bigint {
+/** A text that was read. */
+export interface ReadText {
+  readonly id: bigint;
+  readonly form: FormName;
+}
+
+/** What readId takes may be in one of these; it has a rule for each text that could be in several. */
+const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base32'];
+const SHOWN = 50;
+
+/** What `readIdText` takes, for the help of a command. */
+export const ID_TEXTS = 'decimal, hexadecimal (16 digits, or after 0x), or in any other form';
+
+/** An ID of the command line: in this form, or else in the one that its text is recognised to be in. Throws as both do. */
+export function readIdText(text: string, form: FormName | undefined, settings: FormSettings): ReadText {
+  return form === undefined ? recogniseId(text, settings) : { id: openForm(form, settings).parse(text), form };
+}
+
+/**
+ * An ID in the form whose texts look like this one and which takes it. What can be decimal or hexadecimal is in no other
+ * of the forms that write the ID as a plain number. A prefixed ID may have any prefix, unless the settings name one.
+ *
+ * @throws IdallocError INVALID_ID for a text in no form, or in several; CONFIG_INVALID where it takes a key to read it.
+ */
+function recogniseId(text: string, settings: FormSettings): ReadText {
   const id = readId(text);
-  if (id === undefined) throw new InvalidArgumentError(`must be ${ID_TEXT_HELP}.`);
-  return id;
+  const found: ReadText[] = id === undefined ? [] : [{ id, form: /^[0-9]+$/.test(text) ? 'decimal' : 'hex' }];
+  const refusals: unknown[] = [];
+  for (const form of FORM_NAMES) {
+    if (!FORMS[form].shape.test(text) || (id !== undefined && PLAIN.includes(form))) continue;
+    try {
+      found.push({ id: openForm(form, settingsFor(form, text, settings)).parse(text), form });
+    } catch (error) {
+      refusals.push(error);
+    }
+  }
+  const [only, ...others] = found;
+  if (only === undefined) throw unread(text, refusals);
+  if (others.length === 0) return only;
+  const names = found.map(({ form }) => form).join(' and ');
+  throw new IdallocError('INVALID_ID', `${shown(text)} is an ID in ${names}: choose one by --form`);
+}
+
+function settingsFor(form: FormName, text: string, settings: FormSettings): FormSettings {
+  if (form !== 'prefixed' || settings.prefix !== undefined) return settings;
+  return { prefix: text.slice(0, text.lastIndexOf('_')) };
+}
+
+function unread(text: string, refusals: readonly unknown[]): unknown {
+  const [first, ...others] = refusals;
+  if (first !== undefined && others.length === 0) return first;
+  const reasons = refusals.length === 0 ? 'see --form for what there is' : refusals.map(describeError).join('; ');
+  return new IdallocError('INVALID_ID', `${shown(text)} is no ID in any form: ${reasons}`);
+}
+
+function shown(text: string): string {
+  return JSON.stringify(text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
 }

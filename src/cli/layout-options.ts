@@ -1,60 +1,103 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { LAYOUT_VARIABLE_OF, layoutChoiceOf } from '../config/layout-checks.ts';
 import type { Environment } from '../config/parse.ts';
-import type { Layout } from '../core/layout.ts';
-import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
+import type { FieldSpec, Layout } from '../core/layout.ts';
+import { chooseLayout, LAYOUT_NAMES, type LayoutChoice, type LayoutName } from '../core/layout-choice.ts';
+import { CUSTOM, FIELDS_HELP, parseFields } from '../core/layout-text.ts';
+import type { SpecFault } from '../core/presets.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import { wholeNumber } from './numbers.ts';
 
 /** What a command line says of the layout that its IDs have. */
 export interface LayoutOptions {
-  readonly layout?: PresetName;
+  readonly layout?: LayoutName;
+  readonly fields?: readonly FieldSpec[];
+  readonly tickMs?: number;
   readonly epochMs?: number;
+  readonly sequenceStartBelow?: number;
   readonly workerBits?: number;
   readonly sequenceBits?: number;
 }
 
+const OPTION_OF = {
+  name: '--layout',
+  fields: '--fields',
+  tickMs: '--tick-ms',
+  epochMs: '--epoch-ms',
+  sequenceStartBelow: '--sequence-start-below',
+  workerBits: '--worker-bits',
+  sequenceBits: '--sequence-bits',
+} as const satisfies Record<SpecFault['of'], string>;
+const PARTS = ['fields', 'tickMs', 'epochMs', 'sequenceStartBelow', 'workerBits', 'sequenceBits'] as const;
+
 /** Adds the options by which IDs of any layout can be read. */
 export function withLayoutOptions(command: Command): Command {
+  const option = new Option('--layout <name>', "layout of the IDs (default: LAYOUT's, else default)");
+  return withFieldOptions(command.addOption(option.choices(LAYOUT_NAMES)));
+}
+
+/** The same, for a command that is given the layout's name otherwise. */
+export function withFieldOptions(command: Command): Command {
   return command
-    .addOption(
-      new Option('--layout <name>', "layout of the IDs (default: LAYOUT's, else default)").choices(
-        Object.keys(PRESETS),
-      ),
-    )
+    .option('--fields <list>', `a custom layout: ${FIELDS_HELP}`, readFields)
+    .option('--tick-ms <ms>', 'custom only: length of a tick (default: 1)', wholeNumber(1, 1_000))
     .option('--epoch-ms <ms>', "the layout's epoch, in ms since 1970, where it is not the published one", parseEpoch)
-    .option('--worker-bits <n>', 'bwmarrin only: bits of the node', parseBits)
-    .option('--sequence-bits <n>', 'bwmarrin only: bits of the step', parseBits);
+    .option(
+      '--sequence-start-below <n>',
+      "custom only: each tick's first sequence number is random below this (default: 1, always 0)",
+      wholeNumber(1, 2 ** 32),
+    )
+    .option('--worker-bits <n>', 'bwmarrin only: bits of the node', wholeNumber(0, 99))
+    .option('--sequence-bits <n>', 'bwmarrin only: bits of the step', wholeNumber(0, 99));
 }
 
 /**
- * The layout that options and environment (LAYOUT, LAYOUT_EPOCH_MS) ask for; an epoch of the environment belongs to its
- * own layout only. Ends the command with a usage error for one that there can't be.
+ * The layout that options and environment (LAYOUT and LAYOUT_*) ask for; what the environment says of a layout belongs to that
+ * layout only. Without any epoch it begins at `epochMs`, if that is given. Ends the command with a usage error for a layout
+ * that there can't be, naming each option or variable that is wrong.
  */
-export function layoutOf(options: LayoutOptions, env: Environment, command: Command): Layout {
+export function layoutOf(options: LayoutOptions, env: Environment, command: Command, epochMs?: number): Layout {
   const configured = env.LAYOUT === undefined || env.LAYOUT === '' ? 'default' : env.LAYOUT;
-  const name = options.layout ?? configured;
-  if (!isPreset(name)) return command.error(`error: LAYOUT '${name}' is unknown; see --layout`);
-  const configuredEpoch =
-    env.LAYOUT_EPOCH_MS === undefined || env.LAYOUT_EPOCH_MS === '' ? undefined : env.LAYOUT_EPOCH_MS;
+  const named = options.layout ?? (options.fields === undefined ? undefined : CUSTOM);
+  const isConfigured = options.fields === undefined && (named ?? configured) === configured;
+  const own: Partial<LayoutChoice> = isConfigured ? configuredChoice(env, command) : {};
+  const choice: Record<string, unknown> = { ...own, name: named ?? own.name };
+  for (const part of PARTS) choice[part] = options[part] ?? own[part];
+  const chosen = begunAt(choice as unknown as LayoutChoice, epochMs);
+  if ('layout' in chosen) return chosen.layout;
+  const told = chosen.faults.map(({ of, problem }) => {
+    const isVariable = of !== 'name' && options[of] === undefined && own[of] !== undefined;
+    return `${isVariable ? LAYOUT_VARIABLE_OF[of] : OPTION_OF[of]} ${problem}`;
+  });
+  return command.error(`error: layout '${named ?? own.name}': ${told.join('; ')}`);
+}
+
+/** An epoch that lies ready is no answer to other faults, and no epoch for a layout that has its own. */
+function begunAt(choice: LayoutChoice, epochMs: number | undefined): ReturnType<typeof chooseLayout> {
+  const chosen = chooseLayout(choice);
+  if ('layout' in chosen || epochMs === undefined || choice.epochMs !== undefined) return chosen;
+  return chooseLayout({ ...choice, epochMs });
+}
+
+function configuredChoice(env: Environment, command: Command): LayoutChoice {
   try {
-    const ownEpoch = name === configured && configuredEpoch !== undefined ? parseEpoch(configuredEpoch) : undefined;
-    return presetLayout(name, { ...options, epochMs: options.epochMs ?? ownEpoch });
+    return layoutChoiceOf(env);
   } catch (error) {
-    if (error instanceof InvalidArgumentError) return command.error(`error: LAYOUT_EPOCH_MS ${error.message}`);
     if (!(error instanceof IdallocError)) throw error;
-    return command.error(`error: ${describeError(error)}; see --epoch-ms, --worker-bits and --sequence-bits`);
+    return command.error(`error: ${describeError(error)}\nsee --layout`);
   }
 }
 
-function isPreset(name: string): name is PresetName {
-  return Object.hasOwn(PRESETS, name);
+function readFields(text: string): readonly FieldSpec[] {
+  try {
+    return parseFields(text);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new InvalidArgumentError(`It ${error.message}.`);
+  }
 }
 
 function parseEpoch(text: string): number {
   if (!/^[0-9]{1,15}$/.test(text)) throw new InvalidArgumentError('must be whole milliseconds since 1970.');
-  return Number(text);
-}
-
-function parseBits(text: string): number {
-  if (!/^[0-9]{1,2}$/.test(text)) throw new InvalidArgumentError('must be a number of bits.');
   return Number(text);
 }

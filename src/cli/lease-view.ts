@@ -1,10 +1,9 @@
-import { type Descriptor, decodeDescriptor } from '../codec/descriptor.ts';
+import { type Descriptor, decodeDescriptor, layoutOfDescriptor } from '../codec/descriptor.ts';
 import { decodeLeaseRecord, type LeaseRecord } from '../codec/lease-record.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import type { KeyValue } from '../identity/ports.ts';
 import type { Snapshot } from '../identity/snapshot.ts';
-import { layoutFinder } from './audit/evidence.ts';
 import { spanText, table, timeText } from './table.ts';
 
 /** A worker ID as it stands in etcd. */
@@ -46,7 +45,7 @@ export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, a
     throw new IdallocError('NOT_FOUND', `there is no namespace at ${root} yet: the first worker to start makes it`);
   }
   const descriptor = decodeDescriptor(stored.value);
-  const layout = layoutFinder()(descriptor);
+  const layout = layoutOfDescriptor(descriptor);
   const { first, last } = descriptor.pool;
   const ids = new Set([...snapshot.owners.keys(), ...snapshot.ceilings.keys()]);
   for (let workerId = first; workerId <= last; workerId++) ids.add(workerId);

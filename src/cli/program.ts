@@ -5,6 +5,7 @@ import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
 import { deadLettersCommand } from './dead-letters/dead-letters.ts';
 import { decodeCommand } from './decode.ts';
 import { doctorCommand } from './doctor/doctor.ts';
+import { layoutCommand } from './layout.ts';
 import { leasesCommand } from './leases.ts';
 import { namespaceCommand } from './namespace/namespace.ts';
 import { rangeCommand } from './range.ts';
@@ -50,6 +51,7 @@ export function program(version: string, context: CliContext): Command {
     requestCommand,
     decodeCommand,
     rangeCommand,
+    layoutCommand,
     auditCommand,
     traceCommand,
     replayCommand,

@@ -1,12 +1,16 @@
 import { Command } from 'commander';
+import { FORMS } from '../codec/form/forms.ts';
+import type { Environment } from '../config/parse.ts';
 import { formatHex, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { ticks, wallMs } from '../core/units.ts';
+import { IdallocError } from '../errors.ts';
 import type { CliContext } from './context.ts';
+import { type FormOptions, formSettings, orUsageError, withFormOptions, writerOf } from './form-options.ts';
 import { type LayoutOptions, layoutOf, withLayoutOptions } from './layout-options.ts';
 import { timeText } from './table.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 
-interface RangeOptions extends LayoutOptions {
+interface RangeOptions extends LayoutOptions, FormOptions {
   readonly from: number;
   readonly to: number;
   readonly json?: true;
@@ -25,10 +29,12 @@ const EXAMPLES = `
 The span begins with --from and ends before --to, so that spans that meet share no ID. A layout with a tick of more than
 1 ms gives the whole ticks that the span touches.
 With --json, stdout has one line: {"layout","epoch_ms","from_ms","to_ms","first","last"}; IDs are strings.
+--form writes both IDs in a form that sorts as the IDs do, in JSON as "first_form" and "last_form".
 
 Examples:
   idalloc range --from 2026-06-02 --to 2026-06-03
   idalloc range --from 2026-06-02T16:05:00Z --to 2026-06-02T18:06:00+02:00 --json
+  idalloc range --from 2h --to now --form uuid7
   idalloc range --from 2h --to now --layout sonyflake`;
 
 /** `idalloc range`: the IDs of a span of time, for `WHERE id BETWEEN`; without any server. */
@@ -38,13 +44,14 @@ export function rangeCommand({ out, env, now }: CliContext): Command {
     .description('Show the first and the last ID of a span of time, for WHERE id BETWEEN.')
     .requiredOption('--from <time>', TIME_HELP, parse)
     .requiredOption('--to <time>', 'the same', parse);
-  return withLayoutOptions(command)
+  return withLayoutOptions(withFormOptions(command, 'form to write both IDs in besides; it must sort'))
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action((options: RangeOptions) => {
       const layout = layoutOf(options, env, command);
       const span = spanOf(layout, options, command);
-      out(options.json === true ? `${JSON.stringify(viewSpan(layout, span))}\n` : spanText(span));
+      const texts = orUsageError(command, () => formTexts(span, layout, options, env));
+      out(options.json === true ? `${JSON.stringify(viewSpan(layout, span, texts))}\n` : spanText(span, texts));
     });
 }
 
@@ -77,7 +84,31 @@ function spanOf(layout: Layout, { from, to }: RangeOptions, command: Command): I
   }
 }
 
-function viewSpan(layout: Layout, { first, last, fromMs, toMs }: IdSpan): object {
+/** Both IDs of a span in a form. */
+interface SpanTexts {
+  readonly first: string;
+  readonly last: string;
+  /** How a database has to have them. */
+  readonly condition: string;
+}
+
+function formTexts(
+  span: IdSpan,
+  layout: Layout,
+  { form, prefix }: FormOptions,
+  env: Environment,
+): SpanTexts | undefined {
+  const write = writerOf(form, formSettings(layout, { prefix }, env));
+  if (form === undefined || write === undefined) return undefined;
+  const { sorts } = FORMS[form];
+  if (sorts === 'no')
+    throw new IdallocError('INVALID_ID', `form ${form} does not sort as the IDs do: it has no ranges`);
+  const [first, last] = [write(span.first), write(span.last)];
+  const quote = sorts === 'text' ? "'" : '';
+  return { first, last, condition: `WHERE id BETWEEN ${quote}${first}${quote} AND ${quote}${last}${quote}` };
+}
+
+function viewSpan(layout: Layout, { first, last, fromMs, toMs }: IdSpan, texts: SpanTexts | undefined): object {
   return {
     layout: layout.name,
     epoch_ms: layout.epochMs,
@@ -85,14 +116,15 @@ function viewSpan(layout: Layout, { first, last, fromMs, toMs }: IdSpan): object
     to_ms: toMs,
     first: String(first),
     last: String(last),
+    ...(texts && { first_form: texts.first, last_form: texts.last }),
   };
 }
 
-function spanText({ first, last, fromMs, toMs }: IdSpan): string {
+function spanText({ first, last, fromMs, toMs }: IdSpan, texts: SpanTexts | undefined): string {
   return [
     `first  ${first}  0x${formatHex(first)}  ${timeText(fromMs)}`,
     `last   ${last}  0x${formatHex(last)}  before ${timeText(toMs)}`,
-    `WHERE id BETWEEN ${first} AND ${last}`,
+    texts?.condition ?? `WHERE id BETWEEN ${first} AND ${last}`,
     '',
   ].join('\n');
 }

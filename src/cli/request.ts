@@ -1,22 +1,23 @@
 import { randomUUID } from 'node:crypto';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/plan.ts';
-import { IdClient, type RequestedBatch } from '../client/client.ts';
+import type { RequestedBatch } from '../client/calls.ts';
+import { IdClient } from '../client/client.ts';
 import { RequestRefused } from '../client/requester.ts';
-import { expandIds, type IdBatch } from '../codec/id-batch.ts';
+import { expandIds } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
 import { connectionOf } from '../kafka/wire/settings.ts';
-import { layoutFinder } from './audit/evidence.ts';
 import { type CliContext, exitCodeOf } from './context.ts';
+import { checkForm, type FormOptions, formSettings, orUsageError, withFormOptions, writerOf } from './form-options.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
 import { wholeNumber } from './numbers.ts';
 import { message, printable } from './table.ts';
 
-interface RequestOptions {
+interface RequestOptions extends FormOptions {
   readonly count: number;
   readonly correlationId?: string;
   readonly replyTopic?: string;
@@ -43,16 +44,18 @@ const EXAMPLES = `
 The same correlation ID always gets the same batch; another count or reply topic under it is a CONFLICT.
 With --json, stdout has one line:
   {"correlation_id","count","ids":[{"value_string","value_hex","breakdown"}],"datacenter_id","worker_id","fence","replayed"}
-or, where there is no batch, {"correlation_id","error":{"code","message"}}; IDs and the fence are strings.
+or, if there is no batch, {"correlation_id","error":{"code","message"}}. IDs and the fence are strings. --form adds a
+"value_form" to each ID, a layout of 53 bits a "value_number".
 
 Examples:
   KAFKA_BROKERS=localhost:9092 idalloc request
+  KAFKA_BROKERS=localhost:9092 idalloc request --form prefixed --prefix ord
   KAFKA_BROKERS=localhost:9092 idalloc request --count 1000 --correlation-id order-4711 --json`;
 
 /** `idalloc request`: sends one request over Kafka and prints its reply. */
 export function requestCommand(context: CliContext): Command {
-  return new Command('request')
-    .description('Send one request over Kafka and print the reply.')
+  const command = new Command('request').description('Send one request over Kafka and print the reply.');
+  return withFormOptions(command, 'form to write the IDs in besides')
     .option('--count <n>', 'how many IDs', wholeNumber(1, MAX_ASKED), 1)
     .option('--correlation-id <text>', '1 to 256 bytes (default: a random UUID)', correlationId)
     .option('--reply-topic <topic>', "where to reply (default: 'cli' after REPLY_TOPIC_PREFIX)")
@@ -62,7 +65,10 @@ export function requestCommand(context: CliContext): Command {
     .option('--timeout-ms <ms>', 'longest wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
-    .action((options: RequestOptions) => runRequest(context, options));
+    .action((options: RequestOptions) => {
+      orUsageError(command, () => checkForm(options, context.env));
+      return runRequest(context, options);
+    });
 }
 
 async function runRequest(context: CliContext, options: RequestOptions): Promise<void> {
@@ -70,7 +76,7 @@ async function runRequest(context: CliContext, options: RequestOptions): Promise
   const correlationId = options.correlationId ?? randomUUID();
   try {
     const reply = await ask(context, config, correlationId, options);
-    const view = viewBatch(correlationId, reply.batch, reply.replayed);
+    const view = viewBatch(context, correlationId, reply, options);
     context.out(options.json === true ? `${JSON.stringify(view)}\n` : batchText(view));
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;
@@ -113,9 +119,14 @@ function refused(
   if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
 }
 
-function viewBatch(correlationId: string, batch: IdBatch, replayed: boolean): BatchView {
-  const layout = layoutFinder()(batch);
-  const ids = expandIds(batch).map((id) => viewId(layout, id));
+function viewBatch(
+  { env }: CliContext,
+  correlationId: string,
+  { batch, layout, replayed }: RequestedBatch,
+  { form, prefix }: FormOptions,
+): BatchView {
+  const write = writerOf(form, formSettings(layout, { prefix }, env));
+  const ids = expandIds(batch).map((id) => viewId(layout, id, write));
   return {
     correlation_id: correlationId,
     count: ids.length,

@@ -31,7 +31,7 @@ export function workerCommand(context: CliContext): Command {
 }
 
 async function runWorker(context: CliContext): Promise<void> {
-  const loaded = loadWorkerConfig(context.env);
+  const loaded = loadWorkerConfig(context.env, undefined, context.now());
   const config: Config = { ...loaded, workerIp: loaded.workerIp ?? context.hostIp() };
   const log = createLogger({ level: config.logLevel, destination: 'stdout' });
   for (const warning of config.warnings) log.warn(warning);

@@ -1,52 +1,21 @@
-import type { IdBatch } from '../codec/id-batch.ts';
-import { checkCorrelationId, checkReplyTopic, type Encoding, MAX_REQUEST_COUNT } from '../codec/id-request.ts';
+import { checkCorrelationId, checkReplyTopic, MAX_REQUEST_COUNT } from '../codec/id-request.ts';
+import type { Layout } from '../core/layout.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
+import type { Foundation, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 import { Demand } from './demand.ts';
 import { FaultReports } from './faults.ts';
 import { callHook } from './hooks.ts';
 import { connectKafka } from './kafka-link.ts';
+import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
+import { awaited, closed, notACount, unfilled } from './refusals.ts';
 import { type Answer, bytesOf, Requester } from './requester.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 import { WaitingQueue, wait } from './waiting.ts';
-
-export interface RequestOptions {
-  readonly count: number;
-  /** 1 to 256 bytes (text: as UTF-8); the same one always gets the same batch. Default: a new one. */
-  readonly correlationId?: string | Uint8Array;
-  /** Where to reply, if not on the client's own reply topic; it is read from then on, up to 8 of them. */
-  readonly replyTopic?: string;
-  /** Another limit than the client's. */
-  readonly timeoutMs?: number;
-  readonly signal?: AbortSignal;
-  /** How the reply lists its IDs on the wire (default RANGES); no difference to the caller. */
-  readonly encoding?: Encoding;
-}
-
-/** A batch as the workers gave it. */
-export interface RequestedBatch {
-  readonly correlationId: string | Uint8Array;
-  readonly batch: IdBatch;
-  /** It was decided for an earlier sending of this request. */
-  readonly replayed: boolean;
-}
-
-export interface WaitForIds {
-  /** Another limit than the client's. */
-  readonly timeoutMs?: number;
-  readonly signal?: AbortSignal;
-}
-
-/** What a client stands on, for tests to replace. */
-export interface Foundation {
-  readonly runtime: Runtime;
-  readonly replyTopic: string;
-  readonly link: (events: TransportEvents) => Promise<Transport>;
-}
 
 /**
  * IDs for a service. next() and take() give what was fetched ahead, at once; takeAsync() waits where there is not
@@ -63,6 +32,8 @@ export class IdClient implements AsyncDisposable {
   readonly #refill: Refill;
   readonly #takers: WaitingQueue;
   readonly #watchers: WaitingQueue;
+  readonly #numbers = new NumberCheck();
+  #layout: Layout | undefined;
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -124,7 +95,7 @@ export class IdClient implements AsyncDisposable {
       demand: this.#demand,
       runtime,
       maxCount,
-      ask: (count) => this.#ask({ count, timeoutMs: Number.POSITIVE_INFINITY }),
+      ask: (count) => this.#fetch(count),
       waitedFor: () => ({ taken: this.#takers.needed, buffered: this.#watchers.needed }),
       onBatch: (_answer, count) => this.#filled(count),
       onRefused: (error) => this.#refused(error),
@@ -143,6 +114,11 @@ export class IdClient implements AsyncDisposable {
     return this.#demand.low;
   }
 
+  /** The layout of the IDs that came last, for `decode`; undefined before the first, and when this version knows it not. */
+  get layout(): Layout | undefined {
+    return this.#layout;
+  }
+
   /** The next ID. Throws IdallocError BUFFER_EMPTY, also while others wait for IDs; CLIENT_CLOSED. */
   next(): bigint {
     return this.#stock.next();
@@ -152,6 +128,29 @@ export class IdClient implements AsyncDisposable {
   take(count: number): bigint[] {
     this.#checkCount(count);
     return this.#stock.take(count);
+  }
+
+  /**
+   * The next ID as a JavaScript number, exactly: in a namespace whose layout fits into 53 bits, as `js-safe` does. Throws as
+   * next(), and CONFIG_INVALID for any other layout, before an ID is taken.
+   */
+  nextNumber(): number {
+    this.#numbers.require();
+    return Number(this.next());
+  }
+
+  /** The next `count` IDs as JavaScript numbers, or none of them: throws as nextNumber(). */
+  takeNumbers(count: number): number[] {
+    this.#numbers.require();
+    return this.take(count).map(Number);
+  }
+
+  /** takeAsync for JavaScript numbers: rejects as it does, and with CONFIG_INVALID where the layout has larger IDs. */
+  async takeNumbersAsync(count: number, options: WaitForIds = {}): Promise<readonly number[]> {
+    this.#numbers.require();
+    const ids = await this.takeAsync(count, options);
+    this.#numbers.require(); // which layout they have may not have been known before
+    return ids.map(Number);
   }
 
   /**
@@ -182,8 +181,8 @@ export class IdClient implements AsyncDisposable {
    */
   async request(options: RequestOptions): Promise<RequestedBatch> {
     const correlationId = options.correlationId ?? this.#runtime.uuid();
-    const { batch, replayed } = await this.#ask({ ...options, correlationId });
-    return { correlationId, batch, replayed };
+    const { batch, layout, replayed } = await this.#ask({ ...options, correlationId });
+    return { correlationId, batch, layout, replayed };
   }
 
   /** Rejects all who wait with CLIENT_CLOSED and ends all connections. What is in the buffer is given up. */
@@ -207,6 +206,13 @@ export class IdClient implements AsyncDisposable {
     await this.#transport.close();
   }
 
+  /** IDs for the buffer. */
+  async #fetch(count: number): Promise<Answer> {
+    const answer = await this.#ask({ count, timeoutMs: Number.POSITIVE_INFINITY });
+    this.#numbers.note(answer);
+    return answer;
+  }
+
   async #ask({ count, correlationId, replyTopic, timeoutMs, signal, encoding }: RequestOptions): Promise<Answer> {
     if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw notACount(count);
     const id = bytesOf(correlationId ?? this.#runtime.uuid());
@@ -219,6 +225,7 @@ export class IdClient implements AsyncDisposable {
       signal,
     });
     const { latencyMs, replayed } = answer;
+    this.#layout = answer.layout;
     callHook(this.#settings.hooks, 'onReply', { correlationId: id.toString(), count, latencyMs, replayed });
     return answer;
   }
@@ -274,20 +281,4 @@ export class IdClient implements AsyncDisposable {
     if (Number.isInteger(count) && count >= 1 && count <= most) return;
     throw new IdallocError('INVALID_COUNT', `${count} IDs can't be taken: from 1 to half of maxBuffered, ${most}`);
   }
-}
-
-function notACount(count: number): IdallocError {
-  return new IdallocError('INVALID_COUNT', `count ${count} is no whole number from 1 to ${MAX_REQUEST_COUNT}`);
-}
-
-function closed(): IdallocError {
-  return new IdallocError('CLIENT_CLOSED', 'the client was closed');
-}
-
-function awaited(): IdallocError {
-  return new IdallocError('BUFFER_EMPTY', 'others wait for the next IDs: wait with them, by takeAsync');
-}
-
-function unfilled(): IdallocError {
-  return new IdallocError('BUFFER_EMPTY', 'the client was made with prefetch: false: ask by request()');
 }

@@ -1,16 +1,13 @@
+import { type FormName, requireId } from '../codec/form/form.ts';
+import { openForm } from '../codec/form/forms.ts';
+import type { FormKeys } from '../codec/form/keys.ts';
 import { compose, decompose, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { presetLayout } from '../core/presets.ts';
 import { wallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 
-/**
- * How an ID is written. All but `decimal` have a fixed length, and their text order is the order of the IDs.
- *
- * decimal  1 to 19 digits, as in JSON      padded  19 digits
- * hex      16 lowercase digits             base62  11 of 0-9 A-Z a-z
- * base32   13 of Crockford's digits, which leave out I, L, O and U
- */
-export type IdForm = 'decimal' | 'padded' | 'hex' | 'base62' | 'base32';
+/** A way to write an ID: the forms of docs/reference/forms.md. */
+export type IdForm = FormName;
 
 /** What an ID says of itself. */
 export interface DecodedId {
@@ -21,35 +18,17 @@ export interface DecodedId {
   readonly sequence: number;
 }
 
-interface Writing {
-  /** In rising order of their character codes, so that texts sort as the numbers do. */
-  readonly digits: string;
-  /** Digits that hold every ID. */
-  readonly length: number;
-  readonly fixed: boolean;
-}
-
-const MAX_ID = 2n ** 63n - 1n;
-const DECIMAL = '0123456789';
-const UPPER = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
-
-const WRITINGS: Readonly<Record<IdForm, Writing>> = {
-  decimal: { digits: DECIMAL, length: 19, fixed: false },
-  padded: { digits: DECIMAL, length: 19, fixed: true },
-  hex: { digits: `${DECIMAL}abcdef`, length: 16, fixed: true },
-  base62: { digits: `${DECIMAL}${UPPER}${UPPER.toLowerCase()}`, length: 11, fixed: true },
-  base32: { digits: `${DECIMAL}ABCDEFGHJKMNPQRSTVWXYZ`, length: 13, fixed: true },
-};
-
 const DEFAULT_LAYOUT = presetLayout('default');
 
 /**
- * When and by whom an ID was made; a text is read as decimal.
+ * When and by whom an ID was made, by the default layout or another one; a text is read as decimal.
  *
- * @throws IdallocError INVALID_ID for a number, a text that is no ID, and an ID that the layout can't make.
+ * @throws IdallocError INVALID_ID for a number, a text that is no ID, an ID that the layout can't make, and a layout that is
+ * undefined: a batch whose layout is unknown must not be read by the default one.
  */
-export function decode(id: bigint | string, layout: Layout = DEFAULT_LAYOUT): DecodedId {
-  const value = typeof id === 'string' ? parse(id, 'decimal') : checkId(id);
+export function decode(id: bigint | string, ...given: [layout?: Layout]): DecodedId {
+  const layout = layoutOf(given);
+  const value = typeof id === 'string' ? parse(id, 'decimal') : requireId(id);
   const parts = inLayout(() => decompose(layout, value));
   return {
     timestampMs: tickStartMs(layout, parts.ticks),
@@ -64,9 +43,10 @@ export function decode(id: bigint | string, layout: Layout = DEFAULT_LAYOUT): De
  * `from` on and before `to`, without an index on time. It is no ID that anybody was given. A date inside of a tick longer
  * than 1 ms counts as the tick's beginning; one before the layout's epoch gives 0.
  *
- * @throws IdallocError INVALID_ID for no valid Date, and for one behind the layout's last tick.
+ * @throws IdallocError INVALID_ID for no valid Date, for one behind the layout's last tick, and for a layout that is undefined.
  */
-export function firstIdAt(date: Date, layout: Layout = DEFAULT_LAYOUT): bigint {
+export function firstIdAt(date: Date, ...given: [layout?: Layout]): bigint {
+  const layout = layoutOf(given);
   const atMs = date instanceof Date ? date.getTime() : Number.NaN;
   if (Number.isNaN(atMs)) throw new IdallocError('INVALID_ID', 'firstIdAt takes a valid Date');
   if (atMs <= layout.epochMs) return 0n;
@@ -74,67 +54,48 @@ export function firstIdAt(date: Date, layout: Layout = DEFAULT_LAYOUT): bigint {
   return inLayout(() => compose(layout, { ticks: at, datacenter: 0, worker: 0, sequence: 0 }));
 }
 
+/** What `format` and `parse` may need besides the ID and the form. */
+export interface FormOptions {
+  /** The layout that made the ID, for the forms that carry its time; the default one if missing. */
+  readonly layout?: Layout;
+  /** For `uuid4` and `number`: from `formKeys`. */
+  readonly keys?: FormKeys;
+  /** For `prefixed`, such as `ord`. */
+  readonly prefix?: string;
+}
+
 /**
  * An ID as text.
  *
- * @throws IdallocError INVALID_ID for a number, and for what is not in 0..2^63-1.
+ * @throws IdallocError INVALID_ID for a number, for what is not in 0..2^63-1, for an ID that the form can't hold and for a
+ * missing prefix; CONFIG_INVALID for a missing key.
  */
-export function format(id: bigint, form: IdForm): string {
-  const { digits, length, fixed } = writingOf(form);
-  const base = BigInt(digits.length);
-  let text = '';
-  for (let rest = checkId(id); rest > 0n; rest /= base) text = digits.charAt(Number(rest % base)) + text;
-  return text.padStart(fixed ? length : 1, '0');
+export function format(id: bigint, form: IdForm, options: FormOptions = {}): string {
+  return openForm(form, withLayout(options)).format(id);
 }
 
 /**
- * The ID in a text that `format` wrote. Hex may have capitals and begin with 0x; base32 may have small letters, hyphens,
- * I or L for 1 and O for 0, as Crockford asks of a reader.
+ * The ID in a text that `format` wrote with the same options. Hexadecimal digits may be capitals; base32 digits may be
+ * small letters, with hyphens, I or L for 1 and O for 0, as Crockford asks of a reader.
  *
- * @throws IdallocError INVALID_ID for every other text, and for an ID above 2^63-1.
+ * @throws IdallocError INVALID_ID for every other text; CONFIG_INVALID for a missing key.
  */
-export function parse(text: string, form: IdForm): bigint {
-  const { digits, length, fixed } = writingOf(form);
-  if (typeof text !== 'string') throw notText(text);
-  const written = asWritten(text, form);
-  const base = BigInt(digits.length);
-  let id = 0n;
-  let isFaulty = fixed ? written.length !== length : !/^(0|[1-9][0-9]{0,18})$/.test(written);
-  for (let at = 0; at < written.length && !isFaulty; at += 1) {
-    const digit = digits.indexOf(written.charAt(at));
-    isFaulty = digit < 0;
-    id = id * base + BigInt(digit);
-  }
-  if (!isFaulty && id <= MAX_ID) return id;
-  const shown = JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
+export function parse(text: string, form: IdForm, options: FormOptions = {}): bigint {
+  return openForm(form, withLayout(options)).parse(text);
+}
+
+function withLayout(options: FormOptions): FormOptions & { readonly layout: Layout } {
+  return { ...options, layout: options.layout ?? DEFAULT_LAYOUT };
+}
+
+function layoutOf(given: readonly (Layout | undefined)[]): Layout {
+  if (given.length === 0) return DEFAULT_LAYOUT;
+  const [layout] = given;
+  if (layout !== undefined) return layout;
   throw new IdallocError(
     'INVALID_ID',
-    `${shown} is no ID in ${form}: ${fixed ? '' : 'up to '}${length} digits below 2^63`,
+    'the layout is undefined: make the one of these IDs by presetLayout or customLayout',
   );
-}
-
-/** What readers may write otherwise than `format` does. */
-function asWritten(text: string, form: IdForm): string {
-  if (form === 'hex') return text.replace(/^0x/, '').toLowerCase();
-  if (form !== 'base32' || text.length > 40) return text;
-  return text.replaceAll('-', '').toUpperCase().replaceAll('O', '0').replace(/[IL]/g, '1');
-}
-
-function writingOf(form: IdForm): Writing {
-  if (Object.hasOwn(WRITINGS, form)) return WRITINGS[form];
-  throw new IdallocError('INVALID_ID', `there is no form '${form}': use ${Object.keys(WRITINGS).join(', ')}`);
-}
-
-function checkId(id: bigint): bigint {
-  if (typeof id !== 'bigint') throw notText(id);
-  if (id >= 0n && id <= MAX_ID) return id;
-  throw new IdallocError('INVALID_ID', `${id} is no ID: it must be in 0..${MAX_ID}`);
-}
-
-/** A number above 2^53 has lost its last digits before it gets here, so not even a small one is taken. */
-function notText(value: unknown): IdallocError {
-  const hint = typeof value === 'number' ? ': JavaScript numbers lose digits above 2^53, so keep IDs as strings' : '';
-  return new IdallocError('INVALID_ID', `an ID is a bigint or a text, not a ${typeof value}${hint}`);
 }
 
 function inLayout<T>(work: () => T): T {

@@ -1,9 +1,12 @@
+export { type FormKeys, formKeys } from '../codec/form/keys.ts';
 export { expandIds, type IdBatch } from '../codec/id-batch.ts';
 export type { Layout } from '../core/layout.ts';
+export { type CustomLayout, customLayout } from '../core/layout-choice.ts';
 export { type PresetName, presetLayout } from '../core/presets.ts';
 export { type ErrorCode, IdallocError } from '../errors.ts';
-export { IdClient, type RequestedBatch, type RequestOptions, type WaitForIds } from './client.ts';
+export type { RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
+export { IdClient } from './client.ts';
 export type { ClientHooks } from './hooks.ts';
-export { type DecodedId, decode, firstIdAt, format, type IdForm, parse } from './ids.ts';
+export { type DecodedId, decode, type FormOptions, firstIdAt, format, type IdForm, parse } from './ids.ts';
 export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';
 export { RequestRefused } from './requester.ts';

@@ -1,4 +1,4 @@
-import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
+import { DEFAULT_HEADER_NAMES, type HeaderNames, readLayoutText } from '../codec/request-headers.ts';
 import { FIRST_SENT } from '../codec/request-origin.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -161,7 +161,8 @@ class KafkaLink implements Transport {
 
   #receive({ key, value, headers }: FetchedRecord): void {
     if (key === null || value === null) return;
-    this.#events.onReply({ key, value, replayed: Object.hasOwn(headers, this.#headers.replayed) });
+    const replayed = Object.hasOwn(headers, this.#headers.replayed);
+    this.#events.onReply({ key, value, replayed, layoutText: readLayoutText(headers, this.#headers) });
   }
 }
 

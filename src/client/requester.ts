@@ -1,6 +1,8 @@
 import { countIds, type IdBatch } from '../codec/id-batch.ts';
 import { decodeIdReply } from '../codec/id-reply.ts';
 import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
+import { layoutFinder } from '../core/find-layout.ts';
+import type { Layout } from '../core/layout.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import type { Incoming, Transport } from './transport.ts';
@@ -20,6 +22,8 @@ export interface Question {
 /** A batch, and how it came. */
 export interface Answer {
   readonly batch: IdBatch;
+  /** The layout of its IDs; undefined when this version knows no layout with the batch's fingerprint. */
+  readonly layout: Layout | undefined;
   /** It was decided for an earlier sending of this request. */
   readonly replayed: boolean;
   /** Monotonic time of the first sending. */
@@ -71,6 +75,7 @@ interface Exchange {
  */
 export class Requester {
   readonly #options: RequesterOptions;
+  readonly #layoutOf = layoutFinder();
   readonly #exchanges = new Map<string, Exchange>();
   #closed: Error | undefined;
 
@@ -91,14 +96,15 @@ export class Requester {
   }
 
   /** Takes a reply from a reply topic; what nobody waits for is passed over. */
-  receive({ key, value, replayed }: Incoming): void {
+  receive({ key, value, replayed, layoutText }: Incoming): void {
     const exchange = this.#exchanges.get(nameOf(key));
     if (exchange === undefined) return;
     const { askedMs, question } = exchange;
     let settle: (caller: Caller<Answer>) => void;
     try {
       const batch = readReply(question, value);
-      const answer = { batch, replayed, askedMs, latencyMs: this.#options.runtime.monotonicMs() - askedMs };
+      const layout = this.#layoutOf(batch, layoutText);
+      const answer = { batch, layout, replayed, askedMs, latencyMs: this.#options.runtime.monotonicMs() - askedMs };
       settle = (caller) => caller.resolve(answer);
     } catch (error) {
       settle = (caller) => caller.reject(error);

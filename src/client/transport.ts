@@ -15,6 +15,8 @@ export interface Incoming {
   readonly key: Buffer;
   readonly value: Buffer;
   readonly replayed: boolean;
+  /** What the reply says of the layout of its IDs, if anything; not verified yet. */
+  readonly layoutText?: string | undefined;
 }
 
 /** The way to the workers and back. */

@@ -1,4 +1,6 @@
+import { customText, findLayout } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
+import { fieldsText } from '../core/layout-text.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { parseExactObject, requireExactObject, requireInteger, requireText } from './strict-json.ts';
 
@@ -12,6 +14,8 @@ export interface Descriptor {
   readonly layoutName: string;
   /** 16 lowercase hex digits. */
   readonly layoutFingerprint: string;
+  /** By layoutText, for a layout that is none of the presets. */
+  readonly layoutText?: string;
   readonly epochMs: number;
   readonly datacenterId: number;
   /** Worker IDs that may be leased, both ends included. */
@@ -26,10 +30,12 @@ export function descriptorOf(
   uuid: string,
 ): Descriptor {
   const { layout, datacenterId, pool } = config;
+  const text = customText(layout);
   return {
     formatVersion: DESCRIPTOR_FORMAT_VERSION,
     layoutName: layout.name,
     layoutFingerprint: layout.fingerprint,
+    ...(text === undefined ? {} : { layoutText: text }),
     epochMs: layout.epochMs,
     datacenterId,
     pool,
@@ -47,14 +53,21 @@ export interface DescriptorDifference {
 const KEYS = ['format_version', 'layout', 'epoch_ms', 'datacenter_id', 'pool', 'uuid'] as const;
 const NAME = /^[\x20-\x7e]{1,64}$/;
 const FINGERPRINT = /^[0-9a-f]{16}$/;
+const LAYOUT_TEXT = /^[\x20-\x7e]{1,512}$/;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** The layout that a namespace has; undefined when it is unknown to this release. */
+export function layoutOfDescriptor(descriptor: Descriptor): Layout | undefined {
+  return findLayout(descriptor, descriptor.layoutText);
+}
 
 /** UTF-8 JSON, the same bytes for the same descriptor: etcd compares it as a whole. */
 export function encodeDescriptor(descriptor: Descriptor): Buffer {
+  const { layoutName: name, layoutFingerprint: fingerprint, layoutText: text } = descriptor;
   return Buffer.from(
     JSON.stringify({
       format_version: descriptor.formatVersion,
-      layout: { name: descriptor.layoutName, fingerprint: descriptor.layoutFingerprint },
+      layout: { name, fingerprint, ...(text === undefined ? {} : { text }) },
       epoch_ms: descriptor.epochMs,
       datacenter_id: descriptor.datacenterId,
       pool: { first: descriptor.pool.first, last: descriptor.pool.last },
@@ -67,7 +80,7 @@ export function encodeDescriptor(descriptor: Descriptor): Buffer {
 export function decodeDescriptor(value: Buffer): Descriptor {
   try {
     const fields = parseExactObject(value, KEYS);
-    const layout = requireExactObject(fields.layout, ['name', 'fingerprint']);
+    const layout = requireLayout(fields.layout);
     const range = requireExactObject(fields.pool, ['first', 'last']);
     const pool = { first: requireInteger(range, 'first', 0), last: requireInteger(range, 'last', 0) };
     if (pool.last < pool.first) throw new RangeError(`the pool ends at ${pool.last}, before its start ${pool.first}`);
@@ -75,6 +88,7 @@ export function decodeDescriptor(value: Buffer): Descriptor {
       formatVersion: requireFormat(requireInteger(fields, 'format_version', 1)),
       layoutName: requireText(layout, 'name', NAME),
       layoutFingerprint: requireText(layout, 'fingerprint', FINGERPRINT),
+      ...(layout.text === undefined ? {} : { layoutText: requireText(layout, 'text', LAYOUT_TEXT) }),
       epochMs: requireInteger(fields, 'epoch_ms', Number.MIN_SAFE_INTEGER),
       datacenterId: requireInteger(fields, 'datacenter_id', 0),
       pool,
@@ -87,22 +101,48 @@ export function decodeDescriptor(value: Buffer): Descriptor {
   }
 }
 
+/** Presets have no text, so that their bytes are those of every release. */
+function requireLayout(value: unknown): Readonly<Record<string, unknown>> {
+  const hasText = typeof value === 'object' && value !== null && Object.hasOwn(value, 'text');
+  return requireExactObject(value, ['name', 'fingerprint', ...(hasText ? ['text'] : [])]);
+}
+
 /**
  * The differences that keep a worker with descriptor `wanted` out of a namespace with descriptor `stored`; empty if it may
  * work there. The layout's name and the UUID are not compared: one is for people, the other unknown to the worker.
  */
 export function compareDescriptors(stored: Descriptor, wanted: Descriptor): DescriptorDifference[] {
-  const has = decisive(stored);
-  const wants = decisive(wanted);
+  const has = { ...layoutRows(stored, wanted), ...decisive(stored) };
+  const wants = { ...layoutRows(wanted, stored), ...decisive(wanted) };
   return Object.keys(has)
     .map((field) => ({ field, stored: has[field] ?? '', wanted: wants[field] ?? '' }))
     .filter((difference) => difference.stored !== difference.wanted);
 }
 
+/**
+ * What of the one layout is to be compared with the other: its parts, where both layouts are known and differ in one of them,
+ * since two fingerprints say nothing to a reader; else the fingerprint. It has the epoch in it, which has a row of its own.
+ */
+function layoutRows(one: Descriptor, other: Descriptor): Record<string, string> {
+  const [rows, others] = [one, other].map((descriptor) => partRows(layoutOfDescriptor(descriptor)));
+  const differs = rows && others && Object.keys(rows).some((field) => rows[field] !== others[field]);
+  if (differs) return rows;
+  const isEpochAlone = rows && others && one.epochMs !== other.epochMs;
+  return isEpochAlone ? {} : { layout: one.layoutFingerprint };
+}
+
+function partRows(layout: Layout | undefined): Record<string, string> | undefined {
+  if (layout === undefined) return undefined;
+  return {
+    'layout.fields': fieldsText(layout.fields),
+    'layout.tick_ms': String(layout.tickMs),
+    'layout.sequence_start_below': String(layout.sequenceStartBelow),
+  };
+}
+
 function decisive(descriptor: Descriptor): Record<string, string> {
   return {
     format_version: String(descriptor.formatVersion),
-    layout: descriptor.layoutFingerprint,
     epoch_ms: String(descriptor.epochMs),
     datacenter_id: String(descriptor.datacenterId),
     pool: `${descriptor.pool.first}..${descriptor.pool.last}`,

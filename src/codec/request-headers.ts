@@ -13,6 +13,8 @@ export interface HeaderNames {
   readonly replyPartition: string;
   readonly count: string;
   readonly replayed: string;
+  /** On replies with IDs of a custom layout: its text. */
+  readonly layout: string;
 }
 
 /** The names of Spring Kafka and NestJS, and idalloc's own. */
@@ -22,6 +24,7 @@ export const DEFAULT_HEADER_NAMES: HeaderNames = Object.freeze({
   replyPartition: 'kafka_replyPartition',
   count: 'idalloc-count',
   replayed: 'idalloc-replayed',
+  layout: 'idalloc-layout',
 });
 
 const NEST_DISPOSED = 'kafka_nest-is-disposed';
@@ -30,6 +33,9 @@ const TRACEPARENT = 'traceparent';
 const TRACESTATE = 'tracestate';
 /** A longer trace header is not copied, so that it can't make replies large. */
 const MAX_TRACE_BYTES = 1024;
+
+/** Four fields with the longest labels take less. */
+const MAX_LAYOUT_BYTES = 512;
 
 const DECIMAL = /^[0-9]{1,20}$/;
 const MAX_PARTITION = 0x7fff_ffff;
@@ -101,12 +107,22 @@ export function readTrace(headers: RecordHeaders): Trace {
   return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
 }
 
+/** The text of the layout that a reply's IDs have; undefined if it carries none that is readable. */
+export function readLayoutText(headers: RecordHeaders, names: HeaderNames): string | undefined {
+  const value = own(headers, names.layout);
+  if (value === undefined || Array.isArray(value)) return undefined;
+  const bytes = toBytes(value as Buffer | string);
+  return bytes.length <= MAX_LAYOUT_BYTES ? bytes.toString('latin1') : undefined;
+}
+
 /** The input of `replyHeaders`. */
 export interface ReplyHeaderFields {
   readonly names: HeaderNames;
   readonly correlationId: Buffer;
   /** The request was decided before it was read this time. */
   readonly replayed: boolean;
+  /** The text of the IDs' layout, if that is not a preset. */
+  readonly layout?: string | undefined;
   readonly trace: Trace;
   /** Add the headers that NestJS's ClientKafka expects. */
   readonly nest?: boolean;
@@ -119,6 +135,7 @@ export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer |
   const { names, trace } = fields;
   const headers: Record<string, Buffer | string> = { [names.correlationId]: fields.correlationId };
   if (fields.replayed) headers[names.replayed] = '1';
+  if (fields.layout !== undefined) headers[names.layout] = fields.layout;
   if (trace.traceparent !== undefined) headers[TRACEPARENT] = trace.traceparent;
   if (trace.tracestate !== undefined) headers[TRACESTATE] = trace.tracestate;
   if (fields.nest === true) {

@@ -14,12 +14,14 @@ export interface ApiConfig {
   /** Lines of name:token; without it no request needs a token. */
   readonly tokens?: Secret;
   readonly tls?: { readonly cert: Secret; readonly key: Secret; readonly clientCa?: Secret };
+  /** Keys of the keyed forms; without them those forms are refused. */
+  readonly formKeys?: Secret;
   /** IDs per second for each caller. */
   readonly rateLimit?: number;
 }
 
 export function apiOf(values: WorkerValues, faults: Faults): ApiConfig | undefined {
-  const { API_HOST: host, API_PORT: port, API_TOKEN: tokens, API_RATE_LIMIT: rateLimit } = values;
+  const { API_HOST: host, API_PORT: port, API_TOKEN: tokens, API_RATE_LIMIT: rateLimit, FORM_KEY: formKeys } = values;
   const tls = tlsOf(values, faults);
   if (port === 'off') return undefined;
   return {
@@ -29,6 +31,7 @@ export function apiOf(values: WorkerValues, faults: Faults): ApiConfig | undefin
     requestTimeoutMs: values.API_REQUEST_TIMEOUT_MS,
     ...(tokens === undefined ? {} : { tokens }),
     ...(tls === undefined ? {} : { tls }),
+    ...(formKeys === undefined ? {} : { formKeys }),
     ...(rateLimit === undefined ? {} : { rateLimit }),
   };
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { EtcdTls } from '../adapters/etcd/member.ts';
 import { LEDGER_MARGIN_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
-import { parseQuotas, type Quota } from '../codec/quota.ts';
+import { type FormKeys, parseFormKeys } from '../codec/form/keys.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
@@ -21,10 +21,11 @@ import {
   tlsSettingsOf,
   witnessTopic,
 } from './kafka-checks.ts';
+import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
 import { type Environment, Faults, misspelled, parseTable, type Source } from './parse.ts';
 import type { ReadText, SecretFile } from './secret-file.ts';
-import { KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
-import { datacenterOf, layoutOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
+import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
+import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
 
 /** The part of the configuration that every command needs which talks to Kafka. */
 export interface KafkaConfig {
@@ -67,8 +68,8 @@ export interface Config extends KafkaConfig {
   readonly copyLingerMs: number;
   /** Most IDs for one request. */
   readonly maxCount: number;
-  /** By prefixes of reply topics; empty where nothing is bounded. */
-  readonly quotas: readonly Quota[];
+  /** What `parseQuotas` reads, by prefixes of reply topics; without it nothing is bounded. */
+  readonly quotas?: Secret;
   /** Session timeout in the request group. */
   readonly groupSessionMs: number;
   readonly gateGraceMs: number;
@@ -86,16 +87,18 @@ export interface Config extends KafkaConfig {
 const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
 
 /**
- * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set.
+ * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set. With `nowMs`, wall
+ * milliseconds, a layout that gives no IDs then is a fault as well.
  *
  * @throws IdallocError CONFIG_INVALID whose message names every faulty variable, one a line.
  */
-export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8): Config {
+export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8, nowMs?: number): Config {
   return load(env, readText, (source) => {
     const kafka = kafkaConfig(source);
     const worker = workerConfig(source);
-    checkQuotas(worker.quotas, kafka.topics, source.faults);
-    return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api)] };
+    checkQuotas(worker.quotas, kafka.topics, source);
+    const aging = nowMs === undefined ? [] : lifetimeWarnings(worker.layout, env, nowMs, source.faults);
+    return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api), ...aging] };
   });
 }
 
@@ -110,6 +113,16 @@ export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
 /** As loadWorkerConfig, for commands that talk to etcd only: the variables of Kafka may be missing or wrong. */
 export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8): EtcdConfig {
   return load(env, readText, workerConfig);
+}
+
+/**
+ * The keys of the keyed forms for a command, as they are now: FORM_KEY alone is read. Undefined where it is not set.
+ *
+ * @throws IdallocError CONFIG_INVALID that names the variable and the faulty line.
+ */
+export function loadFormKeys(env: Environment, readText: ReadText = readUtf8): FormKeys | undefined {
+  const text = load(env, readText, (source) => parseTable(FORM_VARIABLES, source)).FORM_KEY?.();
+  return text === undefined ? undefined : parseFormKeys(text);
 }
 
 function load<T>(env: Environment, readText: ReadText, of: (source: Source) => T): T {
@@ -189,7 +202,7 @@ function workerConfig(source: Source): EtcdConfig {
     acceptableLag: values.INDEX_ACCEPTABLE_LAG,
     copyLingerMs: values.INDEX_LINGER_MS,
     maxCount: maxCountOf(values, layout, faults),
-    quotas: parseQuotas(values.QUOTAS?.() ?? ''),
+    ...(values.QUOTAS === undefined ? {} : { quotas: values.QUOTAS }),
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,

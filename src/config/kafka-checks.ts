@@ -1,10 +1,11 @@
 import { LEDGER_MARGIN_MS, REQUEST_SEGMENT_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
-import type { Quota } from '../codec/quota.ts';
+import { parseQuotas } from '../codec/quota.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
+import type { Secret } from '../core/secret.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import type { Environment, Faults } from './parse.ts';
+import type { Environment, Faults, Source } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
 
 /** Follows from the ID space, so that who shares the one reads what the others reserved. */
@@ -46,8 +47,8 @@ export function checkRetention(values: KafkaValues, faults: Faults): void {
 
 /** A header that means two things would be read as both. */
 export function checkHeaders(values: KafkaValues, faults: Faults): void {
-  const { count, replayed } = DEFAULT_HEADER_NAMES;
-  const owners = new Map([count, replayed].map((name) => [name, `the header '${name}'`]));
+  const { count, replayed, layout } = DEFAULT_HEADER_NAMES;
+  const owners = new Map([count, replayed, layout].map((name) => [name, `the header '${name}'`]));
   for (const name of ['CORRELATION_ID_HEADER', 'REPLY_TOPIC_HEADER', 'REPLY_PARTITION_HEADER'] as const) {
     faults.across([name], () => {
       const owner = owners.get(values[name]);
@@ -147,12 +148,21 @@ export function saslWarnings({ KAFKA_SASL_MECHANISM: mechanism, KAFKA_TLS: tls }
   return ['KAFKA_SASL_MECHANISM is plain without KAFKA_TLS=1: the password crosses the network as it is'];
 }
 
-/** A quota that no reply topic falls under bounds nothing, and nobody would notice. */
-export function checkQuotas(quotas: readonly Quota[], { requests, replyPrefix }: TopicSettings, faults: Faults): void {
+/** A quota that no reply topic falls under bounds nothing, and nobody would notice. A later text is checked as the first. */
+export function checkQuotas(
+  quotas: Secret | undefined,
+  { requests, replyPrefix }: TopicSettings,
+  { faults, secretFiles }: Source,
+): void {
+  const nest = nestReplyTopic(requests);
+  const problemOf = (text: string): string | undefined => {
+    const idle = parseQuotas(text).find(({ prefix }) => !prefix.startsWith(replyPrefix) && !nest.startsWith(prefix));
+    if (idle === undefined) return undefined;
+    return `has '${idle.prefix}', under which no reply topic is allowed: begin it with ${replyPrefix}`;
+  };
   faults.across(['QUOTAS', 'QUOTAS_FILE', 'REQUEST_TOPIC', 'REPLY_TOPIC_PREFIX'], () => {
-    const nest = nestReplyTopic(requests);
-    const idle = quotas.find(({ prefix }) => !prefix.startsWith(replyPrefix) && !nest.startsWith(prefix));
-    if (idle === undefined) return;
-    faults.add('QUOTAS', `has '${idle.prefix}', under which no reply topic is allowed: begin it with ${replyPrefix}`);
+    const problem = quotas === undefined ? undefined : problemOf(quotas());
+    if (problem !== undefined) faults.add('QUOTAS', problem);
+    secretFiles.find(({ variable }) => variable === 'QUOTAS_FILE')?.alsoCheck(problemOf);
   });
 }

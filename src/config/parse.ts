@@ -25,9 +25,14 @@ export class Faults {
     this.#lines.push(`  ${name}: ${problem}`);
   }
 
+  /** Whether a fault of this variable was added. */
+  has(name: string): boolean {
+    return this.#names.has(name);
+  }
+
   /** Runs a check across variables, unless one of them is faulty by itself: its stand-in would raise false alarms. */
   across(names: readonly string[], check: () => void): void {
-    if (!names.some((name) => this.#names.has(name))) check();
+    if (!names.some((name) => this.has(name))) check();
   }
 
   /** Of two variables that mean something only together, by their names: the one is missing when the other is set. */
@@ -98,7 +103,6 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
   try {
     const text = found(`${name}_FILE`, textOf(readText(path)));
     if (text === undefined) return undefined;
-    if (variable.fixed) return () => text;
     const file = new SecretFile(`${name}_FILE`, path, text, readText, check);
     secretFiles.push(file);
     return file.current;

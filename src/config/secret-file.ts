@@ -7,14 +7,14 @@ export type ReadText = (path: string) => string;
 export type CheckText = (text: string) => { readonly text: string } | { readonly problem: string };
 
 /**
- * A secret in a file, which may be replaced while the process runs, as rotation does. While what is there can't be read
+ * A secret in a file, or another text of many lines, which may be replaced while the process runs, as rotation does. While what is there can't be read
  * or is not valid, the value before it is used: half of a rotation must not stop anybody.
  */
 export class SecretFile {
   readonly variable: string;
   readonly path: string;
   readonly #readText: ReadText;
-  readonly #check: CheckText;
+  #check: CheckText;
   #last: string;
   #problem: string | undefined;
 
@@ -42,6 +42,16 @@ export class SecretFile {
     }
     return this.#last;
   };
+
+  /** Later texts have to pass this check, too: it returns what is wrong, as with what other variables say. */
+  alsoCheck(problemOf: (text: string) => string | undefined): void {
+    const check = this.#check;
+    this.#check = (text) => {
+      const checked = check(text);
+      const problem = 'text' in checked ? problemOf(checked.text) : undefined;
+      return problem === undefined ? checked : { problem };
+    };
+  }
 
   #look(): ReturnType<CheckText> {
     try {

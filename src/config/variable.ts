@@ -11,8 +11,6 @@ export interface Variable<T> {
   readonly required: boolean;
   /** A secret can also be given as a file, by NAME_FILE, which is read again for each use; it is never printed. */
   readonly secret: boolean;
-  /** The file is read at the start alone. */
-  readonly fixed?: boolean;
   readonly meaning: string;
 }
 

@@ -1,14 +1,16 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { parseApiTokens } from '../codec/api-tokens.ts';
+import { parseFormKeys } from '../codec/form/keys.ts';
 import { parseQuotas } from '../codec/quota.ts';
-import { PRESETS, type PresetName } from '../core/presets.ts';
+import { LAYOUT_NAMES } from '../core/layout-choice.ts';
+import { FIELDS_HELP, parseFields } from '../core/layout-text.ts';
+import { describeError } from '../errors.ts';
 import { lines, optional, pem, required, secret, type Values, type Variable, withDefault } from './variable.ts';
 
 const DAY_MS = 86_400_000;
 const SASL = ['plain', 'scram-sha-256', 'scram-sha-512', 'oauthbearer', 'aws-msk-iam'] as const;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
-const PRESET_NAMES = Object.keys(PRESETS) as PresetName[];
 
 const oneOf = <const T extends readonly string[]>(values: T) =>
   z.enum(values, { error: `must be one of ${values.join(', ')}` });
@@ -50,6 +52,32 @@ function isRegistry(text: string): boolean {
   const url = new URL(text);
   return /^https?:$/.test(url.protocol) && url.username + url.password + url.search + url.hash === '';
 }
+
+const layoutFields = z.string().transform((text, context) => {
+  try {
+    return parseFields(text);
+  } catch (error) {
+    context.addIssue(describeError(error));
+    return z.NEVER;
+  }
+});
+
+/** What every command needs that reads or makes IDs. */
+export const LAYOUT_VARIABLES = {
+  LAYOUT: withDefault(oneOf(LAYOUT_NAMES), 'name', 'default', `layout of the IDs: ${LAYOUT_NAMES.join(', ')}`),
+  LAYOUT_FIELDS: optional(layoutFields, 'fields', `for LAYOUT=custom: ${FIELDS_HELP}`),
+  LAYOUT_TICK_MS: optional(integer(1, 1_000), 'ms', 'for LAYOUT=custom: length of a tick; unset: 1'),
+  LAYOUT_EPOCH_MS: optional(
+    integer(0, 2 ** 48),
+    'ms since 1970',
+    "epoch in place of the layout's own; required for custom and baidu, which have none",
+  ),
+  LAYOUT_SEQUENCE_START_BELOW: optional(
+    integer(1, 2 ** 32),
+    'number',
+    "for LAYOUT=custom: each tick's first sequence number is random below this; unset: 1, always 0",
+  ),
+} as const;
 
 /** What every command needs that talks to Kafka. */
 export const KAFKA_VARIABLES = {
@@ -111,6 +139,15 @@ export const KAFKA_VARIABLES = {
   LOG_LEVEL: withDefault(oneOf(LEVELS), LEVELS.join(' | '), 'info', 'least level that is logged'),
 } as const;
 
+/** What the keyed forms of IDs need, wherever they are written or read. */
+export const FORM_VARIABLES = {
+  FORM_KEY: lines(
+    'number:key',
+    parseFormKeys,
+    'lines of number:key (1 to 9, 64 hexadecimal digits) for the forms uuid4 and number; the first formats, all parse',
+  ),
+} as const;
+
 /** What only the worker needs. */
 export const WORKER_VARIABLES = {
   ETCD_ENDPOINTS: required(list('http(s) URLs', isEndpoint), 'URL,…', 'members of the etcd cluster'),
@@ -136,8 +173,7 @@ export const WORKER_VARIABLES = {
     'address',
     'shown in the lease record; unset: first address of this machine that is not a loopback',
   ),
-  LAYOUT: withDefault(oneOf(PRESET_NAMES), 'name', 'default', `layout of the IDs: ${PRESET_NAMES.join(', ')}`),
-  LAYOUT_EPOCH_MS: optional(integer(0, 2 ** 48), 'ms since 1970', "epoch in place of the layout's own"),
+  ...LAYOUT_VARIABLES,
   POOL_FIRST: optional(integer(0, 2 ** 32), 'number', 'lowest worker ID to lease; unset: 0'),
   POOL_LAST: optional(integer(0, 2 ** 32), 'number', "highest worker ID to lease; unset: the layout's, up to 32 IDs"),
   LEASE_TTL_SECONDS: withDefault(integer(2, 600), 's', '30', 'life of the lease without a heartbeat'),
@@ -169,14 +205,11 @@ export const WORKER_VARIABLES = {
     'a copy that this worker is not to keep any more is deleted after so long',
   ),
   MAX_COUNT: optional(integer(1, 100_000), 'IDs', "most for one request; unset: the layout's most, up to 100000"),
-  QUOTAS: {
-    ...lines(
-      'quotas',
-      parseQuotas,
-      "'prefix IDs/s requests/s; …': most that requests get whose reply topics begin so, over all workers of the group; unset: no bound",
-    ),
-    fixed: true,
-  },
+  QUOTAS: lines(
+    'quotas',
+    parseQuotas,
+    "'prefix IDs/s requests/s; …': most that requests get whose reply topics begin so, over all workers of the group; unset: no bound",
+  ),
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
     integer(6_000, 300_000),
     'ms',
@@ -220,6 +253,7 @@ export const WORKER_VARIABLES = {
   API_TLS_KEY: pem('key of API_TLS_CERT'),
   API_TLS_CLIENT_CA: pem('certificates that sign those of the callers over HTTP; unset: callers need none'),
   API_RATE_LIMIT: optional(integer(1, 10_000_000), 'IDs/s', 'most over HTTP for each caller; unset: no limit'),
+  ...FORM_VARIABLES,
   OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'health and metrics listen here; 0.0.0.0: on all addresses'),
   OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'health and metrics listen here; 0: any free one'),
 } as const;
@@ -228,6 +262,7 @@ export const WORKER_VARIABLES = {
 export const VARIABLES = { ...KAFKA_VARIABLES, ...WORKER_VARIABLES } as const;
 
 export type KafkaValues = Values<typeof KAFKA_VARIABLES>;
+export type LayoutValues = Values<typeof LAYOUT_VARIABLES>;
 export type WorkerValues = Values<typeof WORKER_VARIABLES>;
 export type LogLevel = KafkaValues['LOG_LEVEL'];
 

@@ -1,23 +1,12 @@
 import type { Layout } from '../core/layout.ts';
-import { presetLayout } from '../core/presets.ts';
 import { checkTiming, DEFAULT_TIMING, type LeaseTiming } from '../core/reservation.ts';
-import { describeError } from '../errors.ts';
+import { LAYOUT_NAMED } from './layout-checks.ts';
 import type { Faults } from './parse.ts';
 import type { WorkerValues } from './variables.ts';
 
-const MAX_POOL = 1_024;
+/** Most worker IDs of a namespace. */
+export const MAX_POOL = 1_024;
 const DEFAULT_POOL = 32;
-
-/** The layout by its name, with the epoch of the configuration; after a fault the default stands in. */
-export function layoutOf(values: WorkerValues, faults: Faults): Layout {
-  const { LAYOUT: name, LAYOUT_EPOCH_MS: epochMs } = values;
-  try {
-    return presetLayout(name, epochMs === undefined ? {} : { epochMs });
-  } catch (error) {
-    faults.add(epochMs === undefined && name === 'baidu' ? 'LAYOUT_EPOCH_MS' : 'LAYOUT', describeError(error));
-    return presetLayout('default');
-  }
-}
 
 /**
  * The datacenter has no default where the layout has room for one: two clusters that both forgot to set it would hand
@@ -25,7 +14,7 @@ export function layoutOf(values: WorkerValues, faults: Faults): Layout {
  */
 export function datacenterOf(values: WorkerValues, layout: Layout, faults: Faults): number {
   const datacenterId = values.DATACENTER_ID;
-  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'DATACENTER_ID'], () => {
+  faults.across([...LAYOUT_NAMED, 'DATACENTER_ID'], () => {
     const range = `from 0 to ${layout.maxDatacenter} in layout '${layout.name}'`;
     if (datacenterId === undefined) {
       if (layout.maxDatacenter > 0)
@@ -41,13 +30,13 @@ export function datacenterOf(values: WorkerValues, layout: Layout, faults: Fault
 export function poolOf(values: WorkerValues, layout: Layout, faults: Faults): { first: number; last: number } {
   const first = values.POOL_FIRST ?? 0;
   const last = values.POOL_LAST ?? Math.min(layout.maxWorker, first + DEFAULT_POOL - 1);
-  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'POOL_FIRST', 'POOL_LAST'], () => {
+  faults.across([...LAYOUT_NAMED, 'POOL_FIRST', 'POOL_LAST'], () => {
     if (first > layout.maxWorker) faults.add('POOL_FIRST', `must be at most ${layout.maxWorker}, not ${first}`);
     else if (last > layout.maxWorker) faults.add('POOL_LAST', `must be at most ${layout.maxWorker}, not ${last}`);
     else if (last < first) faults.add('POOL_LAST', `must not be below POOL_FIRST ${first}, but is ${last}`);
     else if (last - first >= MAX_POOL) faults.add('POOL_LAST', `makes more than ${MAX_POOL} worker IDs`);
   });
-  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'POOL_FIRST', 'POOL_LAST', 'WORKER_ID'], () => {
+  faults.across([...LAYOUT_NAMED, 'POOL_FIRST', 'POOL_LAST', 'WORKER_ID'], () => {
     const id = values.WORKER_ID;
     if (id === undefined || (id >= first && id <= last)) return;
     faults.add('WORKER_ID', `must be in the pool, from ${first} to ${last}, not ${id}`);
@@ -74,7 +63,7 @@ export function timingOf(values: WorkerValues, faults: Faults): LeaseTiming {
 /** The most IDs for one request: never more than the layout makes in a second. */
 export function maxCountOf(values: WorkerValues, layout: Layout, faults: Faults): number {
   const count = values.MAX_COUNT;
-  faults.across(['LAYOUT', 'LAYOUT_EPOCH_MS', 'MAX_COUNT'], () => {
+  faults.across([...LAYOUT_NAMED, 'MAX_COUNT'], () => {
     if (count === undefined || count <= layout.maxCount) return;
     faults.add('MAX_COUNT', `must be at most ${layout.maxCount} in layout '${layout.name}', not ${count}`);
   });

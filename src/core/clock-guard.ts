@@ -121,8 +121,8 @@ function ejectionFor(before: ClockGuard, seen: ClockGuard): Ejection | undefined
 }
 
 function doubtOf(first: Reading, second: Reading): Doubt | undefined {
-  const stands = second.wall === first.wall && second.mono - first.mono >= STEP_BACK_MS;
-  return stands ? { first, second } : undefined;
+  const isSame = second.wall === first.wall && second.mono - first.mono >= STEP_BACK_MS;
+  return isSame ? { first, second } : undefined;
 }
 
 /** A running clock shows another time 10 ms later, a frozen one does not; undefined until either is seen. */

@@ -35,6 +35,8 @@ export interface Layout extends LayoutSpec {
   readonly timestampShift: bigint;
   /** False when the fields take all 64 bits. */
   readonly signBit: boolean;
+  /** Whether a JavaScript number holds every ID exactly: the fields take 53 bits or fewer. */
+  readonly fitsNumber: boolean;
   /** The difference between two IDs with neighbouring sequence numbers. */
   readonly step: bigint;
   readonly sequencesPerTick: number;
@@ -50,6 +52,12 @@ export interface Layout extends LayoutSpec {
   readonly fingerprint: string;
 }
 
+/** What is wrong with one property of a spec, in words that follow the property's name. */
+export interface LayoutFault {
+  readonly of: keyof LayoutSpec;
+  readonly problem: string;
+}
+
 export interface IdParts {
   readonly ticks: Ticks;
   readonly datacenter: number;
@@ -59,6 +67,8 @@ export interface IdParts {
 
 const MAX_BATCH = 100_000;
 const ID_BITS = 64;
+/** A double holds all whole numbers of so many bits. */
+const NUMBER_BITS = 53;
 /** IDs travel as signed 64-bit integers, so 2^63 is out of reach even for a layout without a sign bit. */
 const USABLE_BITS = 63;
 /** Below 2^48 ticks, and above 2^48 of other bits, all arithmetic on either half of an ID is exact in a double. */
@@ -75,7 +85,7 @@ const NO_PLACE: Place = Object.freeze({ bits: 0, shift: 0, unit: 1 });
  * Throws CONFIG_INVALID naming every fault at once.
  */
 export function defineLayout(spec: LayoutSpec): Layout {
-  const faults = layoutFaults(spec);
+  const faults = layoutFaults(spec).map(({ of, problem }) => `${of} ${problem}`);
   if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${spec.name}': ${faults.join('; ')}`);
   const places = placeFields(spec.fields);
   const sequencesPerTick = 2 ** places.sequence.bits;
@@ -89,31 +99,33 @@ export function defineLayout(spec: LayoutSpec): Layout {
     places,
     timestampShift: BigInt(places.timestamp.shift),
     signBit: totalBits(spec.fields) < ID_BITS,
+    fitsNumber: totalBits(spec.fields) <= NUMBER_BITS,
     step: 1n << BigInt(places.sequence.shift),
     sequencesPerTick,
     maxWorker: 2 ** places.worker.bits - 1,
     maxDatacenter: 2 ** places.datacenter.bits - 1,
     endTicks: endOf(places.timestamp),
     maxCount: Math.min(MAX_BATCH, Math.floor((1000 * surePerTick) / spec.tickMs)),
-    fingerprint: fingerprintOf(spec),
+    fingerprint: fingerprintOf(layoutText(spec)),
   });
 }
 
 /** Every reason why `spec` is no layout; empty when it is one. */
-export function layoutFaults(spec: LayoutSpec): string[] {
-  const faults = [...fieldFaults(spec.fields)];
-  if (!LABEL.test(spec.name)) faults.push(`name '${spec.name}' must match ${LABEL.source}`);
-  if (!isWhole(spec.tickMs, 1, MAX_TICK_MS)) faults.push(`tickMs is ${spec.tickMs}, must be 1..${MAX_TICK_MS}`);
+export function layoutFaults(spec: LayoutSpec): LayoutFault[] {
+  const faults = fieldFaults(spec.fields).map((problem): LayoutFault => ({ of: 'fields', problem }));
+  const add = (of: keyof LayoutSpec, problem: string) => faults.push({ of, problem });
+  if (!LABEL.test(spec.name)) add('name', `'${spec.name}' must match ${LABEL.source}`);
+  if (!isWhole(spec.tickMs, 1, MAX_TICK_MS)) add('tickMs', `is ${spec.tickMs}, must be 1..${MAX_TICK_MS}`);
   const places = placeFields(spec.fields);
   const endMs = spec.epochMs + endOf(places.timestamp) * spec.tickMs;
   if (!isWhole(spec.epochMs, 0, MAX_DATE_MS)) {
-    faults.push(`epochMs is ${spec.epochMs}, must be whole milliseconds since 1970 in 0..${MAX_DATE_MS}`);
+    add('epochMs', `is ${spec.epochMs}, must be whole milliseconds since 1970 in 0..${MAX_DATE_MS}`);
   } else if (endMs > MAX_DATE_MS) {
-    faults.push(`the last timestamp lies past the year 275760; use fewer timestamp bits or a shorter tick`);
+    add('fields', `lasts past the year 275760; use fewer timestamp bits or a shorter tick`);
   }
   const sequencesPerTick = 2 ** places.sequence.bits;
   if (!isWhole(spec.sequenceStartBelow, 1, sequencesPerTick)) {
-    faults.push(`sequenceStartBelow is ${spec.sequenceStartBelow}, must be 1..${sequencesPerTick}`);
+    add('sequenceStartBelow', `is ${spec.sequenceStartBelow}, must be 1..${sequencesPerTick}`);
   }
   return faults;
 }
@@ -122,18 +134,21 @@ function fieldFaults(fields: readonly FieldSpec[]): string[] {
   const faults: string[] = [];
   for (const { role, bits, label } of fields) {
     const { least, most } = role === 'timestamp' ? TIMESTAMP_BITS : OTHER_BITS;
-    if (!isWhole(bits, least, most)) faults.push(`field '${label}' has ${bits} bits, must have ${least}..${most}`);
-    if (!LABEL.test(label)) faults.push(`label '${label}' must match ${LABEL.source}`);
+    if (!isWhole(bits, least, most)) faults.push(`gives '${label}' ${bits} bits, must give it ${least}..${most}`);
+    if (!LABEL.test(label)) faults.push(`has the label '${label}', which must match ${LABEL.source}`);
   }
   for (const role of ['timestamp', 'worker', 'sequence', 'datacenter'] as const) {
     const found = fields.filter((field) => field.role === role).length;
     if (role === 'datacenter' && found > 1) faults.push(`has ${found} datacenter fields, may have one`);
     if (role !== 'datacenter' && found !== 1) faults.push(`has ${found} ${role} fields, must have exactly one`);
   }
-  // Only a timestamp above everything else makes the IDs of one worker rise with time.
-  if (fields[0]?.role !== 'timestamp') faults.push('the timestamp must be the top field');
+  if (fields[0]?.role !== 'timestamp') {
+    faults.push(
+      'must begin with the timestamp: only from the top bits does it make the IDs of a worker rise with time',
+    );
+  }
   const total = totalBits(fields);
-  if (total > ID_BITS) faults.push(`the fields take ${total} bits, more than ${ID_BITS}`);
+  if (total > ID_BITS) faults.push(`takes ${total} bits, more than ${ID_BITS}`);
   return faults;
 }
 
@@ -159,10 +174,17 @@ function isWhole(value: number, least: number, most: number): boolean {
   return Number.isSafeInteger(value) && value >= least && value <= most;
 }
 
-/** FNV-1a, 64 bits, by Fowler, Noll and Vo, over an ASCII text (labels are checked to be ASCII without separators). */
-function fingerprintOf(spec: LayoutSpec): string {
-  const fields = spec.fields.map(({ role, bits, label }) => `${role}:${bits}:${label}`).join(',');
-  const text = `${fields};tick_ms=${spec.tickMs};epoch_ms=${spec.epochMs};start_below=${spec.sequenceStartBelow}`;
+/**
+ * All of a layout but its name, as one line of ASCII: what the fingerprint is made of, and what describes a layout that has no
+ * name. Labels are checked to have no separators.
+ */
+export function layoutText({ fields, tickMs, epochMs, sequenceStartBelow }: Omit<LayoutSpec, 'name'>): string {
+  const list = fields.map(({ role, bits, label }) => `${role}:${bits}:${label}`).join(',');
+  return `${list};tick_ms=${tickMs};epoch_ms=${epochMs};start_below=${sequenceStartBelow}`;
+}
+
+/** FNV-1a, 64 bits, by Fowler, Noll and Vo, over an ASCII text. */
+function fingerprintOf(text: string): string {
   let hash = 0xcbf29ce484222325n;
   for (let at = 0; at < text.length; at += 1) {
     hash = BigInt.asUintN(64, (hash ^ BigInt(text.charCodeAt(at))) * 0x100000001b3n);

@@ -1,8 +1,9 @@
 import { IdallocError } from '../errors.ts';
-import { defineLayout, type FieldRole, type FieldSpec, type Layout, layoutFaults } from './layout.ts';
+import { defineLayout, type FieldRole, type FieldSpec, type Layout, type LayoutSpec, layoutFaults } from './layout.ts';
 
 export type PresetName =
   | 'default'
+  | 'js-safe'
   | 'twitter-2010'
   | 'bwmarrin'
   | 'sonyflake'
@@ -28,6 +29,12 @@ export interface PresetOverrides {
   readonly sequenceBits?: number | undefined;
 }
 
+/** What is wrong with one property that a layout is made from, in words that follow the property's name. */
+export interface SpecFault {
+  readonly of: keyof LayoutSpec | 'workerBits' | 'sequenceBits';
+  readonly problem: string;
+}
+
 const IDALLOC_EPOCH_MS = Date.UTC(2026, 0, 1);
 const TWITTER_EPOCH_MS = 1_288_834_974_657;
 const SONYFLAKE_EPOCH_MS = Date.UTC(2014, 8, 1);
@@ -38,9 +45,11 @@ const field = (role: FieldRole, bits: number, label: string = role): FieldSpec =
 const timestamp = (bits: number): FieldSpec => field('timestamp', bits);
 const sequence = (bits: number): FieldSpec => field('sequence', bits);
 
-/** All 64-bit layouts that idalloc knows by name, each under the field names of its source. */
+/** All layouts that idalloc knows by name; the published ones under the field names of their source. */
 export const PRESETS: Readonly<Record<PresetName, Preset>> = Object.freeze({
   default: preset(IDALLOC_EPOCH_MS, [timestamp(41), field('datacenter', 5), field('worker', 5), sequence(12)]),
+  // 53 bits: the most that a JavaScript number, or any other double, holds exactly.
+  'js-safe': preset(IDALLOC_EPOCH_MS, [timestamp(41), field('worker', 5), sequence(7)]),
   'twitter-2010': preset(TWITTER_EPOCH_MS, [timestamp(41), field('datacenter', 5), field('worker', 5), sequence(12)]),
   bwmarrin: preset(TWITTER_EPOCH_MS, bwmarrinFields(10, 12)),
   // The machine lies below the sequence, so neighbouring IDs of one worker are 2^16 apart.
@@ -73,22 +82,36 @@ export function presetLayout(name: PresetName, overrides: PresetOverrides = {}):
   if (!Object.hasOwn(PRESETS, name)) {
     throw new IdallocError('CONFIG_INVALID', `there is no layout '${name}': use ${Object.keys(PRESETS).join(', ')}`);
   }
+  const { spec, faults } = presetSpec(name, overrides);
+  if (faults.length === 0) return defineLayout(spec);
+  const told = faults.map(({ of, problem }) => `${of} ${problem}`).join('; ');
+  throw new IdallocError('CONFIG_INVALID', `layout '${name}': ${told}`);
+}
+
+/** The same as a spec, with every reason why it makes no layout. */
+export function presetSpec(
+  name: PresetName,
+  { epochMs, workerBits, sequenceBits }: PresetOverrides,
+): { readonly spec: LayoutSpec; readonly faults: readonly SpecFault[] } {
   const { tickMs, sequenceStartBelow, fields: published, epochMs: publishedEpochMs } = PRESETS[name];
-  const faults: string[] = [];
-  const { workerBits, sequenceBits } = overrides;
-  let fields = published;
-  if (workerBits !== undefined || sequenceBits !== undefined) {
-    if (name === 'bwmarrin') {
-      fields = bwmarrinFields(workerBits ?? 10, sequenceBits ?? 12);
-      faults.push(...bwmarrinFaults(fields));
-    } else faults.push('its bits are fixed; only bwmarrin takes other ones');
+  const faults: SpecFault[] = [];
+  const isGiven = workerBits !== undefined || sequenceBits !== undefined;
+  const changed = workerBits === undefined ? 'sequenceBits' : 'workerBits';
+  const isOwn = name === 'bwmarrin' && isGiven;
+  const fields = isOwn ? bwmarrinFields(workerBits ?? 10, sequenceBits ?? 12) : published;
+  if (isOwn) faults.push(...bwmarrinFaults(fields).map((problem): SpecFault => ({ of: changed, problem })));
+  else if (isGiven) faults.push({ of: changed, problem: `is for layout bwmarrin only; '${name}' has its own bits` });
+  const epoch = epochMs ?? publishedEpochMs;
+  if (epoch === undefined) {
+    faults.push({
+      of: 'epochMs',
+      problem: `is required for layout '${name}', because the published epoch has run out`,
+    });
   }
-  const epochMs = overrides.epochMs ?? publishedEpochMs;
-  if (epochMs === undefined) faults.push('needs an epoch of your own, because the published one has run out');
-  const spec = { name, fields, tickMs, epochMs: epochMs ?? 0, sequenceStartBelow };
-  faults.push(...layoutFaults(spec));
-  if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${name}': ${faults.join('; ')}`);
-  return defineLayout(spec);
+  const spec = { name, fields, tickMs, epochMs: epoch ?? 0, sequenceStartBelow };
+  // The fields of a preset are only ever wrong by the bits that were given for them.
+  const own = layoutFaults(spec).map(({ of, problem }): SpecFault => ({ of: of === 'fields' ? changed : of, problem }));
+  return { spec, faults: [...faults, ...own] };
 }
 
 function preset(
@@ -107,5 +130,5 @@ function bwmarrinFields(workerBits: number, sequenceBits: number): readonly Fiel
 
 function bwmarrinFaults(fields: readonly FieldSpec[]): string[] {
   const shared = fields.slice(1).reduce((sum, { bits }) => sum + bits, 0);
-  return shared > 22 ? [`node and step take ${shared} bits, more than the 22 that they share`] : [];
+  return shared > 22 ? [`makes node and step take ${shared} bits, more than the 22 that they share`] : [];
 }

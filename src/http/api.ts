@@ -1,14 +1,28 @@
 import type { IncomingMessage } from 'node:http';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import type { FormKeys } from '../codec/form/keys.ts';
 import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
+import type { IdBatch } from './allocation-queue.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
-import { firstIdOf, idsBody } from './id-body.ts';
+import { firstIdOf, idBody, idsBody, lastIdOf } from './id-body.ts';
 import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
 import { openApiDocument } from './openapi.ts';
-import { countOf, idempotencyKeyOf, idOf, malformed, requireEmpty, requireNoOthers } from './parameters.ts';
+import {
+  type AskedForm,
+  countOf,
+  FORM_PARAMETERS,
+  formOf,
+  idempotencyKeyOf,
+  idOf,
+  malformed,
+  mostIn,
+  orMalformed,
+  requireEmpty,
+  requireNoOthers,
+} from './parameters.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { boundedServer, type ServerLimits } from './server.ts';
 import type { TlsSettings } from './tls.ts';
@@ -31,7 +45,11 @@ export interface ApiOptions {
   readonly limits: ServerLimits;
   readonly tls?: TlsSettings | undefined;
   readonly identify: Identify;
+  /** Of the keyed forms, as they are now; undefined without any. */
+  readonly formKeys?: (() => FormKeys) | undefined;
   readonly observe: (answered: Answered) => void;
+  /** Told of each connection that is cut or not taken for the limit. */
+  readonly onShed: () => void;
   /** Told of what can only be a fault of idalloc itself. */
   readonly onFault: (error: unknown) => void;
 }
@@ -62,7 +80,7 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port takes a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, tls, identify, observe } = options;
+  const { limits, tls, identify, observe, onShed: shed } = options;
   let underWay = 0;
   const callers: Callers = new WeakMap();
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
@@ -72,7 +90,7 @@ export function createApi(options: ApiOptions): Api {
     exposeHeadRoutes: false,
     return503OnClosing: false, // the gate tells why
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
-    serverFactory: (handler) => boundedServer(handler, limits, refused, tls),
+    serverFactory: (handler) => boundedServer(handler, limits, { refused, shed }, tls),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, _request, reply) => {
       tell(options, error, reply);
@@ -106,30 +124,42 @@ type Callers = WeakMap<IncomingMessage, Caller>;
 
 function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers): void {
   const { layout, maxCount, issuer, share } = options;
+  const settings = () => ({ layout, keys: options.formKeys?.() });
   const nameOf = ({ raw }: FastifyRequest) => (callers.get(raw) ?? ANONYMOUS).name;
   app.get(IDS, async (request, reply) => {
-    const count = countOf(request.query as Record<string, unknown>, maxCount);
+    const query = request.query as Record<string, unknown>;
+    const form = formOf(query, settings());
+    const count = countOf(query, mostIn(form, maxCount));
     const { batch, replayed } = await issuer.issue(nameOf(request), count, `GET ${IDS}?count=${count}`, keyOf(request));
-    const body = idsBody(layout, batch, share);
+    if (form !== undefined) requireHeld(form, batch, layout);
+    const body = idsBody(layout, batch, share, form);
     if (typeof body !== 'string') limitAnswer(reply);
     return send(reply, replayed, body);
   });
   app.post(ID, async (request, reply) => {
-    requireNoOthers(request.query as Record<string, unknown>, []);
+    const query = request.query as Record<string, unknown>;
+    requireNoOthers(query, FORM_PARAMETERS);
+    const form = formOf(query, settings());
     const { batch, replayed } = await issuer.issue(nameOf(request), 1, `POST ${ID}`, keyOf(request));
-    return send(reply, replayed, JSON.stringify({ id: firstIdOf(batch) }));
+    const value = form && orMalformed(() => form.format(firstIdOf(batch)));
+    return send(reply, replayed, idBody(layout, batch, value));
   });
   app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
-    requireNoOthers(request.query as Record<string, unknown>, []);
-    const id = idOf(request.params.id);
-    try {
-      return send(reply, false, JSON.stringify(viewId(layout, id)));
-    } catch (error) {
-      throw error instanceof RangeError ? malformed(error.message) : error;
-    }
+    const query = request.query as Record<string, unknown>;
+    requireNoOthers(query, [...FORM_PARAMETERS, 'as']);
+    const form = formOf(query, settings());
+    const as = formOf(query, settings(), 'as') ?? form;
+    const { id: text } = request.params;
+    const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
+    return send(reply, false, JSON.stringify(view));
   });
   const document = JSON.stringify(openApiDocument(layout, maxCount));
   app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
+}
+
+/** If a form can hold both ends, it can hold all between. A body that has begun could not be taken back. Throws 400 MALFORMED_REQUEST. */
+function requireHeld(form: AskedForm, batch: IdBatch, layout: Layout): void {
+  for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
 }
 
 function keyOf({ raw }: FastifyRequest): string | undefined {

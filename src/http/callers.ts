@@ -2,10 +2,10 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { parseApiTokens } from '../codec/api-tokens.ts';
+import { renewed } from '../core/renewed.ts';
 import { headerValues } from './envelope.ts';
 import { malformed } from './parameters.ts';
 import { Problem } from './problem.ts';
-import { renewed } from './renewed.ts';
 
 /** Whoever asks: idempotency keys and limits are the caller's own. */
 export interface Caller {
@@ -18,13 +18,11 @@ export interface Caller {
 export type Identify = (request: IncomingMessage) => Caller;
 
 export interface CallersOptions {
-  /** Lines of name:token, as they are now; without it nobody needs one. */
+  /** Valid lines of name:token, as they are now; without it nobody needs one. */
   readonly tokens?: (() => string) | undefined;
   /** Whether connections come with a client certificate, which was checked. */
   readonly mutualTls: boolean;
   readonly monotonicMs: () => number;
-  /** Told of tokens that can't be read; those from before count on. */
-  readonly onFault: (error: unknown) => void;
 }
 
 export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous' };
@@ -32,8 +30,8 @@ const MTLS_LABEL = 'mtls';
 const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 /** Tells callers by their token, else by their certificate; where neither is asked for all are one anonymous caller. */
-export function identifyBy({ tokens, mutualTls, monotonicMs, onFault }: CallersOptions): Identify {
-  if (tokens !== undefined) return byToken(renewed({ read: () => [tokens()], make: hashed, monotonicMs, onFault }));
+export function identifyBy({ tokens, mutualTls, monotonicMs }: CallersOptions): Identify {
+  if (tokens !== undefined) return byToken(renewed(() => [tokens()], hashed, monotonicMs));
   return mutualTls ? ({ socket }) => certified(socket as TLSSocket) : () => ANONYMOUS;
 }
 

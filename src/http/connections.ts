@@ -20,6 +20,7 @@ interface Connection {
  */
 export class Connections {
   readonly #limits: ConnectionLimits;
+  readonly #onShed: () => void;
   readonly #all = new WeakMap<Duplex, Connection>();
   /** Each in the order in which it came to wait for a request, or to answer one. */
   readonly #waiting = new Set<Connection>();
@@ -27,15 +28,17 @@ export class Connections {
   /** By the other side's address: TLS has a socket of its own on top of the connection's. */
   readonly #byAddress = new Map<string, Connection>();
 
-  constructor(limits: ConnectionLimits) {
+  /** `onShed`: told of each connection that is cut or not taken for the limit. */
+  constructor(limits: ConnectionLimits, onShed: () => void) {
     this.#limits = limits;
+    this.#onShed = onShed;
   }
 
   /** Takes a connection in, at the price of the slowest one; cuts it when all others are being answered. */
   admit(socket: Socket): void {
-    if (this.#waiting.size + this.#answering.size >= this.#limits.maxConnections && !this.#shed()) {
-      socket.destroy();
-      return;
+    if (this.#waiting.size + this.#answering.size >= this.#limits.maxConnections) {
+      this.#onShed();
+      if (!this.#shed()) return void socket.destroy();
     }
     const connection = { socket, address: addressOf(socket), answers: new Set<ServerResponse>() };
     this.#all.set(socket, connection);

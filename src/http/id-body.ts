@@ -2,27 +2,45 @@ import { Readable } from 'node:stream';
 import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
 import type { IdBatch } from './allocation-queue.ts';
 import type { LoopShare } from './loop-share.ts';
+import type { AskedForm } from './parameters.ts';
 
 /** Up to so many IDs, about 15 kB, are one text; more are sent piece by piece. */
 const WHOLE_IDS = 100;
 /** IDs of a piece: about 64 kB and half a millisecond. */
 const PIECE_IDS = 400;
+/** As long a piece where each ID is written in a form besides, and where that form takes a key. */
+const FORM_PIECE_IDS = 100;
+const SLOW_PIECE_IDS = 10;
 
-/** The first ID of a batch, as a decimal string. Throws RangeError for a batch without any. */
-export function firstIdOf({ ranges: [range] }: IdBatch): string {
+/** The first ID of a batch. Throws RangeError for a batch without any. */
+export function firstIdOf({ ranges: [range] }: IdBatch): bigint {
   if (range === undefined) throw new RangeError('a batch has at least one ID');
-  return String(range.first);
+  return range.first;
+}
+
+/** The last ID of a batch. Throws RangeError for a batch without any. */
+export function lastIdOf({ ranges }: IdBatch, { step }: Layout): bigint {
+  const range = ranges.at(-1);
+  if (range === undefined) throw new RangeError('a batch has at least one ID');
+  return range.first + BigInt(range.count - 1) * step;
+}
+
+/** The body of a response with the first ID of a batch, and with what that is in a form. Throws RangeError for an empty batch. */
+export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
+  const id = firstIdOf(batch);
+  const number = layout.fitsNumber ? { id_number: Number(id) } : {};
+  return JSON.stringify({ id: String(id), ...number, ...(form === undefined ? {} : { value_form: form }) });
 }
 
 /**
- * The body of an answer with all IDs of a batch. A large one is a stream that makes a piece when its reader has taken the
+ * The body of an answer with all IDs of a batch, each in `form` besides, which can hold them. A large one is a stream that makes a piece when its reader has taken the
  * one before, and when the loop has time for it: a slow reader costs a piece of memory, a fast one leaves others their
  * turn.
  */
-export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare): string | Readable {
+export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?: AskedForm): string | Readable {
   const count = batch.ranges.reduce((sum, range) => sum + range.count, 0);
-  const pieces = idsPieces(layout, batch);
-  if (count <= WHOLE_IDS) return [...pieces].join('');
+  const pieces = idsPieces(layout, batch, form);
+  if (count <= Math.min(WHOLE_IDS, pieceIds(form))) return [...pieces].join('');
   return new Readable({
     read() {
       share.run(() => {
@@ -34,8 +52,14 @@ export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare): strin
   });
 }
 
+function pieceIds(form: AskedForm | undefined): number {
+  if (form === undefined) return PIECE_IDS;
+  return form.slow ? SLOW_PIECE_IDS : FORM_PIECE_IDS;
+}
+
 /** The text of the body: plain ASCII, in pieces. Equal to JSON.stringify of the views of all IDs, at a third of its cost. */
-function* idsPieces(layout: Layout, batch: IdBatch): Generator<string, undefined> {
+function* idsPieces(layout: Layout, batch: IdBatch, form: AskedForm | undefined): Generator<string, undefined> {
+  const most = pieceIds(form);
   let text = '{"ids":[';
   let inPiece = 0;
   let separator = '';
@@ -44,11 +68,13 @@ function* idsPieces(layout: Layout, batch: IdBatch): Generator<string, undefined
     const parts = `"timestamp_ms":${tickStartMs(layout, ticks)},"datacenter_id":${datacenter},"worker_id":${worker}`;
     for (let k = 0; k < count; k += 1) {
       const id = first + BigInt(k) * layout.step;
-      const names = `"value_string":"${id}","value_hex":"${formatHex(id)}"`;
-      text += `${separator}{${names},"breakdown":{${parts},"sequence_number":${sequence + k}}}`;
+      const number = layout.fitsNumber ? `,"value_number":${id}` : '';
+      const names = `"value_string":"${id}"${number},"value_hex":"${formatHex(id)}"`;
+      const written = form === undefined ? '' : `,"value_form":"${form.format(id)}"`;
+      text += `${separator}{${names}${written},"breakdown":{${parts},"sequence_number":${sequence + k}}}`;
       separator = ',';
       inPiece += 1;
-      if (inPiece === PIECE_IDS) {
+      if (inPiece === most) {
         yield text;
         text = '';
         inPiece = 0;

@@ -1,18 +1,25 @@
+import { FORM_NAMES } from '../codec/form/forms.ts';
 import type { Layout } from '../core/layout.ts';
 import { KEEP_MS } from './idempotency.ts';
+import { MAX_SLOW_IDS } from './parameters.ts';
 import { PROBLEM_TYPE } from './problem.ts';
 
 const KEEP_MINUTES = KEEP_MS / 60_000;
 const GOLDEN_ID = '55325805773398016';
 const GOLDEN_HEX = '00c48e86f8092000';
 const DESCRIPTION = `64-bit IDs that rise with time and are never given twice. IDs are strings, since JSON numbers lose digits
-above 2^53. IDs that are handed out here are not in the ledger: they come from the same generator and the same reservation
+above 2^53; a worker whose layout stays below that gives them as numbers as well. IDs that are handed out here are not in the ledger: they come from the same generator and the same reservation
 as those over Kafka, so they are as unique, but nothing keeps what was answered. A request that is not answered may have
 used IDs up; a gap is normal. While the worker can not trust its clock or its lease the port is closed.`;
 const KEY_DESCRIPTION = `Opaque, compared as it is. A second request with the same key gets the IDs of the first,
 for ${KEEP_MINUTES} minutes, unless more than about 100,000 keys came since; requests at the same time share them. Keys are the
 caller's own. This holds within one worker process only: another worker, or this one after a restart, gives other IDs. The header
 Idempotency-Replayed tells of IDs that were given before.`;
+
+const FORM_DESCRIPTION = `Writes each ID in this form besides, as value_form; in a path, the form that the text is in. Each form is
+reversible. uuid4 and number need FORM_KEY on the worker, and go to a count
+of ${MAX_SLOW_IDS}; a form that can not hold the IDs of the layout is a 400. The IDs under an
+Idempotency-Key stay the same whatever the form.`;
 
 /** Which of them a worker asks for, if any, is a matter of its configuration. */
 const SECURITY = {
@@ -37,6 +44,12 @@ const whole = (description: string, most?: number): Json => ({
   description,
 });
 const record = (properties: Json): Json => ({ type: 'object', required: Object.keys(properties), properties });
+const FORM = ['Form', 'Prefix'].map((name) => ref('parameters', name));
+/** The same record, with the ID in the form that was asked for, if any was. */
+const withForm = (schema: Json): Json => ({
+  ...schema,
+  properties: { ...(schema.properties as Json), value_form: text('the same in the form of the parameter form') },
+});
 const problems = (...names: string[]): Json =>
   Object.fromEntries(names.map((name) => [name.slice(1), ref('responses', name)]));
 
@@ -75,7 +88,7 @@ function paths(maxCount: number): Json {
       get: {
         operationId: 'getIds',
         summary: 'New IDs, in rising order',
-        parameters: [count, ref('parameters', 'IdempotencyKey')],
+        parameters: [count, ...FORM, ref('parameters', 'IdempotencyKey')],
         responses: {
           200: { description: 'New IDs', headers: replayed, content: json(ref('schemas', 'Ids')) },
           ...problems('_400', '_401', '_422', '_429', '_503'),
@@ -88,7 +101,7 @@ function paths(maxCount: number): Json {
         operationId: 'postId',
         summary: 'One new ID',
         description: 'Takes no body, or an empty JSON object.',
-        parameters: [ref('parameters', 'IdempotencyKey')],
+        parameters: [...FORM, ref('parameters', 'IdempotencyKey')],
         responses: {
           200: { description: 'A new ID', headers: replayed, content: json(ref('schemas', 'Id')) },
           ...problems('_400', '_401', '_422', '_429', '_503'),
@@ -100,7 +113,7 @@ function paths(maxCount: number): Json {
       get: {
         operationId: 'decodeId',
         summary: "An ID's parts, whoever made it",
-        parameters: [ref('parameters', 'Id')],
+        parameters: [ref('parameters', 'Id'), ...FORM, ref('parameters', 'As')],
         responses: {
           200: { description: 'The parts', content: json(ref('schemas', 'IdView')) },
           ...problems('_400', '_401'),
@@ -130,19 +143,38 @@ function parameters(): Json {
       description: KEY_DESCRIPTION,
       schema: { type: 'string', minLength: 1, maxLength: 255 },
     },
+    Form: {
+      name: 'form',
+      in: 'query',
+      description: FORM_DESCRIPTION,
+      schema: { type: 'string', enum: FORM_NAMES },
+    },
+    As: {
+      name: 'as',
+      in: 'query',
+      description: 'The form to write the ID in, as value_form; without it, that of the parameter form.',
+      schema: { type: 'string', enum: FORM_NAMES },
+    },
+    Prefix: {
+      name: 'prefix',
+      in: 'query',
+      description: 'What stands before the underscore; with the form prefixed only, and then required.',
+      schema: { type: 'string', pattern: '^[a-z][a-z0-9]*(_[a-z0-9]+)*$', maxLength: 32 },
+      example: 'ord',
+    },
     Id: {
       name: 'id',
       in: 'path',
       required: true,
       description:
-        'Decimal, 16 hexadecimal digits, or up to 16 of them after 0x. Sixteen decimal digits without a leading zero are decimal.',
+        'Decimal, 16 hexadecimal digits, or up to 16 of them after 0x. Sixteen decimal digits without a leading zero are decimal. With the parameter form: a text in that form.',
       schema: { type: 'string' },
       examples: { decimal: { value: GOLDEN_ID }, hexadecimal: { value: GOLDEN_HEX } },
     },
   };
 }
 
-function schemas({ maxDatacenter, maxWorker, sequencesPerTick }: Layout): Json {
+function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Layout): Json {
   const breakdown = record({
     timestamp_ms: whole('ms since 1970-01-01T00:00:00Z'),
     datacenter_id: whole('datacenter', maxDatacenter),
@@ -150,17 +182,21 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick }: Layout): Json {
     sequence_number: whole('number within the tick', sequencesPerTick - 1),
   });
   const id = text('64-bit integer', { pattern: '^(0|[1-9][0-9]{0,19})$', examples: [GOLDEN_ID] });
+  const number = whole('the same as a JSON number, which holds it exactly', Number.MAX_SAFE_INTEGER);
   return {
     Ids: record({
       ids: { type: 'array', minItems: 1, items: ref('schemas', 'IdView') },
       generated_at: text('when they were made', { format: 'date-time' }),
     }),
-    Id: record({ id }),
-    IdView: record({
-      value_string: id,
-      value_hex: text('the same, 16 digits', { pattern: '^[0-9a-f]{16}$', examples: [GOLDEN_HEX] }),
-      breakdown,
-    }),
+    Id: withForm(record({ id, ...(fitsNumber ? { id_number: number } : {}) })),
+    IdView: withForm(
+      record({
+        value_string: id,
+        ...(fitsNumber ? { value_number: number } : {}),
+        value_hex: text('the same, 16 digits', { pattern: '^[0-9a-f]{16}$', examples: [GOLDEN_HEX] }),
+        breakdown,
+      }),
+    ),
     Problem: {
       type: 'object',
       description: 'RFC 9457',

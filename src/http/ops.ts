@@ -13,7 +13,10 @@ export interface OpsOptions {
   /** Whether requests are served now, and if not, why: the reason is one of few, the detail is for people. */
   readonly ready: () => { readonly ready: boolean; readonly reason?: string; readonly detail?: string | undefined };
   readonly monotonicMs: () => number;
-  readonly metrics: { render(): Promise<{ readonly contentType: string; readonly body: string }> };
+  readonly metrics: {
+    render(): Promise<{ readonly contentType: string; readonly body: string }>;
+    addShedConnection(listener: 'ops'): void;
+  };
 }
 
 export interface Ops extends AsyncDisposable {
@@ -34,12 +37,13 @@ const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsAnswers: true
  * @throws IdallocError CONFIG_INVALID when the address can't be taken.
  */
 export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsOptions): Promise<Ops> {
+  const observer = { refused: () => undefined, shed: () => metrics.addShedConnection('ops') };
   const server = fastify({
     logger: false,
     bodyLimit: MAX_BODY_BYTES,
     forceCloseConnections: true,
     exposeHeadRoutes: true,
-    serverFactory: (handler) => boundedServer(handler, LIMITS, () => undefined),
+    serverFactory: (handler) => boundedServer(handler, LIMITS, observer),
     clientErrorHandler: () => undefined, // the server answers those itself
   });
   const render = sharedRendering(async () => {

@@ -1,14 +1,64 @@
+import type { FormName, FormSettings, OpenForm } from '../codec/form/form.ts';
+import { FORMS, isFormName, openForm } from '../codec/form/forms.ts';
 import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
+import { IdallocError } from '../errors.ts';
 import { Problem } from './problem.ts';
 
 const MAX_KEY_LENGTH = 255;
+const PREFIXED: FormName = 'prefixed';
 
 /** What a request's query, path and headers say, before anybody has looked at it. */
 type Raw = Readonly<Record<string, unknown>>;
 
-/** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for any other parameter. */
+/** The parameters by which a query names a form. */
+export const FORM_PARAMETERS: readonly string[] = ['form', 'prefix'];
+
+/** A form that a query names. */
+export interface AskedForm extends OpenForm {
+  /** True where an ID takes tens of microseconds, not a few. */
+  readonly slow: boolean;
+}
+
+/**
+ * The form that a parameter of a query names, `prefix` included; undefined without it. Throws 400 MALFORMED_REQUEST for an
+ * unknown form, for one that needs what is missing here or can't hold the layout's IDs, and for a prefix that no form takes.
+ */
+export function formOf(query: Raw, settings: FormSettings, parameter: 'form' | 'as' = 'form'): AskedForm | undefined {
+  const { [parameter]: name, prefix } = query;
+  if (prefix !== undefined && query.form !== PREFIXED && query.as !== PREFIXED) {
+    throw malformed(`prefix means something only with the form ${PREFIXED}`);
+  }
+  if (name === undefined) return undefined;
+  if (typeof name !== 'string' || (prefix !== undefined && typeof prefix !== 'string')) {
+    throw malformed(`${parameter} and prefix must be given once`);
+  }
+  return orMalformed(() => {
+    const { format, parse } = openForm(name, { ...settings, prefix });
+    return { format, parse, slow: isFormName(name) && FORMS[name].needs.includes('keys') };
+  });
+}
+
+/** What `work` returns. Throws 400 MALFORMED_REQUEST for an ID that a form or a layout refuses. */
+export function orMalformed<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    const isRefusal = error instanceof IdallocError && ['INVALID_ID', 'CONFIG_INVALID'].includes(error.code);
+    throw isRefusal || error instanceof RangeError ? malformed(error.message) : error;
+  }
+}
+
+/** Most IDs for one request in a slow form: they cost about as much as 100,000 in none. */
+export const MAX_SLOW_IDS = 1_000;
+
+/** The most IDs that a request for this form may have. */
+export function mostIn(form: AskedForm | undefined, maxCount: number): number {
+  return form?.slow === true ? Math.min(maxCount, MAX_SLOW_IDS) : maxCount;
+}
+
+/** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */
 export function countOf(query: Raw, maxCount: number): number {
-  requireNoOthers(query, ['count']);
+  requireNoOthers(query, ['count', ...FORM_PARAMETERS]);
   const text = query.count;
   if (text === undefined) return 1;
   if (typeof text === 'string' && /^[1-9][0-9]{0,5}$/.test(text) && Number(text) <= maxCount) return Number(text);

@@ -10,6 +10,14 @@ export interface ServerLimits extends ConnectionLimits {
   readonly requestTimeoutMs: number;
 }
 
+/** Told of what never becomes a request. */
+export interface ServerObserver {
+  /** Answered here, with this status. */
+  refused(status: number): void;
+  /** A connection was cut or not taken for the limit. */
+  shed(): void;
+}
+
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** Request line and headers together; node answers more with 431. */
@@ -29,16 +37,16 @@ const LINGER_MS = 500;
 
 /**
  * A server of HTTP/1.1 whose connections are bounded in number, time and size. What never becomes a request is answered
- * here: `refused` is told the status.
+ * here.
  */
 export function boundedServer(
   handler: Handler,
   limits: ServerLimits,
-  refused: (status: number) => void,
+  observer: ServerObserver,
   tls?: TlsSettings,
 ): Server {
   const { requestTimeoutMs } = limits;
-  const connections = new Connections(limits);
+  const connections = new Connections(limits, () => observer.shed());
   const options = {
     maxHeaderSize: MAX_HEADER_BYTES,
     requireHostHeader: false, // node's own refusal has no body
@@ -62,7 +70,7 @@ export function boundedServer(
   });
   server.on('checkExpectation', (_request, response: ServerResponse) => {
     const problem = new Problem(417, 'no expectation but 100-continue can be met');
-    refused(problem.status);
+    observer.refused(problem.status);
     const body = Buffer.from(problem.body());
     const headers = { 'content-type': PROBLEM_TYPE, 'content-length': body.length, connection: 'close' };
     response.writeHead(problem.status, headers).end(body);
@@ -73,7 +81,7 @@ export function boundedServer(
     const isHttp = connections.has(socket); // a handshake that failed is none
     if (begun || !isHttp || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
     const problem = problemOf(error);
-    refused(problem.status);
+    observer.refused(problem.status);
     return linger(socket, rawAnswer(problem));
   });
   return server;

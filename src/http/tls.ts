@@ -1,6 +1,6 @@
 import type { ServerOptions } from 'node:http';
 import { createServer, type Server } from 'node:https';
-import { renewed } from './renewed.ts';
+import { renewed } from '../core/renewed.ts';
 
 /** What a listener with TLS needs, as PEM; each is looked at again, so that certificates can be renewed. */
 export interface TlsSettings {
@@ -24,12 +24,18 @@ export function createTlsServer(options: ServerOptions, settings: TlsSettings, h
     handshakeTimeout,
     minVersion: 'TLSv1.2',
   });
-  const renew = renewed({
-    read: () => [cert(), key(), ...(mutual ? [clientCa()] : [])],
-    make: ([cert, key, ca]) => server.setSecureContext({ cert, key, ...(ca === undefined ? {} : { ca }) }),
+  const renew = renewed(
+    () => [cert(), key(), ...(mutual ? [clientCa()] : [])],
+    ([cert, key, ca]) => server.setSecureContext({ cert, key, ...(ca === undefined ? {} : { ca }) }),
     monotonicMs,
-    onFault,
+  );
+  // Before a handshake begins. A certificate whose key is not there yet leaves the one before.
+  server.prependListener('connection', () => {
+    try {
+      renew();
+    } catch (error) {
+      onFault(error);
+    }
   });
-  server.prependListener('connection', renew); // before a handshake begins
   return server;
 }

@@ -37,8 +37,8 @@ function pickWorkerId(
     return { kind: 'refuse', code: 'LAYOUT_EXHAUSTED', message };
   }
 
-  const behind = usable.filter(({ waitMs }) => waitMs === 0);
-  const picked = behind[Math.floor(random() * behind.length)];
+  const passed = usable.filter(({ waitMs }) => waitMs === 0);
+  const picked = passed[Math.floor(random() * passed.length)];
   if (picked) return { kind: 'take', workerId: picked.workerId, ceiling: picked.ceiling };
 
   const lowest = usable.reduce((low, next) => (next.waitMs < low.waitMs ? next : low));

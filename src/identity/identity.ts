@@ -179,13 +179,13 @@ export class Identity {
     if (!attempt) return undefined;
     const { owner, ceiling } = await readClaim(this.#settings, attempt.workerId);
     if (turn !== this.#turn) return await this.#revokeStale(attempt);
-    const begun = termOf(attempt, owner, ceiling);
-    if (!begun) {
+    const claimed = termOf(attempt, owner, ceiling);
+    if (!claimed) {
       this.#attempt = undefined;
       await revokeQuietly(this.#settings, attempt.leaseId);
       return undefined;
     }
-    const term = await withWitness(this.#settings, begun);
+    const term = await withWitness(this.#settings, claimed);
     if (turn !== this.#turn) return STOPPED;
     this.#attempt = undefined;
     this.#install(term);

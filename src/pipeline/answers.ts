@@ -17,6 +17,8 @@ export interface AnswerContext {
   readonly deadLetterTopic: string;
   /** Undefined where no registry is configured. */
   readonly schemas?: SchemaIds | undefined;
+  /** The layout of this namespace, for replies to describe it; undefined where its name is known to every reader. */
+  readonly customLayout?: { readonly fingerprint: string; readonly text: string } | undefined;
 }
 
 /**
@@ -32,10 +34,12 @@ export function batchReply(
   const { request } = accepted;
   const reply = encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }, request.encoding);
   const value = inFraming(request.framing, reply, context);
+  const { customLayout } = context;
   const headers = replyHeaders({
     names: context.names,
     correlationId: request.correlationId,
     replayed: settled.replayed,
+    layout: customLayout?.fingerprint === entry.batch.layoutFingerprint ? customLayout.text : undefined,
     trace: request.trace,
     nest: request.replyTopic === nestReplyTopic(context.requestTopic),
   });

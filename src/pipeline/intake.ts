@@ -56,8 +56,9 @@ export function receive(
     // The request may be served when it is sent again, so it must not get an error reply now.
     if (code === 'SCHEMA_REGISTRY_UNAVAILABLE') return reject(record, {}, code, message);
     const address = { ...salvageAddress(value, record.headers, names), framing };
-    const tellable = address.replyTopic !== undefined && refuseReplyTopic(address.replyTopic, policy) === undefined;
-    return reject(record, tellable ? address : {}, code, message);
+    const isReplyAllowed =
+      address.replyTopic !== undefined && refuseReplyTopic(address.replyTopic, policy) === undefined;
+    return reject(record, isReplyAllowed ? address : {}, code, message);
   }
 }
 

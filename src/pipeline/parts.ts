@@ -14,10 +14,11 @@ const LARGE_SHARE = 1 / 40;
 /** Large requests are decided together up to this share, which bounds how long small ones wait for them. */
 const LARGE_PART_SHARE = 1 / 8;
 
-/** Most IDs that the requests of a part may ask for together; a request for more gets a separate part. */
+/** Most IDs that the requests of a part may ask for together, at least 1; a request for more gets a separate part. */
 export function partMaxIds(layout: Layout): number {
   const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
-  return Math.min(PART_MAX_LISTED_IDS, Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs));
+  const most = Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs);
+  return Math.max(1, Math.min(PART_MAX_LISTED_IDS, most));
 }
 
 /** Whether a request for this many IDs lets others go first. */

@@ -1,7 +1,8 @@
 import type { Quota } from '../codec/quota.ts';
 
 export interface QuotasOptions {
-  readonly quotas: readonly Quota[];
+  /** The current quotas; the same list until they change. */
+  readonly quotas: () => readonly Quota[];
   readonly monotonicMs: () => number;
   /** This worker's share of each quota, above 0 and up to 1: its share of the partitions, so that all workers add up to 1. */
   readonly share: () => number;
@@ -15,21 +16,18 @@ export interface QuotasOptions {
  * A bucket for IDs and one for requests each hold one second's worth and start full. A request for more than that passes
  * when the bucket is full and leaves a debt: so it can pass at all, and the rate still holds.
  *
+ * When the list changes, an unchanged quota keeps the content of its buckets; any other starts with full ones.
+ *
  * Tokens are not returned when a part fails and its requests are retried.
  */
 export class Quotas {
   readonly #options: QuotasOptions;
+  #quotas: readonly Quota[] = [];
   /** Longest prefixes first. */
-  readonly #meters: readonly Meter[];
+  #meters: readonly Meter[] = [];
 
   constructor(options: QuotasOptions) {
     this.#options = options;
-    const byLength = options.quotas.toSorted((one, other) => other.prefix.length - one.prefix.length);
-    this.#meters = byLength.map((quota) => ({
-      quota,
-      ids: new Bucket(quota.idsPerSecond),
-      requests: new Bucket(quota.requestsPerSecond),
-    }));
   }
 
   /** Whether a request would be refused now; takes nothing. */
@@ -54,7 +52,16 @@ export class Quotas {
   }
 
   #meterOf(replyTopic: string): Meter | undefined {
+    const quotas = this.#options.quotas();
+    if (quotas !== this.#quotas) this.#renew(quotas);
     return this.#meters.find(({ quota }) => replyTopic.startsWith(quota.prefix));
+  }
+
+  #renew(quotas: readonly Quota[]): void {
+    const before = new Map(this.#meters.map((meter) => [nameOf(meter.quota), meter]));
+    const byLength = quotas.toSorted((one, other) => other.prefix.length - one.prefix.length);
+    this.#meters = byLength.map((quota) => before.get(nameOf(quota)) ?? meterFor(quota));
+    this.#quotas = quotas;
   }
 
   #waitMs({ ids, requests }: Meter, count: number): number {
@@ -67,6 +74,15 @@ interface Meter {
   readonly quota: Quota;
   readonly ids: Bucket;
   readonly requests: Bucket;
+}
+
+function meterFor(quota: Quota): Meter {
+  return { quota, ids: new Bucket(quota.idsPerSecond), requests: new Bucket(quota.requestsPerSecond) };
+}
+
+/** Equal for equal quotas. */
+function nameOf({ prefix, idsPerSecond, requestsPerSecond }: Quota): string {
+  return [prefix, idsPerSecond, requestsPerSecond].join(' ');
 }
 
 /** The time of a check, and the bucket's share of its rate. */

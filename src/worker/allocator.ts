@@ -50,8 +50,8 @@ export class LeasedAllocator implements Allocator {
   }
 
   /** Continues a batch that needs future ticks; each wake-up takes all that have passed by then. */
-  async #takeWaiting(count: number, begun: Begun, isLarge: boolean): Promise<Allocation> {
-    let part = begun;
+  async #takeWaiting(count: number, first: PartialTake, isLarge: boolean): Promise<Allocation> {
+    let part = first;
     for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
       await this.#options.sleep(part.waitMs);
       const turn = this.#check();
@@ -77,7 +77,7 @@ export class LeasedAllocator implements Allocator {
   }
 
   /** Takes the IDs available now. Only in the turn that was checked: no promise may be awaited in between. */
-  #tryTake({ reading, verdict, granted }: Turn, count: number, isLarge: boolean): Allocation | Begun {
+  #tryTake({ reading, verdict, granted }: Turn, count: number, isLarge: boolean): Allocation | PartialTake {
     const { layout, random } = this.#options;
     if (verdict.kind === 'wait') {
       const { workerId, fence } = granted;
@@ -139,7 +139,7 @@ function sameTerm(a: TermName, b: TermName): boolean {
 }
 
 /** A batch of which only a part could be taken. */
-interface Begun extends TermName {
+interface PartialTake extends TermName {
   readonly ranges: readonly IdRange[];
   readonly taken: number;
   readonly waitMs: number;

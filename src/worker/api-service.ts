@@ -1,4 +1,6 @@
+import { parseFormKeys } from '../codec/form/keys.ts';
 import type { Config } from '../config/config.ts';
+import { renewed } from '../core/renewed.ts';
 import { createApi } from '../http/api.ts';
 import { identifyBy } from '../http/callers.ts';
 import { ApiDoor } from '../http/door.ts';
@@ -37,15 +39,22 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | und
     issued: (count) => metrics.addIds(count),
   });
   const share = new LoopShare(monotonicMs);
-  const keepOld = (what: string) => (error: unknown) =>
-    log.warn({ err: error }, `${what} are unusable; the previous ones stay in use`);
   const identify = identifyBy({
     tokens: api.tokens,
     mutualTls: api.tls?.clientCa !== undefined,
     monotonicMs,
-    onFault: keepOld('the tokens of the HTTP API'),
   });
-  const tls = api.tls && { ...api.tls, monotonicMs, onFault: keepOld('the certificates of the HTTP API') };
+  const { formKeys } = api;
+  const keys =
+    formKeys &&
+    renewed(
+      () => [formKeys()],
+      ([text = '']) => parseFormKeys(text),
+      monotonicMs,
+    );
+  const onFault = (error: unknown) =>
+    log.warn({ err: error }, 'the certificates of the HTTP API are unusable; the previous ones stay in use');
+  const tls = api.tls && { ...api.tls, monotonicMs, onFault };
   return await ApiDoor.open({
     host: api.host,
     port: api.port,
@@ -59,9 +68,11 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | und
         limits: api,
         tls,
         identify,
+        formKeys: keys,
         observe: ({ route, status, caller, milliseconds }) => {
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },
+        onShed: () => metrics.addShedConnection('api'),
         onFault: (error) => log.error({ err: error }, 'internal error while serving an HTTP request'),
       }),
     log: (level, message, fields) => log[level](fields, message),

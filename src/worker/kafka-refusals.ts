@@ -1,3 +1,4 @@
+import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { isUntrusted } from '../kafka/wire/dial-fault.ts';
 import { type FaultName, faultOf, type KafkaFault } from '../kafka/wire/fault.ts';
@@ -9,12 +10,8 @@ import type { KafkaResource } from '../metrics.ts';
 
 export interface KafkaRefusalsOptions {
   readonly kafka: KafkaSettings;
-  readonly topics: {
-    readonly requests: string;
-    readonly ledger: string;
-    readonly witness: string;
-    readonly deadLetters: string;
-  };
+  readonly topics: RightsOptions['topics'];
+  readonly groupId: string;
   readonly runtime: Pick<Runtime, 'monotonicMs'>;
   readonly log: Log;
 }
@@ -35,15 +32,7 @@ const LOG_EVERY_MS = 60_000;
 /** Requests may name any number of topics; what is remembered of them is bounded. */
 const MAX_REPLY_TOPICS = 1_000;
 const MAX_REFUSALS = 1_000;
-
-const NEEDED: Readonly<Record<Exclude<KafkaResource, 'login'>, string>> = {
-  requests: 'Read and Write',
-  ledger: 'Read and Write',
-  witness: 'Read and Write',
-  dead_letters: 'Write',
-  replies: 'Write',
-  group: 'Read',
-};
+const AND = new Intl.ListFormat('en-GB', { type: 'conjunction' });
 
 /**
  * What the brokers refuse to this worker: the login, or a right. A refusal stands until a broker does the same thing, or
@@ -103,8 +92,16 @@ export class KafkaRefusals implements Watch {
     }
     const user = userOf(this.#options.kafka.sasl);
     const whom = user === undefined ? 'this worker' : `'${user}'`;
-    const needed = NEEDED[resource];
-    this.#refused(key, resource, `the brokers refuse ${operation} on ${on} '${name}': allow ${needed} to ${whom}`);
+    const what = `${operation} on ${on} '${name}'`;
+    this.#refused(key, resource, `the brokers refuse ${what}: allow ${this.#neededOn(on, name)} to ${whom}`);
+  }
+
+  /** All that a worker needs there, so that the remedy is one step; of a topic that is none of ours, as a reply topic. */
+  #neededOn(on: Right['on'], name: string): string {
+    const rights = rightsOf('worker', { ...this.#options, nestjs: true }).filter(({ resource }) => resource === on);
+    const named = rights.find((right) => right.pattern === 'literal' && right.name === name);
+    const { operations = [] } = named ?? rights.find(({ pattern }) => pattern === 'prefixed') ?? {};
+    return AND.format(operations);
   }
 
   #resourceOf(topic: string): Exclude<KafkaResource, 'login' | 'group'> {

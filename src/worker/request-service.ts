@@ -1,8 +1,12 @@
 import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
+import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
+import { customText } from '../core/find-layout.ts';
+import type { Layout } from '../core/layout.ts';
+import { renewed } from '../core/renewed.ts';
 import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -158,10 +162,15 @@ export class RequestService implements Disposable {
 
   #quotas(): Quotas | undefined {
     const { config, runtime, metrics, wireLog } = this.#context;
-    if (config.quotas.length === 0) return undefined;
+    const { quotas } = config;
+    if (quotas === undefined) return undefined;
     const refusals = new RateLimitedLog(runtime, wireLog);
     return new Quotas({
-      quotas: config.quotas,
+      quotas: renewed(
+        () => [quotas()],
+        ([text = '']) => parseQuotas(text),
+        runtime.monotonicMs,
+      ),
       monotonicMs: runtime.monotonicMs,
       share: () => Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions,
       onExceeded: (prefix) => {
@@ -234,6 +243,11 @@ function fenced(instanceId: string): IdallocError {
   return new IdallocError('INSTANCE_FENCED', message);
 }
 
+function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
+  const text = customText(layout);
+  return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
+}
+
 function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps {
   const { config, metrics, cluster, runtime, log, refusals } = context;
   const { topics, layout, datacenterId } = config;
@@ -255,6 +269,7 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps
     replyPolicy: replyPolicyOf(topics),
     largeSlots: new Slots(LARGE_AT_ONCE),
     schemas: openRegistry(config.registry),
+    customLayout: customLayoutOf(layout),
     publisher: new KafkaPublisher({
       cluster,
       runtime,

@@ -4,7 +4,7 @@ import type { Log } from '../log.ts';
 
 const LOOK_MS = 5_000;
 
-/** Logs what happens to the files of secrets, so that a rotation can be followed. Whoever uses a secret reads it by itself. */
+/** Logs what happens to files that are named by variables, so that a rotation can be followed. Their users read them by themselves. */
 export class SecretWatch implements Disposable {
   readonly #runtime: Pick<Runtime, 'schedule'>;
   readonly #log: Log;
@@ -33,9 +33,15 @@ export class SecretWatch implements Disposable {
     const text = file.current();
     const { variable, path, problem } = file;
     if (text !== seen.text)
-      this.#log.info({ variable, path }, 'a secret was replaced: new connections and logins use it');
+      this.#log.info(
+        { variable, path },
+        'the file of a variable was replaced: connections, logins and requests use it from now on',
+      );
     if (problem !== undefined && problem !== seen.problem) {
-      this.#log.error({ variable, path, problem }, "a secret's file is not valid: the value before it stays in use");
+      this.#log.error(
+        { variable, path, problem },
+        'the file of a variable is not valid: the value before it stays in use',
+      );
     }
     seen.text = text;
     seen.problem = problem;

@@ -1,4 +1,5 @@
 import { clockReader } from '../adapters/clock.ts';
+import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import type { IdallocError } from '../errors.ts';
@@ -63,7 +64,7 @@ export class Worker implements AsyncDisposable {
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
     const wireLog = createWireLog(log, runtime.monotonicMs);
-    this.#refusals = new KafkaRefusals({ kafka: config.kafka, topics: config.topics, runtime, log });
+    this.#refusals = new KafkaRefusals({ ...config, runtime, log });
     const watched = watchedDialer(dialer, this.#refusals);
     const cluster = new Cluster({ dialer: watched, seeds: seedsOf(config.kafka.brokers), runtime, log: wireLog });
     const fail = failed.reject;
@@ -118,7 +119,7 @@ export class Worker implements AsyncDisposable {
 
   /** The worker's state for the metrics, whatever the gate says. */
   vitals(): Vitals {
-    const { cluster, runtime } = this.#context;
+    const { cluster, config, runtime } = this.#context;
     return {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
@@ -126,6 +127,7 @@ export class Worker implements AsyncDisposable {
       oldestUnread: this.#requests?.oldestUnread ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
+      certificates: certificateExpiries(config),
     };
   }
 

@@ -57,6 +57,17 @@ test('without a choice one partition is taken at random', async () => {
   expect(stage.sent.map(({ headers }) => headers)).toEqual([{ kafka_replyPartition: '1' }]);
 });
 
+test('what a reply says of its layout comes with it; what is too long, or there twice, does not', async () => {
+  const { stage, link } = await linked();
+  await stage.during(link.send(request()));
+  stage.reply('known');
+  stage.reply('custom', { headers: { 'idalloc-layout': 'timestamp:42' } });
+  stage.reply('endless', { headers: { 'idalloc-layout': 'x'.repeat(513) } });
+  await stage.clock.pass(SOON_MS);
+  expect(stage.replies.map(({ layoutText }) => layoutText)).toEqual([undefined, 'timestamp:42', undefined]);
+  await link.close();
+});
+
 test('headers can have other names', async () => {
   const { stage, link } = await linked({ headers: { replyPartition: 'where', replayed: 'again' } });
   await stage.during(link.send(request()));

@@ -3,6 +3,7 @@ import type { BufferOptions } from '../../src/client/options.ts';
 import type { Outgoing, Transport, TransportEvents } from '../../src/client/transport.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
+import type { Layout } from '../../src/core/layout.ts';
 import type { Runtime, Timer } from '../../src/core/runtime.ts';
 
 interface DueTimer {
@@ -95,8 +96,12 @@ export class FakeWorkers implements Transport {
   /** Makes every sending fail. */
   broken: Error | undefined;
   closed = 0;
+  /** The layout that replies name, by fingerprint and by the text in their header; one that is unknown by default. */
+  layout: Layout | undefined;
+  layoutText: string | undefined;
+  /** The first ID that is given. */
+  given = 0n;
   #events: TransportEvents | undefined;
-  #given = 0n;
   readonly #batches = new Map<string, bigint>();
 
   readonly link = async (events: TransportEvents): Promise<Transport> => {
@@ -118,10 +123,10 @@ export class FakeWorkers implements Transport {
   /** The batch of a correlation ID: one, however often it is asked for. */
   answer(correlationId: string, count: number): void {
     const known = this.#batches.get(correlationId);
-    const first = known ?? this.#given;
-    if (known === undefined) this.#given += BigInt(count);
+    const first = known ?? this.given;
+    if (known === undefined) this.given += BigInt(count);
     this.#batches.set(correlationId, first);
-    this.reply(correlationId, encodeBatch(correlationId, [{ first, count }]), known !== undefined);
+    this.reply(correlationId, encodeBatch(correlationId, [{ first, count }], this.layout), known !== undefined);
   }
 
   refuse(correlationId: string, code: string, message = 'no'): void {
@@ -130,19 +135,23 @@ export class FakeWorkers implements Transport {
   }
 
   reply(correlationId: string, value: Buffer, replayed = false): void {
-    this.#events?.onReply({ key: Buffer.from(correlationId), value, replayed });
+    this.#events?.onReply({ key: Buffer.from(correlationId), value, replayed, layoutText: this.layoutText });
   }
 }
 
-export function encodeBatch(correlationId: string, ranges: readonly { first: bigint; count: number }[]): Buffer {
+export function encodeBatch(
+  correlationId: string,
+  ranges: readonly { first: bigint; count: number }[],
+  layout?: Layout,
+): Buffer {
   const batch = {
     ranges,
     step: 1n,
     datacenterId: 4,
     workerId: 18,
     fence: 7n,
-    epochMs: 1_767_225_600_000,
-    layoutFingerprint: '0123456789abcdef',
+    epochMs: layout?.epochMs ?? 1_767_225_600_000,
+    layoutFingerprint: layout?.fingerprint ?? '0123456789abcdef',
     generatedAtMs: 1_780_416_300_000,
   };
   return encodeIdReply({ correlationId: Buffer.from(correlationId), batch }, 'RANGES');

@@ -1,5 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { compareDescriptors, type Descriptor, decodeDescriptor, encodeDescriptor } from '../../src/codec/descriptor.ts';
+import {
+  compareDescriptors,
+  type Descriptor,
+  decodeDescriptor,
+  descriptorOf,
+  encodeDescriptor,
+  layoutOfDescriptor,
+} from '../../src/codec/descriptor.ts';
+import type { Layout } from '../../src/core/layout.ts';
+import { customLayout } from '../../src/core/layout-choice.ts';
+import { presetLayout } from '../../src/core/presets.ts';
 
 const DESCRIPTOR: Descriptor = {
   formatVersion: 1,
@@ -47,6 +57,57 @@ describe('a descriptor', () => {
   it('of a later format says so', () => {
     const later = Buffer.from(TEXT.replace('"format_version":1', '"format_version":2'));
     expect(() => decodeDescriptor(later)).toThrow(/format version is 2.*upgrade/);
+  });
+});
+
+describe('a descriptor of a layout', () => {
+  const of = (layout: Layout) => descriptorOf({ layout, datacenterId: 4, pool: DESCRIPTOR.pool }, DESCRIPTOR.uuid);
+  const custom = { fields: 'timestamp:42,worker:9,sequence:12', epochMs: 1_767_225_600_000, tickMs: 2 } as const;
+
+  it('that is a preset has the bytes of every release', () => {
+    expect(encodeDescriptor(of(presetLayout('default'))).toString()).toBe(
+      TEXT.replace('00112233445566ff', 'b064fde81e47ac7b'),
+    );
+  });
+
+  it('that is custom describes it, so that it is known without its configuration', () => {
+    const stored = decodeDescriptor(encodeDescriptor(of(customLayout(custom))));
+    expect(stored).toEqual(of(customLayout(custom)));
+    expect(stored.layoutText).toBe(
+      'timestamp:42:timestamp,worker:9:worker,sequence:12:sequence;tick_ms=2;epoch_ms=1767225600000;start_below=1',
+    );
+    expect(layoutOfDescriptor(stored)).toEqual(customLayout(custom));
+    const lying = { ...stored, layoutText: stored.layoutText?.replace('tick_ms=2', 'tick_ms=3') ?? '' };
+    expect(layoutOfDescriptor(lying)).toBeUndefined();
+  });
+
+  it.each([
+    [
+      'layout.fields',
+      { fields: 'timestamp:42,worker:8,sequence:13' },
+      'timestamp:42,worker:9,sequence:12',
+      'timestamp:42,worker:8,sequence:13',
+    ],
+    ['layout.tick_ms', { tickMs: 4 }, '2', '4'],
+    ['layout.sequence_start_below', { sequenceStartBelow: 10 }, '1', '10'],
+    ['epoch_ms', { epochMs: 0 }, '1767225600000', '0'],
+  ])('that is custom differs from another one in %s, with both values', (field, change, stored, wanted) => {
+    const other = of(customLayout({ ...custom, ...change }));
+    expect(compareDescriptors(of(customLayout(custom)), other)).toEqual([{ field, stored, wanted }]);
+  });
+
+  it('is the same for a preset and for a custom layout that is the preset', () => {
+    const fields = 'timestamp:41,worker:5,sequence:7';
+    expect(
+      compareDescriptors(of(presetLayout('js-safe')), of(customLayout({ fields, epochMs: custom.epochMs }))),
+    ).toEqual([]);
+  });
+
+  it('differs from one that is not known by the fingerprint', () => {
+    const stored = { ...of(customLayout(custom)), layoutFingerprint: '0123456789abcdef' };
+    expect(compareDescriptors(stored, of(customLayout(custom)))).toEqual([
+      { field: 'layout', stored: '0123456789abcdef', wanted: customLayout(custom).fingerprint },
+    ]);
   });
 });
 

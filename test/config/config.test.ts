@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Config, loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
+import { type Config, loadFormKeys, loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
 import type { Environment } from '../../src/config/parse.ts';
 import { describeVariables, VARIABLES } from '../../src/config/variables.ts';
 import { IdallocError } from '../../src/errors.ts';
@@ -62,7 +62,6 @@ describe('a worker with only the required variables', () => {
       acceptableLag: 100_000,
       copyLingerMs: 600_000,
       maxCount: 100_000,
-      quotas: [],
       gateGraceMs: 10_000,
       drainTimeoutMs: 10_000,
       commitIntervalMs: 500,
@@ -218,6 +217,82 @@ describe('faults', () => {
   });
 });
 
+/** Wants a datacenter below 8, and has 64 workers. */
+const CUSTOM = {
+  LAYOUT: 'custom',
+  LAYOUT_FIELDS: 'timestamp:41,datacenter:3,worker:6,sequence:13',
+  LAYOUT_EPOCH_MS: '1767225600000',
+};
+
+describe('faults of a custom layout', () => {
+  test.each([
+    ['no fields', { LAYOUT_FIELDS: '' }, 'LAYOUT_FIELDS'],
+    ['no epoch', { LAYOUT_EPOCH_MS: '' }, 'LAYOUT_EPOCH_MS'],
+    ['fields that are none', { LAYOUT_FIELDS: 'timestamp:41;worker:6' }, 'LAYOUT_FIELDS'],
+    ['fields that make no layout', { LAYOUT_FIELDS: 'timestamp:41,sequence:12' }, 'LAYOUT_FIELDS'],
+    ['a tick of no time', { LAYOUT_TICK_MS: '0' }, 'LAYOUT_TICK_MS'],
+    ['a start past the sequence', { LAYOUT_SEQUENCE_START_BELOW: '8193' }, 'LAYOUT_SEQUENCE_START_BELOW'],
+    ['a datacenter past its field', { DATACENTER_ID: '8' }, 'DATACENTER_ID'],
+    ['a pool past its field', { POOL_LAST: '64' }, 'POOL_LAST'],
+    [
+      'more IDs than a second has',
+      { LAYOUT_FIELDS: 'timestamp:41,datacenter:3,worker:6,sequence:3', MAX_COUNT: '8001' },
+      'MAX_COUNT',
+    ],
+  ])('tell of %s', (_, env, name) => {
+    expect(namesOf(faultsOf({ ...WORKER, ...CUSTOM, ...env }))).toEqual([name]);
+  });
+
+  test('are told all together, with those of other variables', () => {
+    const env = {
+      LAYOUT: 'custom',
+      LAYOUT_FIELDS: 'worker:6,timestamp:41,sequence:13',
+      LAYOUT_TICK_MS: 'x',
+      OPS_PORT: 'x',
+    };
+    expect(namesOf(faultsOf({ ...WORKER, ...env })).sort()).toEqual([
+      'LAYOUT_EPOCH_MS',
+      'LAYOUT_FIELDS',
+      'LAYOUT_TICK_MS',
+      'OPS_PORT',
+    ]);
+  });
+
+  test('say why the timestamp must come first', () => {
+    const [fault] = faultsOf({ ...WORKER, ...CUSTOM, LAYOUT_FIELDS: 'datacenter:3,timestamp:41,worker:6,sequence:13' });
+    expect(fault).toMatch(/^LAYOUT_FIELDS: must begin with the timestamp: only .* rise with time$/);
+  });
+
+  test('are its variables beside a layout by name', () => {
+    const env = { LAYOUT_FIELDS: CUSTOM.LAYOUT_FIELDS, LAYOUT_TICK_MS: '1', LAYOUT_SEQUENCE_START_BELOW: '1' };
+    expect(namesOf(faultsOf({ ...WORKER, ...env }))).toEqual(Object.keys(env));
+    expect(faultsOf({ ...WORKER, ...env })[0]).toContain("for layout 'custom' only");
+  });
+});
+
+describe('a layout of a chosen epoch', () => {
+  const at = (nowMs: number, env = {}) => loadWorkerConfig({ ...WORKER, ...CUSTOM, ...env }, () => '', nowMs);
+  const BEGIN = 1_767_225_600_000;
+  const END = BEGIN + 2 ** 41;
+
+  test.each([
+    ['before it begins', BEGIN - 1],
+    ['when it has ended', END],
+  ])('is a fault %s', (_, nowMs) => {
+    expect(() => at(nowMs)).toThrow(/LAYOUT_EPOCH_MS: /);
+  });
+
+  test('is a warning in its last year, and none before', () => {
+    expect(at(END - 1).warnings).toEqual([expect.stringContaining('2095-09-07')]);
+    expect([at(BEGIN).warnings, at(END - 370 * 86_400_000).warnings]).toEqual([[], []]);
+  });
+
+  test('is not looked at where the epoch is the published one, nor where nobody says what time it is', () => {
+    expect(() => loadWorkerConfig(WORKER, () => '', 0)).not.toThrow();
+    expect(() => loadWorkerConfig({ ...WORKER, ...CUSTOM, LAYOUT_EPOCH_MS: '9000000000000' })).not.toThrow();
+  });
+});
+
 describe('values', () => {
   test('an empty variable counts as not set', () => {
     expect(loadWorkerConfig({ ...WORKER, KAFKA_GROUP_ID: '', WORKER_ID: '' })).toEqual(loadWorkerConfig(WORKER));
@@ -244,6 +319,18 @@ describe('values', () => {
       LAYOUT_EPOCH_MS: '1767225600000',
     });
     expect(config.layout.epochMs).toBe(1_767_225_600_000);
+  });
+
+  test('a custom layout is made of its variables', () => {
+    const config = loadWorkerConfig({ ...WORKER, ...CUSTOM, LAYOUT_TICK_MS: '10', LAYOUT_SEQUENCE_START_BELOW: '3' });
+    expect(config.layout).toMatchObject({
+      name: 'custom',
+      tickMs: 10,
+      epochMs: 1_767_225_600_000,
+      sequenceStartBelow: 3,
+    });
+    expect(config.layout.fields.map(({ bits }) => bits)).toEqual([41, 3, 6, 13]);
+    expect(config.pool).toEqual({ first: 0, last: 31 });
   });
 
   test('an endless ledger fits endless requests', () => {
@@ -428,17 +515,53 @@ test('the table for help names every variable once, with its default', () => {
   expect(lines.find((line) => line.includes('RESERVATION_MS'))).toMatch(/ 25000 .*\[ms\]$/);
 });
 
+describe('form keys', () => {
+  const FORM_KEY = `2:${'ab'.repeat(32)}\n1:${'cd'.repeat(32)}`;
+
+  test('are read from the variable, or from a file that may be replaced', () => {
+    expect(loadFormKeys({})).toBeUndefined();
+    expect(loadFormKeys({ FORM_KEY })?.all.map(({ number }) => number)).toEqual([2, 1]);
+    expect(loadFormKeys({ FORM_KEY_FILE: '/keys' }, () => `${FORM_KEY}\n`)?.writing.number).toBe(2);
+    let text = FORM_KEY;
+    const { api } = loadWorkerConfig({ ...WORKER, FORM_KEY_FILE: '/keys' }, () => text);
+    text = `3:${'ef'.repeat(32)}\n${FORM_KEY}`;
+    expect(api?.formKeys?.()).toBe(text);
+  });
+
+  test('are refused when they are faulty, with the line and without the key', () => {
+    const faults = faultsOf({ ...WORKER, FORM_KEY: `${FORM_KEY}\n1:${'0a'.repeat(32)}` });
+    expect(faults).toEqual(['FORM_KEY: line 3 has the number 1 a second time']);
+    expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).toThrow('FORM_KEY: line 1 must be number:key');
+    expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).not.toThrow('abab');
+  });
+});
+
 describe('quotas', () => {
   const QUOTAS = 'id.replies.acme. 100000 50; id.requests.reply 5 -';
-  const parsed = [
-    { prefix: 'id.replies.acme.', idsPerSecond: 100_000, requestsPerSecond: 50 },
-    { prefix: 'id.requests.reply', idsPerSecond: 5 },
-  ];
-
   test('are read from the variable, or from a file', () => {
-    expect(loadWorkerConfig({ ...WORKER, QUOTAS }).quotas).toEqual(parsed);
-    const config = loadWorkerConfig({ ...WORKER, QUOTAS_FILE: '/quotas' }, () => QUOTAS.replace('; ', '\n'));
-    expect(config.quotas).toEqual(parsed);
+    expect(loadWorkerConfig({ ...WORKER, QUOTAS }).quotas?.()).toBe(QUOTAS);
+    const config = loadWorkerConfig({ ...WORKER, QUOTAS_FILE: '/quotas' }, () => `${QUOTAS}\n`);
+    expect(config.quotas?.()).toBe(QUOTAS);
+    expect(loadWorkerConfig(WORKER).quotas).toBeUndefined();
+  });
+
+  test('of a file that changes are those of its last valid text', () => {
+    let content = QUOTAS;
+    const { quotas, secretFiles } = loadWorkerConfig({ ...WORKER, QUOTAS_FILE: '/quotas' }, () => content);
+    content = '# none any more';
+    expect(quotas?.()).toBe(content);
+    const last = content;
+    for (const [text, problem] of [
+      ['', 'is empty'],
+      ['id.replies.acme. many -', "has 'id.replies.acme. many -'"],
+      ['replies.acme. 5 -', "has 'replies.acme.', under which no reply topic is allowed"],
+    ] as const) {
+      content = text;
+      expect(quotas?.()).toBe(last);
+      expect(secretFiles.map((file) => [file.variable, file.problem])).toEqual([
+        ['QUOTAS_FILE', expect.stringContaining(problem)],
+      ]);
+    }
   });
 
   test.each([

@@ -5,10 +5,12 @@ import {
   decompose,
   defineLayout,
   formatHex,
+  type Layout,
   type LayoutSpec,
   tickStartMs,
   toTicks,
 } from '../../src/core/layout.ts';
+import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
 import { anyLayout, partsOf, presetLayouts } from './arbitraries.ts';
@@ -86,7 +88,7 @@ describe('an ID', () => {
     }
   });
 
-  it('stays below 2^63 at the last tick of every preset', () => {
+  it('stays below 2^63 at the last tick of every preset, where the next would need a bit that no ID has', () => {
     for (const of of presetLayouts) {
       const last = compose(of, {
         ticks: ticks(of.endTicks - 1),
@@ -94,7 +96,8 @@ describe('an ID', () => {
         worker: of.maxWorker,
         sequence: of.sequencesPerTick - 1,
       });
-      expect(last).toBe(END - 1n);
+      const bits = of.fields.reduce((sum, field) => sum + field.bits, 0);
+      expect(last).toBe(bits < 63 ? 2n ** BigInt(bits) - 1n : END - 1n);
       expect(() => decompose(of, last + 1n)).toThrow(RangeError);
     }
   });
@@ -146,12 +149,12 @@ describe('a layout', () => {
     const message = messageOf(() => defineLayout(broken));
     for (const fault of [
       "name 'Broken!'",
-      "field 'sequence' has 0 bits",
-      "field 'two words' has 50 bits",
+      "gives 'sequence' 0 bits",
+      "gives 'two words' 50 bits",
       "label 'two words'",
       '0 worker fields',
       '2 datacenter fields',
-      'timestamp must be the top field',
+      'must begin with the timestamp',
       '90 bits',
       'tickMs is 0.5',
       'epochMs is -1',
@@ -159,6 +162,21 @@ describe('a layout', () => {
     ]) {
       expect(message).toContain(fault);
     }
+  });
+
+  it('fits into a JavaScript number exactly when its last ID does: up to 53 bits', () => {
+    const lastOf = (of: Layout): bigint => {
+      const end = { ticks: ticks(of.endTicks - 1), datacenter: of.maxDatacenter, worker: of.maxWorker };
+      return compose(of, { ...end, sequence: of.sequencesPerTick - 1 });
+    };
+    const custom = (bits: number) => customLayout({ fields: `timestamp:41,worker:5,sequence:${bits}`, epochMs: 0 });
+    const fits = [7, 8].map((bits) => custom(bits).fitsNumber);
+    expect(fits).toEqual([true, false]);
+    fc.assert(
+      fc.property(anyLayout, (of) => {
+        expect(of.fitsNumber).toBe(lastOf(of) <= BigInt(Number.MAX_SAFE_INTEGER));
+      }),
+    );
   });
 
   it('may take 64 bits and no more', () => {
@@ -173,7 +191,7 @@ describe('a layout', () => {
 
   it('may not reach dates that nothing can show', () => {
     const slow = { ...valid, tickMs: 1000, fields: valid.fields.map((f) => ({ ...f, bits: f.bits === 41 ? 44 : 9 })) };
-    expect(messageOf(() => defineLayout(slow))).toContain('last timestamp');
+    expect(messageOf(() => defineLayout(slow))).toContain('lasts past');
   });
 
   it('may not start a tick past its last sequence number', () => {

@@ -1,12 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { compose, decompose, type FieldRole, tickStartMs } from '../../src/core/layout.ts';
+import { expandIds } from '../../src/codec/id-batch.ts';
+import { startGenerator, take } from '../../src/core/generator.ts';
+import { compose, decompose, type FieldRole, tickStartMs, toTicks } from '../../src/core/layout.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
-import { ticks } from '../../src/core/units.ts';
+import { ticks, wallMs } from '../../src/core/units.ts';
 import { presetLayouts } from './arbitraries.ts';
 
 /** Widths from the top, tick, epoch, stride, sign, largest batch, as the published schemes have them. */
 const PUBLISHED = {
   default: ['41/5/5/12', 1, 1_767_225_600_000, 1n, true, 100_000],
+  'js-safe': ['41/5/7', 1, 1_767_225_600_000, 1n, true, 100_000],
   'twitter-2010': ['41/5/5/12', 1, 1_288_834_974_657, 1n, true, 100_000],
   bwmarrin: ['41/10/12', 1, 1_288_834_974_657, 1n, true, 100_000],
   sonyflake: ['39/8/16', 10, 1_409_529_600_000, 65_536n, true, 25_600],
@@ -54,6 +57,29 @@ describe('a preset', () => {
     expect(at(0)).toBe((7n << 24n) | 3n);
   });
 
+  it('alone is js-safe in the 53 bits that a JavaScript number holds, up to its last ID', () => {
+    expect(presetLayouts.filter(({ fitsNumber }) => fitsNumber).map(({ name }) => name)).toEqual(['js-safe']);
+    const { endTicks, timestampShift } = presetLayout('js-safe');
+    expect((BigInt(endTicks) << timestampShift) - 1n).toBe(BigInt(Number.MAX_SAFE_INTEGER));
+  });
+
+  it('of js-safe loses no ID to rounding, where 1,875 of 2,000 default IDs of November 2026 become another number', () => {
+    const changed = (['default', 'js-safe'] as const).map((name) => {
+      const layout = presetLayout(name);
+      const at = toTicks(layout, wallMs(Date.UTC(2026, 10, 22)));
+      const { ranges } = take(
+        startGenerator(layout, 0, 3, at),
+        2_000,
+        { nowTicks: ticks(at + 20), from: at, to: ticks(at + 30) },
+        () => 0,
+      );
+      const ids = expandIds({ ranges, step: layout.step });
+      expect(ids).toHaveLength(name === 'default' ? 2_000 : 1_280);
+      return ids.filter((id) => BigInt(JSON.parse(String(id)) as number) !== id).length;
+    });
+    expect(changed).toEqual([1_875, 0]);
+  });
+
   it('of Baidu demands an epoch', () => {
     expect(() => presetLayout('baidu')).toThrow(/epoch/);
     expect(presetLayout('baidu', { epochMs: 1_735_689_600_000 }).epochMs).toBe(1_735_689_600_000);
@@ -75,7 +101,7 @@ describe('a preset', () => {
   });
 
   it('names every fault of its overrides at once', () => {
-    expect(() => presetLayout('baidu', { workerBits: 3 })).toThrow(/only bwmarrin.*epoch/);
-    expect(() => presetLayout('default', { sequenceBits: 3, epochMs: 0.5 })).toThrow(/only bwmarrin.*epochMs is 0.5/);
+    expect(() => presetLayout('baidu', { workerBits: 3 })).toThrow(/bwmarrin only.*epoch/);
+    expect(() => presetLayout('default', { sequenceBits: 3, epochMs: 0.5 })).toThrow(/bwmarrin only.*epochMs is 0.5/);
   });
 });

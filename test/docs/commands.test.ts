@@ -43,9 +43,9 @@ async function known(path: readonly string[] = []): Promise<Known[]> {
 
 const COMMANDS = await known();
 
-/** The arguments of every mention of the command line; `idalloc <family>` alone names a family of commands. */
+/** The arguments of every mention of the command line; `idalloc <family>` alone names a family of commands. `idalloc form …` is a label of keys. */
 const CALLS = MENTIONED.flatMap(({ page, command }) => {
-  const [, args] = /^(?:npm run idalloc -- |idalloc )(?!ready\b)(.+)$/.exec(command) ?? [];
+  const [, args] = /^(?:npm run idalloc -- |idalloc )(?!ready\b|form )(.+)$/.exec(command) ?? [];
   return args === undefined ? [] : [{ page, args }];
 });
 

@@ -95,12 +95,12 @@ describe('the AsyncAPI document', () => {
   });
 
   test('has the headers of the code', () => {
-    const { correlationId, replyTopic, replyPartition, count, replayed } = DEFAULT_HEADER_NAMES;
+    const { correlationId, replyTopic, replyPartition, count, replayed, layout } = DEFAULT_HEADER_NAMES;
     const trace = ['traceparent', 'tracestate'];
     expect(Object.keys(IdRequest.headers.properties).sort()).toEqual(
       [correlationId, replyTopic, replyPartition, count, ...trace].sort(),
     );
-    expect(Object.keys(IdReply.headers.properties).sort()).toEqual([correlationId, replayed, ...trace].sort());
+    expect(Object.keys(IdReply.headers.properties).sort()).toEqual([correlationId, replayed, layout, ...trace].sort());
     expect(Object.keys(DeadLetter.headers.properties).sort()).toEqual(
       [...Object.values(LETTER_HEADERS), RECORD_LEFT_OUT].sort(),
     );

@@ -4,14 +4,16 @@ import { viewId } from '../../src/codec/id-view.ts';
 import { compose } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
-import { firstIdOf, idsBody } from '../../src/http/id-body.ts';
+import { idBody, idsBody } from '../../src/http/id-body.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
+import { formOf } from '../../src/http/parameters.ts';
+import { KEYS } from '../support/form-samples.ts';
 
 const share = () => new LoopShare(() => performance.now());
 const textOf = async (body: ReturnType<typeof idsBody>) => (typeof body === 'string' ? body : await text(body));
 const GENERATED_AT = wallMs(1_780_416_300_123);
 
-describe.each(['default', 'instagram', 'sonyflake', 'discord', 'baidu'] as const)('in layout %s', (name) => {
+describe.each(['default', 'js-safe', 'instagram', 'sonyflake', 'discord', 'baidu'] as const)('in layout %s', (name) => {
   const layout = presetLayout(name, name === 'baidu' ? { epochMs: 1_767_225_600_000 } : {});
   const worker = Math.min(17, layout.maxWorker);
   const rangeAt = (at: number, sequence: number, count: number) => {
@@ -33,7 +35,10 @@ describe.each(['default', 'instagram', 'sonyflake', 'discord', 'baidu'] as const
     );
     const body = await textOf(idsBody(layout, { ranges, generatedAt: GENERATED_AT }, share()));
     expect(body).toBe(JSON.stringify({ ids, generated_at: new Date(GENERATED_AT).toISOString() }));
-    expect(firstIdOf({ ranges, generatedAt: GENERATED_AT })).toBe(ids[0]?.value_string);
+    const { value_string: id, value_number: number } = ids[0] ?? {};
+    const one = number === undefined ? { id } : { id, id_number: number };
+    expect(idBody(layout, { ranges, generatedAt: GENERATED_AT })).toBe(JSON.stringify(one));
+    expect(typeof number).toBe(name === 'js-safe' ? 'number' : 'undefined');
   });
 });
 
@@ -53,4 +58,21 @@ test('a large body is made no faster than it is read', async () => {
   expect(made).toBeLessThanOrEqual(2);
   expect((await text(body)).length).toBeGreaterThan(15_000_000);
   expect(made).toBeGreaterThan(200);
+});
+
+test.each([
+  ['ulid', 100],
+  ['uuid4', 10],
+] as const)('a body in form %s comes in pieces of %i IDs, so that none holds the event loop', async (name, most) => {
+  const layout = presetLayout('default');
+  const form = formOf({ form: name }, { layout, keys: KEYS });
+  const ranges = [{ first: 1n << 22n, count: 4_096 }];
+  const body = idsBody(layout, { ranges, generatedAt: GENERATED_AT }, share(), form);
+  if (typeof body === 'string') throw new TypeError('a body of 4,096 IDs is no text');
+  const counts: number[] = [];
+  for await (const piece of body) counts.push(String(piece).split('"value_form"').length - 1);
+  expect(counts.reduce((sum, count) => sum + count)).toBe(4_096);
+  expect(Math.max(...counts)).toBe(most);
+  const few = { ranges: [{ first: 1n << 22n, count: most + 1 }], generatedAt: GENERATED_AT };
+  expect(typeof idsBody(layout, few, share(), form)).toBe('object');
 });

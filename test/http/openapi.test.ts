@@ -1,6 +1,7 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, describe, expect, test } from 'vitest';
+import { presetLayout } from '../../src/core/presets.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
 interface Operation {
@@ -57,6 +58,9 @@ describe('the answers match the document', () => {
     ['Ids', '/api/v1/ids?count=150', 'GET'],
     ['Id', '/api/v1/id', 'POST'],
     ['IdView', '/api/v1/ids/00c48e86f8092000', 'GET'],
+    ['Ids', '/api/v1/ids?count=2&form=ulid', 'GET'],
+    ['Id', '/api/v1/id?form=prefixed&prefix=ord', 'POST'],
+    ['IdView', '/api/v1/ids/00c48e86f8092000?form=hex', 'GET'],
     ['Problem', '/api/v1/ids?count=0', 'GET'],
     ['Problem', '/nowhere', 'GET'],
   ] as const)('%s: %s', async (name, url, method) => {
@@ -67,5 +71,32 @@ describe('the answers match the document', () => {
   test('and a number in place of a string would not', () => {
     expect(matches('Id', { id: 7 })).toBe(false);
     expect(matches('Ids', { ids: [], generated_at: 'now' })).toBe(false);
+  });
+});
+
+describe('a worker whose IDs are JavaScript numbers', () => {
+  const numbers = new ApiStage({ layout: presetLayout('js-safe') }).api().app;
+  const other = new Ajv2020({ strict: false, formats: { 'date-time': true } });
+  afterAll(() => numbers.close());
+
+  test('gives each ID as a number as well, as its document says, and takes it apart', async () => {
+    other.addSchema((await numbers.inject('/api/v1/openapi.json')).json(), 'api');
+    const of = (name: string, body: unknown) => other.validate({ $ref: `api#/components/schemas/${name}` }, body);
+    const many = (await numbers.inject('/api/v1/ids?count=150')).json();
+    const one = (await numbers.inject({ method: 'POST', url: '/api/v1/id' })).json();
+    const view = (await numbers.inject(`/api/v1/ids/${one.id_number}`)).json();
+    expect([of('Ids', many), of('Id', one), of('IdView', view)]).toEqual([true, true, true]);
+    expect(String(one.id_number)).toBe(one.id);
+    expect(view).toEqual({ ...view, value_string: one.id, value_number: one.id_number });
+    const { value_number, ...without } = view;
+    expect([of('Id', { id: one.id }), of('IdView', without)]).toEqual([false, false]);
+    expect(Number.isSafeInteger(value_number)).toBe(true);
+  });
+
+  test('is the only one: others name no number at all', async () => {
+    const { body } = await app.inject('/api/v1/openapi.json');
+    expect(body).not.toMatch(/(value|id)_number/);
+    expect((await app.inject('/api/v1/ids')).body).not.toContain('value_number');
+    expect(Object.keys((await app.inject({ method: 'POST', url: '/api/v1/id' })).json())).toEqual(['id']);
   });
 });

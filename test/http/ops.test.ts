@@ -137,6 +137,7 @@ describe('metrics', () => {
       stoppedPartitions: 2,
       kafkaRefused,
       oldestUnread: [{ partition: 3, milliseconds: 250 }],
+      certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
     };
     expect(await lines()).toEqual(
       expect.arrayContaining([
@@ -146,6 +147,7 @@ describe('metrics', () => {
         'idalloc_partition_state{partition="3",state="serving"} 1',
         'idalloc_ledger_lag_records{partition="3"} 7',
         'idalloc_request_oldest_unread_seconds{partition="3"} 0.25',
+        'idalloc_certificate_expiry_timestamp_seconds{variable="ETCD_CERT"} 1780416300',
       ]),
     );
     vitals = { ...vitals, copies: [], oldestUnread: [] };

@@ -117,7 +117,7 @@ describe('over TLS', () => {
     ['does not begin its handshake', async (port: number) => connectTcp({ host: HOST, port })],
     ['sends nothing after it', async (port: number) => (await dial(port)).socket],
   ])('at the limit the connection goes that %s', async (_, slow) => {
-    const { port, api } = await start({ limits: { maxConnections: 2, requestTimeoutMs: 5_000 } });
+    const { port, api, stage } = await start({ limits: { maxConnections: 2, requestTimeoutMs: 5_000 } });
     const accepted = once(api.app.server, 'connection');
     const first = await slow(port);
     sockets.push(first);
@@ -128,6 +128,7 @@ describe('over TLS', () => {
     expect(await ended).toMatch(/^HTTP\/1\.1 200 /);
     if (!first.closed) await once(first, 'close');
     expect(second.socket.closed).toBe(false);
+    expect(stage.shed).toBe(1);
   });
 
   test.each([

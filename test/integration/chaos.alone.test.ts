@@ -5,9 +5,11 @@ import { afterEach, expect, test } from 'vitest';
 import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { type Played, playChaos } from '../chaos/chaos.ts';
 import { SERVER_FAULTS, WORKER_FAULTS } from '../chaos/faults.ts';
+import { HttpAsker } from '../chaos/http-asker.ts';
 import { recoveries } from '../chaos/recoveries.ts';
 import { Slot } from '../chaos/slot.ts';
 import { FakedClock } from '../support/faked-clock.ts';
+import { LAYOUT_ENVS, layoutOfEnv, type TestLayout } from '../support/layouts.ts';
 import type { Load } from '../support/load.ts';
 import { SHORT_LEASE } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
@@ -19,6 +21,7 @@ const PARTITIONS = 6;
 const WORKERS = 3;
 const SECONDS = Number(process.env.CHAOS_SECONDS ?? 30);
 const SEED = Number(process.env.CHAOS_SEED ?? 1);
+const LAYOUTS = (process.env.CHAOS_LAYOUT ?? 'default,js-safe').split(',') as readonly TestLayout[];
 /** In so much time each fault has its turn. */
 const ALL_FAULTS_SECONDS = 300;
 /** A worker looks at its deadline after this at the latest, or counts as paused; the clock may say up to 0.5 s more. */
@@ -53,44 +56,54 @@ function figures({ workers, replies }: Scene, slots: readonly Slot[], played: re
   );
 }
 
-test(`faults in the order of seed ${SEED} for ${SECONDS} s under load: one batch for each request, all IDs differ`, {
-  timeout: 1_000 * SECONDS + AROUND_MS,
-}, async (context) => {
-  const { annotate } = context;
-  using machines = new DisposableStack();
-  const env = { ...SHORT_LEASE, GATE_GRACE_MS: '3000' };
-  await using scene = await Scene.open({ partitions: PARTITIONS, env });
-  const slots: Slot[] = [];
-  for (let index = 0; index < WORKERS; index += 1) {
-    const clock = machines.use(await FakedClock.create(context));
-    slots.push(machines.use(await Slot.open(scene, index, clock)));
-  }
-  await Promise.all(slots.map(({ worker }) => worker.ready()));
-  let played: readonly Played[] = [];
-  const play = async (load: Load) => {
-    const trace = (line: string) => void process.stderr.write(`chaos: ${line}\n`);
-    played = await playChaos(scene, slots, { seed: SEED, forMs: 1_000 * SECONDS, trace });
-    const mendedMs = performance.now();
-    await Promise.all(slots.map((slot) => slot.back()));
-    const backMs = performance.now() - mendedMs;
-    await scene.replies.replies(load.asks.length);
-    const answeredMs = performance.now() - mendedMs;
-    const often = Object.entries(Object.groupBy(played, ({ name }) => name)).map(([name, of]) => [name, of?.length]);
-    await report(
-      annotate,
-      `chaos of seed ${SEED}: all open ${Math.round(backMs)} ms after the last fault, all answered after ${Math.round(answeredMs)} ms; ${JSON.stringify(Object.fromEntries(often))}`,
-    );
-  };
-  try {
-    const history = await scene.underLoad(play);
-    await report(annotate, `chaos of seed ${SEED}: ${JSON.stringify(history)}; ${figures(scene, slots, played)}`);
-  } catch (error) {
-    process.stderr.write(`chaos of seed ${SEED}: ${await keepLogs(scene)}\n`);
-    throw error;
-  }
-  expect(Math.max(0, ...silencesMs(scene.workers))).toBeLessThan(Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS) + LATE_MS);
-  expect(played.length).toBeGreaterThan(SECONDS / 10);
-  if (SECONDS < ALL_FAULTS_SECONDS) return;
-  const all = [...SERVER_FAULTS, ...WORKER_FAULTS].map(({ name }) => name);
-  expect(new Set(played.map(({ name }) => name))).toEqual(new Set(all));
-});
+test.for(LAYOUTS)(
+  `in layout %s, faults in the order of seed ${SEED} for ${SECONDS} s under load: one batch for each request, all IDs differ`,
+  {
+    timeout: 1_000 * SECONDS + AROUND_MS,
+  },
+  async (name, context) => {
+    const { annotate } = context;
+    using machines = new DisposableStack();
+    const env = { ...SHORT_LEASE, GATE_GRACE_MS: '3000', ...LAYOUT_ENVS[name] };
+    await using scene = await Scene.open({ partitions: PARTITIONS, env });
+    const slots: Slot[] = [];
+    for (let index = 0; index < WORKERS; index += 1) {
+      const clock = machines.use(await FakedClock.create(context));
+      slots.push(machines.use(await Slot.open(scene, index, clock)));
+    }
+    await Promise.all(slots.map(({ worker }) => worker.ready()));
+    await using asker = new HttpAsker(slots, layoutOfEnv(scene.realm.env));
+    let played: readonly Played[] = [];
+    const play = async (load: Load) => {
+      const trace = (line: string) => void process.stderr.write(`chaos: ${line}\n`);
+      played = await playChaos(scene, slots, { seed: SEED, forMs: 1_000 * SECONDS, trace });
+      const mendedMs = performance.now();
+      await Promise.all(slots.map((slot) => slot.back()));
+      await asker.stop();
+      const backMs = performance.now() - mendedMs;
+      await scene.replies.replies(load.asks.length);
+      const answeredMs = performance.now() - mendedMs;
+      const often = Object.entries(Object.groupBy(played, ({ name }) => name)).map(([name, of]) => [name, of?.length]);
+      await report(
+        annotate,
+        `chaos of seed ${SEED} in layout ${name}: all open ${Math.round(backMs)} ms after the last fault, all answered after ${Math.round(answeredMs)} ms; ${JSON.stringify(Object.fromEntries(often))}`,
+      );
+    };
+    try {
+      const history = await scene.underLoad(play, undefined, asker.ids);
+      const http = `${asker.ids.length} IDs over HTTP, ${JSON.stringify(asker.refused)} requests refused`;
+      await report(
+        annotate,
+        `chaos of seed ${SEED} in layout ${name}: ${JSON.stringify(history)}; ${http}; ${figures(scene, slots, played)}`,
+      );
+    } catch (error) {
+      process.stderr.write(`chaos of seed ${SEED}: ${await keepLogs(scene)}\n`);
+      throw error;
+    }
+    expect(Math.max(0, ...silencesMs(scene.workers))).toBeLessThan(Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS) + LATE_MS);
+    expect(played.length).toBeGreaterThan(SECONDS / 10);
+    if (SECONDS < ALL_FAULTS_SECONDS) return;
+    const all = [...SERVER_FAULTS, ...WORKER_FAULTS].map(({ name }) => name);
+    expect(new Set(played.map(({ name }) => name))).toEqual(new Set(all));
+  },
+);

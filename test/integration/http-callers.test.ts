@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -51,9 +52,7 @@ test('tokens are replaced in their file without a restart, and what a caller doe
 
   writeFileSync(file, 'orders');
   const isWarned = () =>
-    worker.lines.some(
-      ({ msg, variable }) => String(msg).startsWith("a secret's file") && variable === 'API_TOKEN_FILE',
-    );
+    worker.lines.some(({ msg, variable }) => /not valid/.test(String(msg)) && variable === 'API_TOKEN_FILE');
   await expect.poll(async () => [await ask(NEW), isWarned()], WITHIN).toEqual([200, true]);
   expect(await ask(NEW)).toBe(200);
   const series = (status: number, caller: string) =>
@@ -69,11 +68,12 @@ test('certificates are replaced in their files without a restart, and callers ar
   const dir = directory();
   const authority = new Authority(dir);
   const own = { cert: join(dir, 'shown.crt'), key: join(dir, 'shown.key') };
-  const show = (name: string) => {
-    const { certFile, keyFile } = authority.issue(name);
+  const show = (name: string, days?: number) => {
+    const { certFile, keyFile } = authority.issue(name, days);
     copyFileSync(certFile, own.cert);
     copyFileSync(keyFile, own.key);
   };
+  const expiry = () => worker.metric('idalloc_certificate_expiry_timestamp_seconds{variable="API_TLS_CERT"}');
   show('before');
   const worker = await start({
     API_TLS_CERT_FILE: own.cert,
@@ -95,8 +95,11 @@ test('certificates are replaced in their files without a restart, and callers ar
 
   expect(await ask(client)).toEqual([200, 'before']);
   await expect(ask({ ca })).rejects.toThrow();
-  show('after');
+  const endsBefore = await expiry();
+  expect(endsBefore).toBe(Date.parse(new X509Certificate(readFileSync(own.cert)).validTo) / 1_000);
+  show('after', 9);
   await expect.poll(() => ask(client), WITHIN).toEqual([200, 'after']);
+  expect(await expiry()).toBeGreaterThan(endsBefore + 6 * 86_400);
   const name = 'idalloc_http_requests_total{route="/api/v1/ids",status="200",caller="mtls"}';
   expect(await worker.metric(name)).toBeGreaterThanOrEqual(2);
   expect((await worker.ops('/readyz')).status).toBe(200);

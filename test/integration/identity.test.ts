@@ -176,7 +176,11 @@ test('under load over several reservations no ID reaches the ceiling stored at i
 test.for([
   ['the epoch', { LAYOUT_EPOCH_MS: '1767225600001' }, 'epoch_ms is 1767225600000, configured 1767225600001'],
   ['the pool', { POOL_LAST: '8' }, 'pool is 7..7, configured 7..8'],
-  ['the layout', { LAYOUT: 'discord', LAYOUT_EPOCH_MS: '1767225600000' }, 'layout is '],
+  [
+    'the layout',
+    { LAYOUT: 'discord', LAYOUT_EPOCH_MS: '1767225600000' },
+    'layout.fields is timestamp:41,datacenter:5,worker:5,sequence:12, configured timestamp:42',
+  ],
 ] as const)('a namespace that differs in %s refuses the worker, which ends and names it', async ([, env, named]) => {
   await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
   await realm.worker().ready();

@@ -2,15 +2,12 @@ import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Authority, type Certificate } from '../support/certificates.ts';
-import type { Followed } from '../support/followed.ts';
-import { Load } from '../support/load.ts';
+import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
 import { Realm } from '../support/realm.ts';
 import { grant, SecuredKafka, workerRights } from '../support/secured-kafka.ts';
 import { suiteServers } from '../support/servers.ts';
 import { TokenServer } from '../support/token-server.ts';
-import { checkWholeHistory, settledRecords } from '../support/whole-history.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
-import type { WorkerProcess } from '../support/worker-process.ts';
 
 const USER = 'id-worker';
 const PLAIN_PASSWORD = 'plain-pass';
@@ -18,12 +15,10 @@ const CLIENT_SECRET = 'client:secret';
 const PARTITIONS = 2;
 /** Brokers demand so often that a client logs in again. */
 const SESSION_MS = 3_000;
-const SESSIONS = 4;
+const SESSIONS = 3;
 const TOKEN_LIFE_S = 6;
 const ERROR_LEVEL = 50;
 const WARN_LEVEL = 40;
-/** Requests that are sent and stay unanswered while the login is refused. */
-const UNANSWERED = 20;
 const POLL = { timeout: 60_000, interval: 200 };
 const SECURITY = 'org.apache.kafka.common.security';
 const OAUTH = 'listener.name.client.oauthbearer';
@@ -71,81 +66,15 @@ const LOGINS: Record<string, () => Record<string, string>> = {
 
 const secretFile = (name: string) => join(kafka.dir, name);
 
-async function readiness(worker: WorkerProcess): Promise<{ status: number; reason?: string; detail?: string }> {
-  const response = await worker.ops('/readyz');
-  return { ...((await response.json()) as object), status: response.status };
-}
-
-/** A worker that has answered the first requests of a load. */
-class Stage implements AsyncDisposable {
-  readonly realm: Realm;
-  readonly worker: WorkerProcess;
-  readonly #replies: Followed;
-  readonly #ledger: Followed;
-  readonly #load: Load;
-
-  private constructor(realm: Realm, worker: WorkerProcess, [replies, ledger]: readonly [Followed, Followed]) {
-    this.realm = realm;
-    this.worker = worker;
-    this.#replies = replies;
-    this.#ledger = ledger;
-    this.#load = new Load(realm, { partitions: PARTITIONS, burst: 2, paceMs: 100 });
-  }
-
-  static async start(env: Record<string, string>): Promise<Stage> {
-    const realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] }, { partitions: PARTITIONS });
-    await grant(realm, Object.values(workerRights(realm, USER)).flat());
-    const worker = realm.worker({
-      KAFKA_BROKERS: kafka.byLogin,
-      KAFKA_TLS: '1',
-      KAFKA_CA_FILE: kafka.authority.own.certFile,
-      ...env,
-    });
-    await worker.ready();
-    const followed = [await realm.follow(), await realm.follow(realm.ledgerTopic)] as const;
-    const stage = new Stage(realm, worker, followed);
-    await stage.answered(10);
-    return stage;
-  }
-
-  async answered(more: number): Promise<void> {
-    await this.#replies.replies(this.#answers + more);
-  }
-
-  /** Waits until the worker says that it is refused, and requests stay unanswered. */
-  async refused(): Promise<string> {
-    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 503, reason: 'KAFKA_REFUSED' });
-    await expect.poll(() => this.#load.asks.length - this.#answers, POLL).toBeGreaterThan(UNANSWERED);
-    const { reason, detail = '' } = await readiness(this.worker);
-    expect(reason).toBe('KAFKA_REFUSED');
-    return detail;
-  }
-
-  /** Waits until the worker notices that no broker answers. */
-  async unavailable(): Promise<void> {
-    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 503, reason: 'KAFKA_UNAVAILABLE' });
-  }
-
-  async ready(): Promise<void> {
-    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 200 });
-  }
-
-  /** Every request was answered, and none twice. */
-  async check(): Promise<void> {
-    const asks = await this.#load.stop();
-    await checkWholeHistory(this.realm, asks, this.#replies, () =>
-      settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger),
-    );
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#load.stop().catch(() => undefined);
-    await this.realm[Symbol.asyncDispose]();
-  }
-
-  get #answers(): number {
-    return new Set(this.#replies.seen.map(({ message }) => String(message.key))).size;
-  }
+async function start(env: Record<string, string>): Promise<LoadedWorker> {
+  const realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] }, { partitions: PARTITIONS });
+  await grant(realm, Object.values(workerRights(realm, USER)).flat());
+  return await LoadedWorker.start(realm, {
+    KAFKA_BROKERS: kafka.byLogin,
+    KAFKA_TLS: '1',
+    KAFKA_CA_FILE: kafka.authority.own.certFile,
+    ...env,
+  });
 }
 
 describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, () => {
@@ -153,7 +82,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     if (mechanism === 'scram-sha-512') await kafka.setPassword(USER, 'first');
     writeFileSync(secretFile('password'), 'first');
     writeFileSync(secretFile('client-secret'), CLIENT_SECRET);
-    await using stage = await Stage.start({ KAFKA_SASL_MECHANISM: mechanism, ...LOGINS[mechanism]?.() });
+    await using stage = await start({ KAFKA_SASL_MECHANISM: mechanism, ...LOGINS[mechanism]?.() });
     const { worker } = stage;
     const from = worker.lines.length;
     const asked = tokens.asked;
@@ -177,7 +106,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     writeFileSync(password, 'first\n');
     writeFileSync(ca, kafka.authority.own.certPem);
     const login = LOGINS['scram-sha-512']?.();
-    await using stage = await Stage.start({
+    await using stage = await start({
       KAFKA_SASL_MECHANISM: 'scram-sha-512',
       ...login,
       KAFKA_CA_FILE: ca,
@@ -185,7 +114,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     const { worker } = stage;
     const from = worker.lines.length;
     await kafka.setPassword(USER, 'second');
-    expect(await stage.refused()).toMatch(/'id-worker'.*KAFKA_SASL_PASSWORD/);
+    expect(await stage.stopped('KAFKA_REFUSED')).toMatch(/'id-worker'.*KAFKA_SASL_PASSWORD/);
     expect(await worker.metric('idalloc_kafka_refused{resource="login"}')).toBe(1);
     await worker.line(({ code }) => code === 'KAFKA_REFUSED', from);
     const refusals = () =>
@@ -206,9 +135,9 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
 
   test('a client that the token endpoint refuses any more is named, and works again by itself', async () => {
     writeFileSync(secretFile('client-secret'), CLIENT_SECRET);
-    await using stage = await Stage.start({ KAFKA_SASL_MECHANISM: 'oauthbearer', ...LOGINS.oauthbearer?.() });
+    await using stage = await start({ KAFKA_SASL_MECHANISM: 'oauthbearer', ...LOGINS.oauthbearer?.() });
     tokens.refuses = true;
-    expect(await stage.refused()).toMatch(/'id-worker'.*invalid_client.*KAFKA_OAUTH_CLIENT_SECRET/);
+    expect(await stage.stopped('KAFKA_REFUSED')).toMatch(/'id-worker'.*invalid_client.*KAFKA_OAUTH_CLIENT_SECRET/);
     tokens.refuses = false;
     await stage.ready();
     await stage.check();
@@ -222,14 +151,14 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
       copyFileSync(keyFile, key);
     };
     show(kafka.authority.issue(USER));
-    await using stage = await Stage.start({
+    await using stage = await start({
       KAFKA_BROKERS: kafka.byCertificate,
       KAFKA_CERT_FILE: cert,
       KAFKA_KEY_FILE: key,
     });
     show(kafka.authority.issueExpired(USER));
-    await kafka.frozen(() => stage.unavailable()); // which ends the connections
-    expect(await stage.refused()).toMatch(/certificate.*KAFKA_CERT/i);
+    await kafka.frozen(() => stage.unready('KAFKA_UNAVAILABLE')); // which ends the connections
+    expect(await stage.stopped('KAFKA_REFUSED')).toMatch(/certificate.*KAFKA_CERT/i);
     show(kafka.authority.issue(USER));
     await stage.ready();
     await stage.check();

@@ -1,23 +1,20 @@
-import { readFileSync } from 'node:fs';
+import type { AclEntry } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Load } from '../support/load.ts';
+import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
 import { Realm, SHORT_LEASE } from '../support/realm.ts';
-import { grant, revoke, SecuredKafka, workerRights } from '../support/secured-kafka.ts';
+import { grant, isOperation, revoke, SecuredKafka, type WorkerRights, workerRights } from '../support/secured-kafka.ts';
 import { suiteServers } from '../support/servers.ts';
-import { checkWholeHistory, settledRecords } from '../support/whole-history.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
-import type { WorkerProcess } from '../support/worker-process.ts';
 
 const USER = 'id-worker';
 const PASSWORD = 'kafka-pass';
 const PARTITIONS = 2;
 const ERROR_LEVEL = 50;
 const WARN_LEVEL = 40;
-/** Requests that are sent and stay unanswered while the right is missing. */
-const UNANSWERED = 20;
 /** Lines at level warn and above that one fault is worth: each loop that meets it says so once in 10 s. */
 const MAX_LINES = 12;
-const POLL = { timeout: 60_000, interval: 200 };
+/** Records that are no requests, so that they become dead letters. */
+const BAD = 5;
 const why = whyNoProcesses('kafka', 'etcd', 'openssl');
 
 const stack = new AsyncDisposableStack();
@@ -31,65 +28,138 @@ beforeAll(async () => {
 
 afterAll(() => stack.disposeAsync());
 
-async function readiness(worker: WorkerProcess): Promise<{ status: number; reason?: string; detail?: string }> {
-  const response = await worker.ops('/readyz');
-  return { ...((await response.json()) as object), status: response.status };
+/** A worker with what the list of rights has for it, under a load of which half has to be forwarded. */
+async function start(): Promise<LoadedWorker> {
+  const realm = await Realm.create(
+    { ...suiteServers(), brokers: [kafka.plaintext] },
+    { partitions: PARTITIONS, env: SHORT_LEASE },
+  );
+  await grant(realm, Object.values(workerRights(realm, USER)).flat());
+  const login = {
+    KAFKA_BROKERS: kafka.byLogin,
+    KAFKA_TLS: '1',
+    KAFKA_CA_FILE: kafka.authority.own.certFile,
+    KAFKA_SASL_MECHANISM: 'scram-sha-512',
+    KAFKA_SASL_USERNAME: USER,
+    KAFKA_SASL_PASSWORD: PASSWORD,
+  };
+  return stack.use(await LoadedWorker.start(realm, login, { goesAstray: true }));
 }
 
-function named(realm: Realm): Record<string, string> {
-  const { requestTopic, ledgerTopic, witnessTopic, groupId, replyTopic } = realm;
-  return { requests: requestTopic, ledger: ledgerTopic, witness: witnessTopic, group: groupId, replies: replyTopic };
+interface Right {
+  /** As the metric calls what it is about. */
+  readonly resource: string;
+  readonly name: (realm: Realm) => string;
+  readonly remedy: RegExp;
+  readonly acl: (rights: WorkerRights) => readonly AclEntry[];
 }
+
+const ALL = /allow Read, Write and DescribeConfigs to 'id-worker'/;
+const REQUESTS = { resource: 'requests', name: ({ requestTopic }: Realm) => requestTopic, remedy: ALL };
+const LEDGER = { resource: 'ledger', name: ({ ledgerTopic }: Realm) => ledgerTopic, remedy: ALL };
+const ON_REQUESTS: Right = { ...REQUESTS, acl: ({ requests }) => requests };
+const ON_LEDGER: Right = { ...LEDGER, acl: ({ ledger }) => ledger };
+const ON_WITNESS: Right = {
+  resource: 'witness',
+  name: ({ witnessTopic }) => witnessTopic,
+  remedy: ALL,
+  acl: ({ witness }) => witness,
+};
+const ON_GROUP: Right = {
+  resource: 'group',
+  name: ({ groupId }) => groupId,
+  remedy: /allow Read to 'id-worker'/,
+  acl: ({ group }) => group,
+};
+const ON_REPLIES: Right = {
+  resource: 'replies',
+  name: ({ replyTopic }) => replyTopic,
+  remedy: /allow Write to 'id-worker'/,
+  acl: ({ replies }) => replies,
+};
+const ON_DEAD_LETTERS: Right = {
+  resource: 'dead_letters',
+  name: ({ deadLetterTopic }) => deadLetterTopic,
+  remedy: /allow Write and DescribeConfigs to 'id-worker'/,
+  acl: ({ deadLetters }) => deadLetters,
+};
+const WRITE_ON_REQUESTS: Right = { ...REQUESTS, acl: ({ requests }) => requests.filter(isOperation('Write')) };
+const WRITE_ON_LEDGER: Right = { ...LEDGER, acl: ({ ledger }) => ledger.filter(isOperation('Write')) };
+
+/** Takes a right away until requests pile up, and gives it back; `play` is what needs the right beside the load. */
+async function without(loaded: LoadedWorker, right: Right, play = async () => {}): Promise<void> {
+  const { realm, worker } = loaded;
+  const acl = right.acl(workerRights(realm, USER));
+  const metric = `idalloc_kafka_refused{resource="${right.resource}"}`;
+  const from = worker.lines.length;
+  await revoke(realm, acl);
+  await play();
+  const detail = await loaded.stopped('KAFKA_REFUSED');
+  expect(detail).toContain(`'${right.name(realm)}'`);
+  expect(detail).toMatch(right.remedy);
+  expect(await worker.metric(metric)).toBe(1);
+  const line = await worker.line(({ msg }) => msg === 'the brokers refuse this worker', from);
+  expect(line).toMatchObject({ level: ERROR_LEVEL, code: 'KAFKA_REFUSED', resource: right.resource });
+  const told = worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL);
+  expect(told.length, told.map((one) => JSON.stringify(one)).join('\n')).toBeLessThan(MAX_LINES);
+  expect(await readiness(worker)).toMatchObject({ reason: 'KAFKA_REFUSED' });
+
+  await grant(realm, acl);
+  await loaded.ready();
+  expect(await worker.metric(metric)).toBe(0);
+  await loaded.answered(loaded.load.asks.length - loaded.answers);
+}
+
+const TITLE = 'the worker says what it lacks, and goes on by itself when it is given back';
 
 describe.skipIf(why !== undefined)(`rights that are taken away under load${why ? `: ${why}` : ''}`, () => {
-  test.for([
-    ['requests', /allow Read and Write/],
-    ['ledger', /allow Read and Write/],
-    ['witness', /allow Read and Write/],
-    ['group', /allow Read/],
-    ['replies', /allow Write/],
-  ] as const)('on %s: the worker says what it lacks, waits for it, and loses nothing', async ([resource, remedy]) => {
-    await using realm = await Realm.create(
-      { ...suiteServers(), brokers: [kafka.plaintext] },
-      { partitions: PARTITIONS, env: SHORT_LEASE },
-    );
-    const rights = workerRights(realm, USER);
-    await grant(realm, Object.values(rights).flat());
-    const replies = await realm.follow();
-    const ledger = await realm.follow(realm.ledgerTopic);
-    const worker = realm.worker({
-      KAFKA_BROKERS: kafka.byLogin,
-      KAFKA_TLS: '1',
-      KAFKA_CA: readFileSync(kafka.authority.own.certFile, 'utf8'),
-      KAFKA_SASL_MECHANISM: 'scram-sha-512',
-      KAFKA_SASL_USERNAME: USER,
-      KAFKA_SASL_PASSWORD: PASSWORD,
+  describe('all on one resource after the other', () => {
+    let loaded: LoadedWorker;
+    const bad = Array.from({ length: BAD }, (_, i) => `bad-${i}`);
+
+    beforeAll(async () => {
+      loaded = await start();
     });
-    await worker.ready();
-    const load = new Load(realm, { partitions: PARTITIONS, burst: 2, paceMs: 100 });
-    await replies.replies(10);
 
-    const from = worker.lines.length;
-    await revoke(realm, rights[resource] ?? []);
-    await expect.poll(() => readiness(worker), POLL).toMatchObject({ status: 503, reason: 'KAFKA_REFUSED' });
-    const { detail = '' } = await readiness(worker);
-    expect(detail).toContain(`'${named(realm)[resource]}'`);
-    expect(detail).toMatch(remedy);
-    expect(await worker.metric(`idalloc_kafka_refused{resource="${resource}"}`)).toBe(1);
-    const line = await worker.line(({ msg }) => msg === 'the brokers refuse this worker', from);
-    expect(line).toMatchObject({ level: ERROR_LEVEL, code: 'KAFKA_REFUSED', resource });
-    await expect
-      .poll(() => load.asks.length - new Set(replies.seen.map(({ message }) => String(message.key))).size, POLL)
-      .toBeGreaterThan(UNANSWERED);
-    expect(await readiness(worker)).toMatchObject({ status: 503, reason: 'KAFKA_REFUSED' });
-    const told = worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL);
-    expect(told.length, told.map((one) => JSON.stringify(one)).join('\n')).toBeLessThan(MAX_LINES);
+    test.for([
+      ['requests', ON_REQUESTS],
+      ['the ledger', ON_LEDGER],
+      ['the witness topic', ON_WITNESS],
+      ['the group', ON_GROUP],
+      ['reply topics', ON_REPLIES],
+    ] as const)(`on %s: ${TITLE}`, ([, right]) => without(loaded, right));
 
-    await grant(realm, rights[resource] ?? []);
-    await expect.poll(() => readiness(worker), POLL).toMatchObject({ status: 200 });
-    expect(await worker.metric(`idalloc_kafka_refused{resource="${resource}"}`)).toBe(0);
-    const asks = await load.stop();
-    await checkWholeHistory(realm, asks, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
-    expect(await realm.records(realm.deadLetterTopic)).toBe(0);
+    test(`on dead letters, when some are due: ${TITLE}`, async () => {
+      const records = bad.map((key) => ({ key, value: Buffer.of(1, 2, 3), partition: 0 }));
+      await without(loaded, ON_DEAD_LETTERS, async () => {
+        await loaded.realm.sendRaw(records);
+      });
+    });
+
+    test('in the end every request has one batch, and every bad record is a dead letter', async () => {
+      await loaded.check();
+      const letters = await loaded.realm.follow(loaded.realm.deadLetterTopic);
+      const all = await loaded.realm.records(loaded.realm.deadLetterTopic);
+      await letters.until('all letters', (seen) => seen.length >= all);
+      expect(new Set(letters.seen.map(({ message }) => String(message.key)))).toEqual(new Set(bad));
+    });
+  });
+
+  describe('Write alone', () => {
+    let loaded: LoadedWorker;
+
+    beforeAll(async () => {
+      loaded = await start();
+    });
+
+    test.for([
+      ['requests, of which half have to be forwarded', WRITE_ON_REQUESTS],
+      ['the ledger', WRITE_ON_LEDGER],
+    ] as const)(`on %s: ${TITLE}`, ([, right]) => without(loaded, right));
+
+    test('in the end every request has one batch, and none is a dead letter', async () => {
+      await loaded.check();
+      expect(await loaded.realm.records(loaded.realm.deadLetterTopic)).toBe(0);
+    });
   });
 });

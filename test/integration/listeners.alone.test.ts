@@ -1,6 +1,15 @@
-import { readFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { Agent, get } from 'node:https';
 import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Duplex } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import { Authority } from '../support/certificates.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
@@ -11,12 +20,16 @@ const MAX_RSS_MB = 600;
 /** As an orchestrator's probe by default. */
 const PROBE_LIMIT_MS = 1_000;
 const PROBE_PAUSE_MS = 50;
+/** What the API's listener takes by default. */
+const API_CONNECTIONS = 512;
 const METRICS = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n';
 
-async function startWorker(): Promise<{ worker: WorkerProcess; opsPort: number; apiPort: number; pid: number }> {
+async function startWorker(
+  env: Readonly<Record<string, string>> = {},
+): Promise<{ worker: WorkerProcess; opsPort: number; apiPort: number; pid: number }> {
   const realm = await Realm.create(suiteServers());
   onTestFinished(() => realm[Symbol.asyncDispose]());
-  const worker = realm.worker();
+  const worker = realm.worker(env);
   const { pid } = await worker.ready();
   const { port } = await worker.line(({ msg }) => msg === 'health and metrics are served');
   return { worker, opsPort: Number(port), apiPort: Number(new URL(await worker.api()).port), pid: Number(pid) };
@@ -26,9 +39,15 @@ async function startWorker(): Promise<{ worker: WorkerProcess; opsPort: number; 
 class Flood {
   readonly #sockets: Socket[];
 
-  constructor(port: number, connections: number, input: string, reads: boolean) {
+  constructor(
+    port: number,
+    connections: number,
+    input: string | Buffer,
+    reads: boolean,
+    open: () => Socket = () => connect({ host: HOST, port }),
+  ) {
     this.#sockets = Array.from({ length: connections }, () => {
-      const socket = connect({ host: HOST, port });
+      const socket = open();
       socket.on('error', () => undefined); // a cut connection may come as a reset
       if (reads) socket.resume();
       socket.write(input);
@@ -63,8 +82,21 @@ interface Probed {
   readonly failed: readonly string[];
 }
 
+type Ask = (signal: AbortSignal) => Promise<{ readonly status: number; readonly body: string }>;
+
+const overHttp =
+  (port: number, path: string): Ask =>
+  async (signal) => {
+    const response = await fetch(`http://${HOST}:${port}${path}`, { signal, headers: { connection: 'close' } });
+    return { status: response.status, body: await response.text() };
+  };
+
 /** Asks on a new connection each time, as orchestrators do, until it is told to end and has asked often enough. */
-function probe(port: number, path: string, least = 25): () => Promise<Probed> {
+function probe(port: number, path: string): () => Promise<Probed> {
+  return probeBy(overHttp(port, path));
+}
+
+function probeBy(ask: Ask, least = 25): () => Promise<Probed> {
   const failed: string[] = [];
   let probes = 0;
   let slowestMs = 0;
@@ -72,9 +104,8 @@ function probe(port: number, path: string, least = 25): () => Promise<Probed> {
   const once = async () => {
     const beganMs = performance.now();
     const signal = AbortSignal.timeout(PROBE_LIMIT_MS);
-    const headers = { connection: 'close' };
-    const answer = await fetch(`http://${HOST}:${port}${path}`, { signal, headers })
-      .then(async (response) => `${response.status} ${response.ok ? '' : await response.text()}`.trim())
+    const answer = await ask(signal)
+      .then(({ status, body }) => `${status} ${status === 200 ? '' : body}`.trim())
       .catch((error: Error) => error.name);
     slowestMs = Math.max(slowestMs, performance.now() - beganMs);
     probes += 1;
@@ -158,4 +189,86 @@ test('700 slow senders leave the API its room', async ({ annotate }) => {
   await report(annotate, `700 slow senders to the API: ${told(asked)}; ${peakRssMb(pid)} MB`);
   expect([...asked.failed, ...ready.failed]).toEqual([]);
   expect(gateClosings(worker)).toEqual([]);
+});
+
+const TLS = { connections: 700, slow: 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ' };
+
+/** A worker whose API is for those with a certificate, and one of them. */
+async function startMutual() {
+  const dir = mkdtempSync(join(tmpdir(), 'idalloc-listeners-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const authority = new Authority(dir);
+  const [server, caller] = [authority.issue('server'), authority.issue('caller')];
+  const { opsPort, apiPort, ...rest } = await startWorker({
+    API_TLS_CERT_FILE: server.certFile,
+    API_TLS_KEY_FILE: server.keyFile,
+    API_TLS_CLIENT_CA_FILE: authority.own.certFile,
+  });
+  const own = {
+    ca: authority.own.certPem,
+    cert: readFileSync(caller.certFile),
+    key: readFileSync(caller.keyFile),
+    host: HOST,
+    port: apiPort,
+  };
+  const ask: Ask = async (signal) => {
+    const asked = get({ ...own, path: '/api/v1/ids', signal, agent: new Agent({ keepAlive: false }) });
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    return { status: answer.statusCode ?? 0, body: await text(answer) };
+  };
+  return { ...rest, opsPort, apiPort, own, ask };
+}
+
+/** What a client says first in a handshake. */
+async function clientHello(): Promise<Buffer> {
+  const { promise, resolve } = Promise.withResolvers<Buffer>();
+  const wire = new Duplex({
+    read: () => undefined,
+    write(chunk: Buffer, _encoding, done) {
+      resolve(chunk);
+      done();
+    },
+  });
+  connectTls({ socket: wire, host: HOST }).on('error', () => undefined); // it gets no answer
+  try {
+    return await promise;
+  } finally {
+    wire.destroy();
+  }
+}
+
+test.for([
+  ['that begin no handshake', async () => Buffer.alloc(0), true],
+  ['that leave a handshake half-open', clientHello, true],
+  ['that leave a handshake half-open and read nothing', clientHello, false],
+  ['that say what is no handshake', async () => Buffer.from('GET / HTTP/1.1\r\nHost: x\r\n\r\n'), true],
+] as const)(
+  '700 connections to the API over TLS %s leave callers and probes their room',
+  async ([kind, input, reads], { annotate }) => {
+    const { worker, opsPort, apiPort, ask, pid } = await startMutual();
+    const flood = new Flood(apiPort, TLS.connections, await input(), reads);
+    await flood.settled();
+    const [asked, ready] = await Promise.all([probeBy(ask)(), probe(opsPort, '/readyz')()]);
+    await report(annotate, `700 connections over TLS ${kind}: ${told(asked)}; ${peakRssMb(pid)} MB`);
+    expect([...asked.failed, ...ready.failed]).toEqual([]);
+    expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
+    expect(gateClosings(worker)).toEqual([]);
+  },
+);
+
+test('700 callers with a certificate that send slowly leave others and probes their room, and are counted', async ({
+  annotate,
+}) => {
+  const { worker, opsPort, apiPort, own, ask, pid } = await startMutual();
+  const end = probe(opsPort, '/readyz');
+  const flood = new Flood(apiPort, TLS.connections, TLS.slow, true, () => connectTls(own));
+  await flood.settled();
+  const asked = await probeBy(ask)();
+  const ready = await end();
+  await report(annotate, `700 slow callers over TLS: ${told(asked)}, ${told(ready)}; ${peakRssMb(pid)} MB`);
+  expect([...asked.failed, ...ready.failed]).toEqual([]);
+  expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
+  expect(gateClosings(worker)).toEqual([]);
+  const shed = await worker.metric('idalloc_connections_shed_total{listener="api"}');
+  expect(shed).toBeGreaterThanOrEqual(TLS.connections - API_CONNECTIONS);
 });

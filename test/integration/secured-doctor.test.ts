@@ -54,6 +54,18 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     expect(named('clock against https:')).toMatchObject([{ state: 'ok' }]);
   });
 
+  test('each certificate that ends within two weeks is a warning by the name of its variable', async () => {
+    const { named } = await doctor('worker');
+    const ends = expect.stringMatching(/^ends on .* UTC, in (1 day|less than a day)$/);
+    expect(named('certificate ')).toMatchObject(
+      ['KAFKA_CA', 'ETCD_CERT', 'ETCD_CA'].map((name) => ({
+        name: `certificate ${name}`,
+        state: 'warn',
+        detail: ends,
+      })),
+    );
+  });
+
   test('a worker that may not write replies has a fault that names the topic and the remedy', async () => {
     const { realm } = servers;
     const forbidden = `${realm.env.REPLY_TOPIC_PREFIX}forbidden`;

@@ -1,5 +1,8 @@
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Partitioners, type Producer } from 'kafkajs';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { batchOf, type DecodedReply, type Followed } from '../support/followed.ts';
@@ -76,6 +79,7 @@ const PROBES = 200;
 /** Far more than a small request takes on a busy machine, and a tenth of what the flood takes. */
 const HELD_UP_MS = 5_000;
 const PROBE_EVERY_MS = 20;
+const ERROR_LEVEL = 50;
 
 /** A shared deployment of twelve partitions: what it floods with goes to acme's topic, what is measured to beta's. */
 class Shared implements AsyncDisposable {
@@ -179,6 +183,39 @@ test('quotas answer a flood that goes on, and others are served beside it', asyn
   expect(refused.length).toBeGreaterThan(FLOOD * 0.9);
   expect(await worker.metric(`idalloc_quota_exceeded_total{prefix="${prefix}"}`)).toBe(refused.length);
   expect(worker.lines.filter(({ prefix: of }) => of === prefix).length).toBeLessThan(5);
+});
+
+test('quotas of a file change without a restart, and a faulty text leaves those before', async () => {
+  await using shared = await Shared.open();
+  const dir = mkdtempSync(join(tmpdir(), 'idalloc-quotas-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const file = join(dir, 'quotas');
+  const prefix = `${shared.own.groupId}.replies.acme.`;
+  const replace = (text: string) => {
+    writeFileSync(`${file}.new`, text);
+    renameSync(`${file}.new`, file);
+  };
+  replace('# none yet');
+  const worker = shared.own.worker({ QUOTAS_FILE: file });
+  await worker.ready();
+  const answers = await shared.own.follow(shared.acme);
+  let asked = 0;
+  /** The code of the refusal of a request for more than the quota of a second, or nothing. */
+  const ask = async () => {
+    const correlationId = `ask-${asked++}`;
+    await shared.own.send([{ correlationId, count: 5_000, replyTopic: shared.acme }]);
+    const { reply } = await answers.reply(correlationId);
+    return 'error' in reply ? reply.error.code : undefined;
+  };
+  expect([await ask(), await ask()]).toEqual([undefined, undefined]);
+  replace(`${prefix} 1 -`);
+  await expect.poll(ask).toBe('QUOTA_EXCEEDED');
+  replace('elsewhere. 1 -');
+  const { problem } = await worker.line(({ variable, level }) => variable === 'QUOTAS_FILE' && level === ERROR_LEVEL);
+  expect(problem).toContain("has 'elsewhere.', under which no reply topic is allowed");
+  expect(await ask()).toBe('QUOTA_EXCEEDED');
+  replace('# none any more');
+  await expect.poll(ask).toBeUndefined();
 });
 
 test('a request over its quota gets its batch when it is sent again later, and a known one at any time', async () => {

@@ -1,9 +1,9 @@
 import type { Rule } from './rule.ts';
 import { at, type Entry, FOR_EVER, type Index, type Log, MARKER, NONE, type Request, UNKNOWN } from './state.ts';
 
-/** What a worker makes of its index: one partition's, or what it would be after something happened. */
+/** A worker's index of one partition, and how events change it. */
 
-/** Reads what is there, after everything of before was lost. */
+/** The index after a restore from the log. */
 export function restored(rule: Rule, { low, entries }: Log): Index {
   const isWhole = low === 0;
   const index: Index = {
@@ -18,7 +18,7 @@ export function restored(rule: Rule, { low, entries }: Log): Index {
   return { ...read(rule, index, entries), isUndated };
 }
 
-/** Reads on to the end of the log. */
+/** The index after reading to the end of the log. */
 export function read(rule: Rule, index: Index, entries: readonly Entry[]): Index {
   let { since, horizon, through, isUndated } = index;
   for (let offset = index.end; offset < entries.length; offset++) {
@@ -35,7 +35,7 @@ export function read(rule: Rule, index: Index, entries: readonly Entry[]): Index
   return { origin: index.origin, end: entries.length, since, horizon, through, isUndated };
 }
 
-/** Lets go of what was trimmed. */
+/** The index after expiry of the trimmed entries. */
 export function expired(rule: Rule, index: Index, { low, entries }: Log): Index {
   const gone = entries.slice(index.origin, low);
   const since = rule.expiryRaises ? Math.max(index.since, ...gone.map(({ appendedAt }) => appendedAt)) : index.since;
@@ -44,12 +44,12 @@ export function expired(rule: Rule, index: Index, { low, entries }: Log): Index 
   return { ...index, origin: low, since, horizon, isUndated };
 }
 
-/** Whether anything may be decided before a marker was written. */
+/** Whether anything may be decided before a marker is written. */
 export function isReady({ since, horizon }: Index): boolean {
   return since !== UNKNOWN && horizon !== UNKNOWN;
 }
 
-/** The offset of a key's first entry; UNKNOWN when it can't be told any more, NONE when there is none. */
+/** The offset of a key's first entry; UNKNOWN when it can't be known any more, NONE when there is none. */
 export function lookUp(rule: Rule, index: Index, entries: readonly Entry[], key: number): number {
   for (let offset = index.origin; offset < index.end; offset++) {
     const entry = at(entries, offset);
@@ -61,7 +61,7 @@ export function lookUp(rule: Rule, index: Index, entries: readonly Entry[], key:
 
 export type Verdict = 'serve' | 'too old' | 'below the horizon';
 
-/** What becomes of a request that the index does not know. */
+/** The verdict on a request that the index does not know. */
 export function judge(rule: Rule, index: Index, request: Request, offset: number): Verdict {
   const isFirst = !request.hasOrigin;
   const isTimed = rule.byTime === 'all' || (rule.byTime === 'copies' && !isFirst);

@@ -17,7 +17,7 @@ import {
   type Worker,
 } from './state.ts';
 
-/** What a worker makes of a request that its index does not know. */
+/** A worker's verdict on a request that its index does not know. */
 export interface Judgement {
   readonly state: State;
   readonly index: Index;
@@ -25,13 +25,13 @@ export interface Judgement {
   readonly verdict: Verdict;
 }
 
-/** Who is told what can happen next, and what a worker would say. */
+/** Receives each possible step, and each reply and verdict of a worker. */
 export interface Observer {
-  /** A step to another state; what follows the name tells which one it was. */
+  /** A step to another state; `which` identifies it among steps of the same name. */
   step(next: State, name: string, ...which: readonly number[]): void;
-  /** A worker tells somebody the batch of an ID: `partition * 64 + offset` of its entry. */
+  /** A worker replies with the batch of an ID: `partition * 64 + offset` of its entry. */
   told(state: State, id: number, batch: number): void;
-  /** For the counts, which show that the checks had work. */
+  /** A verdict, for the counts that show that the checks had work. */
   judged(judgement: Judgement): void;
 }
 
@@ -49,7 +49,7 @@ export function moves(rule: Rule, world: World, state: State, observer: Observer
   for (const [s, stray] of state.strays.entries()) straying(world, state, s, stray, observer);
 }
 
-/** Records that come to the request topic. A forwarded record is a resend to the home partition. */
+/** Records that arrive on the request topic. A forwarded record is a resend to the home partition. */
 function sendings(rule: Rule, world: World, state: State, { step }: Observer): void {
   if (state.requests.flat().length === world.records) return;
   for (const id of world.homes.keys()) {
@@ -73,7 +73,7 @@ function sendings(rule: Rule, world: World, state: State, { step }: Observer): v
   }
 }
 
-/** Elsewhere nothing is decided; a resend that gets there comes home all the same, as one that went home at once. */
+/** Nothing is decided outside the home partition; a resend that arrives there is as one sent home directly. */
 function isUsed(rule: Rule, { homes }: World, partition: number): boolean {
   return rule.elsewhere === 'decide' || homes.includes(partition);
 }
@@ -95,7 +95,7 @@ function copies(
   return isForward ? [...honest, nameless] : [nameless];
 }
 
-/** Where offsets are not asked, neither order nor number of like records is anything that could be told. */
+/** If offsets are not checked, the order and number of equal records make no difference. */
 function withRequest({ byOffset }: Rule, state: State, partition: number, request: Request): State {
   const before = at(state.requests, partition);
   if (byOffset) return { ...state, requests: replaced(state.requests, partition, [...before, request]) };

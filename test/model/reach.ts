@@ -11,7 +11,7 @@ import { parseArgs } from 'node:util';
 import type { Rule, World } from './rule.ts';
 import { type Counts, explore, type Result } from './search.ts';
 
-/** The rule as it is: the margin is the smallest that is above what it has to cover, here a skew of one tick. */
+/** The real rule, with the smallest margin above what it must cover, here a skew of one tick. */
 export const RULE: Rule = {
   margin: 2,
   since: 'oldest',
@@ -26,12 +26,12 @@ export const RULE: Rule = {
   losersForgotten: true,
 };
 
-/** Without the offsets, T asked of all requests: there are far fewer states to tell apart. */
+/** T is checked for all requests, and offsets are not: this has far fewer states. */
 export const TIME_ALONE: Rule = { ...RULE, byTime: 'all', byOffset: false };
-/** Both of all requests. */
+/** T and offsets are checked for all requests. */
 const BOTH: Rule = { ...RULE, byTime: 'all' };
 
-/** Where nothing is trimmed that is not older than the margin. */
+/** Nothing younger than the margin is trimmed. */
 export const DATED: Rule = { ...TIME_ALONE, margin: 3, trimmedAge: 3 };
 
 /** One correlation ID, and markers, at one worker. */

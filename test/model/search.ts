@@ -2,23 +2,23 @@ import { hasBeginning, type Judgement, moves, type Observer } from './moves.ts';
 import type { Rule, World } from './rule.ts';
 import { at, decode, encode, initialState, type Log, MARKER, NONE, type State } from './state.ts';
 
-/** How often each case was met, counted by state, so that a rule that holds is known to have had work. */
+/** How often each case occurred, counted by state, to show that a rule that holds was really tested. */
 export interface Counts {
   /** Requests that were never decided and are served. */
   served: number;
-  /** Of these, by a worker whose ledger partition has been trimmed to nothing since. */
+  /** Of these, by a worker whose ledger partition has since been trimmed to nothing. */
   servedFromEmptyLog: number;
-  /** Of these, with an index that does not reach back for ever. */
+  /** Of these, with an index that does not know everything. */
   servedAfterLoss: number;
-  /** Requests that had been decided, by entries that the worker does not know any more, and are FORGOTTEN. */
+  /** Requests decided by entries that the worker no longer knows, and FORGOTTEN. */
   forgottenRightly: number;
-  /** Requests that were never decided, but might have been as far as the worker can tell. */
+  /** Requests that were never decided, but might have been as far as the worker knows. */
   forgottenInDoubt: number;
-  /** Requests that were never decided, and which time alone would have served. */
+  /** Requests that were never decided, and that the check of time alone would have served. */
   forgottenByOffset: number;
-  /** Requests that were never decided, and that a worker refuses which knows all that ever was. */
+  /** Requests that were never decided, refused by a worker that knows everything. */
   forgottenInVain: number;
-  /** Second batches of the correlation ID whose headers are made up. */
+  /** Second batches of the correlation ID with forged headers. */
   madeUpTwice: number;
 }
 
@@ -26,7 +26,7 @@ export interface Result {
   readonly states: number;
   readonly steps: number;
   readonly counts: Counts;
-  /** The shortest way to a second batch; absent when there is none. */
+  /** The shortest sequence of steps to a second batch; absent when there is none. */
   readonly violation?: readonly string[];
 }
 

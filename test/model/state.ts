@@ -1,17 +1,17 @@
-/** The state of the model, and its form as a string, by which states are told apart. */
+/** The state of the model, and its encoding as a string, by which states are compared. */
 
-/** A key that is no correlation ID: the entry is a marker. */
+/** The key of a marker, which is not a correlation ID. */
 export const MARKER = -1;
 export const NONE = -1;
-/** Nothing in the log tells. */
+/** Nothing in the log shows it. */
 export const UNKNOWN = -2;
-/** Everything that ever was is known. */
+/** Everything since the beginning is known. */
 export const FOR_EVER = -9;
 
-/** A record of a request partition; its offset is its place. Records stay: one that is never read again is as one gone. */
+/** A record of a request partition; its offset is its position. Records stay: one that is never read again is as good as gone. */
 export interface Request {
   readonly id: number;
-  /** Append time of the request's first record, as far as this record tells. */
+  /** Append time of the request's first record, as far as this record shows. */
   readonly time: number;
   readonly hasOrigin: boolean;
 }
@@ -19,7 +19,7 @@ export interface Request {
 /** An entry as its writer made it. */
 export interface Draft {
   readonly key: number;
-  /** Where the writer's index ended at look-up. */
+  /** The end of the writer's index at look-up. */
   readonly end: number;
   /** The highest request offset in it. */
   readonly through: number;
@@ -30,7 +30,7 @@ export interface Entry extends Draft {
   readonly appendedAt: number;
 }
 
-/** A ledger partition. What was trimmed stays here, for the indexes that know it. */
+/** A ledger partition. Trimmed entries stay here, for the indexes that know them. */
 export interface Log {
   readonly low: number;
   readonly entries: readonly Entry[];
@@ -43,13 +43,13 @@ export interface Index {
   readonly since: number;
   readonly horizon: number;
   readonly through: number;
-  /** Nothing came since the restore by which its time could be told. */
+  /** No entry since the restore has shown its time. */
   readonly isUndated: boolean;
 }
 
 export interface Worker {
   readonly indexes: readonly Index[];
-  /** For each partition, what is on its way and awaited. */
+  /** For each partition, the append under way. */
   readonly drafts: readonly (Draft | undefined)[];
 }
 

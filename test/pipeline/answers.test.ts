@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
-import { entry, record, request } from '../support/memory-records.ts';
+import { entry, layout, REPLIES, record, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
 
 function world() {
@@ -77,6 +78,30 @@ describe('malformed records', () => {
     const { topic, worker } = world();
     await worker.serve(Array.from({ length: 3 }, (_, i) => record(i, Buffer.from('junk'))));
     expect([topic.bounds(0).high, worker.events.at(-1)]).toEqual([0, 'resolved 2']);
+  });
+});
+
+describe('a reply of a custom layout', () => {
+  const HEADER = 'idalloc-layout';
+  const served = async (customLayout: PipelineDeps['customLayout']) => {
+    const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000) });
+    const batch = [request(0, 'a'), request(1, 'b', { count: 0 })];
+    const control = { isCurrent: () => true, resolved: () => {} };
+    await processBatch({ ...worker.deps, customLayout }, 0, batch, control);
+    await processBatch({ ...worker.deps, customLayout }, 0, batch, control);
+    return worker.publisher.on(REPLIES).map(({ headers }) => headers);
+  };
+
+  it('says what its layout is, each time it is sent; an error does not', async () => {
+    const [first, refused, again] = await served({ fingerprint: layout.fingerprint, text: 'fields' });
+    expect([first?.[HEADER], refused?.[HEADER], again?.[HEADER]]).toEqual(['fields', undefined, 'fields']);
+    expect(again).toEqual({ ...first, 'idalloc-replayed': '1' });
+  });
+
+  it('says nothing of IDs that have another layout, nor where the layout is a preset', async () => {
+    for (const custom of [undefined, { fingerprint: '0123456789abcdef', text: 'fields' }]) {
+      expect((await served(custom)).filter((headers) => HEADER in headers)).toEqual([]);
+    }
   });
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { customLayout } from '../../src/core/layout-choice.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import { DeferredQueue } from '../../src/pipeline/deferred.ts';
@@ -162,6 +163,17 @@ describe('a batch in parts', () => {
       'append 1',
       'append 1',
     ]);
+  });
+
+  it('has each request in a part of its own where the layout gives two IDs in a second', async () => {
+    const tiny = customLayout({ fields: 'timestamp:32,worker:1,sequence:1', tickMs: 1_000, epochMs: 0 });
+    const worker = new MemoryWorker({ topic: topicOf() });
+    const deps = { ...worker.deps, layout: tiny, maxCount: tiny.maxCount };
+    const batch = [1, 2, 1].map((count, i) => request(i, `r${i}`, { count }));
+    await processBatch(deps, 0, batch, { isCurrent: () => true, resolved: () => {} });
+    expect(partMaxIds(tiny)).toBe(1);
+    expect(worker.replies()).toHaveLength(3);
+    expect(worker.events.filter((event) => event.startsWith('append '))).toEqual(['append 1', 'append 1', 'append 1']);
   });
 
   it('keeps what was resolved when a later part fails', async () => {

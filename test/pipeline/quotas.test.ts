@@ -8,9 +8,9 @@ import { REPLIES, request } from '../support/memory-records.ts';
 import { gist, MemoryWorker } from '../support/memory-worker.ts';
 
 function world(text: string, share = 1) {
-  const its = { nowMs: 5_000, share, exceeded: [] as string[] };
+  const its = { nowMs: 5_000, share, exceeded: [] as string[], quotas: parseQuotas(text) };
   const quotas = new Quotas({
-    quotas: parseQuotas(text),
+    quotas: () => its.quotas,
     monotonicMs: () => its.nowMs,
     share: () => its.share,
     onExceeded: (prefix) => its.exceeded.push(prefix),
@@ -46,6 +46,16 @@ describe('a quota', () => {
     its.nowMs += 9_000;
     expect(passes('a.x', 1)).toBe(false);
     its.nowMs += 10;
+    expect(passes('a.x', 1)).toBe(true);
+  });
+
+  it('that stays as it is when others change keeps its debt, and a changed one starts again', () => {
+    const { its, passes } = world('a. 100 -; b. 100 -; c. 100 -');
+    expect([passes('a.x', 500), passes('b.x', 500), passes('c.x', 500)]).toEqual([true, true, true]);
+    its.quotas = parseQuotas('b. 200 -; a. 100 -; d. 1 -');
+    expect([passes('a.x', 1), passes('b.x', 200), passes('b.x', 1)]).toEqual([false, true, false]);
+    expect([passes('c.x', 100_000), passes('d.x', 1), passes('d.x', 1)]).toEqual([true, true, false]);
+    its.nowMs += 4_010;
     expect(passes('a.x', 1)).toBe(true);
   });
 

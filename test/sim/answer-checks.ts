@@ -2,7 +2,7 @@ import { hadLost, mayBeLost, nameOf, sameRanges } from './decisions.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import { RENEW_AFTER_MS } from './setting.ts';
 
-/** A reply with a batch, and the request that it was told to. */
+/** A reply with a batch, and its request. */
 interface Answer {
   readonly told: Told;
   readonly asked: Asked;

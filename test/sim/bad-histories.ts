@@ -63,7 +63,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   stopped: {
     'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] },
     'a clock that went back was used': { grants: [grantOf({ behindMs: 1 })] },
-    'a paused process continued': { grants: [grantOf({ stoodStill: true })] },
+    'a paused process continued': { grants: [grantOf({ wasPaused: true })] },
   },
   'no false alarm': {
     'a worker reported a healthy etcd as set back': { alarms: [5] },

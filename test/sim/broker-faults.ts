@@ -4,7 +4,7 @@ import type { Pair } from './pairs.ts';
 import { keepsItsTime, losesEtcd } from './scenario.ts';
 import { REPLY_TOPICS, WITNESS } from './setting.ts';
 
-/** What a join is refused with that is none of a member's business. */
+/** Join errors that are not caused by the member. */
 const REFUSALS = ['UNKNOWN', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'REBALANCE_IN_PROGRESS'] as const;
 
 /** What goes wrong with brokers and with what they keep. One broker of several is ill at a time, so that the others can serve. */
@@ -98,7 +98,7 @@ export class BrokerFaults {
     this.#fall('freezes', begin, which);
   }
 
-  /** As good as frozen for everybody outside; the other brokers may hear it, or give it up. */
+  /** Unreachable for all clients, as if frozen; the other brokers may still reach it, or not. */
   #blackHole(): void {
     const { cluster, network } = this.#place.brokers;
     const { rng } = this.#place.world;
@@ -175,7 +175,7 @@ export class BrokerFaults {
     world.note(() => `the clock of broker ${node} is off by ${broker.clockErrorMs} ms`);
   }
 
-  /** Back, so that requests are read again: nobody who resets offsets may hope for more than that. */
+  /** Back, so that requests are read again, as an operator who resets offsets does. */
   #resetOffsets(): void {
     const { world, brokers } = this.#place;
     const partition = world.rng.below(brokers.partitions);

@@ -24,7 +24,7 @@ const HOLD_MS = 1_000;
 /** So little that a fetch often ends within a batch. */
 const FETCH_BYTES = [200, 4_000] as const;
 
-/** How often it is looked whether all brokers know of a topic that was made anew. */
+/** How often to check whether all brokers know a recreated topic. */
 const RECREATED_MS = 500;
 
 /** The brokers as the simulation has them: the topics, what is sent to them from outside, and what is done to them. */
@@ -87,7 +87,7 @@ export class Brokers {
     return Math.floor(this.cluster.clock.wallMs());
   }
 
-  /** Connections of one process, which are observed by the recorder, and by whoever else wants to. */
+  /** Connections of one process, observed by the recorder and by the given observers. */
   dialer(process: Process, observers: readonly CallObserver[]): Dialer {
     return this.kafka.dialer({
       name: process.name,
@@ -134,7 +134,7 @@ export class Brokers {
     return this.cluster.groups.committed(group, requests, partition - first);
   }
 
-  /** Who leads a ledger partition; -1 while nobody does. */
+  /** The leader of a ledger partition; -1 while there is none. */
   ledgerLeader(partition: number): number {
     return this.#partition('ledger', partition).leadership.leader;
   }
@@ -149,7 +149,7 @@ export class Brokers {
     return recordAt(this.#partition('ledger', partition), offset);
   }
 
-  /** Sends requests as a client does; nothing happens while nobody leads the partition. */
+  /** Sends requests as a client does; does nothing while the partition has no leader. */
   ask(partition: number, drafts: readonly Draft[], options: { readonly inTransaction?: boolean } = {}): void {
     const at = this.#partition('requests', partition);
     if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;

@@ -30,7 +30,7 @@ export interface Fault {
 type Check = (history: History) => string | undefined;
 export type CheckName = keyof typeof CHECKS;
 
-/** Each promise, as a question to the whole history; the answer is the first breach, if there is one. */
+/** Each guarantee, as a check of the whole history that returns the first violation. */
 export const CHECKS = {
   unique,
   covered,
@@ -75,7 +75,7 @@ interface Span {
   readonly last: bigint;
 }
 
-/** No ID is given twice, neither by allocators nor to requesters. The layout's step is 1. */
+/** No ID repeats, neither among allocations nor among replies. The layout's step is 1. */
 function unique({ issued, told }: History): string | undefined {
   const given = issued.map(({ allocation, first, last }) => ({ owner: `allocation ${allocation}`, first, last }));
   const seen = new Map<string, readonly Span[]>();
@@ -105,7 +105,7 @@ function overlapOf(spans: readonly Span[]): string | undefined {
   return undefined;
 }
 
-/** One partition of a pair decides a correlation ID, wherever its requests lie: so it has one batch over all of them. */
+/** One partition of a pair decides a correlation ID, wherever its requests arrive: so it has one batch over all of them. */
 function oneHome({ entries }: History): string | undefined {
   const astray = entries.find(({ partition, correlationId }) => partition !== homeOf(correlationId, pairAt(partition)));
   return astray && `${astray.correlationId} was decided in partition ${astray.partition}`;
@@ -134,7 +134,7 @@ function replay(history: History): string | undefined {
   );
 }
 
-/** Whether the request of an entry was there when another one under its correlation ID was decided. */
+/** Whether the request of an entry existed when another one under its correlation ID was decided. */
 function isOlder(
   { partition, requestOffset, batch }: Entry,
   was: Entry,
@@ -169,13 +169,13 @@ function isFor({ count, replyTopic }: Entry, asked: Asked): boolean {
   return count === asked.count && replyTopic === asked.replyTopic;
 }
 
-/** What ledger entries say of their writers' knowledge is so: a horizon that is too high forgets what nobody decided. */
+/** Ledger entries state their writers' knowledge correctly: too high a horizon forgets what was never decided. */
 function honestEntries(history: History): string | undefined {
   const claim = falseClaim(history);
   return claim && `ledger ${claim.partition}/${claim.offset} claims to know of requests up to ${claim.through}`;
 }
 
-/** EXPIRED comes when the time is over, by some worker's clock; nothing is decided long after it, but renewed it may be. */
+/** EXPIRED is returned after the expiry, by some worker's clock; nothing is decided long after it, only renewed. */
 function expired({ requests, entries, told, aheadMs }: History): string | undefined {
   const byPlace = askedBy({ requests });
   for (const { partition, offset, atMs, reply } of told) {
@@ -192,7 +192,7 @@ function expired({ requests, entries, told, aheadMs }: History): string | undefi
   return undefined;
 }
 
-/** A request becomes a dead letter when no reply to it is allowed, or its topic does not take the reply. */
+/** A request becomes a dead letter when no reply to it is allowed, or when its topic rejects the reply. */
 function deadLetters({ requests, letters }: History): string | undefined {
   const byPlace = askedBy({ requests });
   const wrong = letters.find(({ partition, offset, code }) => {
@@ -203,7 +203,7 @@ function deadLetters({ requests, letters }: History): string | undefined {
   return wrong && `request ${wrong.partition}/${wrong.offset} was dropped for ${wrong.code}`;
 }
 
-/** When a reply that rests on a decision is sent, the decision is in the ledger. */
+/** When a reply with a decision is sent, the decision is in the ledger. */
 function decidedBeforeTold(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), askedBy(history)];
   for (const told of history.told) {
@@ -220,7 +220,7 @@ function decidedBeforeTold(history: History): string | undefined {
   return undefined;
 }
 
-/** Whoever is configured with the ledger or the group of another request topic never serves. */
+/** A worker configured with the ledger or the group of another request topic never serves. */
 function refused({ strays }: History): string | undefined {
   return strays[0];
 }
@@ -229,12 +229,12 @@ function sound({ defects }: History): string | undefined {
   return defects[0];
 }
 
-/** Who says to be ready is a member of the group, and has heard of a broker lately. */
+/** A worker that reports ready is a member of the group and has had a recent answer from a broker. */
 function ready({ falselyReady }: History): string | undefined {
   return falselyReady[0];
 }
 
-/** Once faults end everything is answered, and committed, and everybody ready, in bounded time. */
+/** Once faults end, everything is answered and committed, and every worker is ready, in bounded time. */
 function answered({ healedMs, missing }: History): string | undefined {
   return healedMs === undefined ? `left: ${missing.slice(0, 5).join(', ')}` : undefined;
 }

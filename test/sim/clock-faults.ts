@@ -1,19 +1,19 @@
-import type { Asker } from './asker.ts';
+import type { Clients } from './clients.ts';
 import type { Place } from './host.ts';
 import type { Machine } from './machine.ts';
 
-/** A clock that is off by less is as right as it has to be. */
+/** A clock that is off by less is accurate enough. */
 export const MAX_OFF_MS = 450;
 const NUDGE_REQUESTS = 5;
 
 /** What is done to the wall clocks of machines. */
 export class ClockFaults {
   readonly #place: Place;
-  readonly #asker: Asker;
+  readonly #clients: Clients;
 
-  constructor(place: Place, asker: Asker) {
+  constructor(place: Place, clients: Clients) {
     this.#place = place;
-    this.#asker = asker;
+    this.#clients = clients;
   }
 
   /** No clock is quite right. */
@@ -26,17 +26,17 @@ export class ClockFaults {
     const { rng } = world;
     const sizeMs = rng.pick([12, 12, 100, 1_500, 1_500, 20_000]);
     this.#setOff(machine, rng.chance(0.2) ? 0 : machine.stepMs + rng.between(-sizeMs, sizeMs));
-    // What comes right behind a step must meet a clock that is looked at.
-    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#asker.ask());
+    // Requests right after a step must meet a clock that is checked.
+    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#clients.ask());
     world.note(() => `the wall clock of ${machine.name} steps: off by ${machine.stepMs.toFixed(0)} ms`);
   }
 
-  /** A step by which a clock is still as right as it has to be, so that the worker is soon back for the next one. */
+  /** A step that leaves a clock accurate enough, so that the worker is soon back for the next one. */
   nudge(machine: Machine): void {
     const { world } = this.#place;
     this.setAbout(machine);
     world.note(() => `the wall clock of ${machine.name} is off by ${machine.stepMs.toFixed(0)} ms now`);
-    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(world.rng.between(0, 50), () => this.#asker.ask());
+    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(world.rng.between(0, 50), () => this.#clients.ask());
   }
 
   #setOff(machine: Machine, byMs: number): void {

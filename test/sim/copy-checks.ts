@@ -20,7 +20,7 @@ export function completeCopies(history: History): string | undefined {
   return early && `${early.process} decided ledger ${early.partition}/${early.offset}, having read up to ${early.end}`;
 }
 
-/** What a member tells its group of its copies is so. */
+/** Members report their copies to the group truthfully. */
 export function honestCopies({ falseCopies }: History): string | undefined {
   return falseCopies[0];
 }

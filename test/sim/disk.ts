@@ -9,20 +9,20 @@ import { shortHashOf } from './setting.ts';
 
 /** What outlives the processes of a machine: the index, and the name under which they join the request group. */
 export interface Disk extends Disposable {
-  /** `name` gives the name when there is none. */
+  /** `name` creates the name if there is none. */
   instanceId(name: () => string): string;
-  /** Opens the index for one process; whoever had it open before is dead. */
+  /** Opens the index for one process; the process that had it open before is dead. */
   open(binding: IndexBinding, events: IndexEvents): LedgerCopies;
-  /** What is on it can't be read any more, as whoever has it open will find. */
+  /** Damages the disk, as the process that has it open will find. */
   damage(): void;
 }
 
 /** So few that runs are sealed, and forgotten, all the time. */
 const RUN_ENTRIES = 16;
 const FILE = 'ledger-index.sqlite';
-/** In so many simulations indexes lie in files, as they do where workers ship; in memory they cost much less. */
+/** The share of simulations with indexes in files, as in production; indexes in memory are much cheaper. */
 const FILES = 0.25;
-/** And in so many of the others their hashes are short. */
+/** The share of the others in which hashes are short. */
 const SHORT_HASHES = 0.25;
 
 /** What disks of a simulation are like. */
@@ -32,7 +32,7 @@ export function chooseDisks(rng: Rng): { readonly newDisk: () => Disk; readonly 
   return { newDisk: () => new MemoryDisk(sharesHashes ? shortHashOf : undefined), sharesHashes };
 }
 
-/** The index as it ships, in a directory of its own. */
+/** The production index, in a separate directory. */
 class FileDisk implements Disk {
   readonly #directory = mkdtempSync(join(tmpdir(), 'idalloc-sim-'));
   readonly #name = new Name();

@@ -9,9 +9,9 @@ const BACKUPS = 4;
 const BACKUP_MS = 4_000;
 /** A worker gives up a witness that is not there by then. */
 const MAX_HELD_MS = 2_500;
-/** In so many of the simulations in which witnesses are not held up all the time it happens once. */
+/** The share of the other simulations in which a witness is delayed once. */
 const HOLDING = 0.5;
-/** From a rebuild to the next witness that is held up: everybody waits for the floor of the rebuild. */
+/** From a rebuild to the next delayed witness: all workers wait for the floor of the rebuild. */
 const REST_MS = 10_000;
 /** How many requests come once a witness that was held up is there, and within what time: its holder uses it at once. */
 const REQUESTS = 8;
@@ -70,7 +70,7 @@ export class EtcdLoss {
     world.after(inMs, () => {
       if (this.#over) return;
       this.#setBack(rng.chance(0.5) ? undefined : this.#backups[rng.below(this.#backups.length)]);
-      // Whoever brings a backup back may start all workers anew as well.
+      // The operator who restores a backup may also restart all workers.
       if (rng.chance(isSlow ? 0.6 : 0.3)) this.#others.stopWorkers();
       if (!this.#operator.isWatching) this.#operator.look(rng.between(0, LOOK_MS));
     });

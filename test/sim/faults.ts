@@ -1,5 +1,5 @@
-import { Asker } from './asker.ts';
 import { BrokerFaults } from './broker-faults.ts';
+import { Clients } from './clients.ts';
 import { ClockFaults, MAX_OFF_MS } from './clock-faults.ts';
 import { chooseDisks } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
@@ -18,7 +18,7 @@ const LAST_REQUESTS = 8;
 const RACE_MS = 8;
 /** How often a clock steps where that is all there is, and how many requests meet it. */
 const NUDGES_MS = 3_000;
-/** In so many simulations one worker is added only later. */
+/** The share of simulations in which one worker is added later. */
 const LATE = 0.3;
 /** How often retention looks, and how often the ledger loses its tail where that is what happens. */
 const AGING_MS = 1_000;
@@ -30,7 +30,7 @@ const OTHER_POOL = { first: 0, last: 2 } as const;
 export class Faults implements Disposable {
   readonly #place: Place;
   readonly #slots: readonly Slot[];
-  readonly #asker: Asker;
+  readonly #clients: Clients;
   readonly #brokerFaults: BrokerFaults;
   readonly #clockFaults: ClockFaults;
   readonly #ledgerFaults: LedgerFaults;
@@ -45,16 +45,16 @@ export class Faults implements Disposable {
     this.#place = place;
     const { world, brokers, history } = place;
     const { rng } = world;
-    this.#asker = new Asker(world, brokers, history);
+    this.#clients = new Clients(world, brokers, history);
     this.#brokerFaults = new BrokerFaults(place);
-    this.#clockFaults = new ClockFaults(place, this.#asker);
+    this.#clockFaults = new ClockFaults(place, this.#clients);
     const workers = {
       kill: (process: string) => this.#kill(process),
       destroyOne: () => this.#crash(rng.pick(this.#slots), true),
       blindOne: (partition: number) => this.#blind(rng.pick(this.#slots), partition),
       killOwner: (partition: number) => this.#killOwner(partition),
     };
-    this.#ledgerFaults = new LedgerFaults(place, this.#asker, workers, this.#brokerFaults);
+    this.#ledgerFaults = new LedgerFaults(place, this.#clients, workers, this.#brokerFaults);
     this.#gapMs = rng.between(600, 4_000);
     const isMixed = place.scenario === 'mixed';
     history.keepsItsTime = keepsItsTime(place.scenario);
@@ -65,7 +65,7 @@ export class Faults implements Disposable {
       { length: alone ? 1 : machinesIn(place.scenario) },
       (_, i): Slot => ({ machine: new Machine(world, `m${i}`, i + 1, newDisk), host: undefined, isRetired: false }),
     );
-    const others = { asker: this.#asker, served: slots, newDisk, start: (slot: Slot) => this.#start(slot) };
+    const others = { clients: this.#clients, served: slots, newDisk, start: (slot: Slot) => this.#start(slot) };
     this.#growth = place.scenario === 'growth' ? new Growth(place, others) : undefined;
     this.#slots = [...slots, ...(this.#growth?.slots ?? [])];
     // No clock is quite right, and a worker bears what is less than half a second.
@@ -87,12 +87,12 @@ export class Faults implements Disposable {
       );
     }
     if (losesEtcd(place.scenario)) {
-      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#asker.ask() });
+      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#clients.ask() });
       this.#etcdLoss = loss;
       if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
     }
     if (place.scenario === 'take-over') {
-      this.#takeOvers = new TakeOvers(place, this.#asker, {
+      this.#takeOvers = new TakeOvers(place, this.#clients, {
         hosts: () => this.#slots.flatMap(({ host }) => host ?? []),
         kill: (process, backMs) => this.#kill(process, backMs),
       });
@@ -104,7 +104,7 @@ export class Faults implements Disposable {
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
     });
-    this.#repeat(rng.between(200, 1_000), () => this.#asker.ask());
+    this.#repeat(rng.between(200, 1_000), () => this.#clients.ask());
   }
 
   /** Each seed knows some of them only. */
@@ -132,7 +132,7 @@ export class Faults implements Disposable {
     return chosen;
   }
 
-  /** From here on nothing fails any more, and whoever was down comes back; but retention is no fault. */
+  /** From here on nothing fails, and everything that was down comes back; retention continues, since it is not a fault. */
   heal(): void {
     const { world, network, scenario } = this.#place;
     // What a restore meets then is healed by nobody's next fault.
@@ -150,7 +150,7 @@ export class Faults implements Disposable {
       host?.process.thaw();
     }
     for (let asked = 0; asked < LAST_REQUESTS; asked += 1) {
-      world.after(world.rng.between(100, 1_000), () => this.#asker.ask());
+      world.after(world.rng.between(100, 1_000), () => this.#clients.ask());
     }
     world.after(1_000, () => {
       this.#asked = true;
@@ -192,7 +192,7 @@ export class Faults implements Disposable {
     const host: Host = new Host(this.#place, slot.machine, () => slot.host === host && this.#crash(slot));
     slot.host = host;
     world.note(() => `${host.process.name} starts`);
-    // Worst for a worker alone: nobody else writes what would show it.
+    // Worst for a single worker: no other worker's entries reveal it.
     if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1) || keepsItsTime(this.#place.scenario)) return;
     this.#ledgerFaults.overtake(host.process.name);
   }
@@ -282,7 +282,7 @@ export class Faults implements Disposable {
   #changeWeather(): void {
     const { rng } = this.#place.world;
     const share = (most: number): number => (rng.chance(0.4) ? 0 : rng.between(0, most));
-    // A rebuild that is to be met in the middle has to get there.
+    // A rebuild must have started to be interrupted.
     const lost = share(isAimed(this.#place.scenario) ? 0.02 : 0.15);
     this.#place.network.weather = { lost, late: share(0.2), doubled: share(0.3) };
     this.#brokerFaults.changeWeather();

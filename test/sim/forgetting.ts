@@ -51,7 +51,7 @@ export function mayBeForgotten(history: History, asked: Asked, order: number): b
   return false;
 }
 
-/** What an index tells keys apart by. */
+/** The hash by which an index distinguishes keys. */
 function nameOf({ sharesHashes }: History, correlationId: string): string {
   return sharesHashes ? shortHashOf(encodeLedgerKey(Buffer.from(correlationId, 'latin1'))) : correlationId;
 }
@@ -72,7 +72,7 @@ const NONE: Pick<Mark, 'offset' | 'through'> = { offset: Number.POSITIVE_INFINIT
  * there are, where the writer's index began behind the log's lost head and found no anchor in it.
  */
 export function falseClaim({ marks, entries, trims, losses }: History): Mark | undefined {
-  // Offsets come a second time behind a lost tail; orders do not.
+  // Offsets repeat after a lost tail; orders do not.
   const requestOf = new Map(entries.map(({ order, requestOffset }) => [order, requestOffset]));
   return marks.find((mark) => {
     const { partition, end, through, order } = mark;

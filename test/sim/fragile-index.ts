@@ -3,7 +3,7 @@ import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 
-/** An index in memory whose store fails when it is told to, and is replaced by an empty one then, as SqliteIndex does. */
+/** An index in memory whose store fails on request and is then replaced by an empty one, like SqliteIndex. */
 export class FragileIndex {
   readonly #empty: () => MemoryIndex;
   #index: MemoryIndex;

@@ -39,7 +39,7 @@ export function issuedOf(fields: Partial<Issued> = {}): Issued {
 }
 
 export function grantOf(fields: Partial<Grant> = {}): Grant {
-  const since = { order: 6, process: 'm0.1', config: 'usual', sinceRenewalMs: 1_000, behindMs: 0, stoodStill: false };
+  const since = { order: 6, process: 'm0.1', config: 'usual', sinceRenewalMs: 1_000, behindMs: 0, wasPaused: false };
   return { workerId: 1, fence: 10n, from: 40, to: 60, ...since, ...fields };
 }
 

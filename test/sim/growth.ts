@@ -1,6 +1,6 @@
 import { partitionIn } from '../support/fake-kafka/view.ts';
-import type { Asker } from './asker.ts';
 import type { Brokers } from './brokers.ts';
+import type { Clients } from './clients.ts';
 import type { Disk } from './disk.ts';
 import type { Host, Place } from './host.ts';
 import { Machine } from './machine.ts';
@@ -16,7 +16,7 @@ export interface Slot {
 }
 
 interface Others {
-  readonly asker: Asker;
+  readonly clients: Clients;
   /** The workers of the first pair. */
   readonly served: readonly Slot[];
   readonly newDisk: () => Disk;
@@ -70,22 +70,22 @@ export class Growth {
   #begin(): void {
     const { world, brokers, history } = this.#place;
     const { rng } = world;
-    const { asker } = this.#others;
+    const { clients } = this.#others;
     if (history.grants.length === 0) {
       world.after(LOOK_MS, () => this.#begin());
       return;
     }
     brokers.grow();
     this.#startOnceKnown();
-    world.after(rng.between(MOVE_MS.from, MOVE_MS.to), () => asker.moveTo([FIRST, SECOND]));
+    world.after(rng.between(MOVE_MS.from, MOVE_MS.to), () => clients.moveTo([FIRST, SECOND]));
     world.after(rng.between(MOVED_MS.from, MOVED_MS.to), () => {
       world.note(() => 'all clients have moved to the second pair');
-      asker.moveTo([SECOND]);
+      clients.moveTo([SECOND]);
       world.after(SETTLE_MS, () => this.#tend());
     });
   }
 
-  /** A broker that has not heard of the topics would tell a worker that they don't exist. */
+  /** A broker that does not know the topics yet would report to a worker that they don't exist. */
   #startOnceKnown(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;

@@ -29,7 +29,7 @@ export interface History {
   /** Requests that were appended to the partitions of their correlation IDs. */
   readonly forwards: Forward[];
   readonly commits: Commit[];
-  /** Errors that nobody may meet here, whatever goes wrong around: defects. */
+  /** Errors that must never occur here, whatever else fails: bugs. */
   readonly defects: string[];
   /** Processes whose indexes were lost under them. */
   readonly damaged: string[];
@@ -37,13 +37,13 @@ export interface History {
   readonly foreignCommits: string[];
   /** Times at which a worker was ready by its own account, and was not. */
   readonly falselyReady: string[];
-  /** Times at which a worker was ready that the namespace has to refuse. */
+  /** Times at which a worker was ready that the namespace must reject. */
   readonly strays: string[];
   /** What became of copies of ledger partitions. */
   readonly copies: CopyEvent[];
   /** Decisions that processes took over into their copies. */
   readonly learned: Learned[];
-  /** Copies that a worker told its group of, and that are of another log. */
+  /** Copies of another log that a worker reported to its group. */
   readonly falseCopies: string[];
   readonly takeOvers: TakeOver[];
   /** How often entries were read back from the ledger, and members were told to warm up. */
@@ -120,7 +120,7 @@ export interface Issued {
   readonly allocation: number;
   readonly workerId: number;
   readonly fence: bigint;
-  /** Where the reservation of its term begins. */
+  /** The start of the reservation of its term. */
   readonly from: number;
   readonly first: bigint;
   readonly last: bigint;
@@ -141,10 +141,10 @@ export interface Grant {
   readonly to: number;
   /** Since the sending of the last renewal of any lease of this process that was answered. */
   readonly sinceRenewalMs: number;
-  /** How far the wall clock lies behind what this process has seen of it since its term began. */
+  /** How far the wall clock is below the highest time that this process has seen since its term started. */
   readonly behindMs: number;
   /** Whether the process has stood still since that renewal was sent. */
-  readonly stoodStill: boolean;
+  readonly wasPaused: boolean;
 }
 
 /** A stored ceiling that was put in place of another, or deleted. */
@@ -214,7 +214,7 @@ interface Loss {
   readonly from: number;
 }
 
-/** What a rebuild of the namespace had read when it chose the tick at which everything goes on. */
+/** What a rebuild of the namespace had read when it chose its floor. */
 interface Rebuild {
   readonly order: number;
   readonly floor: number;
@@ -222,7 +222,7 @@ interface Rebuild {
   readonly known: ReadonlyMap<string, number>;
 }
 
-/** A reply in a reply topic, told to the request at (partition, offset). */
+/** A reply in a reply topic, to the request at (partition, offset). */
 export interface Told {
   readonly process: string;
   readonly sent: number;

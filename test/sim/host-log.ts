@@ -7,7 +7,7 @@ import type { World } from './world.ts';
 const EXPECTED_ERRORS: readonly RegExp[] = [/^no worker ID can be acquired: .*"RESTORED"/];
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 
-/** Writes into the trace. An error means that somebody has to act, for which there is no cause here. */
+/** Writes to the trace. An `error` line needs an operator, which nothing here should. */
 export function logOf(name: string, { world, history }: { readonly world: World; readonly history: History }): Log {
   return logTo((level, fields, message) => {
     const text = () => `${message} ${typeof fields === 'string' ? fields : shown(fields)}`;

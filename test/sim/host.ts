@@ -18,7 +18,7 @@ import { runtimeOf } from './runtime.ts';
 import type { Scenario } from './scenario.ts';
 import type { World } from './world.ts';
 
-/** Where workers live. */
+/** The machine that a worker runs on. */
 export interface Place {
   readonly world: World;
   readonly network: Network;
@@ -28,7 +28,7 @@ export interface Place {
   readonly scenario: Scenario | undefined;
 }
 
-/** Faults after which a worker ends, and somebody starts it again: no promise says that they don't come. */
+/** Errors after which a worker may end and is started again. */
 const ENDS = new Set(['INSTANCE_FENCED', 'INDEX_UNUSABLE']);
 
 /** One process of the worker, as it ships, over simulated servers. */
@@ -40,7 +40,7 @@ export class Host {
   readonly #probe: Probe;
   stopping = false;
 
-  /** `onEnd` is called when the worker ends by itself. */
+  /** `onEnd` is called when the worker ends without being stopped. */
   constructor(place: Place, machine: Machine, onEnd: () => void) {
     const { world, store, brokers, history } = place;
     this.#place = place;
@@ -79,7 +79,7 @@ export class Host {
     return this.process.running && this.worker.unready === undefined;
   }
 
-  /** Finishes what is in hand, leaves the group and gives the identity back. False when it ended otherwise meanwhile. */
+  /** Stops the worker gracefully. False when it ended otherwise meanwhile. */
   async stop(): Promise<boolean> {
     this.stopping = true;
     await this.worker[Symbol.asyncDispose]();
@@ -100,7 +100,7 @@ export class Host {
     world.note(() => `${this.process.name} ends: ${describeError(error)}`);
     const code = error instanceof IdallocError ? error.code : undefined;
     if (code === 'NAMESPACE_MISMATCH') this.#machine.isMisfit = true;
-    // Whoever meets an etcd that was set back in the middle of a namespace's beginnings may find it damaged.
+    // If etcd was set back while a namespace was being created, it may look damaged.
     const isExpected =
       code === 'NAMESPACE_DAMAGED'
         ? history.setBacks.length > 0

@@ -1,7 +1,7 @@
 import type { FetchRequest } from '../../src/kafka/wire/port.ts';
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
-import type { Asker } from './asker.ts';
 import type { BrokerFaults } from './broker-faults.ts';
+import type { Clients } from './clients.ts';
 import { readsBack } from './copy-watch.ts';
 import { sameRanges } from './decisions.ts';
 import type { History } from './history.ts';
@@ -11,9 +11,9 @@ import { kindOf } from './recorder.ts';
 import { keepsItsTime } from './scenario.ts';
 import { CLOCK_MARGIN_MS, RENEW_AFTER_MS } from './setting.ts';
 
-/** How long an append is held up that is to become a loser, so that somebody else can decide meanwhile. */
+/** How long to delay an append that should lose, so that another worker can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
-/** In the scenario, so many of the appends that decide are held up. */
+/** The share of deciding appends that the scenario delays. */
 const HELD = 0.1;
 /** How long from the landing of a loser until the log is cut in front of it. */
 const CUT_MS = 2_000;
@@ -38,7 +38,7 @@ export interface Workers {
 /** What happens to the ledger: retention, lost tails, and entries that come to it late. */
 export class LedgerFaults {
   readonly #place: Place;
-  readonly #asker: Asker;
+  readonly #clients: Clients;
   readonly #workers: Workers;
   readonly #brokerFaults: Pick<BrokerFaults, 'freezeLeader'>;
   /** How many of the fetches that read entries back meet a leader that freezes, or a log that has lost them by then. */
@@ -47,9 +47,9 @@ export class LedgerFaults {
   readonly #overtaken = new Set<string>();
   #over = false;
 
-  constructor(place: Place, asker: Asker, workers: Workers, brokerFaults: Pick<BrokerFaults, 'freezeLeader'>) {
+  constructor(place: Place, clients: Clients, workers: Workers, brokerFaults: Pick<BrokerFaults, 'freezeLeader'>) {
     this.#place = place;
-    this.#asker = asker;
+    this.#clients = clients;
     this.#workers = workers;
     this.#brokerFaults = brokerFaults;
     const { rng } = place.world;
@@ -104,7 +104,7 @@ export class LedgerFaults {
       else brokers.truncate(partition, Math.max(low, high - lost));
       const lostAt = world.tick();
       for (let left = rng.below(2 * lost + 10); left > 0; left -= 1) {
-        world.after(rng.between(0, 2_500), () => this.#asker.askAt(partition));
+        world.after(rng.between(0, 2_500), () => this.#clients.askAt(partition));
       }
       if (rng.chance(0.4)) world.after(rng.between(2_500, 4_000), () => this.#workers.killOwner(partition));
       world.after(3_000, () => this.#askAgain(partition, lostAt));
@@ -117,7 +117,7 @@ export class LedgerFaults {
     const { world, history } = this.#place;
     const known = history.entries.filter((one) => one.partition === partition && one.order > since);
     for (const { correlationId } of known.filter(() => world.rng.chance(AGAIN / known.length))) {
-      this.#asker.repeatSoon(partition, correlationId);
+      this.#clients.repeatSoon(partition, correlationId);
     }
   }
 
@@ -174,7 +174,7 @@ export class LedgerFaults {
     world.after(world.rng.between(0, 4), () => brokers.trim(partition, brokers.bounds('ledger', partition).high));
   }
 
-  /** Its sender dies, somebody decides the same anew, and only then it comes to the log: a loser that differs. */
+  /** Its sender dies, another worker decides the same request, and only then it reaches the log: a differing loser. */
   #holdBack(process: string, partition: number): number {
     const { world } = this.#place;
     const { rng } = world;
@@ -184,7 +184,7 @@ export class LedgerFaults {
     // A request that comes now is young for the loser, and may be old for what decides.
     world.after(forMs + rng.between(5, CUT_MS / 4), () => {
       for (const { correlationId } of this.#losers(partition))
-        this.#asker.repeatSoon(partition, correlationId, CUT_MS / 2);
+        this.#clients.repeatSoon(partition, correlationId, CUT_MS / 2);
     });
     world.after(forMs + rng.between(0, CUT_MS), () => this.#cutBeforeLoser(partition));
     return forMs;
@@ -197,7 +197,7 @@ export class LedgerFaults {
     if (losers.length === 0) return false;
     const { at, correlationId } = world.rng.pick(losers);
     brokers.trim(partition, at);
-    this.#asker.repeatSoon(partition, correlationId);
+    this.#clients.repeatSoon(partition, correlationId);
     if (world.rng.chance(0.5)) this.#workers.destroyOne();
     return true;
   }

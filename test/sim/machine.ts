@@ -20,7 +20,7 @@ export class Machine implements Disposable {
   /** What its workers are configured with. */
   pool: { readonly first: number; readonly last: number } = descriptor.pool;
   pair: Pair = FIRST;
-  /** That can't be: the namespace has to refuse its workers. */
+  /** An impossible configuration: the namespace must reject its workers. */
   isStray = false;
   /** A worker of it has found that the namespace is configured otherwise. */
   isMisfit = false;
@@ -107,7 +107,7 @@ export class Process {
     return happening;
   }
 
-  /** Resolves after so many milliseconds, or at once when the signal aborts. */
+  /** Resolves after the delay, or immediately when the signal aborts. */
   readonly sleep = (delayMs: number, signal?: AbortSignal): Promise<void> =>
     new Promise((resolve) => {
       if (signal?.aborted) return resolve();

@@ -30,7 +30,7 @@ function described(names: Readonly<Record<string, string>>): string {
 
 /** A mutant that no seed up to here has caught has survived. */
 const MUTANT_SEEDS = 1_000;
-/** After so many failures the rest would tell nothing new. */
+/** After this many failures the rest would show nothing new. */
 const ENOUGH_FAILURES = 5;
 /** Real milliseconds between two lines of progress. */
 const PROGRESS_MS = 2_000;

@@ -1,9 +1,9 @@
 import type { Scenario } from './scenario.ts';
 
-/** One mistake that somebody could make, as exact replacements in files of this repository. */
+/** One plausible bug, as exact replacements in files of this repository. */
 export interface Mutant {
   readonly name: string;
-  /** Where chance alone would show it too seldom, nothing else is played. */
+  /** The only scenario to play, for a bug that random scenarios would reveal too rarely. */
   readonly scenario?: Scenario;
   readonly patches: readonly Patch[];
 }

@@ -21,14 +21,14 @@ export const MUTANTS: readonly Mutant[] = [
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const COPIED = ['package.json', 'schemas', 'src', 'test/sim', 'test/support', 'test/identity'];
 
-/** The simulator of a copy of this repository with one mistake in it; throws when a patch fits no longer. */
+/** The simulator from a copy of this repository with one bug in it. */
 export interface Patched extends Disposable {
   readonly simulate: typeof simulate;
 }
 
 /**
- * Copies the sources, makes the mistake, and loads the simulator from there: the mistake is then in the very code that
- * ships, at the place where it would be made, and a patch that no longer fits is seen to be stale.
+ * Copies the sources, patches the bug in, and loads the simulator from there: so the bug is in the code that ships.
+ * Throws when a patch no longer fits.
  */
 export async function loadMutant(mutant: Mutant): Promise<Patched> {
   const root = mkdtempSync(join(tmpdir(), 'idalloc-mutant-'));
@@ -45,7 +45,7 @@ export async function loadMutant(mutant: Mutant): Promise<Patched> {
   }
 }
 
-/** Each file of the mutant as it would be. Throws when a patch fits no longer. */
+/** The patched files of a mutant. Throws when a patch no longer fits. */
 export function patchedFiles({ name, patches }: Mutant): ReadonlyMap<string, string> {
   const texts = new Map<string, string>();
   for (const { file, from, to } of patches) {
@@ -55,7 +55,7 @@ export function patchedFiles({ name, patches }: Mutant): ReadonlyMap<string, str
   return texts;
 }
 
-/** The text with one replacement. Throws unless `from` stands in it exactly once. */
+/** The text with one replacement. Throws unless `from` occurs in it exactly once. */
 export function patched(text: string, from: string, to: string, where: string): string {
   const parts = text.split(from);
   if (parts.length !== 2) throw new Error(`stale mutant: ${where} has the text ${parts.length - 1} times: ${from}`);

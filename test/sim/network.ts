@@ -6,7 +6,7 @@ export type Link = 'etcd' | 'kafka';
 /** How bad the network is; each is a probability for one copy of one message. */
 export interface Weather {
   readonly lost: number;
-  /** Late by up to a few seconds, or, a tenth as often, so late that everybody has given up. */
+  /** Late by up to a few seconds or, a tenth as often, later than every timeout. */
   readonly late: number;
   readonly doubled: number;
 }
@@ -20,7 +20,7 @@ interface Call<R> {
   readonly effect: () => R;
   readonly timeoutMs: number;
   readonly noAnswer: () => Error;
-  /** How long the first copy of the request takes, whatever the weather. */
+  /** How long the first copy of the request takes, whatever the faults. */
   readonly heldMs?: number | undefined;
 }
 

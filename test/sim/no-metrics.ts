@@ -18,5 +18,6 @@ export const NO_METRICS: Metrics = {
   observeBatch: nothing,
   setLag: nothing,
   addHttpRequest: nothing,
+  addShedConnection: nothing,
   render: async () => ({ contentType: '', body: '' }),
 };

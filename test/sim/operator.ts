@@ -16,12 +16,12 @@ import { descriptor, keys, layout, timing } from './setting.ts';
 import type { Happening } from './world.ts';
 
 export const OPERATOR = 'operator';
-/** How often the operator looks, and how long until somebody notices at first. */
+/** How often the operator checks, and how long until the first check. */
 export const LOOK_MS = 5_000;
 /** So many calls a rebuild makes, and so many until it has chosen the floor. */
 const CALLS = 14;
 const CALLS_TO_FLOOR = 7;
-/** It stands still for up to so long, as a rule. */
+/** How long it usually pauses, at most. */
 const STILL_MS = 2_500;
 const MAX_CRASHES = 3;
 
@@ -42,7 +42,7 @@ export class Operator {
     this.#machine = new Machine(place.world, OPERATOR);
   }
 
-  /** Whether somebody has noticed anything: then there is a next look as long as the simulation goes on. */
+  /** Whether the operator has noticed anything, and keeps checking until the simulation ends. */
   get isWatching(): boolean {
     return this.isLooking || this.#next !== undefined;
   }
@@ -60,7 +60,7 @@ export class Operator {
     });
   }
 
-  /** One look, and a rebuild where it is due: a process of its own, which may be killed half-way. */
+  /** One check, and a rebuild if due: a separate process, which may be killed half-way. */
   #look(stillUntilMs?: number): void {
     const { world } = this.#place;
     const { rng } = world;

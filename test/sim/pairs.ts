@@ -24,7 +24,7 @@ export const FIRST: Pair = {
   first: 0,
 };
 
-/** What is added where the first is to get more partitions. */
+/** The second pair, added when the first needs more partitions. */
 export const SECOND: Pair = {
   requests: `${REQUESTS}.2`,
   ledger: `${LEDGER}.2`,

@@ -18,13 +18,13 @@ interface Taking {
   readonly to: number;
 }
 
-/** What one allocation was given to take with, turn by turn. */
+/** The authority of one allocation, turn by turn. */
 type Takings = Taking[];
 
 /**
- * Stands around the allocator and sees, in the very turn in which ranges are taken, what the store says. The allocator
- * reads the clock, asks for authority and takes, all in one turn; which of its calls that turn belongs to is known,
- * because a call goes on only where it began, or where a sleep of its own ended.
+ * Wraps the allocator and reads the store in the same turn in which ranges are taken. The allocator reads the clock, gets
+ * its authority and takes, all in one turn. The turn belongs to a known call, because a call runs only from its start or
+ * from the end of one of its sleeps.
  */
 export class Probe {
   readonly #world: World;
@@ -39,7 +39,7 @@ export class Probe {
   #present: Takings = [];
   #steady = false;
 
-  /** `config` names what the process is configured with. */
+  /** `config` names the configuration of the process. */
   constructor(world: World, history: History, store: Store, process: Process, config: string) {
     this.#config = config;
     this.#world = world;
@@ -48,7 +48,7 @@ export class Probe {
     this.#process = process;
   }
 
-  /** The same, but it is seen what the process sees of its clocks. */
+  /** The same runtime, recording what the process sees of its clocks. */
   watched(runtime: Runtime): Runtime {
     return {
       ...runtime,
@@ -57,7 +57,7 @@ export class Probe {
     };
   }
 
-  /** A renewal is sent; what this returns is called when it is answered. */
+  /** A renewal is sent; returns a function to call when it is answered. */
   renewing(monoMs: number): () => void {
     const trueMs = this.#world.nowMs;
     return () => {
@@ -65,7 +65,7 @@ export class Probe {
     };
   }
 
-  /** The allocator that `make` makes, seen from outside. */
+  /** The allocator that `make` creates, wrapped. */
   around(options: AllocatorOptions, make: (watched: AllocatorOptions) => Allocator): Allocator {
     const inner = make({
       ...options,
@@ -116,14 +116,14 @@ export class Probe {
       ...reservation,
       sinceRenewalMs: now.mono - this.#renewed.monoMs,
       behindMs: this.#seen.highMs - now.wall,
-      stoodStill: thawed !== undefined && this.#renewed.trueMs < thawed.atMs,
+      wasPaused: thawed !== undefined && this.#renewed.trueMs < thawed.atMs,
     });
     return granted;
   }
 
   /**
-   * A range belongs to the first turn that could use its tick: a turn leaves nothing of that if it wants more. A large
-   * call leaves the present tick to others.
+   * A range belongs to the first turn that could use its tick: a turn that needs more takes all of it. A large call leaves
+   * the current tick to others.
    */
   #issued({ ranges, workerId, fence }: Allocation, takings: Takings, isLarge: boolean): void {
     const lastOf = ({ nowTicks, from, to }: Taking) =>
@@ -150,8 +150,8 @@ export class Probe {
 }
 
 /**
- * The highest wall time that the guard of the clock was shown. It reads the wall clock between two readings of the
- * monotonic one; whoever reads the wall clock alone shows it nothing.
+ * The highest wall time that the clock guard has seen. The guard reads the wall clock between two readings of the
+ * monotonic one; other reads of the wall clock do not count.
  */
 class SeenClock {
   highMs = Number.NEGATIVE_INFINITY;

@@ -17,7 +17,7 @@ export class ReadinessProbe {
   readonly #machine: Machine;
   readonly #process: Process;
   #answeredMs = Number.NEGATIVE_INFINITY;
-  /** For how long the process has run since the coordinator had it among the members. */
+  /** How long the process has run since the coordinator last listed it as a member. */
   #outMs = 0;
 
   constructor(place: Place, machine: Machine, process: Process) {

@@ -69,7 +69,7 @@ export class Recorder implements PartitionObserver {
     });
   }
 
-  /** Where a request partition begins now. */
+  /** The current start of a request partition. */
   #low(partition: number): number {
     const trims = this.#history.requestTrims.filter((trim) => trim.partition === partition);
     return Math.max(0, ...trims.map(({ low }) => low));
@@ -214,7 +214,7 @@ export class Recorder implements PartitionObserver {
     this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);
   }
 
-  /** The first record with the tag that has no answer, else the last one; -1 for a request that nobody may have seen. */
+  /** The first unanswered record with the tag, else the last one; -1 for a request that may not have arrived. */
   #placeOf(tag: unknown): { readonly partition: number; readonly offset: number } {
     const places = this.#places.get(String(tag)) ?? [];
     const open = places.find(({ partition, offset }) => {

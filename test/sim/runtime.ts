@@ -28,7 +28,7 @@ export function serverClock(world: World): Clockwork {
   };
 }
 
-/** Node's timers know whole milliseconds: they cut the rest off, so they may fire too early, but never at once. */
+/** Node's timers truncate to whole milliseconds, so they may fire too early, but never immediately. */
 function timerMs(delayMs: number): number {
   return Math.max(1, Math.trunc(delayMs));
 }

@@ -17,7 +17,7 @@ export const SCENARIOS = {
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
 
-/** In so many simulations nobody asked for, by scenario; in the rest none of them happens. */
+/** The share of random simulations with each scenario; the rest have none. */
 const SHARES: readonly (readonly [Scenario, number])[] = [
   ['etcd-loss', 0.15],
   ['late-witness', 0.05],
@@ -57,18 +57,18 @@ export function keepsItsTime(scenario: Scenario | undefined): boolean {
   return scenario === 'aging' || scenario === 'take-over';
 }
 
-/** Whether what it takes comes in so many steps that few other faults may come between. */
+/** Whether it takes so many steps that other faults must be rare. */
 export function isAimed(scenario: Scenario | undefined): boolean {
   return scenario !== undefined && AIMED.has(scenario);
 }
 
-/** In so many simulations there is one worker: nobody writes what would show it that it missed something. */
+/** The share of simulations with one worker: no other worker's entries reveal what it missed. */
 export function aloneIn(scenario: Scenario | undefined): number {
   if (scenario === 'mixed' || scenario === 'lost-claim' || scenario === 'take-over') return 0;
   return scenario === 'retention' ? 0.6 : 0.2;
 }
 
-/** As many as there are partitions where each is to serve. */
+/** As many as there are partitions, if each must serve. */
 export function machinesIn(scenario: Scenario | undefined): number {
   if (scenario === 'growth') return GROWTH_MACHINES;
   return scenario === 'lost-claim' ? PARTITIONS : MACHINES;

@@ -4,18 +4,18 @@ import { defineLayout } from '../../src/core/layout.ts';
 import type { LeaseTiming } from '../../src/core/reservation.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 
-/** What all simulated workers are configured with. */
+/** The configuration of all simulated workers. */
 const DATACENTER = 4;
 export const PARTITIONS = 2;
 export const MACHINES = 3;
 /** For each of two pairs of topics: no more than the pool has worker IDs for. */
 export const GROWTH_MACHINES = 2;
 export const REPLY_TOPICS = ['id.replies.a', 'id.replies.b'] as const;
-/** Where replies are allowed to go, but the topic is made only later, if at all. */
+/** An allowed reply topic that is created only later, if at all. */
 export const LATE_REPLY_TOPIC = 'id.replies.late';
-/** Where no reply may go. */
+/** A topic that is not allowed for replies. */
 export const FOREIGN_TOPIC = 'somebody.elses';
-/** A shorter lease than the usual, so that more terms begin and end in the same time. */
+/** A shorter lease than the default, so that more terms start and end in the same time. */
 export const timing: LeaseTiming = {
   ttlMs: 12_000,
   heartbeatMs: 3_000,
@@ -25,7 +25,7 @@ export const timing: LeaseTiming = {
 };
 export const keys = namespaceKeys('/sim', DATACENTER);
 
-/** So few IDs a tick that batches meet at the edges of ticks all the time. */
+/** So few IDs a tick that batches often meet at the edges of ticks. */
 export const layout = defineLayout({
   name: 'sim',
   fields: [
@@ -39,15 +39,15 @@ export const layout = defineLayout({
   sequenceStartBelow: 1,
 });
 
-/** More than twice what the clocks of two brokers differ by here. */
+/** More than twice the difference between two brokers' clocks here. */
 export const CLOCK_MARGIN_MS = 12_500;
-/** A decision is renewed for a request that came so long after it. */
+/** A decision is renewed for a request that came this long after it. */
 export const RENEW_AFTER_MS = 2_000;
-/** A copy may lack so many entries for its worker to get the partition at once. */
+/** A worker gets a partition immediately if its copy lacks at most this many entries. */
 export const ACCEPTABLE_LAG = 10;
-/** So little time goes by, and so few entries are written, that what is rare elsewhere has to come early. */
+/** A simulation is short and has few entries, so rare events must come early. */
 const HASTY = { renewAfterMs: RENEW_AFTER_MS, copyLingerMs: 4_000, acceptableLag: ACCEPTABLE_LAG };
-/** The true time when a simulation begins. */
+/** The true time at the start of a simulation. */
 export const START_MS = layout.epochMs + 1_000_000_000;
 
 const loaded = loadWorkerConfig({
@@ -63,14 +63,13 @@ const loaded = loadWorkerConfig({
 });
 
 /**
- * A hash that some indexes have in place of their own, so short that keys share it all the time. By the key of an entry in
- * the ledger.
+ * A hash of ledger keys that some indexes use instead of theirs, so short that keys often share it.
  */
 export function shortHashOf(key: Buffer): string {
   return String(key.reduce((sum, byte) => (31 * sum + byte) % 64, 0));
 }
 
-/** What a worker is configured with where there are so many brokers. */
+/** The configuration of a worker with this many brokers. */
 export function configFor(nodes: number, standbys: Config['standbys']): Config {
   const topics = { ...loaded.topics, replicationFactor: nodes, allowWeakLedger: nodes < 3 };
   const { maxCount } = layout;

@@ -20,7 +20,7 @@ describe('simulated histories', { timeout: 60_000 }, () => {
       expect(faults, `seed ${seed} ${scenario}`).toEqual([]);
       met = sum(met, tallyOf(history));
     }
-    // A take-over has a scenario of its own, which few seeds play.
+    // Take-overs have a separate scenario, which few seeds play.
     const seldom = Object.entries(met).filter(([what, times]) => times < (what === 'takeOvers' ? 1 : 5));
     expect(seldom).toEqual([]);
   });

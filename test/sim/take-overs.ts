@@ -1,8 +1,8 @@
-import type { Asker } from './asker.ts';
+import type { Clients } from './clients.ts';
 import type { Host, Place } from './host.ts';
 import { ACCEPTABLE_LAG, PARTITIONS, SESSION_MS } from './setting.ts';
 
-/** How long an owner may be gone before its partitions are served again, beyond the session that has to end first. */
+/** How long until a lost owner's partitions are served again, after the end of its session. */
 const SOON_MS = 5_000;
 /** How long it is quiet between two kills, so that who was killed is back and warm. */
 const REST_MS = { from: 4_000, to: 9_000 } as const;
@@ -21,13 +21,13 @@ export interface Killing {
  */
 export class TakeOvers {
   readonly #place: Place;
-  readonly #asker: Asker;
+  readonly #clients: Clients;
   readonly #workers: Killing;
   #isOver = false;
 
-  constructor(place: Place, asker: Asker, workers: Killing) {
+  constructor(place: Place, clients: Clients, workers: Killing) {
     this.#place = place;
-    this.#asker = asker;
+    this.#clients = clients;
     this.#workers = workers;
     this.#rest();
   }
@@ -60,7 +60,8 @@ export class TakeOvers {
     const withinMs = SESSION_MS + SOON_MS;
     this.#workers.kill(killed, withinMs + world.rng.between(0, REST_MS.from));
     const [order, before] = [world.tick(), history.requests.length];
-    for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS) world.after(inMs, () => this.#asker.askAt(partition));
+    for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS)
+      world.after(inMs, () => this.#clients.askAt(partition));
     world.after(withinMs, () => {
       if (this.#isOver) return;
       this.#rest();

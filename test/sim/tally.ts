@@ -1,7 +1,7 @@
 import { renewalsIn } from './answer-checks.ts';
 import type { History } from './history.ts';
 
-/** How much of what is hard was met: a simulation that nothing happens in proves nothing. */
+/** Counts of the hard cases that occurred: a simulation without any proves nothing. */
 export interface Tally {
   readonly requests: number;
   readonly replies: number;
@@ -11,20 +11,20 @@ export interface Tally {
   readonly expired: number;
   readonly deadLetters: number;
   readonly forwarded: number;
-  /** Entries of the ledger that decide nothing, because another came first. */
+  /** Ledger entries that lost, because another came first. */
   readonly losers: number;
   readonly unansweredAppends: number;
   readonly trims: number;
   readonly truncations: number;
   readonly requestTrims: number;
-  /** Decisions that were written once more for a later request, and fetches that read entries back. */
+  /** Decisions that were renewed for a later request, and fetches that read entries back. */
   readonly renewals: number;
   readonly readBacks: number;
   readonly copiesRestored: number;
   readonly copiesDropped: number;
-  /** Partitions that a member was to own once its copy was complete. */
+  /** Partitions assigned as warm-ups. */
   readonly warmUps: number;
-  /** Owners that were killed while another had a complete copy, and nothing else was wrong. */
+  /** Owners killed while another worker had a complete copy and no other fault was active. */
   readonly takeOvers: number;
   /** Changes of the leaders of ledger partitions. */
   readonly elections: number;

@@ -1,18 +1,18 @@
 import type { History } from './history.ts';
 import { timing } from './setting.ts';
 
-/** By how much a clock may be ahead that is used: half a second when it begins, and a second from there. */
+/** How far ahead a clock in use may be: half a second at the start of a term, and a second from there. */
 const AHEAD_MS = 2_500;
 
-/** Each issued tick lay below the ceiling that was stored when it was taken. */
+/** Each issued tick was below the ceiling stored at the time. */
 export function covered({ issued }: History): string | undefined {
   const bare = issued.find(({ tick, ceiling }) => ceiling === undefined || tick >= ceiling);
   return bare && `worker ${bare.workerId} issued tick ${bare.tick} under ceiling ${bare.ceiling}`;
 }
 
 /**
- * Reservations of one worker ID follow each other in the order of their fences, and each is one process's; stored ceilings
- * only rise. Once etcd was set back, two terms may have one fence and begin at one tick.
+ * Reservations of one worker ID follow each other in the order of their fences, and each belongs to one process; stored
+ * ceilings only rise. Once etcd was set back, two terms may have the same fence and start at the same tick.
  */
 export function disjoint({ grants, ceilings, setBacks }: History): string | undefined {
   const fell = ceilings.find(({ before, after }) => after === undefined || after <= before);
@@ -32,22 +32,22 @@ export function disjoint({ grants, ceilings, setBacks }: History): string | unde
   return undefined;
 }
 
-/** No ceiling is raised so far into the future that others would have to wait for it: clocks that are ahead claim nothing. */
+/** No ceiling is raised so far into the future that others must wait for it: clocks that are ahead claim nothing. */
 export function nearThePresent({ ceilings, brokersOffMs, setBacks }: History): string | undefined {
-  if (setBacks.length > 0) return undefined; // a rebuild raises all of them, and adds what may be reserved
+  if (setBacks.length > 0) return undefined; // a rebuild raises all of them by the length of a reservation
   const limitMs = timing.reserveMs + AHEAD_MS + brokersOffMs;
   const far = ceilings.find(({ aheadMs }) => aheadMs > limitMs);
   return far && `the ceiling of worker ${far.workerId} lies ${far.aheadMs.toFixed(0)} ms ahead`;
 }
 
-/** Workers that are configured differently never allocate in one namespace; an etcd that is wiped knows of none. */
+/** Workers with different configurations never allocate in one namespace; a wiped etcd knows none of them. */
 export function oneConfiguration({ grants, setBacks }: History): string | undefined {
   if (setBacks.length > 0) return undefined;
   const configs = new Set(grants.map(({ config }) => config));
   return configs.size > 1 ? [...configs].join(' and ') : undefined;
 }
 
-/** From when a rebuild has read what was reserved, nobody uses a reservation of before that it has not read. */
+/** Once a rebuild has read the reservations, no worker uses an older one that it has not read. */
 export function rebuiltOverAll({ grants, rebuilds }: History): string | undefined {
   for (const { order, floor, known } of rebuilds) {
     const missed = grants.find(
@@ -66,12 +66,12 @@ interface TermStart {
   readonly from: number;
 }
 
-/** How terms of one worker ID follow each other: by their fences, unless those came a second time. */
+/** The order of the terms of one worker ID: by their fences, unless etcd repeated those. */
 function succession(setBacks: readonly number[]): (a: TermStart, b: TermStart) => number {
   return (a, b) => (setBacks.length === 0 ? compare(a.fence, b.fence) : a.from - b.from || compare(a.fence, b.fence));
 }
 
-/** The IDs of one worker ID rise: within a term as they were taken, and from each term to the next. */
+/** The IDs of one worker ID rise: within a term in order of allocation, and from each term to the next. */
 export function increasing({ issued, setBacks }: History): string | undefined {
   const inOrder = succession(setBacks);
   const sorted = [...issued].sort((a, b) => a.workerId - b.workerId || inOrder(a, b) || a.order - b.order);
@@ -84,8 +84,8 @@ export function increasing({ issued, setBacks }: History): string | undefined {
 }
 
 /**
- * Nothing is allocated past the own deadline, counted from the sending of the last renewal that was answered; nor by a
- * clock that lies behind what it has shown; nor by a process that stood still, before a renewal that it sent since.
+ * Nothing is allocated after the own deadline, counted from when the last answered renewal was sent; nor by a clock below
+ * the highest time it has shown; nor by a process after a pause, before it has sent another renewal.
  */
 export function stopped({ grants }: History): string | undefined {
   const late = grants.find(({ sinceRenewalMs }) => sinceRenewalMs > timing.refuseAfterMs);
@@ -94,11 +94,11 @@ export function stopped({ grants }: History): string | undefined {
   }
   const back = grants.find(({ behindMs }) => behindMs > 0);
   if (back) return `worker ${back.workerId} allocated by a clock ${back.behindMs} ms behind what it had shown`;
-  const still = grants.find(({ stoodStill }) => stoodStill);
+  const still = grants.find(({ wasPaused }) => wasPaused);
   return still && `worker ${still.workerId} allocated though it had stood still since its last renewal was sent`;
 }
 
-/** Nobody says that etcd was set back, for which all workers have to be stopped, unless it was. */
+/** No worker reports that etcd was set back unless it was: operators stop all workers for that. */
 export function noFalseAlarm({ alarms, setBacks }: History): string | undefined {
   const [since = Number.POSITIVE_INFINITY] = setBacks;
   return alarms.some((order) => order < since)

@@ -28,7 +28,7 @@ export class World {
     this.trace = traced ? [] : undefined;
   }
 
-  /** Runs something after so many virtual milliseconds; of two events at one moment the first made is first. */
+  /** Runs a function after a virtual delay; of two events at the same time, the one scheduled first runs first. */
   after(delayMs: number, run: () => void): Happening {
     const event: Event = { atMs: this.nowMs + Math.max(0, delayMs), order: this.tick(), run, cancelled: false };
     let at = this.#queue.push(event) - 1;
@@ -42,13 +42,13 @@ export class World {
     return event;
   }
 
-  /** Numbers whatever is recorded, so that the checker knows what came first. */
+  /** Numbers all recorded events, so that the checker knows their order. */
   tick(): number {
     this.#order += 1;
     return this.#order;
   }
 
-  /** A line of the trace, only made when somebody reads it. */
+  /** A line of the trace, only formatted when it is read. */
   note(line: () => string): void {
     this.trace?.push(`${this.nowMs.toFixed(3).padStart(10)} ${line()}`);
   }
@@ -94,12 +94,12 @@ function before(a: Event, b: Event): boolean {
   return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
 }
 
-/** Resolves when every promise that could go on has: Node runs its tick queue after the last microtask. */
+/** Resolves when no promise can make progress: Node runs its tick queue after the last microtask. */
 function settled(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve));
 }
 
-/** As AbortSignal.any, whose signals Node keeps for ever when somebody waits for them: processes that are killed do. */
+/** Like AbortSignal.any, whose signals Node never frees while something waits for them, as killed processes do. */
 function anyOf(signals: readonly AbortSignal[]): AbortSignal {
   const any = new AbortController();
   for (const signal of signals) {

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { FormKeys } from '../../src/codec/form/keys.ts';
 import type { GateReason } from '../../src/core/gate.ts';
+import type { Layout } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
 import { type Answered, type Api, createApi } from '../../src/http/api.ts';
@@ -15,35 +17,42 @@ import { LeasedAllocator } from '../../src/worker/allocator.ts';
 export const STAGE_LAYOUT = presetLayout('default');
 const STAGE_MAX_COUNT = 100_000;
 
+interface StageOptions {
+  readonly tokens?: string;
+  readonly perSecond?: number;
+  readonly layout?: Layout;
+}
+
 /** The real allocator under an authority that does not end, with a source that a test can hold up or make fail. */
 export class ApiStage {
   reason: GateReason | undefined;
-  authority: Authority = {
-    ok: true,
-    workerId: 18,
-    fence: 1n,
-    reservation: { from: ticks(0), to: STAGE_LAYOUT.endTicks },
-  };
+  authority: Authority;
   /** Awaited before each allocation. */
   before: () => Promise<void> = async () => undefined;
   /** Of the issuer and the cache; a test can let time pass. */
   aheadMs = 0;
   issued = 0;
   readonly answered: Answered[] = [];
+  shed = 0;
   readonly faults: unknown[] = [];
   /** Lines of name:token, of a stage that was made with some. */
   tokens: string;
+  formKeys: FormKeys | undefined;
   readonly #hasTokens: boolean;
   readonly issuer: Issuer;
+  readonly #layout: Layout;
   readonly #allocator: LeasedAllocator;
 
-  constructor({ tokens, perSecond }: { readonly tokens?: string; readonly perSecond?: number } = {}) {
+  constructor({ tokens, perSecond, layout = STAGE_LAYOUT }: StageOptions = {}) {
+    this.#layout = layout;
+    this.authority = { ok: true, workerId: 18, fence: 1n, reservation: { from: ticks(0), to: layout.endTicks } };
     this.tokens = tokens ?? '';
     this.#hasTokens = tokens !== undefined;
     const monotonicMs = () => performance.now() + this.aheadMs;
     const readClock = () => ({ reading: now(), verdict: { kind: 'steady' } as const });
     const authority = () => this.authority;
-    const options = { layout: STAGE_LAYOUT, datacenterId: 4, readClock, authority, random: Math.random };
+    const datacenterId = Math.min(4, layout.maxDatacenter);
+    const options = { layout, datacenterId, readClock, authority, random: Math.random };
     this.#allocator = new LeasedAllocator({ ...options, sleep: (delayMs) => sleep(delayMs) });
     const source: Allocator = {
       allocate: async (counts) => {
@@ -52,7 +61,7 @@ export class ApiStage {
       },
     };
     this.issuer = new Issuer({
-      layout: STAGE_LAYOUT,
+      layout,
       source,
       gateReason: () => this.reason,
       monotonicMs,
@@ -67,24 +76,26 @@ export class ApiStage {
     limits = { maxConnections: 512, requestTimeoutMs: 5_000 },
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
   ): Api {
-    const watch = {
-      monotonicMs: () => performance.now() + this.aheadMs,
-      onFault: (error: unknown) => this.faults.push(error),
-    };
+    const monotonicMs = () => performance.now() + this.aheadMs;
+    const onFault = (error: unknown) => this.faults.push(error);
     return createApi({
-      layout: STAGE_LAYOUT,
+      layout: this.#layout,
+      formKeys: this.formKeys && (() => this.formKeys as FormKeys),
       maxCount: STAGE_MAX_COUNT,
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),
       limits,
-      tls: pem && { ...pem, ...watch },
+      tls: pem && { ...pem, monotonicMs, onFault },
       identify: identifyBy({
         tokens: this.#hasTokens ? () => this.tokens : undefined,
         mutualTls: pem?.clientCa !== undefined,
-        ...watch,
+        monotonicMs,
       }),
       observe: (answered) => this.answered.push(answered),
-      onFault: (error) => this.faults.push(error),
+      onShed: () => {
+        this.shed += 1;
+      },
+      onFault,
     });
   }
 }

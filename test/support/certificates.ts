@@ -11,6 +11,8 @@ export interface Certificate {
   readonly bothFile: string;
 }
 
+const DAYS = 2;
+
 /** An authority of two days that only tests believe, made by openssl. */
 export class Authority {
   readonly #dir: string;
@@ -18,13 +20,13 @@ export class Authority {
 
   constructor(dir: string) {
     this.#dir = dir;
-    this.own = this.#make('authority', []);
+    this.own = this.#make('authority', [], DAYS);
   }
 
   /** A certificate for a server on the loopback address, or for a client. */
-  issue(name: string): Certificate {
+  issue(name: string, days = DAYS): Certificate {
     const { certFile, keyFile } = this.own;
-    return this.#make(name, ['-CA', certFile, '-CAkey', keyFile, '-addext', 'subjectAltName=IP:127.0.0.1']);
+    return this.#make(name, ['-CA', certFile, '-CAkey', keyFile, '-addext', 'subjectAltName=IP:127.0.0.1'], days);
   }
 
   /** The same, of a time that is over. */
@@ -53,14 +55,14 @@ export class Authority {
     return { ...issued, certPem: readFileSync(issued.certFile, 'utf8') };
   }
 
-  #make(name: string, more: readonly string[]): Certificate {
+  #make(name: string, more: readonly string[], days: number): Certificate {
     const [certFile, keyFile, bothFile] = ['crt', 'key', 'pem'].map((end) => join(this.#dir, `${name}.${end}`)) as [
       string,
       string,
       string,
     ];
     const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
-    const out = ['-days', '2', '-subj', `/CN=${name}`, '-keyout', keyFile, '-out', certFile];
+    const out = ['-days', String(days), '-subj', `/CN=${name}`, '-keyout', keyFile, '-out', certFile];
     execFileSync('openssl', ['req', '-x509', ...curve, ...out, ...more], { stdio: 'pipe' });
     writeFileSync(bothFile, readFileSync(keyFile, 'utf8') + readFileSync(certFile, 'utf8'));
     return { certFile, keyFile, bothFile, certPem: readFileSync(certFile, 'utf8') };

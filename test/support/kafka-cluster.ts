@@ -8,6 +8,9 @@ const NODES = [1, 2, 3] as const;
 export type NodeId = (typeof NODES)[number];
 const PORTS_EACH = 3;
 
+/** Properties of one broker on top of its usual ones. */
+type Properties = (node: NodeId) => Readonly<Record<string, string>>;
+
 function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: number): Record<string, string> {
   const common = {
     'node.id': String(node),
@@ -30,17 +33,19 @@ export class KafkaCluster implements AsyncDisposable {
   readonly #dir: string;
   readonly #clusterId = newClusterId();
   readonly #ports: readonly number[];
+  readonly #properties: Properties;
   readonly #nodes = new Map<NodeId, KafkaProcess>();
 
-  private constructor(dir: string, ports: readonly number[]) {
+  private constructor(dir: string, ports: readonly number[], properties: Properties) {
     this.#dir = dir;
     this.#ports = ports;
+    this.#properties = properties;
   }
 
   /** Resolves when all of them serve; else leaves nothing behind. */
-  static async start(): Promise<KafkaCluster> {
+  static async start(properties: Properties = () => ({})): Promise<KafkaCluster> {
     const ports = await freePorts(NODES.length * PORTS_EACH);
-    const cluster = new KafkaCluster(await mkdtemp(join(tmpdir(), 'idalloc-cluster-')), ports);
+    const cluster = new KafkaCluster(await mkdtemp(join(tmpdir(), 'idalloc-cluster-')), ports, properties);
     const started = await Promise.allSettled(NODES.map((node) => cluster.startNode(node)));
     const failure = started.find((one) => one.status === 'rejected');
     if (failure === undefined) return cluster;
@@ -51,6 +56,11 @@ export class KafkaCluster implements AsyncDisposable {
   /** host:port of each broker, whether it runs or not. */
   get brokers(): readonly string[] {
     return NODES.map((node) => `127.0.0.1:${this.#portsOf(node)[0]}`);
+  }
+
+  /** The same brokers by the listeners on which they talk to each other. */
+  get internal(): readonly string[] {
+    return NODES.map((node) => `127.0.0.1:${this.#portsOf(node)[1]}`);
   }
 
   /** Ends a broker at once, as a power cut would. */
@@ -71,7 +81,7 @@ export class KafkaCluster implements AsyncDisposable {
   /** Starts a broker that was killed; resolves when it serves. */
   async startNode(node: NodeId): Promise<void> {
     const ports = this.#portsOf(node);
-    const properties = propertiesOf(node, ports, this.#portsOf(1)[2] ?? 0);
+    const properties = { ...propertiesOf(node, ports, this.#portsOf(1)[2] ?? 0), ...this.#properties(node) };
     const dir = join(this.#dir, String(node));
     this.#nodes.set(node, await startKafka({ dir, ports, clusterId: this.#clusterId, properties }));
   }

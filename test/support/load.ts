@@ -9,6 +9,8 @@ export interface LoadOptions {
   /** Between two bursts. */
   readonly paceMs?: number;
   readonly replyTopic?: string;
+  /** Every second burst goes to the partitions behind its own, so that its requests have to be forwarded. */
+  readonly goesAstray?: boolean;
 }
 
 /** A request that the brokers have acknowledged. */
@@ -51,12 +53,13 @@ export class Load {
   }
 
   async #run(): Promise<void> {
-    const { partitions, burst = 20, paceMs = 25, replyTopic } = this.#options;
+    const { partitions, burst = 20, paceMs = 25, replyTopic, goesAstray = false } = this.#options;
     for (let sent = 0; !this.#stopping; sent += burst) {
+      const astray = goesAstray && (sent / burst) % 2 === 1 ? 1 : 0;
       const asks = Array.from({ length: burst }, (_, i): Ask => {
         const partition = (sent + i) % partitions;
         const correlationId = idFor(`p${partition}-${sent + i}`, partition, partitions);
-        const ask = { correlationId, count: 1 + (i % 5), partition };
+        const ask = { correlationId, count: 1 + (i % 5), partition: (partition + astray) % partitions };
         return replyTopic === undefined ? ask : { ...ask, replyTopic };
       });
       const sentMs = performance.now();

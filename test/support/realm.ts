@@ -55,6 +55,7 @@ const SEND_AT_ONCE = 1_000;
  */
 export class Realm implements AsyncDisposable {
   readonly env: Readonly<Record<string, string>>;
+  readonly datacenterId: number;
   readonly requestTopic: string;
   readonly ledgerTopic: string;
   readonly deadLetterTopic: string;
@@ -81,7 +82,8 @@ export class Realm implements AsyncDisposable {
     this.deadLetterTopic = `t${id}.requests.dlt`;
     this.witnessTopic = `t${id}.witness`;
     this.replyTopic = `t${id}.replies.main`;
-    this.keys = namespaceKeys(prefix, DATACENTER_ID);
+    this.datacenterId = Number(options.env?.DATACENTER_ID ?? DATACENTER_ID);
+    this.keys = namespaceKeys(prefix, this.datacenterId);
     this.env = {
       KAFKA_BROKERS: servers.brokers.join(','),
       ETCD_ENDPOINTS: servers.etcdEndpoints.join(','),
@@ -230,7 +232,7 @@ export class Realm implements AsyncDisposable {
     this.#witnesses ??= this.follow(this.witnessTopic);
     const records = await this.records(this.witnessTopic);
     const { seen } = await this.#witnesses;
-    const table = new WitnessTable(DATACENTER_ID);
+    const table = new WitnessTable(this.datacenterId);
     for (const { message } of seen.slice(0, records)) table.apply(message.key, message.value);
     return table.view().witnesses;
   }

@@ -50,17 +50,23 @@ export class Scene implements AsyncDisposable {
     return this.#stack.use(await EtcdLink.open(this.servers));
   }
 
-  /** Runs `play` under load; then every request must be answered, and the whole history right. */
-  async underLoad(play: (load: Load) => Promise<unknown>, paceMs = 50): Promise<History & { readonly stops: number }> {
+  /**
+   * Runs `play` under load; then every request must be answered, and the whole history right, with the IDs that `play` got by
+   * other ways.
+   */
+  async underLoad(
+    play: (load: Load) => Promise<unknown>,
+    paceMs = 50,
+    others: readonly bigint[] = [],
+  ): Promise<History & { readonly stops: number }> {
     const load = new Load(this.realm, { partitions: this.#partitions, burst: 10, paceMs });
     try {
       await play(load);
     } finally {
       await load.stop();
     }
-    const history = await checkWholeHistory(this.realm, load.asks, this.replies, () =>
-      settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger),
-    );
+    const ledger = () => settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger);
+    const history = await checkWholeHistory(this.realm, load.asks, this.replies, ledger, others);
     return { ...history, stops: checkStops(this.#workers, this.replies, load.asks) };
   }
 

@@ -140,8 +140,15 @@ const OPERATIONS: Readonly<Record<string, number>> = {
   DescribeConfigs: AclOperationTypes.DESCRIBE_CONFIGS,
 };
 
+export function isOperation(name: keyof typeof OPERATIONS): (entry: AclEntry) => boolean {
+  return ({ operation }) => operation === OPERATIONS[name];
+}
+
+type Place = 'requests' | 'ledger' | 'witness' | 'deadLetters' | 'replies' | 'group';
+export type WorkerRights = Readonly<Record<Place, readonly AclEntry[]>>;
+
 /** What a worker touches, with what it must be allowed there, by the list that `topics acls` grants. */
-export function workerRights(realm: Realm, user: string): Record<string, readonly AclEntry[]> {
+export function workerRights(realm: Realm, user: string): WorkerRights {
   const { requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env, groupId } = realm;
   const topics = {
     requests: requestTopic,

@@ -112,7 +112,7 @@ export async function startSecured(stack: AsyncDisposableStack): Promise<Secured
   const ports = await freePorts(3);
   const [kafka, etcd] = await Promise.all([
     startKafka({ dir: join(dir, 'kafka'), ports, properties: secured(ports, server) }),
-    startEtcd({ dir: join(dir, 'etcd'), tls: { ca, cert: server.certFile, key: server.keyFile } }),
+    startEtcd({ dir: join(dir, 'etcd'), tls: () => ({ ca, cert: server.certFile, key: server.keyFile }) }),
   ]);
   stack.defer(() => Promise.all([kafka.stop(), etcd.stop()]).then(() => undefined));
   const brokers = [`127.0.0.1:${ports[1]}`];

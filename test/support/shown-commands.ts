@@ -25,9 +25,11 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
 ]);
 
-/** Pages with commands for a person at several machines: the test that tries the same. */
+/** Pages that no test follows line by line: the test that tries the same commands and snippets. */
 export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/kafka-logins.md', 'test/integration/kafka-rights.test.ts'],
+  ['docs/how-to/sql-json-browsers.md', 'test/integration/layouts.test.ts'],
+  ['docs/reference/forms.md', 'test/integration/forms.test.ts'],
 ]);
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
@@ -69,6 +71,8 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run chaos -- --minutes 10 --seed N', 'test/integration/chaos.alone.test.ts'],
   ['npm run sbom', 'test/ops/shipped.test.ts'],
   ['npm run bench', 'test/bench/throughput.ts'],
+  ['npm run bench:forms', 'test/bench/forms.ts'],
+  ['npm run check:advisories', 'ops/dev/advisories.ts'],
   ['npm run bench:http', 'test/bench/http.ts'],
   ['npm run bench:latency', 'test/bench/latency.ts'],
   ['npm run bench:idle', 'test/bench/idle.ts'],

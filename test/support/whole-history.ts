@@ -83,12 +83,14 @@ export async function settledRecords(realm: Realm, topic: string, followed: Foll
  * the same bytes each time and decided by the first entry of the ledger; no ID twice, those of losing entries included.
  *
  * @param ledger all records of the ledger topic, in log order within each partition
+ * @param others IDs that were given by other ways than the ledger
  */
 export async function checkWholeHistory(
   realm: Realm,
   asks: readonly Ask[],
   replies: Followed,
   ledger: () => Promise<readonly RawRecord[]>,
+  others: readonly bigint[] = [],
 ): Promise<History> {
   await replies.replies(asks.length);
   await settledRecords(realm, realm.replyTopic, replies);
@@ -97,7 +99,7 @@ export async function checkWholeHistory(
 
   const entries = (await ledger()).flatMap(toForeign);
   const different = new Map(entries.map((entry) => [entry.bytes, entry]));
-  expectUnique([...different.values()].flatMap(({ ids }) => ids));
+  expectUnique([...different.values()].flatMap(({ ids }) => ids).concat(others));
   const byRequest = Map.groupBy(entries, ({ correlationId }) => correlationId);
   expect(byRequest.size, 'correlation IDs in the ledger').toBe(asks.length);
   for (const ask of asks) {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { decompose, tickStartMs } from '../../src/core/layout.ts';
+import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, type Ticks, ticks, wallMs } from '../../src/core/units.ts';
 import type { Allocation } from '../../src/pipeline/ports.ts';
@@ -163,6 +164,32 @@ describe('a small batch', () => {
     });
     const [batch] = await allocator.allocate([600]);
     expect(batch?.ranges.map(({ count }) => count)).toEqual([256, 256, 88]);
+  });
+});
+
+describe('two IDs in a second', () => {
+  const tiny = customLayout({ fields: 'timestamp:32,worker:1,sequence:1', tickMs: 1_000, epochMs: 0 });
+
+  it('are shared by all who ask, each after the other, with no ID given up', async () => {
+    let wall = wallMs(T0 * 1_000 + 300);
+    const woken: (() => void)[] = [];
+    const allocator = new LeasedAllocator({
+      layout: tiny,
+      datacenterId: 0,
+      readClock: () => ({ reading: { wall, mono: monoMs(0) }, verdict: { kind: 'steady' } }),
+      authority: () => authorityOf({ ...TERM, workerId: 1, from: T0 - 1 }),
+      random: () => 0,
+      sleep: () => new Promise((resolve) => woken.push(resolve)),
+    });
+    const asked = [2, 1, 2, 1].map((count) => allocator.allocate([count]));
+    for (let second = 1; second <= 3; second += 1) {
+      wall = wallMs((T0 + second) * 1_000);
+      for (const wake of woken.splice(0)) wake();
+      for (let turn = 0; turn < 20; turn += 1) await undefined;
+    }
+    const ids = (await Promise.all(asked)).flat().flatMap(({ ranges }) => expandIds({ ranges, step: tiny.step }));
+    expect(new Set(ids).size).toBe(6);
+    expect(ids.map((id) => decompose(tiny, id).ticks - T0).sort()).toEqual([0, 0, 1, 1, 2, 2]);
   });
 });
 

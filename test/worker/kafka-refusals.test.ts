@@ -4,7 +4,13 @@ import { createLogger } from '../../src/log.ts';
 import { KafkaRefusals } from '../../src/worker/kafka-refusals.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
-const topics = { requests: 'id.requests', ledger: 'id.ledger', witness: 'id.witness', deadLetters: 'id.requests.dlt' };
+const topics = {
+  requests: 'id.requests',
+  ledger: 'id.ledger',
+  witness: 'id.witness',
+  deadLetters: 'id.requests.dlt',
+  replyPrefix: 'id.replies.',
+};
 const kafka = {
   brokers: ['kafka:9092'],
   clientId: 'idalloc',
@@ -25,6 +31,7 @@ beforeEach(() => {
   refusals = new KafkaRefusals({
     kafka,
     topics,
+    groupId: 'workers',
     runtime,
     log: createLogger({ level: 'info', destination: { write } }),
   });
@@ -41,7 +48,9 @@ describe('a right that the brokers refuse', () => {
   test('stands, with the topic and the remedy, until a broker does what it is needed for', () => {
     right('id.ledger', 'Write', DENIED);
     expect(refusals.resources).toEqual(new Set(['ledger']));
-    expect(refusals.detail).toBe("the brokers refuse Write on topic 'id.ledger': allow Read and Write to 'id-worker'");
+    expect(refusals.detail).toBe(
+      "the brokers refuse Write on topic 'id.ledger': allow Read, Write and DescribeConfigs to 'id-worker'",
+    );
     right('id.ledger', 'Read');
     expect(refusals.resources.size).toBe(1);
     right('id.ledger', 'Write');
@@ -51,6 +60,16 @@ describe('a right that the brokers refuse', () => {
   test('on the group names the group', () => {
     refusals.onRight({ on: 'group', name: 'workers', operation: 'Read' }, 'GROUP_AUTHORIZATION_FAILED');
     expect(refusals.detail).toBe("the brokers refuse Read on group 'workers': allow Read to 'id-worker'");
+  });
+
+  test.for([
+    ['id.requests.dlt', 'Write and DescribeConfigs'],
+    ['id.requests.reply', 'Write'],
+  ] as const)('on %s names all that the list of rights has for it', async ([topic, needed]) => {
+    right(topic, 'Write');
+    await pass(1);
+    right(topic, 'Write', DENIED);
+    expect(refusals.detail).toContain(`allow ${needed} to`);
   });
 
   test('is forgotten when nobody has tried again for half a minute', async () => {

@@ -66,7 +66,7 @@ export class SealedRuns {
   /** Does the merging that is due after `entries` entries were applied. */
   merge(entries: number): void {
     for (let level = 0; level < LEVELS - 1; level += 1) {
-      const merge = this.#merges.get(level) ?? this.#begin(level);
+      const merge = this.#merges.get(level) ?? this.#startMerge(level);
       if (merge === undefined) continue;
       merge.due += MERGE_PACE * entries;
       while (merge.due >= merge.stepPlaces) {
@@ -80,7 +80,7 @@ export class SealedRuns {
     this.#sweeper.sweepFor(entries);
   }
 
-  #begin(level: number): Merge | undefined {
+  #startMerge(level: number): Merge | undefined {
     const inputs = this.#runs.filter((run) => run.level === level).slice(0, FAN_IN);
     const [oldest] = inputs;
     if (oldest === undefined || inputs.length < FAN_IN) return undefined;

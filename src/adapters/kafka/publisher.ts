@@ -75,7 +75,7 @@ export class KafkaPublisher implements Publisher {
   async #publishTopic(topic: string, places: readonly number[], publication: Publication): Promise<void> {
     const { topics, runtime } = this.#options;
     const { deliveries } = publication;
-    const begunMs = runtime.monotonicMs();
+    const startedMs = runtime.monotonicMs();
     for (let doubted = false; ; ) {
       const left = places.filter((place) => deliveries[place] === undefined);
       const refuse = (reason: string) => {
@@ -99,7 +99,7 @@ export class KafkaPublisher implements Publisher {
       }
       topics.doubt(topic);
       if (doubted) {
-        const isOver = status.onProbation || runtime.monotonicMs() - begunMs >= PATIENCE_MS;
+        const isOver = status.onProbation || runtime.monotonicMs() - startedMs >= PATIENCE_MS;
         this.#judge(topic, errors, isOver);
         await runtime.sleep(RETRY_MS);
       }

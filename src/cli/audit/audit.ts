@@ -2,9 +2,11 @@ import { tmpdir } from 'node:os';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Command } from 'commander';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
+import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { type LayoutOptions, layoutOf, withLayoutOptions } from '../layout-options.ts';
 import { wholeNumber } from '../numbers.ts';
 import { Progress, palette } from '../terminal.ts';
 import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
@@ -13,7 +15,7 @@ import { AuditReader, type AuditSink, auditScope, readScope, replyTopics, sizeOf
 import { auditJson, auditText, Findings } from './report.ts';
 import { type AuditStore, type FoundBatch, withStore } from './store.ts';
 
-interface AuditOptions {
+interface AuditOptions extends LayoutOptions {
   readonly replyTopic?: readonly string[];
   readonly ledgerTopic?: readonly string[];
   readonly maxFindings: number;
@@ -30,6 +32,7 @@ Reads what the ledger and the reply topics hold now, and changes nothing. Looks 
   UNDECIDED         a reply without a decision, though the ledger reaches back to it
   MISDIRECTED       a reply on another topic than was asked for
   UNREADABLE        a record that is no entry, or no reply
+Batches of every preset are looked at, and those of a custom layout that the options or LAYOUT and LAYOUT_* name.
 A loser is an entry that came too late: its IDs are a gap, which is fine. Batches are sorted on disk, about 300 bytes each.
 
 Examples:
@@ -47,23 +50,25 @@ export function repeated(value: string, before: readonly string[] = []): readonl
 
 /** `idalloc audit`: holds what was ever told against what was decided. */
 export function auditCommand(context: CliContext): Command {
-  return new Command('audit')
-    .description('Check all batches in ledger and reply topics: no ID twice, each reply as decided.')
+  const command = new Command('audit').description(
+    'Check all batches in ledger and reply topics: no ID twice, each reply as decided.',
+  );
+  return withLayoutOptions(command)
     .option('--reply-topic <topic>', 'only these (default: all under REPLY_TOPIC_PREFIX)', repeated)
     .option(LEDGER_FLAG, LEDGER_HELP, repeated)
     .option('--max-findings <n>', 'how many are listed; all are counted', wholeNumber(1, 100_000), 100)
     .option('--temp-dir <directory>', 'where batches are sorted', tmpdir())
     .option('--json', 'print one line of JSON, with the findings')
     .addHelpText('after', EXAMPLES)
-    .action((options: AuditOptions) => runAudit(context, options));
+    .action((options: AuditOptions) => runAudit(context, options, layoutOf(options, context.env, command)));
 }
 
-async function runAudit(context: CliContext, options: AuditOptions): Promise<void> {
+async function runAudit(context: CliContext, options: AuditOptions, layout: Layout): Promise<void> {
   const config = loadKafkaConfig(context.env);
   const findings = new Findings(options.maxFindings);
   await withStore(options.tempDir, async (store) => {
     const sink = { add: (batch: FoundBatch) => store.add(batch), find: findings.add };
-    const reader = await readAll(context, config, options, sink);
+    const reader = await readAll(context, config, { ...options, own: layout }, sink);
     const join = await checkAll(context, store, reader, findings);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
     if (options.json === true) context.out(`${JSON.stringify(auditJson(reader.counts, join, findings))}\n`);
@@ -74,13 +79,13 @@ async function runAudit(context: CliContext, options: AuditOptions): Promise<voi
 async function readAll(
   context: CliContext,
   config: KafkaConfig,
-  { replyTopic: wanted = [], ledgerTopic: ledgers = [] }: AuditOptions,
+  { replyTopic: wanted = [], ledgerTopic: ledgers = [], own }: AuditOptions & { readonly own: Layout },
   sink: AuditSink,
 ): Promise<AuditReader> {
   return withCluster(context, config, async (source) => {
     const topics = wanted.length > 0 ? wanted : await replyTopics(source, config);
     const scope = await auditScope(source, [config.topics.ledger, ...ledgers], topics);
-    const reader = new AuditReader(scope.ledger, sink);
+    const reader = new AuditReader(scope.ledger, sink, own);
     const progress = new Progress(context, 'reading', sizeOf(scope));
     const onProgress = (done: number) => progress.show(done);
     await readScope(source, scope, reader, { signal: context.stop, onProgress });

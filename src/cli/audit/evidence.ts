@@ -2,29 +2,10 @@ import { hash } from 'node:crypto';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { decompose, type Layout, toTicks } from '../../core/layout.ts';
-import { PRESETS, type PresetName, presetLayout } from '../../core/presets.ts';
 import { wallMs } from '../../core/units.ts';
 
 /** A batch is given up long before it has waited so long for its last tick. */
 const MAX_BATCH_SPAN_MS = 60_000;
-
-/** The layout that a batch names by fingerprint and epoch; undefined for one that has no name here. */
-export function layoutFinder(): (batch: Pick<IdBatch, 'epochMs' | 'layoutFingerprint'>) => Layout | undefined {
-  const known = new Map<string, Layout | undefined>();
-  return ({ epochMs, layoutFingerprint }) => {
-    const name = `${layoutFingerprint}/${epochMs}`;
-    if (known.has(name)) return known.get(name);
-    const layout = findLayout(epochMs, layoutFingerprint);
-    if (known.size < 1_000) known.set(name, layout); // forged batches may name any number of layouts
-    return layout;
-  };
-}
-
-function findLayout(epochMs: number, fingerprint: string): Layout | undefined {
-  if (!Number.isSafeInteger(epochMs) || epochMs < 0 || epochMs > 2 ** 48) return undefined;
-  const layouts = (Object.keys(PRESETS) as PresetName[]).map((name) => presetLayout(name, { epochMs }));
-  return layouts.find((layout) => layout.fingerprint === fingerprint);
-}
 
 /** Every way in which the IDs of a batch are not what the batch says of its origin; empty when there is none. */
 export function batchFaults(batch: IdBatch, layout: Layout): string[] {

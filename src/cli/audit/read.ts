@@ -4,9 +4,11 @@ import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../codec/ledger-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
+import { customText, layoutFinder } from '../../core/find-layout.ts';
+import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Finding, logOf } from './check.ts';
-import { batchDigest, batchFaults, layoutFinder, mergeRanges, packRanges } from './evidence.ts';
+import { batchDigest, batchFaults, mergeRanges, packRanges } from './evidence.ts';
 import type { FoundBatch, Place } from './store.ts';
 
 /** What is to be read: as much as there was when it was asked for. */
@@ -60,6 +62,8 @@ export async function auditScope(
 export class AuditReader {
   readonly #sink: AuditSink;
   readonly #layoutOf = layoutFinder();
+  /** The ledger names its layout by fingerprint alone. */
+  readonly #customText: string | undefined;
   readonly #starts: ReadonlyMap<string, number>;
   readonly #oldest = new Map<string, number>();
   readonly counts: ReadCounts = {
@@ -73,8 +77,10 @@ export class AuditReader {
   };
 
   /** `ledger` tells where the partitions of the ledgers start. */
-  constructor(ledger: readonly Span[], sink: AuditSink) {
+  /** Batches of any preset are known; those of another layout only where that is `layout`. */
+  constructor(ledger: readonly Span[], sink: AuditSink, layout?: Layout) {
     this.#sink = sink;
+    this.#customText = layout && customText(layout);
     this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
   }
 
@@ -126,7 +132,7 @@ export class AuditReader {
   }
 
   #add(place: Place, batch: IdBatch, fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again'>): void {
-    const layout = this.#layoutOf(batch);
+    const layout = this.#layoutOf(batch, this.#customText);
     if (layout === undefined) this.counts.unknownLayouts += 1;
     else {
       for (const message of batchFaults(batch, layout)) {

@@ -49,6 +49,20 @@ export function judgeVariables(warnings: readonly string[]): Check[] {
   return warnings.map((warning) => warn('variables', warning, 'change the variable that is named'));
 }
 
+const DAY_MS = 86_400_000;
+const ENDS_SOON_MS = 14 * DAY_MS;
+
+/** Authorities or a certificate, by the variable that holds them. */
+export function judgeCertificate(variable: string, expiresAtMs: number, nowMs: number): Check {
+  const name = `certificate ${variable}`;
+  const on = new Date(expiresAtMs).toISOString().slice(0, 16).replace('T', ' ');
+  const mend = 'replace it by one that ends later: in its file, which needs no restart, or in the variable';
+  if (expiresAtMs <= nowMs) return fault(name, `ended on ${on} UTC`, mend);
+  const days = Math.floor((expiresAtMs - nowMs) / DAY_MS);
+  const detail = `ends on ${on} UTC, in ${days < 1 ? 'less than a day' : counted(days, 'day')}`;
+  return expiresAtMs - nowMs < ENDS_SOON_MS ? warn(name, detail, mend) : ok(name, detail);
+}
+
 /** Topics, their retention rules and the ledger's strength, as a worker would judge them at its start. */
 export function judgeTopicReport({ faults, warnings, differences, remedies }: TopicsReport): Check[] {
   const mend = remedies.join('; ');

@@ -1,15 +1,16 @@
 import { Command } from 'commander';
-import { type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
+import { certificateExpiries } from '../../config/certificates.ts';
+import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { registryFault } from '../registry.ts';
 import { counted } from '../table.ts';
 import { palette } from '../terminal.ts';
-import { type Check, judgeVariables } from './checks.ts';
+import { type Check, judgeCertificate, judgeVariables } from './checks.ts';
 import { checkMachine } from './machine.ts';
 import { checkEtcd, checkKafka } from './servers.ts';
 
 const EXAMPLES = `
-Run it with a worker's variables, on a worker's machine. It looks at variables, each broker and each etcd endpoint, topics and
+Run it with a worker's variables, on a worker's machine. It looks at variables, certificates, each broker and each etcd endpoint, topics and
 their configs, permissions, the schema registry, the namespace, clocks, limits and the index's disk, and changes nothing. Exit code 1 when
 something keeps a worker from its work; a warning does not.
 
@@ -24,10 +25,11 @@ export function doctorCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","mend"}]}')
     .addHelpText('after', EXAMPLES)
     .action(async (options: { json?: true }) => {
-      const config = loadWorkerConfig(context.env);
+      const config = loadWorkerConfig(context.env, undefined, context.now());
       const kafka = checkKafka(context, config);
       const groups = [
         judgeVariables(config.warnings),
+        checkCertificates(context, config),
         kafka.then(({ checks }) => checks),
         checkRegistry(config),
         checkEtcd(
@@ -41,6 +43,10 @@ export function doctorCommand(context: CliContext): Command {
       if (checks.some(({ state }) => state === 'fault')) context.setExitCode(EXIT.failed);
       context.out(options.json === true ? `${JSON.stringify({ checks })}\n` : doctorText(context, checks));
     });
+}
+
+function checkCertificates({ now }: CliContext, config: Config): Check[] {
+  return certificateExpiries(config).map(({ variable, expiresAtMs }) => judgeCertificate(variable, expiresAtMs, now()));
 }
 
 async function checkRegistry(config: KafkaConfig): Promise<Check[]> {

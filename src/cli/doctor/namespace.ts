@@ -1,4 +1,4 @@
-import { compareDescriptors, decodeDescriptor } from '../../codec/descriptor.ts';
+import { compareDescriptors, decodeDescriptor, descriptorOf } from '../../codec/descriptor.ts';
 import type { WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError } from '../../errors.ts';
@@ -29,7 +29,8 @@ export function judgeNamespace(config: Config, { snapshot, view, refusals }: Nam
   }
   const differing = differences(config, snapshot);
   if (differing !== undefined) {
-    const mend = 'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS, POOL_*), or use another DATACENTER_ID';
+    const mend =
+      'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS and the other LAYOUT_*, POOL_*), or use another DATACENTER_ID';
     return fault(NAME, `${root}: ${differing}`, mend);
   }
   const refusal = view && namespaceFault(config, snapshot, view, refusals);
@@ -41,11 +42,10 @@ export function judgeNamespace(config: Config, { snapshot, view, refusals }: Nam
   return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, mend);
 }
 
-function differences({ layout, pool, datacenterId }: Config, { descriptor }: Snapshot): string | undefined {
+function differences(config: Config, { descriptor }: Snapshot): string | undefined {
   if (descriptor === undefined) return undefined;
   const stored = decodeDescriptor(descriptor.value);
-  const configured = { layoutFingerprint: layout.fingerprint, epochMs: layout.epochMs, pool, datacenterId };
-  const differing = compareDescriptors(stored, { ...stored, ...configured });
+  const differing = compareDescriptors(stored, descriptorOf(config, stored.uuid));
   if (differing.length === 0) return undefined;
   return differing.map((one) => `${one.field} is ${one.stored}, configured ${one.wanted}`).join('; ');
 }

@@ -3,14 +3,16 @@ import { Command } from 'commander';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
+import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { checkAll, LEDGER_FLAG, LEDGER_HELP, repeated } from '../audit/audit.ts';
 import type { JoinCounts } from '../audit/check.ts';
 import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
 import { Findings, findingsJson, findingsText } from '../audit/report.ts';
-import { type AuditStore, withStore } from '../audit/store.ts';
+import { type AuditStore, type FoundBatch, withStore } from '../audit/store.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { layoutOf } from '../layout-options.ts';
 import { wholeNumber } from '../numbers.ts';
 import { counted } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
@@ -45,6 +47,8 @@ interface Session {
   readonly config: KafkaConfig;
   readonly source: Source;
   readonly options: ReplayOptions;
+  /** The workers' own, by the environment. */
+  readonly layout: Layout;
 }
 
 const EXAMPLES = `
@@ -82,14 +86,14 @@ export function replayCommand(context: CliContext): Command {
     const { from, offset, partition } = options;
     if ((from === undefined) === (offset === undefined)) command.error('error: give either --from or --offset');
     if (offset !== undefined && partition === undefined) command.error('error: --offset needs --partition');
-    return runReplay(context, options);
+    return runReplay(context, options, layoutOf({}, context.env, command));
   });
 }
 
-async function runReplay(context: CliContext, options: ReplayOptions): Promise<void> {
+async function runReplay(context: CliContext, options: ReplayOptions, layout: Layout): Promise<void> {
   const config = loadKafkaConfig(context.env);
   await withCluster(context, config, async (source) => {
-    const session = { context, config, source, options };
+    const session = { context, config, source, options, layout };
     const plan = await planOf(session);
     const count = countOf(plan);
     if (options.json !== true) context.out(planText(plan, config.groupId));
@@ -175,15 +179,16 @@ interface Replayed {
 
 /** Replies from here on are of the replay, or of new requests; those before are the first ones. */
 async function verify(session: Session, store: AuditStore, { plan, forwarded, ends }: Replayed): Promise<void> {
-  const { context, config, source } = session;
+  const { context, config, source, layout } = session;
   const findings = new Findings(100);
   const ledgers = [config.topics.ledger, ...(session.options.ledgerTopic ?? [])];
   const scope = await auditScope(source, ledgers, await replyTopics(source, config));
-  const reader = new AuditReader(scope.ledger, {
-    add: (batch) => store.add(batch),
+  const sink = {
+    add: (batch: FoundBatch) => store.add(batch),
     find: findings.add,
     againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
-  });
+  };
+  const reader = new AuditReader(scope.ledger, sink, layout);
   const progress = new Progress(context, 'verifying', sizeOf(scope));
   const onProgress = (done: number) => progress.show(done);
   await readScope(source, scope, reader, { signal: context.stop, onProgress });

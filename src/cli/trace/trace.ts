@@ -5,14 +5,15 @@ import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
-import { parseId } from '../id-text.ts';
+import { type FormOptions, formSettings, orUsageError, withFormOptions } from '../form-options.ts';
+import { ID_TEXTS, readIdText } from '../id-text.ts';
 import { withCluster } from '../kafka-session.ts';
 import { type LayoutOptions, layoutOf, withLayoutOptions } from '../layout-options.ts';
 import { timeText } from '../table.ts';
 import { Progress, palette } from '../terminal.ts';
 import { agrees, findEntry, findReplies, findRequest, type TracedEntry, type TraceTools } from './search.ts';
 
-interface TraceOptions extends LayoutOptions {
+interface TraceOptions extends LayoutOptions, FormOptions {
   readonly allReplies?: true;
   readonly json?: true;
 }
@@ -30,19 +31,22 @@ read. Replies that a replay wrote later are looked for with --all-replies.
 
 Examples:
   idalloc trace 55325805773398016
+  idalloc trace ord_01H4EGVW0J8004
   idalloc trace 0x00c48e86f8092000 --all-replies --json`;
 
 /** `idalloc trace`: who asked for an ID. */
 export function traceCommand(context: CliContext): Command {
   const command = new Command('trace')
     .description('Show who asked for an ID: correlation ID, request, worker, ledger entry, replies.')
-    .argument('<id>', 'decimal, or hexadecimal: 16 digits, or after 0x', parseId);
-  return withLayoutOptions(command)
+    .argument('<id>', ID_TEXTS);
+  return withLayoutOptions(withFormOptions(command, 'form that the ID is in; unset: recognised'))
     .option('--all-replies', 'look for replies up to the end of the reply topic')
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
-    .action(async (id: bigint, options: TraceOptions) => {
+    .action(async (text: string, options: TraceOptions) => {
       const layout = layoutOf(options, context.env, command);
+      const settings = formSettings(layout, options, context.env);
+      const { id } = orUsageError(command, () => readIdText(text, options.form, settings));
       const trace = await runTrace(context, id, timeOf(id, layout, command), options.allReplies === true);
       context.out(options.json === true ? `${JSON.stringify(traceJson(trace))}\n` : traceText(context, trace));
     });

@@ -39,10 +39,10 @@ export class Coordinator {
 
   /** Makes one call, sent at most once. The time includes finding the coordinator and connecting to it. */
   async call<R extends Answer>(lane: Lane, timeoutMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
-    const beganMs = this.#runtime.monotonicMs();
+    const startedMs = this.#runtime.monotonicMs();
     try {
       const node = await this.#cluster.coordinator(this.groupId, Math.min(timeoutMs, MAX_FIND_MS));
-      const leftMs = timeoutMs - (this.#runtime.monotonicMs() - beganMs);
+      const leftMs = timeoutMs - (this.#runtime.monotonicMs() - startedMs);
       if (leftMs < MIN_CALL_MS) throw new KafkaFault('UNREACHABLE', 'no time was left to call the coordinator');
       const answer = await this.#cluster.call(node, lane, leftMs, use);
       this.#answeredMs = this.#runtime.monotonicMs();
@@ -62,9 +62,9 @@ export class Coordinator {
   /** Rejects unless the coordinator answers, or did so within the last second. The content of its answer does not matter. */
   async ping(timeoutMs: number): Promise<void> {
     if (this.#runtime.monotonicMs() - this.#answeredMs < RECENT_MS) return;
-    const nobody = { groupId: this.groupId, generation: -1, memberId: '' };
+    const nonMember = { groupId: this.groupId, generation: -1, memberId: '' };
     try {
-      await this.call('control', timeoutMs, (link) => link.heartbeat(nobody));
+      await this.call('control', timeoutMs, (link) => link.heartbeat(nonMember));
     } catch (error) {
       const fault = faultOf(error);
       if (fault === undefined || isUnanswered(fault)) throw error;

@@ -33,9 +33,9 @@ export async function callLeader<R extends Answer>(
   { topic, partition, lane, timeoutMs }: LeaderCall,
   use: (link: BrokerLink, leftMs: number) => Promise<R>,
 ): Promise<{ readonly answer: R; readonly node: number }> {
-  const beganMs = runtime.monotonicMs();
+  const startedMs = runtime.monotonicMs();
   const node = await cluster.leader(topic, partition, timeoutMs);
-  const leftMs = timeoutMs - (runtime.monotonicMs() - beganMs);
+  const leftMs = timeoutMs - (runtime.monotonicMs() - startedMs);
   if (leftMs < MIN_CALL_MS) {
     throw new KafkaFault('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
   }

@@ -37,9 +37,9 @@ function encodeJoining(topic: string, claims: Claims, copies: Copies | undefined
   const head = Buffer.alloc(HEAD_BYTES);
   head.writeInt8(FORMAT);
   head.writeInt32BE(generation, 1);
-  const told = copies === undefined ? [] : [encodeMemberReport({ copies, standbys, warmups })];
+  const report = copies === undefined ? [] : [encodeMemberReport({ copies, standbys, warmups })];
   const owned = partitions.length === 0 ? [] : [{ topic, partitions }];
-  return encodeSubscription({ topics: [topic], userData: Buffer.concat([head, ...told]), owned });
+  return encodeSubscription({ topics: [topic], userData: Buffer.concat([head, ...report]), owned });
 }
 
 /** Throws RangeError for bytes that are not a subscription. User data in an unknown format is ignored. */
@@ -48,7 +48,7 @@ export function decodeJoining(topic: string, metadata: Buffer): JoiningMember {
   const partitions = owned.flatMap((one) => (one.topic === topic ? one.partitions : []));
   const isOurs = userData !== null && userData.length >= HEAD_BYTES && userData.readInt8() === FORMAT;
   const generation = isOurs ? userData.readInt32BE(1) : NO_GENERATION;
-  const told = isOurs ? decodeMemberReport(userData.subarray(HEAD_BYTES)) : undefined;
-  const { standbys, warmups, copies } = told ?? { standbys: [], warmups: [], copies: undefined };
+  const report = isOurs ? decodeMemberReport(userData.subarray(HEAD_BYTES)) : undefined;
+  const { standbys, warmups, copies } = report ?? { standbys: [], warmups: [], copies: undefined };
   return { topics, claims: { generation, partitions, standbys, warmups }, copies };
 }

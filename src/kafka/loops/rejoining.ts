@@ -36,7 +36,7 @@ export class Rejoining {
     this.#arm();
   }
 
-  /** A generation has begun. */
+  /** A generation has started. */
   joined(): void {
     this.#sinceMs = this.#runtime.monotonicMs();
     this.#arm();

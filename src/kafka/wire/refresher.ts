@@ -26,7 +26,7 @@ export class Refresher {
   readonly #options: RefresherOptions;
   #running: Promise<void> = Promise.resolve();
   #next: Promise<void> | undefined;
-  #beganMs = Number.NEGATIVE_INFINITY;
+  #startedMs = Number.NEGATIVE_INFINITY;
   #timer: Timer | undefined;
 
   constructor(options: RefresherOptions) {
@@ -35,7 +35,7 @@ export class Refresher {
 
   /** Settles with a refresh that starts after this call. */
   next(): Promise<void> {
-    this.#next ??= this.#begin();
+    this.#next ??= this.#start();
     return this.#next;
   }
 
@@ -50,7 +50,7 @@ export class Refresher {
     this.#timer?.cancel();
     this.#timer = undefined;
     if (deadlines.closed || this.#next !== undefined || !isWanted()) return;
-    const dueMs = this.#beganMs + (isUrgent() ? URGENT_GAP_MS : CALM_GAP_MS);
+    const dueMs = this.#startedMs + (isUrgent() ? URGENT_GAP_MS : CALM_GAP_MS);
     this.#timer = runtime.schedule(Math.max(0, dueMs - runtime.monotonicMs()), () => {
       this.#timer = undefined;
       if (isWanted()) this.next().catch(() => undefined); // the next one is scheduled anyway
@@ -61,16 +61,16 @@ export class Refresher {
     this.#timer?.cancel();
   }
 
-  async #begin(): Promise<void> {
+  async #start(): Promise<void> {
     const { runtime, deadlines, refresh } = this.#options;
     try {
       await this.ended();
-      const dueMs = this.#beganMs + LEAST_GAP_MS;
+      const dueMs = this.#startedMs + LEAST_GAP_MS;
       if (dueMs > runtime.monotonicMs()) await deadlines.until(dueMs);
     } finally {
       this.#next = undefined;
     }
-    this.#beganMs = runtime.monotonicMs();
+    this.#startedMs = runtime.monotonicMs();
     this.#running = refresh().finally(() => this.scheduleNext());
     return this.#running;
   }

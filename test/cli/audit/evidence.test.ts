@@ -1,14 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  batchDigest,
-  batchFaults,
-  layoutFinder,
-  mergeRanges,
-  packRanges,
-  unpackRanges,
-} from '../../../src/cli/audit/evidence.ts';
+import { batchDigest, batchFaults, mergeRanges, packRanges, unpackRanges } from '../../../src/cli/audit/evidence.ts';
 import { collapseIds, expandIds, type IdBatch } from '../../../src/codec/id-batch.ts';
+import { layoutFinder } from '../../../src/core/find-layout.ts';
 import { startGenerator, take } from '../../../src/core/generator.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../../src/core/presets.ts';
 import { ticks } from '../../../src/core/units.ts';

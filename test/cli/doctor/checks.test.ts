@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import {
   judgeBroker,
+  judgeCertificate,
   judgeChrony,
   judgeChronyConf,
   judgeClock,
@@ -14,6 +15,7 @@ import {
 } from '../../../src/cli/doctor/checks.ts';
 
 const GIB = 2 ** 30;
+const DAY_MS = 86_400_000;
 const MEMBER = { version: '3.6.1', isLeader: true, hasLeader: true, dbBytes: 1, latencyMs: 3 };
 const TOPICS = { partitions: 12, clusterId: 'c', faults: [], warnings: [], differences: [], remedies: [], hidden: [] };
 const TRACKING = '7F7F0101,,10,1780416300.0,0.000012,0.0,0.0,0.0,0.0,0.0,0.0,0.0,16.0,Normal';
@@ -28,6 +30,10 @@ test.each([
   ['a member of 3.10', judgeEtcd('e', { ...MEMBER, version: '3.10.0' }), 'ok'],
   ['a large database', judgeEtcd('e', { ...MEMBER, dbBytes: 2 * GIB }), 'warn'],
   ['a slow member', judgeEtcd('e', { ...MEMBER, latencyMs: 2_000 }), 'warn'],
+  ['a certificate of three months', judgeCertificate('ETCD_CERT', 90 * DAY_MS, 0), 'ok'],
+  ['a certificate that ends in two weeks', judgeCertificate('ETCD_CERT', 14 * DAY_MS, 0), 'ok'],
+  ['a certificate that ends before', judgeCertificate('ETCD_CERT', 14 * DAY_MS - 1, 0), 'warn'],
+  ['a certificate that has just ended', judgeCertificate('ETCD_CERT', DAY_MS, DAY_MS), 'fault'],
   ['one endpoint', judgeEtcdSize(1), 'warn'],
   ['three endpoints', judgeEtcdSize(3), 'ok'],
   ['a clock in the same second', judgeClock('e', 1_000, 1_500, 1_510), 'ok'],
@@ -53,6 +59,11 @@ test.each([
   expect(check?.state).toBe(state);
   // Whatever is not well comes with what to do about it.
   expect(check?.mend === undefined).toBe(state === 'ok');
+});
+
+test('a certificate is named by its variable, with the day on which it ends', () => {
+  const check = judgeCertificate('API_TLS_CERT', Date.UTC(2026, 11, 24, 18, 30), Date.UTC(2026, 11, 20));
+  expect([check.name, check.detail]).toEqual(['certificate API_TLS_CERT', 'ends on 2026-12-24 18:30 UTC, in 4 days']);
 });
 
 test('what a tool does not tell is not judged', () => {

@@ -8,11 +8,11 @@ import type { World } from './world.ts';
 /** Most batches are small; some take many ticks of the small layout. */
 const COUNTS = [1, 3, 16, 40, 170] as const;
 const REPEAT_MS = 8_000;
-/** How soon a request expires that does. */
+/** The lifetimes of expiring requests. */
 const EXPIRES_MS = { from: -2_000, to: 12_000 } as const;
 
-/** The clients: new requests, old ones that come again, and some that should not be. */
-export class Asker {
+/** The clients: new requests, repeated ones, and some invalid ones. */
+export class Clients {
   readonly #world: World;
   readonly #brokers: Brokers;
   readonly #history: History;
@@ -26,12 +26,12 @@ export class Asker {
     this.#history = history;
   }
 
-  /** From now on clients use these, and no others. */
+  /** From now on clients use only these. */
   moveTo(pairs: readonly Pair[]): void {
     this.#pairs = pairs;
   }
 
-  /** Asks again, a few times in the next seconds, for what was asked under a correlation ID. */
+  /** Repeats the request of a correlation ID a few times in the next seconds. */
   repeatSoon(partition: number, correlationId: string, withinMs = REPEAT_MS): void {
     const { rng } = this.#world;
     const before = this.#history.requests.find(
@@ -43,7 +43,7 @@ export class Asker {
     }
   }
 
-  /** One request, or a few at once, now and then in a transaction. */
+  /** One request, or a few together, sometimes in a transaction. */
   ask(): void {
     const { rng } = this.#world;
     const dice = rng.next();
@@ -58,7 +58,7 @@ export class Asker {
     this.#brokers.ask(partition, [first, ...more], { inTransaction: rng.chance(0.08) });
   }
 
-  /** A new request, which the partition decides that it is sent to. */
+  /** A new request, sent to its home partition. */
   askAt(partition: number): void {
     let draft = this.#fresh();
     while (homeOf(draft.correlationId, pairAt(partition)) !== partition) draft = this.#fresh();

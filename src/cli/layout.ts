@@ -1,0 +1,161 @@
+import { Argument, Command } from 'commander';
+import { compose, type Layout, toTicks } from '../core/layout.ts';
+import { LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
+import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
+import { ticks, wallMs } from '../core/units.ts';
+import { drawBits } from './bits.ts';
+import { type CliContext, EXIT } from './context.ts';
+import { figuresOf, type LayoutFigures, settingsOf } from './layout-figures.ts';
+import { type LayoutOptions, layoutOf, withFieldOptions } from './layout-options.ts';
+import { table, timeText } from './table.ts';
+import { palette } from './terminal.ts';
+
+interface Options extends Omit<LayoutOptions, 'layout'> {
+  readonly json?: true;
+}
+
+const DAY_MS = 86_400_000;
+/** A namespace has its layout for good, and most of them outlive ten years. */
+const SHORT_YEARS = 10;
+
+const EXAMPLES = `
+Without a name and --fields, all presets are listed. A layout without an epoch is shown as if it began today, at 0:00 UTC.
+With --json, stdout has one line: {"layouts":[…]}, or the figures of the one layout. The exit code is 1 for a layout that
+gives no IDs now: it has ended, or begins later.
+
+Examples:
+  idalloc layout
+  idalloc layout js-safe
+  idalloc layout baidu --epoch-ms 1767225600000
+  idalloc layout --fields timestamp:42,worker:8,sequence:13
+  idalloc layout --fields timestamp:32,datacenter:4:region,worker:12,sequence:15 --tick-ms 1000 --json`;
+
+/** `idalloc layout`: shows what follows from a layout, to choose one by; without any server. */
+export function layoutCommand(context: CliContext): Command {
+  const command = new Command('layout')
+    .description('List the layouts, or show what follows from one: its bits, its end, how many IDs and workers it has.')
+    .addArgument(new Argument('[name]', 'a preset, or custom').choices(LAYOUT_NAMES));
+  return withFieldOptions(command)
+    .option('--json', 'print one line of JSON')
+    .addHelpText('after', EXAMPLES)
+    .action((name: LayoutName | undefined, options: Options) => {
+      const { json, ...given } = options;
+      if (name === undefined && Object.keys(given).length === 0) return list(context, json === true);
+      const today = Math.floor(context.now() / DAY_MS) * DAY_MS;
+      const chosen = name === undefined ? given : { ...given, layout: name };
+      show(context, layoutOf(chosen, context.env, command, today), json === true);
+    });
+}
+
+function list(context: CliContext, json: boolean): void {
+  const layouts = (Object.keys(PRESETS) as PresetName[]).map((name) => {
+    const hasEpoch = PRESETS[name].epochMs !== undefined;
+    return figuresOf(presetLayout(name, hasEpoch ? {} : { epochMs: 0 }), context.now(), hasEpoch);
+  });
+  context.out(json ? `${JSON.stringify({ layouts })}\n` : `${table(COLUMNS, layouts.map(row))}\n${LEGEND}`);
+}
+
+const COLUMNS = [
+  { title: 'layout' },
+  { title: 'bits' },
+  { title: 'tick', right: true },
+  { title: 'epoch' },
+  { title: 'ends' },
+  { title: 'IDs/s of a worker', right: true },
+  { title: 'workers', right: true },
+  { title: 'datacenters', right: true },
+  { title: 'largest batch', right: true },
+  { title: 'JS number' },
+];
+const LEGEND = `t: timestamp, d: datacenter, w: worker, s: sequence, from the highest bits to the lowest
+'idalloc layout NAME' draws one; LAYOUT=custom takes fields of your own: see --help
+`;
+
+function row(figures: LayoutFigures): string[] {
+  const { epoch_ms: epochMs, ends_ms: endsMs, lasts_years: years } = figures;
+  return [
+    figures.layout,
+    figures.fields.replace(/([a-z])[a-z]*:(\d+)(:[^,]*)?,?/g, '$2$1 ').trim(),
+    `${figures.tick_ms} ms`,
+    epochMs === null ? 'LAYOUT_EPOCH_MS' : day(epochMs),
+    endsMs === null ? `${years} years later` : day(endsMs),
+    grouped(figures.ids_per_second),
+    grouped(figures.workers),
+    grouped(figures.datacenters),
+    grouped(figures.max_count),
+    figures.fits_number ? 'yes' : 'no',
+  ];
+}
+
+function show(context: CliContext, layout: Layout, json: boolean): void {
+  const figures = figuresOf(layout, context.now());
+  const { warning, usable } = judge(layout, figures, context.now());
+  if (!usable) context.setExitCode(EXIT.failed);
+  const settings = settingsOf(layout);
+  if (json) {
+    context.out(`${JSON.stringify({ ...figures, settings })}\n`);
+    return;
+  }
+  const paint = palette(context);
+  const told = warning === undefined ? '' : `\n${(usable ? paint.yellow : paint.red)(warning)}\n`;
+  const facts = factsText(layout, figures, settings);
+  context.out(`${drawBits(layout, example(layout, context.now()))}\n${facts}${told}`);
+}
+
+/** An ID as it would be made now, or as the first one of a layout that gives none now: its place shows each field. */
+function example(layout: Layout, nowMs: number): bigint {
+  const now = toTicks(layout, wallMs(nowMs));
+  const at = now >= 0 && now < layout.endTicks ? now : ticks(0);
+  return compose(layout, { ticks: at, datacenter: 0, worker: layout.maxWorker, sequence: 0 });
+}
+
+function factsText(layout: Layout, figures: LayoutFigures, settings: string): string {
+  const { pool, workers, datacenters, tick_ms: tickMs } = figures;
+  const below = layout.fields.slice(1).map(({ label }) => label);
+  const numbers = figures.fits_number
+    ? 'JavaScript numbers hold the IDs'
+    : 'too many for JavaScript numbers, which hold 53';
+  const others = datacenters === 1 ? 'no datacenter field' : `in each of ${datacenters} datacenters`;
+  const facts = {
+    layout: layout.name,
+    fields: figures.fields,
+    bits: `${figures.bits}: ${numbers}`,
+    tick: `${tickMs} ms`,
+    epoch: timeText(layout.epochMs),
+    ends: `${timeText(figures.ends_ms ?? 0)}: ${figures.lasts_years} years in all, ${figures.years_left} left`,
+    'IDs/s': `${grouped(figures.ids_per_second)} of a worker, ${grouped(pool.ids_per_second)} of a pool of ${grouped(pool.workers)}`,
+    workers: `${grouped(workers)}, ${others}`,
+    batch: `${grouped(figures.max_count)} IDs at most`,
+    step: `${grouped(figures.step)} from one ID of a worker to its next in a tick`,
+    order: `by time, to ${tickMs} ms; within a tick by ${below.join(', ')}. The IDs of one worker always rise`,
+    set: settings,
+  };
+  return Object.entries(facts)
+    .map(([name, fact]) => `${name.padEnd(8)} ${fact}\n`)
+    .join('');
+}
+
+/** Whether the layout gives IDs now, and what speaks against choosing it. */
+function judge(
+  layout: Layout,
+  { years_left: yearsLeft }: LayoutFigures,
+  nowMs: number,
+): { readonly usable: boolean; readonly warning?: string } {
+  if (nowMs < layout.epochMs) return { usable: false, warning: 'begins later: no ID is of a time before the epoch' };
+  const left = yearsLeft ?? 0;
+  if (left <= 0)
+    return { usable: false, warning: 'has ended: choose a later epoch, more timestamp bits or a longer tick' };
+  if (left >= SHORT_YEARS) return { usable: true };
+  return {
+    usable: true,
+    warning: `ends in ${left} years, and a namespace keeps its layout for good: more timestamp bits or a longer tick last longer`,
+  };
+}
+
+function day(ms: number): string {
+  return timeText(ms).slice(0, 10);
+}
+
+function grouped(count: number): string {
+  return count.toLocaleString('en-US');
+}

@@ -1,0 +1,52 @@
+import { IdallocError } from '../../errors.ts';
+import { base32 } from './base32.ts';
+import { base62 } from './base62.ts';
+import { boundary } from './boundary.ts';
+import { decimal } from './decimal.ts';
+import type { Form, FormName, FormSettings, OpenForm } from './form.ts';
+import { hex } from './hex.ts';
+import { ksuid } from './ksuid.ts';
+import { number } from './number.ts';
+import { objectid } from './objectid.ts';
+import { padded } from './padded.ts';
+import { prefixed } from './prefixed.ts';
+import { simpleflake } from './simpleflake.ts';
+import { ulid } from './ulid.ts';
+import { uuid4 } from './uuid4.ts';
+import { uuid7 } from './uuid7.ts';
+
+/** Every form by its name, in the order in which help shows them. */
+export const FORMS: Readonly<Record<FormName, Form>> = {
+  decimal,
+  padded,
+  hex,
+  base62,
+  base32,
+  uuid7,
+  uuid4,
+  ulid,
+  ksuid,
+  objectid,
+  boundary,
+  simpleflake,
+  prefixed,
+  number,
+};
+
+export const FORM_NAMES = Object.keys(FORMS) as readonly FormName[];
+
+/** True for the name of a form. */
+export function isFormName(name: string): name is FormName {
+  return Object.hasOwn(FORMS, name);
+}
+
+/**
+ * A form under its settings, ready for many IDs: what it needs is there, and it can hold the IDs of the layout.
+ *
+ * @throws IdallocError INVALID_ID for a name that is no form, for a missing prefix or layout, and for a layout that does not
+ * fit; CONFIG_INVALID for a missing key.
+ */
+export function openForm(name: string, settings: FormSettings = {}): OpenForm {
+  if (isFormName(name)) return FORMS[name].open(settings);
+  throw new IdallocError('INVALID_ID', `there is no form '${String(name).slice(0, 50)}': use ${FORM_NAMES.join(', ')}`);
+}

@@ -1,0 +1,45 @@
+import { dammDigit } from './damm.ts';
+import { type Form, isId, keysFor, refusedText, requireId, requireText } from './form.ts';
+
+const NAME = 'number';
+const RADIX = 10;
+/** 10^19 is the first power of 10 above 2^63. */
+const DIGITS = 19;
+const SHAPE = /^[1-9][0-9]{20}$/;
+/** 10^19 numbers and a check digit, for 2^63 IDs. */
+const FREE_BITS = Math.floor(Math.log2(10 ** (DIGITS + 1)) - 63);
+
+/**
+ * A number for people, 21 digits: the key's number, which is never 0; a keyed permutation of the ID's 19 digits, so that it
+ * shows neither how many there are nor which ones are neighbours; and Damm's check digit.
+ */
+export const number: Form = {
+  name: NAME,
+  sorts: 'no',
+  needs: ['keys'],
+  shape: SHAPE,
+  freeBits: () => FREE_BITS,
+  open: (settings) => {
+    const keys = keysFor(NAME, settings);
+    return {
+      format: (id) => {
+        const { writing } = keys;
+        const digits = Array.from(String(requireId(id)).padStart(DIGITS, '0'), Number);
+        const body = `${writing.number}${writing.permutation(NAME, RADIX).encrypt(digits).join('')}`;
+        return `${body}${dammDigit(body)}`;
+      },
+      parse: (text) => {
+        if (!SHAPE.test(requireText(text))) {
+          throw refusedText(NAME, text, `it must have ${DIGITS + 2} digits, of which the first one is a key's number`);
+        }
+        if (dammDigit(text) !== 0) throw refusedText(NAME, text, 'its check digit is wrong, so a digit is mistyped');
+        const key = keys.all.find((one) => one.number === Number(text.charAt(0)));
+        if (key === undefined) throw refusedText(NAME, text, `there is no key ${text.charAt(0)}: see FORM_KEY`);
+        const digits = Array.from(text.slice(1, -1), Number);
+        const id = BigInt(key.permutation(NAME, RADIX).decrypt(digits).join(''));
+        if (isId(id)) return id;
+        throw refusedText(NAME, text, `it was not made from an ID by key ${key.number}`);
+      },
+    };
+  },
+};

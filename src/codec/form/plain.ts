@@ -1,0 +1,27 @@
+import { type Form, type FormName, ID_BITS, isId, type OpenForm, refusedText, requireId, requireText } from './form.ts';
+
+export interface PlainForm {
+  readonly name: FormName;
+  readonly sorts: Form['sorts'];
+  readonly shape: RegExp;
+  /** How many texts have this shape, as a power of 2. */
+  readonly textBits: number;
+  /** What `parse` says that a text should have been. */
+  readonly expected: string;
+  readonly write: (id: bigint) => string;
+  /** The number in a text; undefined for a text of another shape. */
+  readonly read: (text: string) => bigint | undefined;
+}
+
+/** A form that is the ID in another base, and needs nothing besides it. */
+export function plainForm({ name, sorts, shape, textBits, expected, write, read }: PlainForm): Form {
+  const open: OpenForm = {
+    format: (id) => write(requireId(id)),
+    parse: (text) => {
+      const id = read(requireText(text));
+      if (id !== undefined && isId(id)) return id;
+      throw refusedText(name, text, `${expected} below 2^63`);
+    },
+  };
+  return { name, sorts, needs: [], shape, freeBits: () => Math.floor(textBits - ID_BITS), open: () => open };
+}

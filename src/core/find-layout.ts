@@ -1,0 +1,56 @@
+import { defineLayout, type Layout, layoutText } from './layout.ts';
+import { parseLayoutText } from './layout-text.ts';
+import { PRESETS, type PresetName, presetLayout } from './presets.ts';
+
+/** How a batch or a namespace names the layout of its IDs. */
+export interface LayoutReference {
+  readonly epochMs: number;
+  /** 16 lowercase hex digits. */
+  readonly layoutFingerprint: string;
+}
+
+/** Later epochs are no configuration's; a forged one must not cost more than this comparison. */
+const MAX_EPOCH_MS = 2 ** 48;
+/** Forged batches may name any number of layouts. */
+const MAX_KNOWN = 1_000;
+
+/**
+ * The layout with this fingerprint: a preset with this epoch, or else what `text`, by `layoutText`, describes. Undefined when
+ * neither has the fingerprint, so that no ID is ever read by a layout that is not its own.
+ */
+export function findLayout({ epochMs, layoutFingerprint }: LayoutReference, text?: string): Layout | undefined {
+  if (!Number.isSafeInteger(epochMs) || epochMs < 0 || epochMs > MAX_EPOCH_MS) return undefined;
+  const fits = (layout: Layout | undefined) =>
+    layout?.fingerprint === layoutFingerprint && layout.epochMs === epochMs ? layout : undefined;
+  for (const name of Object.keys(PRESETS) as PresetName[]) {
+    const found = fits(presetLayout(name, { epochMs }));
+    if (found !== undefined) return found;
+  }
+  return text === undefined ? undefined : fits(readLayout(text));
+}
+
+/** findLayout with its answers kept, for readers of many batches. */
+export function layoutFinder(): typeof findLayout {
+  const known = new Map<string, Layout | undefined>();
+  return (reference, text) => {
+    const name = `${reference.layoutFingerprint}/${reference.epochMs}/${text ?? ''}`;
+    if (known.has(name)) return known.get(name);
+    const layout = findLayout(reference, text);
+    if (known.size < MAX_KNOWN) known.set(name, layout);
+    return layout;
+  };
+}
+
+/** The text by which others find the layout: undefined for one that they find among the presets. */
+export function customText(layout: Layout): string | undefined {
+  const { epochMs, fingerprint: layoutFingerprint } = layout;
+  return findLayout({ epochMs, layoutFingerprint }) === undefined ? layoutText(layout) : undefined;
+}
+
+function readLayout(text: string): Layout | undefined {
+  try {
+    return defineLayout(parseLayoutText(text));
+  } catch {
+    return undefined; // whatever is wrong with it, it describes no layout
+  }
+}

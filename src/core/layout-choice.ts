@@ -1,0 +1,79 @@
+import { IdallocError } from '../errors.ts';
+import { defineLayout, type FieldSpec, type Layout, layoutFaults } from './layout.ts';
+import { CUSTOM, parseFields } from './layout-text.ts';
+import { PRESETS, type PresetName, type PresetOverrides, presetSpec, type SpecFault } from './presets.ts';
+
+/** A preset's name, or `custom` for a layout whose fields are declared. */
+export type LayoutName = PresetName | typeof CUSTOM;
+
+export const LAYOUT_NAMES: readonly LayoutName[] = [...(Object.keys(PRESETS) as PresetName[]), CUSTOM];
+
+/** What a layout of one's own consists of. */
+export interface CustomLayout {
+  /** From the highest bits to the lowest, as a list or as a text such as `timestamp:41,worker:10:shard,sequence:12`. */
+  readonly fields: readonly FieldSpec[] | string;
+  /** Milliseconds since 1970 at which the ticks begin. */
+  readonly epochMs: number;
+  /** Default 1. */
+  readonly tickMs?: number;
+  /** Each tick's first sequence number is random in [0, sequenceStartBelow); default 1: always 0. */
+  readonly sequenceStartBelow?: number;
+}
+
+/** A layout as configuration or a command line asks for it; which properties a name takes, chooseLayout says. */
+export interface LayoutChoice extends PresetOverrides {
+  readonly name: LayoutName;
+  readonly fields?: readonly FieldSpec[] | undefined;
+  readonly tickMs?: number | undefined;
+  readonly sequenceStartBelow?: number | undefined;
+}
+
+/** The layout, or every reason why there is none. */
+export type Chosen = { readonly layout: Layout } | { readonly faults: readonly SpecFault[] };
+
+/** The layout that is asked for, or every reason at once why there can't be one. */
+export function chooseLayout(choice: LayoutChoice): Chosen {
+  const { spec, faults } = choice.name === CUSTOM ? customSpec(choice) : presetChoice(choice.name, choice);
+  return faults.length > 0 ? { faults } : { layout: defineLayout(spec) };
+}
+
+/** A layout of one's own. Throws CONFIG_INVALID naming every fault at once. */
+export function customLayout({ fields, ...rest }: CustomLayout): Layout {
+  return defineLayout({
+    name: CUSTOM,
+    fields: typeof fields === 'string' ? fieldsOf(fields) : fields,
+    tickMs: rest.tickMs ?? 1,
+    epochMs: rest.epochMs,
+    sequenceStartBelow: rest.sequenceStartBelow ?? 1,
+  });
+}
+
+function fieldsOf(text: string): readonly FieldSpec[] {
+  try {
+    return parseFields(text);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new IdallocError('CONFIG_INVALID', `the text of the fields ${error.message}`, { cause: error });
+  }
+}
+
+function presetChoice(name: PresetName, choice: LayoutChoice): ReturnType<typeof presetSpec> {
+  const { spec, faults } = presetSpec(name, choice);
+  const own = (['fields', 'tickMs', 'sequenceStartBelow'] as const).filter((of) => choice[of] !== undefined);
+  const problem = `is for layout '${CUSTOM}' only: '${name}' has its own`;
+  return { spec, faults: [...own.map((of) => ({ of, problem })), ...faults] };
+}
+
+function customSpec(choice: LayoutChoice): ReturnType<typeof presetSpec> {
+  const { name, fields, tickMs = 1, epochMs, sequenceStartBelow = 1 } = choice;
+  const faults: SpecFault[] = [];
+  if (fields === undefined) faults.push({ of: 'fields', problem: `is required for layout '${CUSTOM}'` });
+  if (epochMs === undefined) faults.push({ of: 'epochMs', problem: `is required for layout '${CUSTOM}'` });
+  for (const part of ['workerBits', 'sequenceBits'] as const) {
+    if (choice[part] !== undefined) faults.push({ of: part, problem: 'is for layout bwmarrin only' });
+  }
+  const spec = { name, fields: fields ?? [], tickMs, epochMs: epochMs ?? 0, sequenceStartBelow };
+  // What is missing has been told; the faults of a stand-in would be no help.
+  const all = layoutFaults(spec).filter(({ of }) => fields !== undefined || of === 'tickMs');
+  return { spec, faults: [...faults, ...all] };
+}

@@ -1,0 +1,177 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { FORM_NAMES, FORMS, openForm } from '../../../src/codec/form/forms.ts';
+import { compose, decompose, defineLayout } from '../../../src/core/layout.ts';
+import { presetLayout } from '../../../src/core/presets.ts';
+import { ticks } from '../../../src/core/units.ts';
+import { aLayoutAndIds, formsFor, settingsOf, tried } from '../../support/form-samples.ts';
+
+const DEFAULT = presetLayout('default');
+const GOLDEN = 55_325_805_773_398_016n;
+const RUNS = { numRuns: 200 };
+const SORTED = FORM_NAMES.filter((name) => FORMS[name].sorts !== 'no');
+const REFUSED = expect.objectContaining({ code: 'INVALID_ID' });
+
+describe.each(FORM_NAMES)('form %s', (name) => {
+  const form = FORMS[name];
+
+  test('gives back each ID that it holds, of any layout', () => {
+    let held = 0;
+    fc.assert(
+      fc.property(aLayoutAndIds, ({ layout, a }) => {
+        fc.pre(formsFor(layout).includes(name));
+        const { format, parse } = openForm(name, settingsOf(layout));
+        const text = tried(() => format(a));
+        if (text === undefined) return;
+        held += 1;
+        expect(text).toMatch(form.shape);
+        expect(parse(text)).toBe(a);
+      }),
+      RUNS,
+    );
+    expect(held).toBeGreaterThan(30);
+  });
+
+  test('has different texts for different IDs', () => {
+    fc.assert(
+      fc.property(aLayoutAndIds, ({ layout, a, b }) => {
+        fc.pre(formsFor(layout).includes(name) && a !== b);
+        const { format } = openForm(name, settingsOf(layout));
+        const texts = tried(() => [format(a), format(b)]);
+        expect(new Set(texts).size).toBe(texts === undefined ? 0 : 2);
+      }),
+      RUNS,
+    );
+  });
+
+  test('refuses what is no ID, and what is no text of its shape', () => {
+    const { format, parse } = openForm(name, settingsOf(DEFAULT));
+    for (const wrong of [5, '5', undefined, -1n, 2n ** 63n]) expect(() => format(wrong as bigint)).toThrow(REFUSED);
+    for (const wrong of [5, 5n, null, '', ' ', '-1', 'x', 'ß'.repeat(18), '9'.repeat(200), '٣'.repeat(11)]) {
+      expect(() => parse(wrong as string)).toThrow(REFUSED);
+    }
+  });
+});
+
+describe.each(SORTED)('form %s', (name) => {
+  test('sorts as the IDs do, those of one tick and of near ones among them', () => {
+    const { sorts } = FORMS[name];
+    let compared = 0;
+    fc.assert(
+      fc.property(aLayoutAndIds, fc.integer({ min: 0, max: 2_000 }), ({ layout, a, b }, gap) => {
+        fc.pre(formsFor(layout).includes(name));
+        const near = decompose(layout, a).ticks + gap;
+        const other = near < layout.endTicks ? compose(layout, { ...decompose(layout, b), ticks: ticks(near) }) : b;
+        const { format } = openForm(name, settingsOf(layout));
+        for (const id of [b, other]) {
+          const texts = tried(() => [format(a), format(id)] as const);
+          if (texts === undefined) continue;
+          const [textA, text] = texts;
+          compared += 1;
+          if (sorts === 'text') expect(text).toHaveLength(textA.length);
+          expect(sorts === 'text' ? textA < text : BigInt(textA) < BigInt(text)).toBe(a < id);
+        }
+      }),
+      RUNS,
+    );
+    expect(compared).toBeGreaterThan(60);
+  });
+});
+
+describe('a made-up value', () => {
+  const tight = FORM_NAMES.filter((name) => FORMS[name].freeBits(DEFAULT) >= 24);
+
+  test('has to match at least 24 bits in each form that has room for them', () => {
+    expect(tight).toEqual(['uuid7', 'uuid4', 'ulid', 'ksuid', 'objectid', 'boundary']);
+  });
+
+  test.each(tight)('is refused in %s when one character of it differs', (name) => {
+    const { format, parse } = openForm(name, settingsOf(DEFAULT));
+    const text = format(GOLDEN);
+    for (let at = 0; at < text.length; at += 1) {
+      if (text[at] === '-') continue;
+      const mistyped = `${text.slice(0, at)}${text[at] === '7' ? '6' : '7'}${text.slice(at + 1)}`;
+      expect(() => parse(mistyped), mistyped).toThrow(REFUSED);
+    }
+  });
+
+  test.each(tight)('is refused in %s when it has the right shape only', (name) => {
+    const { parse } = openForm(name, settingsOf(DEFAULT));
+    const anyText = fc.stringMatching(new RegExp(FORMS[name].shape.source));
+    fc.assert(fc.property(anyText, (text) => tried(() => parse(text)) === undefined));
+  });
+
+  test.each(['uuid7', 'ulid', 'ksuid', 'objectid', 'boundary'] as const)(
+    'is refused in %s when another layout made it, though it has the same fields',
+    (name) => {
+      const other = presetLayout('default', { epochMs: DEFAULT.epochMs - 1 });
+      const text = openForm(name, settingsOf(other)).format(GOLDEN);
+      expect(() => openForm(name, settingsOf(DEFAULT)).parse(text)).toThrow("no ID of layout 'default'");
+    },
+  );
+
+  test('is refused where the time is inside of a tick, or outside of the layout', () => {
+    const layout = presetLayout('sonyflake');
+    const { format, parse } = openForm('uuid7', settingsOf(layout));
+    const text = format(1_000n << 24n);
+    expect(text.slice(0, 13)).toBe('01482e82-ff10');
+    for (const ms of ['01482e82-ff11', '01482e75-d7ff', 'ffffffff-ffff']) {
+      expect(() => parse(ms + text.slice(13))).toThrow(REFUSED);
+    }
+  });
+});
+
+describe('a form refuses IDs that it can not hold, naming the limit', () => {
+  test.each([
+    ['simpleflake', 'sonyflake', 1n << 24n, "layout 'sonyflake' has 24 bits below its time, and the form 23"],
+    ['simpleflake', 'default', 2n ** 63n - 1n, "its time is 2095-09-07T15:47:35.551Z, and the form's are 2000-01-01"],
+    ['objectid', 'sonyflake', 2n ** 63n - 1n, "the form's are 1970-01-01T00:00:00.000Z to 2106-02-07T06:28:15.000Z"],
+    ['ksuid', 'twitter-2010', 0n, "its time is 2010-11-04T01:42:54.657Z, and the form's are 2014-05-13T16:53:20.000Z"],
+  ] as const)('%s in layout %s', (name, layout, id, message) => {
+    expect(() => openForm(name, settingsOf(presetLayout(layout))).format(id)).toThrow(message);
+  });
+
+  test('boundary, from the year on in which a flake gets longer', () => {
+    const late = presetLayout('default', { epochMs: Date.UTC(2284, 0, 1) });
+    const { format, parse } = openForm('boundary', settingsOf(late));
+    expect(parse(format(0n))).toBe(0n);
+    expect(() => format(2n ** 62n)).toThrow('its time is behind the year 2284');
+  });
+
+  test('each that carries time, for an ID that the layout can not make', () => {
+    const { timestamp, ...fields } = { timestamp: 16, worker: 8, sequence: 8 };
+    const below = Object.entries(fields).map(([role, bits]) => ({
+      role: role as 'worker' | 'sequence',
+      bits,
+      label: role,
+    }));
+    const narrow = defineLayout({
+      name: 'narrow',
+      fields: [{ role: 'timestamp', bits: timestamp, label: 'timestamp' }, ...below],
+      tickMs: 1,
+      epochMs: DEFAULT.epochMs,
+      sequenceStartBelow: 1,
+    });
+    expect(() => openForm('ulid', settingsOf(narrow)).format(2n ** 32n)).toThrow(
+      "4294967296 is no ID of layout 'narrow'",
+    );
+  });
+});
+
+describe('what a form needs', () => {
+  test.each([
+    ['uuid4', {}, 'CONFIG_INVALID', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
+    ['number', {}, 'CONFIG_INVALID', 'form number needs a key'],
+    ['ulid', {}, 'INVALID_ID', "so it needs the ID's layout"],
+    ['prefixed', {}, 'INVALID_ID', 'form prefixed needs a prefix, and got nothing'],
+    ['prefixed', { prefix: 'Ord' }, 'INVALID_ID', "needs a prefix, not 'Ord'"],
+    ['prefixed', { prefix: 'a__b' }, 'INVALID_ID', 'words that _ separates'],
+    ['prefixed', { prefix: 'a'.repeat(33) }, 'INVALID_ID', 'up to 32 characters'],
+    ['roman', {}, 'INVALID_ID', "there is no form 'roman': use decimal, padded, hex"],
+    ['constructor', {}, 'INVALID_ID', "there is no form 'constructor'"],
+  ])('%s with %j', (name, settings, code, message) => {
+    expect(() => openForm(name, settings)).toThrow(
+      expect.objectContaining({ code, message: expect.stringContaining(message) }),
+    );
+  });
+});

@@ -1,0 +1,141 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { FORM_NAMES, openForm } from '../../src/codec/form/forms.ts';
+import { wallMs } from '../../src/core/units.ts';
+import type { Api } from '../../src/http/api.ts';
+import { ApiStage, STAGE_LAYOUT } from '../support/api-stage.ts';
+import { KEYS } from '../support/form-samples.ts';
+
+const SETTINGS = { layout: STAGE_LAYOUT, keys: KEYS, prefix: 'ord' };
+const open: Api[] = [];
+
+interface View {
+  readonly value_string: string;
+  readonly value_form: string;
+}
+
+afterEach(async () => {
+  for (const { app } of open.splice(0)) await app.close();
+});
+
+function start(hasKeys = true) {
+  const stage = new ApiStage();
+  stage.formKeys = hasKeys ? KEYS : undefined;
+  const api = stage.api();
+  open.push(api);
+  return { stage, app: api.app };
+}
+
+const queryOf = (form: string): string => (form === 'prefixed' ? 'form=prefixed&prefix=ord' : `form=${form}`);
+
+describe.each(FORM_NAMES)('form=%s', (form) => {
+  const { format } = openForm(form, SETTINGS);
+
+  test.each([1, 10, 11, 101, 250])('writes each of %i new IDs besides', async (count) => {
+    const { app } = start();
+    const response = await app.inject(`/api/v1/ids?count=${count}&${queryOf(form)}`);
+    const { ids } = response.json() as { ids: View[] };
+    expect(ids).toHaveLength(count);
+    expect(ids.map(({ value_form }) => value_form)).toEqual(
+      ids.map(({ value_string }) => format(BigInt(value_string))),
+    );
+    expect(Object.keys(ids[0] ?? {})).toEqual(['value_string', 'value_hex', 'value_form', 'breakdown']);
+  });
+
+  test('writes the one ID of a POST besides, and reads it again', async () => {
+    const { app } = start();
+    const made = (await app.inject({ method: 'POST', url: `/api/v1/id?${queryOf(form)}` })).json();
+    expect(made.value_form).toBe(format(BigInt(made.id)));
+    const url = `/api/v1/ids/${encodeURIComponent(made.value_form)}?${queryOf(form)}`;
+    expect((await app.inject(url)).json()).toMatchObject({ value_string: made.id, value_form: made.value_form });
+    expect((await app.inject({ method: 'HEAD', url })).statusCode).toBe(200);
+  });
+});
+
+describe('a form is refused before any ID is used up', () => {
+  test.each([
+    ['form=roman', "there is no form 'roman': use decimal, padded"],
+    ['form=', "there is no form ''"],
+    ['form=ulid&form=hex', 'form and prefix must be given once'],
+    ['prefix=ord', 'prefix means something only with the form prefixed'],
+    ['form=ulid&prefix=ord', 'prefix means something only with the form prefixed'],
+    ['form=ulid&as=hex', "unknown query parameter 'as'"],
+    ['form=prefixed', 'form prefixed needs a prefix, and got nothing'],
+    ['form=prefixed&prefix=O', "needs a prefix, not 'O'"],
+    ['form=uuid4', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
+    ['form=number', 'form number needs a key'],
+    ['from=ulid', "unknown query parameter 'from': there is"],
+  ])('%s', async (query, detail) => {
+    const { stage, app } = start(false);
+    for (const [method, path] of [
+      ['GET', '/api/v1/ids'],
+      ['POST', '/api/v1/id'],
+    ] as const) {
+      const { statusCode, json } = await app.inject({ method, url: `${path}?${query}` });
+      expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
+      expect(json().detail).toContain(detail);
+    }
+    expect(stage.issued).toBe(0);
+  });
+});
+
+test.each(['uuid4', 'number'])('no more than 1,000 new IDs come at once in %s, which takes long', async (form) => {
+  const { app, stage } = start();
+  const { statusCode, json } = await app.inject(`/api/v1/ids?count=1001&form=${form}`);
+  expect([statusCode, json().code, stage.issued]).toEqual([400, 'INVALID_COUNT', 0]);
+  expect(json().detail).toContain('from 1 to 1000');
+  expect((await app.inject(`/api/v1/ids?count=1000&form=${form}`)).json().ids).toHaveLength(1_000);
+  expect((await app.inject('/api/v1/ids?count=1001&form=ulid')).json().ids).toHaveLength(1_001);
+});
+
+test('an ID in one form is written in another', async () => {
+  const { app } = start();
+  const ask = async (path: string) => (await app.inject(`/api/v1/ids/${path}`)).json();
+  const { value_form: ulid } = await ask('55325805773398016?as=ulid');
+  expect(ulid).toBe(openForm('ulid', SETTINGS).format(55_325_805_773_398_016n));
+  const { value_form: prefixed } = await ask(`${ulid}?form=ulid&as=prefixed&prefix=ord`);
+  expect(prefixed).toBe('ord_01H4EGVW0J8004');
+  expect(await ask(`${prefixed}?form=prefixed&prefix=ord&as=number`)).toMatchObject({
+    value_string: '55325805773398016',
+    value_form: openForm('number', SETTINGS).format(55_325_805_773_398_016n),
+  });
+  expect((await ask('1?as=roman')).detail).toContain("there is no form 'roman'");
+});
+
+test('a text that nobody wrote is refused in its form, and so is one of another form', async () => {
+  const { app } = start();
+  const ids = ['01H4EGVW0J8001ZZZZZZZZZZZZ', '55325805773398016', '%00'];
+  for (const id of ids) {
+    const { statusCode, json } = await app.inject(`/api/v1/ids/${id}?form=ulid`);
+    expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
+    expect(json().detail).toContain('is no ID in ulid');
+  }
+});
+
+test('the same Idempotency-Key gives the same IDs, in whatever form', async () => {
+  const { app, stage } = start();
+  const ask = async (query: string) =>
+    (await app.inject({ url: `/api/v1/ids?count=3${query}`, headers: { 'idempotency-key': 'k' } })).json()
+      .ids as View[];
+  const [plain, ulids, uuids] = [await ask(''), await ask('&form=ulid'), await ask('&form=uuid7')];
+  const values = (views: View[]) => views.map(({ value_string }) => value_string);
+  expect([values(ulids), values(uuids), stage.issued]).toEqual([values(plain), values(plain), 3]);
+  expect(ulids.map(({ value_form }) => openForm('ulid', SETTINGS).parse(value_form))).toEqual(
+    values(plain).map(BigInt),
+  );
+});
+
+test.each(['GET', 'POST'] as const)(
+  'a new ID whose time the form does not have is a 400 of %s, not an answer that breaks off',
+  async (method) => {
+    const { app, stage } = start();
+    const late = { first: 2n ** 63n - 1n, count: 1 };
+    const ranges = method === 'GET' ? [{ first: 1n << 22n, count: 200 }, late] : [late];
+    stage.issuer.issue = async () => ({ batch: { ranges, generatedAt: wallMs(0) }, replayed: false });
+    const url = method === 'GET' ? '/api/v1/ids?count=201&form=simpleflake' : '/api/v1/id?form=simpleflake';
+    const { statusCode, json } = await app.inject({ method, url });
+    expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
+    expect(json().detail).toContain(
+      "its time is 2095-09-07T15:47:35.551Z, and the form's are 2000-01-01T05:00:00.000Z to",
+    );
+  },
+);

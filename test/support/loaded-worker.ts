@@ -1,0 +1,97 @@
+import { expect } from 'vitest';
+import type { Followed } from './followed.ts';
+import { Load, type LoadOptions } from './load.ts';
+import type { Realm } from './realm.ts';
+import { checkStops } from './stops.ts';
+import { checkWholeHistory, type History, settledRecords } from './whole-history.ts';
+import type { WorkerProcess } from './worker-process.ts';
+
+/** Requests that are sent and stay unanswered while something keeps the worker from them. */
+const UNANSWERED = 20;
+const POLL = { timeout: 60_000, interval: 200 };
+const PACE = { burst: 2, paceMs: 100 };
+
+export interface Readiness {
+  readonly status: number;
+  readonly reason?: string;
+  readonly detail?: string;
+}
+
+/** What the worker says of itself to a load balancer. */
+export async function readiness(worker: WorkerProcess): Promise<Readiness> {
+  const response = await worker.ops('/readyz');
+  return { ...((await response.json()) as object), status: response.status };
+}
+
+/** A worker of a realm under a load that goes on until it is checked; the realm ends with it. */
+export class LoadedWorker implements AsyncDisposable {
+  readonly realm: Realm;
+  readonly worker: WorkerProcess;
+  readonly load: Load;
+  readonly #replies: Followed;
+  readonly #ledger: Followed;
+
+  private constructor(realm: Realm, worker: WorkerProcess, load: Load, followed: readonly [Followed, Followed]) {
+    this.realm = realm;
+    this.worker = worker;
+    this.load = load;
+    [this.#replies, this.#ledger] = followed;
+  }
+
+  /** Resolves when the first requests are answered. */
+  static async start(
+    realm: Realm,
+    env: Readonly<Record<string, string>>,
+    load: Pick<LoadOptions, 'goesAstray'> = {},
+  ): Promise<LoadedWorker> {
+    const worker = realm.worker(env);
+    await worker.ready();
+    const followed = [await realm.follow(), await realm.follow(realm.ledgerTopic)] as const;
+    const partitions = Number(realm.env.REQUEST_PARTITIONS);
+    const loaded = new LoadedWorker(realm, worker, new Load(realm, { partitions, ...PACE, ...load }), followed);
+    await loaded.answered(10);
+    return loaded;
+  }
+
+  /** Requests that have an answer by now. */
+  get answers(): number {
+    return new Set(this.#replies.seen.map(({ message }) => String(message.key))).size;
+  }
+
+  /** Waits until so many more requests are answered. */
+  async answered(more: number): Promise<void> {
+    await this.#replies.replies(this.answers + more);
+  }
+
+  /** Waits until the worker is not ready for this reason while requests pile up. Resolves to the detail for people. */
+  async stopped(reason: string): Promise<string> {
+    await this.unready(reason);
+    await expect.poll(() => this.load.asks.length - this.answers, POLL).toBeGreaterThan(UNANSWERED);
+    const found = await readiness(this.worker);
+    expect(found).toMatchObject({ status: 503, reason });
+    return found.detail ?? '';
+  }
+
+  async unready(reason: string): Promise<void> {
+    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 503, reason });
+  }
+
+  async ready(): Promise<void> {
+    await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 200 });
+  }
+
+  /** Ends the load. Every request has one batch, none was made while the worker was stopped, and no ID is there twice. */
+  async check(): Promise<History> {
+    const asks = await this.load.stop();
+    const history = await checkWholeHistory(this.realm, asks, this.#replies, () =>
+      settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger),
+    );
+    checkStops([this.worker], this.#replies, asks);
+    return history;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.load.stop().catch(() => undefined); // the test that failed has said more
+    await this.realm[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,157 @@
+import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Etcd3, Range } from 'etcd3';
+import { type EtcdNode, startEtcd } from '../../ops/dev/etcd-process.ts';
+import { Authority, type Certificate } from './certificates.ts';
+
+const SIZE = 3;
+const ROOT_PASSWORD = 'root-pass';
+const ROLE = 'worker';
+
+/** As whoever rotates a secret replaces its file: whole, at once. */
+export function replaceFile(file: string, text: string): void {
+  writeFileSync(`${file}.new`, text);
+  renameSync(`${file}.new`, file);
+}
+
+/** A certificate and its key in files of their own, to be replaced. */
+export class ShownCertificate {
+  readonly cert: string;
+  readonly key: string;
+
+  constructor(dir: string, name: string, first: Certificate) {
+    [this.cert, this.key] = [join(dir, `${name}.shown.crt`), join(dir, `${name}.shown.key`)];
+    this.show(first);
+  }
+
+  show({ certFile, keyFile }: Certificate): void {
+    replaceFile(this.cert, readFileSync(certFile, 'utf8'));
+    replaceFile(this.key, readFileSync(keyFile, 'utf8'));
+  }
+}
+
+export interface SecuredEtcdOptions {
+  /** What the user may read and write beside the keys under the prefix. */
+  readonly key: string;
+  readonly prefix: string;
+  readonly user: string;
+  readonly password: string;
+  /** A token that nobody uses for so long ends. */
+  readonly tokenSeconds: number;
+}
+
+/** Three members that want TLS, a certificate of an authority of theirs, and a login; one user with one role. */
+export class SecuredEtcd implements AsyncDisposable {
+  readonly dir: string;
+  /** Signs all certificates at first. */
+  readonly authority: Authority;
+  /** Whose certificates the members accept as well. */
+  readonly nextAuthority: Authority;
+  /** What each member shows; the next connection sees a new one. */
+  readonly shown: readonly ShownCertificate[];
+  readonly endpoints: readonly string[];
+  readonly #options: SecuredEtcdOptions;
+  readonly #nodes: EtcdNode[];
+  #root: Etcd3;
+
+  private constructor(
+    options: SecuredEtcdOptions,
+    own: Pick<SecuredEtcd, 'dir' | 'authority' | 'nextAuthority' | 'shown'>,
+    nodes: readonly EtcdNode[],
+  ) {
+    this.#options = options;
+    this.dir = own.dir;
+    this.authority = own.authority;
+    this.nextAuthority = own.nextAuthority;
+    this.shown = own.shown;
+    this.#nodes = [...nodes];
+    this.endpoints = nodes.map(({ endpoint }) => endpoint);
+    this.#root = this.#connect();
+  }
+
+  static async start(options: SecuredEtcdOptions): Promise<SecuredEtcd> {
+    const dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-etcd-'));
+    const [authority, nextAuthority] = [new Authority(dir), new Authority(mkdtempSync(join(dir, 'next-')))];
+    const ca = join(dir, 'accepted.crt');
+    writeFileSync(ca, authority.own.certPem + nextAuthority.own.certPem);
+    const server = authority.issue('server');
+    const shown = Array.from({ length: SIZE }, (_, i) => new ShownCertificate(dir, `member-${i}`, server));
+    const { nodes } = await startEtcd({
+      dir: join(dir, 'etcd'),
+      size: SIZE,
+      tls: (member) => ({ ca, ...fileOf(shown, member) }),
+      args: ['--auth-token-ttl', String(options.tokenSeconds)],
+    });
+    const etcd = new SecuredEtcd(options, { dir, authority, nextAuthority, shown }, nodes);
+    await etcd.#secure();
+    return etcd;
+  }
+
+  /** The user's right to the keys under the prefix. */
+  async grant(): Promise<void> {
+    await this.#root.role(ROLE).grant({ permission: 'Readwrite', range: this.#range() });
+  }
+
+  async revoke(): Promise<void> {
+    await this.#root.role(ROLE).revoke({ permission: 'Readwrite', range: this.#range() });
+  }
+
+  async setPassword(password: string): Promise<void> {
+    await this.#root.user(this.#options.user).setPassword(password);
+  }
+
+  /** Ends one member at once, as a power cut would, and starts it again when the work is done. */
+  async without(member: number, work: () => Promise<void>): Promise<void> {
+    const node = this.#nodes[member];
+    if (node === undefined) throw new RangeError(`no member ${member}`);
+    await node.kill();
+    try {
+      await work();
+    } finally {
+      this.#nodes[member] = await node.restart();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#root.close();
+    await Promise.all(this.#nodes.map((node) => node.stop(500))); // together they wait for each other in vain
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  async #secure(): Promise<void> {
+    const { user, password, key } = this.#options;
+    const root = this.#root;
+    await root.role('root').create();
+    await root.user('root').create(ROOT_PASSWORD);
+    await root.user('root').addRole('root');
+    await root.role(ROLE).create();
+    await this.grant();
+    await root.role(ROLE).grant({ permission: 'Readwrite', key });
+    await root.user(user).create(password);
+    await root.user(user).addRole(ROLE);
+    await root.auth.authEnable();
+    root.close();
+    this.#root = this.#connect({ username: 'root', password: ROOT_PASSWORD });
+  }
+
+  #range(): Range {
+    return Range.prefix(`${this.#options.prefix}/`);
+  }
+
+  #connect(auth?: { username: string; password: string }): Etcd3 {
+    const own = this.authority.issue('root');
+    const credentials = {
+      rootCertificate: Buffer.from(this.authority.own.certPem),
+      certChain: readFileSync(own.certFile),
+      privateKey: readFileSync(own.keyFile),
+    };
+    return new Etcd3({ hosts: [...this.endpoints], credentials, ...(auth === undefined ? {} : { auth }) });
+  }
+}
+
+function fileOf(shown: readonly ShownCertificate[], member: number): { cert: string; key: string } {
+  const found = shown[member];
+  if (found === undefined) throw new RangeError(`no member ${member}`);
+  return { cert: found.cert, key: found.key };
+}
