@@ -77,8 +77,10 @@ const BATCH_BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 const LOOP_DELAY_STEP_MS = 20;
 
 /** Metrics in a separate registry, so that two workers in one process do not mix. */
-export function createMetrics(vitals: () => Vitals | undefined = () => undefined): Metrics {
-  const registry = new Registry();
+export function createMetrics(
+  vitals: () => Vitals | undefined = () => undefined,
+  registry: Registry = new Registry(),
+): Metrics {
   const registers = [registry];
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_DELAY_STEP_MS });
   const counter = <L extends string>(name: string, help: string, ...labelNames: L[]) =>

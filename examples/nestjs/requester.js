@@ -49,7 +49,7 @@ const client = ClientProxyFactory.create({
     consumer: { groupId: 'orders-ids' },
     // A group that is new would else begin at the end, and where that is it learns when the first reply may be there.
     subscribe: { fromBeginning: true },
-    // Without it the value would be read as text, and Avro is none.
+    // Without it the value would be decoded as text, which would damage the Avro bytes.
     parser: { keepBinary: true },
   },
 });

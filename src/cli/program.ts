@@ -39,7 +39,8 @@ function guarded(context: CliContext): CliContext {
   return { ...context, out: (text) => out(visible(text)), err: (text) => err(visible(text)) };
 }
 
-function program(version: string, context: CliContext): Command {
+/** All commands with their options; the reference page of the command line is generated from it as well. */
+export function program(version: string, context: CliContext): Command {
   const root = new Command('idalloc')
     .description('Allocates 64-bit, time-ordered IDs in answer to requests on a Kafka topic.')
     .version(version)

@@ -42,7 +42,7 @@ export interface Gate {
 }
 
 /** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING says least. */
-const GATE_REASONS: readonly GateReason[] = [
+export const GATE_REASONS: readonly GateReason[] = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
   'RESTORED',

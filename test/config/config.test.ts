@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type Config, loadFormKeys, loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
 import type { Environment } from '../../src/config/parse.ts';
@@ -515,11 +513,6 @@ test('the table for help names every variable once, with its default', () => {
   const lines = describeVariables().split('\n');
   expect(lines.map((line) => line.trim().split(/\s+/)[0]?.replace('[_FILE]', ''))).toEqual(Object.keys(VARIABLES));
   expect(lines.find((line) => line.includes('RESERVATION_MS'))).toMatch(/ 25000 .*\[ms\]$/);
-});
-
-test('README names every variable', () => {
-  const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
-  expect(Object.keys(VARIABLES).filter((name) => !new RegExp(`\\b${name}\\b`).test(readme))).toEqual([]);
 });
 
 describe('form keys', () => {

@@ -5,7 +5,6 @@ import {
   copyFileSync,
   mkdtempSync,
   readdirSync,
-  readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -15,6 +14,7 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { buildWorkerImages } from '../../ops/dev/images.ts';
+import { blocksOf, readPage } from '../support/docs.ts';
 import { DATACENTER_ID, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -40,6 +40,13 @@ const TSCONFIG = {
 };
 
 let project: string;
+
+/** The program that a page shows which imports `module`. */
+function exampleOf(page: string, module: string): string {
+  const found = blocksOf(readPage(page)).filter(({ body }) => body.some((line) => line.endsWith(`from ${module};`)));
+  expect(found).toHaveLength(1);
+  return `${found[0]?.body.join('\n')}\n`;
+}
 
 /** The machine's own node, which is older than the one that this repository brings with it. */
 function plainNode(): string {
@@ -82,7 +89,7 @@ test('the package, installed from its tarball in an empty project, type-checks a
   const args = [join(project, 'consumer.js'), suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
   const { stdout, stderr } = await run(plainNode(), args, { cwd: project, timeout: TIMEOUT_MS });
   const said = JSON.parse(stdout);
-  annotate(`measured: the client ran on node ${said.node}`);
+  await annotate(`measured: the client ran on node ${said.node}`);
   expect(said).toMatchObject({
     distinct: 1_007,
     decoded: { datacenterId: DATACENTER_ID },
@@ -96,38 +103,42 @@ test('the package, installed from its tarball in an empty project, type-checks a
   expect(stderr).toBe('');
 });
 
-test('the example of the README runs as it stands, but for the names of topics', async ({ annotate }) => {
-  await using realm = await Realm.create(suiteServers());
-  await realm.worker().ready();
-  const [, example = ''] =
-    /```js\n(import [^`]*'idalloc\/client'[^`]*)```/.exec(readFileSync(join(ROOT, 'README.md'), 'utf8')) ?? [];
-  const [broker] = suiteServers().brokers;
-  const here = example
-    .replace("'localhost:9092'", `'${broker}'`)
-    .replace("'id.replies.orders'", `'${realm.replyTopic}', requestTopic: '${realm.requestTopic}'`);
-  expect(here).toContain(realm.replyTopic);
-  writeFileSync(join(project, 'example.js'), here);
-  const { stdout, stderr } = await run(plainNode(), [join(project, 'example.js')], { timeout: TIMEOUT_MS });
-  annotate(`printed:\n${stdout}`);
-  expect(stdout).toMatch(
+test.for([
+  ['README.md', /^\d{18,19}\n$/],
+  [
+    'docs/how-to/client.md',
     /^\d{18,19} [0-9A-Z]{13} \{[\s\S]*workerId: \d+[\s\S]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
-  );
-  expect(stderr).toBe('');
-});
+  ],
+] as const)(
+  'the example of %s runs as it stands, but for the names of topics',
+  async ([page, printed], { annotate }) => {
+    await using realm = await Realm.create(suiteServers());
+    await realm.worker().ready();
+    const example = exampleOf(page, "'idalloc/client'");
+    const [broker] = suiteServers().brokers;
+    const here = example
+      .replace("'localhost:9092'", `'${broker}'`)
+      .replace("'id.replies.orders'", `'${realm.replyTopic}', requestTopic: '${realm.requestTopic}'`);
+    expect(here).toContain(realm.replyTopic);
+    writeFileSync(join(project, 'example.js'), here);
+    const { stdout, stderr } = await run(plainNode(), [join(project, 'example.js')], { timeout: TIMEOUT_MS });
+    await annotate(`printed:\n${stdout}`);
+    expect(stdout).toMatch(printed);
+    expect(stderr).toBe('');
+  },
+);
 
-test("the testcontainers example of the README type-checks and runs as it stands, beside the user's own testcontainers", async (context) => {
+test("the testcontainers example of docs/how-to/tests.md type-checks and runs as it stands, beside the user's own testcontainers", async (context) => {
   if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
   if (noEngine !== undefined) throw new Error(`CI is set, so the containers must be tested: ${noEngine}`);
   await buildWorkerImages((line) => process.stderr.write(`package test: ${line}\n`));
-  const [, example = ''] =
-    /```ts\n(import [^`]*'idalloc\/testcontainers'[^`]*)```/.exec(readFileSync(join(ROOT, 'README.md'), 'utf8')) ?? [];
-  expect(example).not.toBe('');
+  const example = exampleOf('docs/how-to/tests.md', "'idalloc/testcontainers'");
   writeFileSync(join(project, 'example.ts'), example);
   symlinkSync(join(ROOT, 'node_modules/testcontainers'), join(project, 'node_modules/testcontainers'));
   writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ ...TSCONFIG, include: ['example.ts'] }));
   await run(join(ROOT, 'node_modules/.bin/tsc'), ['--noEmit', '--project', project], { timeout: TIMEOUT_MS });
   const { stdout } = await run(process.execPath, [join(project, 'example.ts')], { timeout: TIMEOUT_MS });
-  context.annotate(`printed:\n${stdout}`);
+  await context.annotate(`printed:\n${stdout}`);
   expect(stdout).toMatch(/requests: 'id\.requests'[\s\S]*\n100 \[ \{ first: \d+n, count: 3 \} \]\n$/);
 }, 900_000);
 

@@ -33,7 +33,7 @@ async function doctor(user: User, more: Record<string, string> = {}) {
 }
 
 describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why ? `: ${why}` : ''}`, () => {
-  test('a worker with the rights that README lists has no fault, and is known to be one', async () => {
+  test('a worker with the documented rights has no fault, and is known to be one', async () => {
     const { faults, named } = await doctor('worker');
     expect(faults).toEqual([]);
     expect(named('rights')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('reply topic') }]);
@@ -41,7 +41,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     expect(named('permissions')).toMatchObject([{ state: 'ok', detail: expect.stringContaining(hidden) }]);
   });
 
-  test('an operator with the rights that README lists has no fault, and is told what it can not know', async () => {
+  test('an operator with the documented rights has no fault, and is told what it can not know', async () => {
     const { faults, named } = await doctor('operator');
     expect(faults).toEqual([]);
     expect(named('rights')).toMatchObject([
@@ -77,7 +77,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     ]);
   });
 
-  test('an admin with the rights that README lists makes topics and reads the namespace', async () => {
+  test('an admin with the documented rights makes topics and reads the namespace', async () => {
     const env = servers.login('admin');
     const name = `${servers.realm.env.REPLY_TOPIC_PREFIX}made`;
     const init = await runIdalloc(['topics', 'init', '--reply-topic', name, '--json'], env);

@@ -56,7 +56,7 @@ async function refusal(more: Record<string, string>): Promise<{ code: number | n
 }
 
 describe.skipIf(why !== undefined)(`servers with logins, certificates and rights${why ? `: ${why}` : ''}`, () => {
-  test('a worker with the rights that README lists answers, without an error for the operator', async () => {
+  test('a worker with the documented rights answers, without an error for the operator', async () => {
     await worker.ready();
     await realm.send([{ correlationId: 'let-in', count: 3, partition: 0 }]);
     expect('batch' in (await replies.reply('let-in')).reply).toBe(true);
@@ -84,14 +84,14 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     expect(String(headers['kafka_dlt-exception-message'])).toContain(forbidden);
   });
 
-  test('a client with the rights that README lists is answered', async () => {
+  test('a client with the documented rights is answered', async () => {
     await worker.ready();
     await using client = await connect(USERS.client.password);
     const { batch } = await client.request({ count: 3 });
     expect(countIds(batch.ranges)).toBe(3);
   });
 
-  test('commands read topics with the rights that README lists', async () => {
+  test('commands read topics with the documented rights', async () => {
     await worker.ready();
     await realm.send([{ correlationId: 'to-trace', count: 1, partition: 0 }]);
     const { first } = batchOf(await replies.reply('to-trace')).ranges[0] ?? { first: 0n };
@@ -102,7 +102,7 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     expect((await command(['deadletters', 'list', '--json'])).code).toBe(0);
   });
 
-  test('replay looks at the group and may set its offsets, with the rights that README lists', async () => {
+  test('replay looks at the group and may set its offsets, with the documented rights', async () => {
     await worker.ready();
     const { code, stderr } = await command(['replay', '--from', '1h', '--dry-run']);
     expect({ code, stderr }).toMatchObject({ code: 0 });

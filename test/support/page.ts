@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect } from 'vitest';
-import { blockCommands } from './readme.ts';
+import { blockCommands, readPage } from './docs.ts';
 import { runIdalloc } from './worker-process.ts';
 
 export type Env = Readonly<Record<string, string>>;
@@ -13,8 +11,7 @@ export class Page {
   readonly #here: (text: string) => string;
 
   constructor(name: string, here: (text: string) => string) {
-    const markdown = readFileSync(join(import.meta.dirname, '../../docs', name), 'utf8');
-    this.commands = blockCommands(markdown).map(({ command }) => command);
+    this.commands = blockCommands(readPage(`docs/${name}`)).map(({ command }) => command);
     this.#here = here;
   }
 

@@ -34,7 +34,7 @@ export interface RightsOptions {
  * - admin: the commands that create and repair (`topics init`, `deadletters resend`, `namespace`). It can't grant rights:
  *   `topics acls --apply` needs Alter on the cluster, and a user with that can do anything.
  *
- * README's table, the command that grants them, `doctor` and the tests on secured servers all use this list.
+ * The page of rights, the command that grants them, `doctor` and the tests on secured servers all use this list.
  */
 export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
   const { topics, groupId, replyTopics = [], nestjs = false } = options;

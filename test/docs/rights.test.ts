@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { type Right, ROLES, rightsOf } from '../src/adapters/kafka/topics/rights.ts';
-import { etcdRightsOf } from '../src/cli/namespace/rights.ts';
-import { loadWorkerConfig } from '../src/config/config.ts';
+import { type Right, ROLES, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
+import { etcdRightsOf } from '../../src/cli/namespace/rights.ts';
+import { loadWorkerConfig } from '../../src/config/config.ts';
 
-const README = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+const PAGE = readFileSync(new URL('../../docs/reference/rights.md', import.meta.url), 'utf8');
 const CONFIG = loadWorkerConfig({ KAFKA_BROKERS: 'k:1', ETCD_ENDPOINTS: 'http://e:1', DATACENTER_ID: '0' });
 const OPTIONS = { topics: CONFIG.topics, groupId: CONFIG.groupId, replyTopics: ['id.replies.orders'] };
 
@@ -21,20 +21,20 @@ function rowsOf(role: (typeof ROLES)[number]): string[] {
   return [...rows(plain), ...rows(more, ' (NestJS)')];
 }
 
-describe('the rights in README', () => {
-  test('are those of the list, row by row', () => {
-    const rows = README.split('\n').filter((line) =>
+describe('the page of rights', () => {
+  test('has the rights of the list, row by row', () => {
+    const rows = PAGE.split('\n').filter((line) =>
       ROLES.some((role) => /^(topic|group)/.test(line.split(`| ${role} | `)[1] ?? '')),
     );
     expect(rows).toEqual(ROLES.flatMap(rowsOf));
   });
 
-  test('are those of the list in etcd, too', () => {
+  test('has those in etcd, too', () => {
     const rows = (['worker', 'operator', 'admin'] as const).flatMap((role) =>
       etcdRightsOf(role, CONFIG).map(({ permission, key, isPrefix }) => {
         return `| ${role} in etcd | ${isPrefix ? `keys \`${key}*\`` : `key \`${key}\``} | ${permission} |`;
       }),
     );
-    expect(README.split('\n').filter((line) => / in etcd \| keys? `/.test(line))).toEqual(rows);
+    expect(PAGE.split('\n').filter((line) => / in etcd \| keys? `/.test(line))).toEqual(rows);
   });
 });

@@ -3,15 +3,17 @@ import { runCli } from '../../src/cli/program.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
+import { curl } from '../support/curl.ts';
+import { blockCommands, readPage, type ShownCommand } from '../support/docs.ts';
 import type { Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';
-import { blockCommands, ELSEWHERE, misfit, type ReadmeCommand, readReadme } from '../support/readme.ts';
 import { Realm, SHORT_LEASE } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { ELSEWHERE, FOLLOWED } from '../support/shown-commands.ts';
+import { misfit } from '../support/shown-output.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const REQUESTS = 30;
-const COMMANDS = blockCommands(readReadme()).filter(({ command }) => !ELSEWHERE.has(command));
 /** Their output hangs on nothing but their arguments. */
 const EXACT = /^idalloc (decode|range) /;
 /** How a progress bar is wiped away. */
@@ -19,11 +21,12 @@ const WIPE = '\r\u001b[K';
 
 let realm: Realm;
 let worker: WorkerProcess;
+let serves = false;
 let orders: string;
 let batchOfOrder: Followed;
 /** The place of the newest letter for a reply that had nowhere to go. */
 let undeliverable: string;
-/** What each command printed so far, by what README shows. */
+/** What each command printed so far, by what the pages show. */
 const printed = new Map<string, string>();
 
 beforeAll(async () => {
@@ -39,55 +42,73 @@ interface Outcome {
   readonly text: string;
 }
 
-/** What has to be so before a command of README can print what README shows. */
+/** What has to be so before a command can print what its page shows. */
 interface Scene {
   readonly before?: () => Promise<unknown>;
   readonly after?: () => Promise<unknown>;
   /** The exit code, where it is not 0. */
   readonly code?: number;
-  /** Makes of README's arguments those of this run. */
+  /** Makes of the page's arguments those of this run. */
   readonly args?: (args: readonly string[]) => Promise<readonly string[]>;
   /** Called when a command that runs has told such a text. */
   readonly when?: readonly [RegExp, () => void];
 }
 
+/** There is one at a time, as the output that the pages show has it: a page finds the one of the page before. */
 const startWorker = async () => {
+  if (serves) return;
   worker = realm.worker();
+  serves = true;
   await worker.ready();
 };
 
+const stopWorker = async () => {
+  serves = false;
+  await worker.stop();
+};
+
+const makesReplyTopic: Scene = { args: async () => ['topics', 'init', '--reply-topic', orders] };
 const tracing: Scene = { args: async () => ['trace', String((await batchOf('order-4711')).ranges[0]?.first)] };
 
-/** By command; a second `idalloc audit` is another one. */
-const SCENES: Readonly<Record<string, Scene>> = {
-  'npm run idalloc -- request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
-  'npm run idalloc -- topics init --reply-topic id.replies.orders': {
-    args: async () => ['topics', 'init', '--reply-topic', orders],
+/** By page and command; a second `idalloc audit` of a page is another one. */
+const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
+  'README.md': {
+    'npm run idalloc -- topics init --reply-topic id.replies.orders': { ...makesReplyTopic, after: startWorker },
   },
-  'npm run idalloc -- trace 55325805773398016': tracing,
-  'npm run idalloc -- deadletters list': { before: spoilTwo },
-  'idalloc audit 2': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },
-  'idalloc trace 117661231645038394': tracing,
-  'idalloc leases evict 25 --yes': { args: async () => ['leases', 'evict', await heldWorkerId(), '--yes'] },
-  'idalloc namespace rebuild': { before: () => worker.stop() },
-  'idalloc replay --from 2h': {
-    when: [
-      /start the workers now/,
-      () => {
-        worker = realm.worker();
-      },
-    ],
+  'docs/quickstart.md': {
+    'npm run idalloc -- topics init --reply-topic id.replies.orders': makesReplyTopic,
   },
-  'idalloc topics check': {
-    before: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '3600000'),
-    after: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000'),
-    code: 1,
+  'docs/how-to/client.md': { 'idalloc topics init --reply-topic id.replies.orders': makesReplyTopic },
+  'docs/how-to/languages.md': { 'idalloc topics init --reply-topic id.replies.orders': makesReplyTopic },
+  'docs/how-to/command-line.md': {
+    'npm run idalloc -- request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
+    'idalloc audit 2': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },
+    'idalloc trace 117661231645038394': tracing,
+    'idalloc leases evict 25 --yes': { args: async () => ['leases', 'evict', await heldWorkerId(), '--yes'] },
+    'idalloc namespace rebuild': { before: stopWorker },
+    'idalloc replay --from 2h': {
+      when: [
+        /start the workers now/,
+        () => {
+          worker = realm.worker();
+          serves = true;
+        },
+      ],
+    },
+    'idalloc topics check': {
+      before: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '3600000'),
+      after: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000'),
+      code: 1,
+    },
+    'idalloc deadletters list': { before: async () => emptyDeadLetters().then(spoilTwo) },
+    'idalloc deadletters show 0:0': { args: async () => ['deadletters', 'show', undeliverable] },
+    'idalloc deadletters resend 0:0 --yes': {
+      args: async () => ['deadletters', 'resend', undeliverable, '--yes'],
+    },
   },
-  'idalloc deadletters list': { before: async () => emptyDeadLetters().then(spoilTwo) },
-  'idalloc deadletters show 0:0': { args: async () => ['deadletters', 'show', undeliverable] },
-  'idalloc deadletters resend 0:0 --yes': {
-    args: async () => ['deadletters', 'resend', undeliverable, '--yes'],
-  },
+  'docs/operations/running.md': { 'idalloc worker': { before: stopWorker } },
+  'docs/how-to/rolling-upgrade.md': { 'idalloc worker': { before: stopWorker } },
+  'docs/how-to/restore.md': { 'idalloc namespace rebuild': { before: stopWorker, after: startWorker } },
 };
 
 function forgedTopic(): string {
@@ -169,43 +190,23 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
   return { code: code === 0 ? told : code, text: lines.join('\n') };
 }
 
-/** curl, as far as README uses it. */
-async function curl(args: readonly string[]): Promise<Outcome> {
-  let method = 'GET';
-  let url = '';
-  const headers: [string, string][] = [];
-  for (let at = 0; at < args.length; at += 1) {
-    const arg = args[at] ?? '';
-    if (arg === '-s') continue;
-    if (arg === '-X') method = args[++at] ?? '';
-    else if (arg === '-H') headers.push((args[++at] ?? '').split(': ') as [string, string]);
-    else if (arg.startsWith('-')) throw new Error(`this test knows no ${arg} of curl`);
-    else url = arg;
-  }
-  const [, port, path = ''] = /^localhost:(\d+)(\/.*)$/.exec(url) ?? [];
-  const there = port === VARIABLES.API_PORT.fallback ? `${await worker.api()}${path}` : undefined;
-  if (there === undefined && port !== VARIABLES.OPS_PORT.fallback) throw new Error(`nobody listens at ${url}`);
-  const answer = await (there === undefined ? worker.ops(path) : fetch(there, { method, headers }));
-  return { code: 0, text: `${await answer.text()}\n` };
-}
-
 /** The words of a command line with single quotes. */
 function words(command: string): string[] {
   return [...command.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? '');
 }
 
-async function run({ command, output }: ReadmeCommand, scene: Scene): Promise<Outcome> {
+async function run({ command, output }: ShownCommand, scene: Scene): Promise<Outcome> {
   const [program, ...rest] = words(command.replace(/^npm run idalloc -- /, 'idalloc '));
-  if (program === 'curl') return curl(rest);
-  if (program !== 'idalloc') throw new Error('nobody runs this command: name in ELSEWHERE where it is tried');
+  if (program === 'curl') return { code: 0, text: await curl(rest, worker) };
+  if (program !== 'idalloc') throw new Error('no test runs this command: add it to ELSEWHERE with the test that does');
   const args = (await scene.args?.(rest)) ?? rest;
   if (output === undefined || output.some((line) => line.endsWith(' [y/N] y'))) return atTerminal(args, scene.when);
   const { code, stdout, stderr } = await runIdalloc(args, realm.env);
   return { code, text: stdout + stderr };
 }
 
-/** This realm's names as README has them. */
-function inReadmesWords(text: string): string {
+/** This realm's names as the pages have them. */
+function asShown(text: string): string {
   const { groupId, env } = realm;
   return text
     .replaceAll(`${groupId}.`, 'id.')
@@ -216,7 +217,7 @@ function inReadmesWords(text: string): string {
 /** The suite has one broker, of which some warn, and the machine's own affairs are not idalloc's. */
 const OWN_AFFAIR = /^(warning LEDGER_WEAK|(ok|warn|fault) +(topics LEDGER_WEAK|NTP|limits|index directory) )/;
 
-/** The lines that README and this run have to share; what is to be mended stands below its line. */
+/** The lines that a page and this run have to share; what is to be mended stands below its line. */
 function shared(lines: readonly string[]): readonly string[] {
   let own = false;
   return lines.filter((line) => {
@@ -233,35 +234,40 @@ function withoutOwnFaults({ code, text }: Outcome): Outcome {
   return { code: 0, text: text.replace(verdict, 'nothing keeps a worker from its work') };
 }
 
-const STEPS = COMMANDS.map((step, at) => {
-  const same = COMMANDS.slice(0, at).filter(({ command }) => command === step.command).length;
-  return { ...step, name: same === 0 ? step.command : `${step.command} ${same + 1}` };
+const STEPS = FOLLOWED.flatMap((page) => {
+  const commands = blockCommands(readPage(page)).filter(({ command }) => !ELSEWHERE.has(command));
+  return commands.map((step, at) => {
+    const same = commands.slice(0, at).filter(({ command }) => command === step.command).length;
+    return { ...step, page, name: same === 0 ? step.command : `${step.command} ${same + 1}` };
+  });
 });
 
-test('every scene belongs to a command', () => {
-  expect(Object.keys(SCENES).filter((name) => !STEPS.some((step) => step.name === name))).toEqual([]);
+test('every scene belongs to a command of its page', () => {
+  const scenes = Object.entries(SCENES).flatMap(([page, of]) => Object.keys(of).map((name) => `${page}: ${name}`));
+  const steps = new Set(STEPS.map(({ page, name }) => `${page}: ${name}`));
+  expect(scenes.filter((scene) => !steps.has(scene))).toEqual([]);
 });
 
-test.for(STEPS)('README, line $line: $name', async (step, { annotate }) => {
-  const { command, output, name } = step;
+test.for(STEPS)('$page, line $line: $name', async (step, { annotate }) => {
+  const { command, output, name, page } = step;
   if (command.startsWith('export ')) {
     const names = words(command)
       .slice(1)
       .map((word) => word.replace(/=.*/, ''));
     return expect(names.filter((variable) => !(variable in VARIABLES))).toEqual([]);
   }
-  if (command.endsWith(' worker')) return startWorker();
-  const scene = SCENES[name] ?? {};
+  const scene = SCENES[page]?.[name] ?? {};
   await scene.before?.();
+  if (command.endsWith(' worker')) return startWorker();
   const { code, text } = withoutOwnFaults(await run(step, scene));
   await scene.after?.();
-  await annotate(`printed:\n${inReadmesWords(text)}`);
+  await annotate(`printed:\n${asShown(text)}`);
   expect({ code, text }).toEqual({ code: scene.code ?? 0, text: expect.stringMatching(/./) });
   if (output === undefined) return;
-  const real = inReadmesWords(text).trimEnd().split('\n');
+  const real = asShown(text).trimEnd().split('\n');
   expect(misfit(shared(output), shared(real), EXACT.test(command))).toBeUndefined();
-  // What README shows twice for the same command is the same here as well: an idempotent answer.
-  const key = [command, ...output].join('\n');
+  // What a page shows twice for the same command is the same here as well: an idempotent answer.
+  const key = [page, command, ...output].join('\n');
   expect(text).toBe(printed.get(key) ?? text);
   printed.set(key, text);
 });

@@ -1,0 +1,277 @@
+// Writes the reference pages that follow from the code, into docs/reference. Usage: npm run docs:reference
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Command, Option } from 'commander';
+import { Registry } from 'prom-client';
+import { type CliContext, EXIT_HELP } from '../../src/cli/context.ts';
+import { program } from '../../src/cli/program.ts';
+import type { Variable } from '../../src/config/variable.ts';
+import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';
+import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
+import { ERRORS, type ErrorCode } from '../../src/errors.ts';
+import { createMetrics } from '../../src/metrics.ts';
+import { ROOT } from './paths.ts';
+
+const NOTE = '<!-- Generated from the code by `npm run docs:reference`. Edits here are lost. -->';
+const RUNBOOK = join(ROOT, 'docs/operations/runbook.md');
+const HTTP_ROOM = join(ROOT, 'src/http');
+
+/** A page of docs/reference that is generated. */
+export const REFERENCE_PAGES = ['configuration.md', 'cli.md', 'metrics.md', 'error-codes.md'] as const;
+type ReferencePage = (typeof REFERENCE_PAGES)[number];
+
+const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
+  'configuration.md': configuration,
+  'cli.md': commandLine,
+  'metrics.md': metrics,
+  'error-codes.md': errorCodes,
+};
+
+/** Where a generated page lies. */
+export function referencePath(page: ReferencePage): string {
+  return join(ROOT, 'docs/reference', page);
+}
+
+/** The text that the page must have. */
+export function renderReference(page: ReferencePage): string {
+  return WRITERS[page]();
+}
+
+/** Text for a cell of a table; outside of code a < would begin an element. */
+function cell(text: string): string {
+  const line = text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ');
+  return line.replaceAll(/`[^`]*`|</g, (found) => (found === '<' ? '&lt;' : found));
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  return [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
+}
+
+function pageOf(...parts: readonly string[]): string {
+  return `${[NOTE, ...parts].map((part) => part.trim()).join('\n\n')}\n`;
+}
+
+// --- configuration
+
+function variables(table_: Readonly<Record<string, Variable<unknown>>>): string {
+  const rows = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret }]) => {
+    const names = secret ? `\`${name}\`, \`${name}_FILE\`` : `\`${name}\``;
+    const otherwise = fallback === undefined ? '–' : `\`${fallback}\``;
+    return [names, cell(meaning), cell(unit), required ? 'required' : otherwise];
+  });
+  return table(['variable', 'meaning', 'unit', 'default'], rows);
+}
+
+function configuration(): string {
+  return pageOf(
+    `# Configuration
+
+All configuration comes from environment variables. An empty variable counts as not set. All errors are reported together, each
+with the name of its variable, and the process ends with exit code 78.
+
+A secret can also be given as a file: \`…_FILE\` names it. The file is read again for each use, so
+replacing the file rotates the secret without a restart; see [Log in to etcd](../how-to/etcd-logins.md) and
+[Log in to Kafka](../how-to/kafka-logins.md).`,
+    `## Kafka and topics
+
+Read by every command that talks to Kafka.\n\n${variables(KAFKA_VARIABLES)}`,
+    `## Identity, ledger index, limits and HTTP
+
+Read by the worker and by commands that talk to etcd.\n\n${variables(WORKER_VARIABLES)}`,
+    `## Variables that depend on each other
+
+\`LEASE_HEARTBEAT_MS\`, \`ETCD_REFUSE_AFTER_MS\`, \`RESERVATION_MS\` and \`LEASE_TTL_SECONDS\` are checked against each other: a reservation
+ends at least 5 s before the lease, and covers one heartbeat and the time until the worker stops. So two of the four can't be
+chosen freely.`,
+  );
+}
+
+// --- command line
+
+/** Enough of a process to ask commander for its commands; no command is run. */
+const NO_PROCESS: CliContext = {
+  env: {},
+  stop: new AbortController().signal,
+  out: () => undefined,
+  err: () => undefined,
+  hostIp: () => '192.0.2.1',
+  setExitCode: () => undefined,
+  now: () => 0,
+  terminal: { input: false, output: false, errors: false },
+  ask: async () => '',
+};
+
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+}
+
+function optionRow(option: Option): readonly string[] {
+  const notes = [
+    option.argChoices === undefined ? '' : `one of ${option.argChoices.map((choice) => `\`${choice}\``).join(', ')}`,
+    option.mandatory ? 'required' : '',
+    defaultOf(option),
+  ];
+  return [cell(`\`${option.flags}\``), cell(option.description), notes.filter(Boolean).join('; ')];
+}
+
+function defaultOf({ defaultValue, negate, flags }: Option): string {
+  if (defaultValue === undefined || negate) return '';
+  return flags.includes('--temp-dir') ? 'default: the temporary directory' : `default: \`${String(defaultValue)}\``;
+}
+
+/** Usage, options and what follows them in the help of a command that does something itself. */
+function commandPart(command: Command): string {
+  const usage = `${pathOf(command)} ${command.usage()}`.trim();
+  const args = command.registeredArguments.map((argument) => [
+    `\`${argument.name()}\``,
+    cell(argument.description),
+    argument.required ? 'required' : '',
+  ]);
+  const options = command.options.filter(({ hidden }) => !hidden).map(optionRow);
+  const rows = [...args, ...options];
+  return [
+    `## ${pathOf(command)}`,
+    cell(command.description()),
+    `\`\`\`text\n${usage}\n\`\`\``,
+    ...(rows.length === 0 ? [] : [table(['option', 'meaning', ''], rows)]),
+    ...helpAfter(command),
+  ].join('\n\n');
+}
+
+const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
+
+/** commander keeps the text that follows the options to itself: it is what help has beyond that. */
+function helpAfter(command: Command): string[] {
+  let shown = '';
+  command.configureOutput({ writeOut: (text) => (shown += text) });
+  command.outputHelp();
+  const whole = shown.slice(command.helpInformation().length).replace(describeVariables(), VARIABLES_ELSEWHERE);
+  const after = whole.trim();
+  return after === '' ? [] : [`\`\`\`text\n${after}\n\`\`\``];
+}
+
+function leaves(command: Command): Command[] {
+  return command.commands.length === 0 ? [command] : command.commands.flatMap(leaves);
+}
+
+function commandLine(): string {
+  const root = program('0.0.0', NO_PROCESS);
+  const codes = EXIT_HELP.trim().split('\n').slice(1);
+  const exits = codes.map((line) => [...(/^\s*(\d+)\s+(.*)$/.exec(line) ?? [])].slice(1).map(cell));
+  return pageOf(
+    `# Command line
+
+[Use the command line](../how-to/command-line.md) shows what each command is for, with its output. Results go to stdout, everything
+else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected. Servers and topics come from the
+[configuration](configuration.md).`,
+    `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
+    ...leaves(root).map(commandPart),
+  );
+}
+
+// --- metrics
+
+function metrics(): string {
+  const registry = new Registry();
+  createMetrics(undefined, registry);
+  const all = registry.getMetricsAsArray() as unknown as readonly {
+    readonly name: string;
+    readonly help: string;
+    readonly labelNames: readonly string[];
+    collect(): unknown;
+  }[];
+  const rows = all
+    .filter(({ name }) => name.startsWith('idalloc_'))
+    .map((metric) => {
+      const { name, help, labelNames } = metric;
+      const labels = labelNames.filter((label) => label !== 'le').map((label) => `\`${label}\``);
+      return [`\`${name}\``, metric.constructor.name.toLowerCase(), labels.join(', ') || '–', cell(help)];
+    });
+  return pageOf(
+    `# Metrics
+
+\`GET /metrics\` on \`OPS_PORT\` (9464) serves them in the text format of Prometheus, rendered at most once a second. Times are in
+seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
+    table(
+      ['metric', 'type', 'labels', 'meaning'],
+      rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other)),
+    ),
+    `The process's own metrics of \`prom-client\` are served beside them: \`process_…\` and \`nodejs_…\`.`,
+  );
+}
+
+// --- error codes
+
+/** The entries of the runbook: by heading, the first sentence of what it means and of what to do. */
+function runbookEntries(): ReadonlyMap<string, { readonly means: string; readonly remedy: string }> {
+  const parts = readFileSync(RUNBOOK, 'utf8').split(/^### /m).slice(1);
+  return new Map(
+    parts.map((text) => {
+      const [heading = ''] = text.split('\n');
+      return [heading, { means: firstSentence(text, 'Means'), remedy: firstSentence(text, 'Do') }];
+    }),
+  );
+}
+
+/** The first sentence of a part of an entry; "nothing once" says too little alone, so it comes with the next. */
+function firstSentence(text: string, label: string): string {
+  const end = '(?=\\n- \\*\\*|\\n\\n|$(?![\\s\\S]))';
+  const [, part = ''] = new RegExp(`^- \\*\\*${label}\\*\\* ([\\s\\S]*?)${end}`, 'm').exec(text) ?? [];
+  const sentences = part
+    .replaceAll('†', '')
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+    .split(/(?<=[^.]\.) (?=[A-Z(`[])/);
+  const [first = ''] = sentences;
+  const line = sentences.slice(0, /^nothing\b/i.test(first) ? 2 : 1).join(' ');
+  const capital = line.startsWith('etcd') ? line : `${line.charAt(0).toUpperCase()}${line.slice(1)}`;
+  return cell(capital).replaceAll('](#', '](../operations/runbook.md#');
+}
+
+/** The HTTP statuses of codes: those that the API's sources give, and 503 for what keeps a worker from serving. */
+function statuses(): ReadonlyMap<string, string> {
+  const sources = readdirSync(HTTP_ROOM).map((name) => readFileSync(join(HTTP_ROOM, name), 'utf8'));
+  const given = sources.flatMap((source) =>
+    [...source.matchAll(/new Problem\((\d{3}), [^\n]*code: '([A-Z_]+)'/g)].map(
+      ([, status = '', code = '']) => [code, status] as const,
+    ),
+  );
+  return new Map([...[...GATE_REASONS, 'OVERLOADED'].map((code) => [code, '503'] as const), ...given]);
+}
+
+function errorCodes(): string {
+  const [entries, http] = [runbookEntries(), statuses()];
+  const row = (code: string, ...flags: readonly string[]) => {
+    const { means = '', remedy = '' } = entries.get(code) ?? {};
+    const link = `[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`;
+    return [link, ...flags, http.get(code) ?? '–', `${means}<br>**Do:** ${remedy}`];
+  };
+  const yes = (flag: boolean) => (flag ? 'yes' : 'no');
+  const codes = Object.keys(ERRORS) as ErrorCode[];
+  const reasons = UNREADY_REASONS.filter((reason) => !(reason in ERRORS));
+  return pageOf(
+    `# Error codes
+
+The set is closed: every error that a requester, an operator or a log reader can meet has one of these codes. A code shows in the
+\`IdError\` of a reply, the \`kafka_dlt-exception-fqcn\` header of a dead letter, the field \`code\` of a log line,
+\`idalloc_errors_total{code}\`, the \`code\` of an HTTP problem, and the last line of a command. Each links to its entry in the
+[runbook](../operations/runbook.md).
+
+- **Retryable**: the same call may succeed later without a change by anyone.
+- **Dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.
+- **HTTP**: the status with which the HTTP API returns it. [HTTP API](http.md) has the statuses that carry no code.`,
+    table(
+      ['code', 'retryable', 'dead letter', 'HTTP', 'meaning and remedy'],
+      codes.map((code) => row(code, yes(ERRORS[code].retryable), yes(ERRORS[code].deadLetter))),
+    ),
+    `## Further reasons of readiness
+
+\`/readyz\` and \`idalloc_gate{reason}\` also have these, which no call returns:`,
+    table(
+      ['reason', 'HTTP', 'meaning and remedy'],
+      reasons.map((reason) => row(reason)),
+    ),
+  );
+}
+
+if (import.meta.main) for (const page of REFERENCE_PAGES) writeFileSync(referencePath(page), renderReference(page));

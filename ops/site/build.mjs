@@ -1,0 +1,28 @@
+// Builds the pages as a static site in .idalloc/site/html. Usage: npm run docs:site
+// VitePress has a lockfile of its own here, and is installed beside the site, so that no other command installs it.
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { sidebarOf, stagePages } from './pages.mjs';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const OUT = join(ROOT, '.idalloc/site');
+/** Kinds of files that pages link to and VitePress would take for pages. */
+const FILES = 'avsc,yaml,py,go,java,js,sh,json';
+
+function run(command, args) {
+  const env = { ...process.env, VITE_EXTRA_EXTENSIONS: FILES };
+  const { status, error } = spawnSync(command, args, { cwd: OUT, stdio: 'inherit', env });
+  if (error !== undefined) throw error;
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+mkdirSync(OUT, { recursive: true });
+for (const name of ['package.json', 'package-lock.json']) cpSync(join(import.meta.dirname, name), join(OUT, name));
+cpSync(join(import.meta.dirname, 'vitepress'), join(OUT, '.vitepress'), { recursive: true });
+writeFileSync(join(OUT, '.vitepress/sidebar.json'), JSON.stringify(sidebarOf(ROOT)));
+stagePages(ROOT, join(OUT, 'pages'));
+run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund']);
+run(process.execPath, ['node_modules/vitepress/bin/vitepress.js', 'build', '.']);
+process.stdout.write(`The site is in ${join(OUT, 'html')}\n`);

@@ -1,0 +1,33 @@
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { blocksOf, inlineCode, PAGES, ROOT, readPage } from '../support/docs.ts';
+
+/** Pages for readers of the code: what they name must not go out of date when it is renamed. */
+const INTERNAL = PAGES.filter((page) => page === 'ARCHITECTURE.md' || page.startsWith('docs/internals/'));
+const ROOMS = 'adapters|cli|client|codec|config|core|http|identity|kafka|pipeline|worker';
+const SOURCES = globSync('{src,test,ops}/**/*.ts', { cwd: ROOT }).map((path) => readFileSync(join(ROOT, path), 'utf8'));
+
+/** Whether a path of the pages, below src or in test, is a file or a folder. */
+function exists(path: string): boolean {
+  const places = path.startsWith('test/') ? [path] : [`src/${path}`];
+  return places.some((place) =>
+    [place, `${place}.ts`, `${place}.test.ts`].some((name) => existsSync(join(ROOT, name))),
+  );
+}
+
+function namesIn(page: string): string[] {
+  const drawings = blocksOf(readPage(page)).filter(({ language }) => language === '');
+  const drawn = drawings.flatMap(({ body }) => body.join('\n').match(new RegExp(`\\b(${ROOMS})/[\\w/-]+`, 'g')) ?? []);
+  return [...inlineCode(readPage(page)), ...drawn];
+}
+
+test.for(INTERNAL)('the files that %s names exist', (page) => {
+  const paths = namesIn(page).filter((name) => new RegExp(`^(${ROOMS}|test)/[\\w/-]+$`).test(name));
+  expect(paths.filter((path) => !exists(path))).toEqual([]);
+});
+
+test.for(INTERNAL)('the functions and fields that %s names are in the code', (page) => {
+  const names = namesIn(page).filter((name) => /^[a-z]+([A-Z][a-z]+)+$/.test(name));
+  expect(names.filter((name) => !SOURCES.some((text) => new RegExp(`\\b${name}\\b`).test(text)))).toEqual([]);
+});

@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest';
+import { VARIABLES } from '../../src/config/variables.ts';
+import { UNREADY_REASONS } from '../../src/core/gate.ts';
+import { ERRORS } from '../../src/errors.ts';
+import { createMetrics } from '../../src/metrics.ts';
+import { inlineCode, PAGES, readPage } from '../support/docs.ts';
+
+/** Names in capitals that others read: scripts of this project, Node, and codes that the audit reports. */
+const OTHERS = new Set([
+  'CLOCK_', // of `CLOCK_*`, `CLOCK_…`
+  'IDALLOC_CACHE_DIR',
+  'IDALLOC_NO_INSTALL',
+  'IDALLOC_STROBE_MS',
+  'IDALLOC_TEST_SERVERS',
+  'KAFKA_HOME',
+  'NODE_EXTRA_CA_CERTS',
+  'NO_COLOR',
+]);
+const KNOWN = new Set<string>([
+  ...Object.keys(VARIABLES),
+  ...Object.keys(VARIABLES).map((name) => `${name}_FILE`),
+  ...Object.keys(ERRORS),
+  ...UNREADY_REASONS,
+  ...OTHERS,
+]);
+/** What was once true. */
+const CURRENT = PAGES.filter((page) => page !== 'CHANGELOG.md');
+
+const METRICS = new Set(
+  [...(await createMetrics().render()).body.matchAll(/^# TYPE (idalloc_\w+)/gm)].map(([, name = '']) => name),
+);
+
+test.for(CURRENT)('the variables and codes that %s names exist', (page) => {
+  const names = inlineCode(readPage(page)).flatMap((text) => text.match(/\b[A-Z]+(?:_[A-Z0-9]*)+\b/g) ?? []);
+  expect(names.filter((name) => !KNOWN.has(name))).toEqual([]);
+});
+
+test.for(CURRENT)('the metrics that %s names exist', (page) => {
+  const names = inlineCode(readPage(page)).flatMap((text) => text.match(/\bidalloc_\w+/g) ?? []);
+  expect(names.filter((name) => !METRICS.has(name))).toEqual([]);
+});
+
+test('the names of others are used', () => {
+  const all = CURRENT.flatMap((page) => inlineCode(readPage(page))).join('\n');
+  expect([...OTHERS].filter((name) => !all.includes(name))).toEqual([]);
+});

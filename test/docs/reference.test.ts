@@ -1,0 +1,46 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { REFERENCE_PAGES, referencePath, renderReference } from '../../ops/dev/reference.ts';
+import { VARIABLES } from '../../src/config/variables.ts';
+import { ERRORS } from '../../src/errors.ts';
+import { createMetrics } from '../../src/metrics.ts';
+
+describe('the generated reference', () => {
+  test.for([...REFERENCE_PAGES])('%s is current; else run `npm run docs:reference`', (page) => {
+    expect(readFileSync(referencePath(page), 'utf8')).toBe(renderReference(page));
+  });
+
+  test('has every variable, with its default', () => {
+    const page = renderReference('configuration.md');
+    const missing = Object.entries(VARIABLES).filter(([name, { fallback }]) => {
+      const row = page.split('\n').find((line) => line.startsWith(`| \`${name}\``)) ?? '';
+      return row === '' || (fallback !== undefined && !row.endsWith(`| \`${fallback}\` |`));
+    });
+    expect(missing).toEqual([]);
+  });
+
+  test('has every metric that a worker serves', async () => {
+    const { body } = await createMetrics().render();
+    const served = [...body.matchAll(/^# TYPE (idalloc_\w+)/gm)].map(([, name = '']) => name);
+    expect(served.length).toBeGreaterThan(20);
+    const page = renderReference('metrics.md');
+    expect(served.filter((name) => !page.includes(`| \`${name}\` |`))).toEqual([]);
+  });
+
+  test('has what each error code means and what to do', () => {
+    const rows = renderReference('error-codes.md').split('\n');
+    const poor = Object.keys(ERRORS).filter((code) => {
+      const row = rows.find((line) => line.startsWith(`| [\`${code}\`]`)) ?? '';
+      return !/ \| [^|]{10,}<br>\*\*Do:\*\* [^|]{5,} \|$/.test(row);
+    });
+    expect(poor).toEqual([]);
+  });
+
+  test('has the options of each command', () => {
+    const page = renderReference('cli.md');
+    for (const heading of ['## idalloc replay', '## idalloc deadletters resend', '## idalloc worker']) {
+      expect(page).toContain(heading);
+    }
+    expect(page).toMatch(/^\| `--dry-run` \| only say what would be read again/m);
+  });
+});
