@@ -1,8 +1,8 @@
 /**
- * Every code that a user, an operator or a log reader can meet. The set is closed: a fault without a code is a bug.
+ * Every code that a user, an operator or a log reader can see. The set is closed: an error without a code is a bug.
  *
- * retryable: the same call may succeed later without anybody changing anything.
- * deadLetter: the request itself can't be served as it stands, so its record goes to the dead-letter topic.
+ * retryable: the same call may succeed later without any change.
+ * deadLetter: the request can't be served as it stands, so its record goes to the dead-letter topic.
  */
 export const ERRORS = {
   // the request
@@ -77,7 +77,7 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** A fault with a code of the closed set; the message names the cause and, where there is one, the remedy. */
+/** An error with a code of the closed set; the message names the cause and, if there is one, the remedy. */
 export class IdallocError extends Error {
   readonly code: ErrorCode;
 
@@ -92,7 +92,7 @@ export class IdallocError extends Error {
   }
 }
 
-/** The text of anything thrown, with its code where it has one. */
+/** The message of anything thrown, with its code if it has one. */
 export function describeError(error: unknown): string {
   if (error instanceof IdallocError) return `${error.code}: ${error.message}`;
   return (error instanceof Error ? error.message : String(error)).trim(); // OpenSSL ends its texts with a line break

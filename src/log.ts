@@ -28,7 +28,7 @@ export interface LogOptions {
 }
 
 /**
- * A logger of JSON lines. It writes at once, not from a buffer, so that the last lines before an exit are not lost.
+ * A logger of JSON lines. It writes synchronously, so that the last lines before an exit are not lost.
  */
 export function createLogger({ level, destination: target }: LogOptions): Log {
   const stream = typeof target === 'string' ? destination({ dest: target === 'stdout' ? 1 : 2, sync: true }) : target;
@@ -40,12 +40,12 @@ function secretPaths(): string[] {
   return depths.flatMap((prefix) => SECRET_FIELDS.map((field) => prefix + field));
 }
 
-/** While a server is away the same few warnings come at each try; one of each kind in this time says it all. */
+/** While a server is down, each retry repeats the same warnings; one of each kind in this time is enough. */
 const REPEAT_AFTER_MS = 10_000;
 const MAX_REMEMBERED = 100;
 
-/** Whether a warning of the same kind came within the last 10 s already. */
-export function repetitions(nowMs: () => number): (kind: string) => boolean {
+/** Returns a function that says whether a warning of this kind was already logged within the last 10 s. */
+export function repeatFilter(nowMs: () => number): (kind: string) => boolean {
   const seen = new Map<string, number>();
   return (kind) => {
     const now = nowMs();
@@ -57,23 +57,23 @@ export function repetitions(nowMs: () => number): (kind: string) => boolean {
   };
 }
 
-/** A text without its numbers: texts of one cause differ in times, ports and counts. */
+/** A text without its numbers: messages with one cause differ in times, ports and counts. */
 function kindOf(text: string): string {
   return text.replace(/\d+/g, '#');
 }
 
 const monotonicMs = () => performance.now();
 
-/** Fields that name what a line of the wire is about. All others vary from line to line. */
+/** Fields that identify the subject of a line. All others vary from line to line. */
 const SUBJECTS = ['broker', 'groupId', 'topic', 'partition', 'partitions', 'fault'] as const;
 
-/** What the layers that talk to Kafka log. A warning of a kind that came in the last 10 s goes to debug. */
+/** The log of the layers that talk to Kafka. A warning repeated within 10 s goes to debug. */
 export function wireLog(
   log: Log,
   nowMs: () => number = monotonicMs,
 ): (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void {
   const child = log.child({ component: 'kafka' });
-  const isRepeated = repetitions(nowMs);
+  const isRepeated = repeatFilter(nowMs);
   return (level, fields, message) => {
     const values = fields as Readonly<Record<string, unknown>>;
     const about = SUBJECTS.map((name) => String(values[name] ?? '')).join(' ');
@@ -83,7 +83,7 @@ export function wireLog(
   };
 }
 
-/** One endpoint of etcd failed a call, which another may have served. */
+/** A call that failed on one etcd endpoint; another may have served it. */
 interface EtcdFault {
   readonly what: string;
   readonly endpoint: string;
@@ -91,10 +91,10 @@ interface EtcdFault {
   readonly remedy: string | undefined;
 }
 
-/** Logs faults of etcd: those that an operator has to end as errors. A repeated one goes to debug. */
+/** Logs etcd failures: as errors if an operator must fix them, else as warnings. Repeated ones go to debug. */
 export function etcdFaultLog(log: Log, nowMs: () => number = monotonicMs): (fault: EtcdFault) => void {
   const child = log.child({ component: 'etcd' });
-  const isRepeated = repetitions(nowMs);
+  const isRepeated = repeatFilter(nowMs);
   return ({ what, endpoint, error, remedy }) => {
     const text = describeError(error);
     const level = remedy === undefined ? 'warn' : 'error';

@@ -1,13 +1,13 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs';
-import { networkInterfaces } from 'node:os';
+import { constants, networkInterfaces } from 'node:os';
 import { createInterface } from 'node:readline';
 import { EXIT } from './cli/context.ts';
 import { runCli } from './cli/program.ts';
 import { describeError } from './errors.ts';
 import { createLogger } from './log.ts';
 
-/** The first address of this machine that others can reach; a machine without a network is its own host. */
+/** The first external IPv4 address of this machine, or 127.0.0.1 if it has none. */
 function hostIp(): string {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return addresses.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';
@@ -22,23 +22,20 @@ const args = process.argv.slice(2);
 const stop = new AbortController();
 let signalNumber = 2;
 
-/** Past a fault that nobody expected nothing of this process can be trusted, so it ends and its lease runs out. */
-function endByFault(error: unknown): never {
+/** After an unexpected error nothing in this process can be trusted, so it exits and its lease expires. */
+function crash(error: unknown): never {
   const destination = args[0] === 'worker' ? 'stdout' : 'stderr';
-  createLogger({ level: 'fatal', destination }).fatal(
-    { err: error },
-    `idalloc ends by a fault: ${describeError(error)}`,
-  );
+  createLogger({ level: 'fatal', destination }).fatal({ err: error }, `idalloc crashed: ${describeError(error)}`);
   process.exit(EXIT.software);
 }
 
-process.on('uncaughtException', endByFault);
-process.on('unhandledRejection', endByFault);
+process.on('uncaughtException', crash);
+process.on('unhandledRejection', crash);
 
-/** Whoever reads our output may stop early, as `head` does; there is nobody left to tell then. */
+/** The reader of our output may stop early, as `head` does. Node ignores SIGPIPE; the exit code is that of its usual end. */
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(EXIT.failed);
-  endByFault(error);
+  if (error.code === 'EPIPE') process.exit(128 + constants.signals.SIGPIPE);
+  crash(error);
 });
 
 for (const [signal, number] of [
@@ -52,7 +49,7 @@ for (const [signal, number] of [
   });
 }
 
-/** Told to stop, or at the end of input, nobody answers. */
+/** Resolves to an empty answer on a stop signal and at the end of input. */
 function ask(question: string): Promise<string> {
   const lines = createInterface({ input: process.stdin, output: process.stderr });
   return new Promise((resolve) => {
@@ -84,8 +81,8 @@ const result = await runCli(args, version(), {
   },
   ask,
 });
-// A pipe takes no more than its buffer at once, and the rest must not be lost.
+// Output to a pipe may still be buffered, and must not be lost.
 await Promise.all([process.stdout, process.stderr].map((stream) => new Promise((done) => stream.write('', done))));
-// Clients may leave timers behind; everything of worth was waited for.
+// Clients may leave timers behind, so exit explicitly; everything that matters has been awaited.
 const code = result === EXIT.ok ? exitCode : result;
 process.exit(code === EXIT.stopped ? 128 + signalNumber : code);

@@ -1,24 +1,24 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
-/** What became of a request that was answered: new IDs, the same ones again, or an error. */
+/** The result of an answered request: new IDs, the same ones again, or an error. */
 type RequestResult = 'issued' | 'replayed' | 'refused';
 
 /**
- * Everything that the worker counts. Each call is cheap and never throws; label values come from closed sets or, for
- * partitions, from the brokers, so the number of series is bounded.
+ * The metrics of a worker. Each call is cheap and never throws; label values come from closed sets or, for partitions,
+ * from the brokers, so the number of series is bounded.
  */
 export interface Metrics {
-  /** IDs of settled batches that were handed out for the first time. */
+  /** IDs of settled batches that were sent for the first time. */
   addIds(count: number): void;
   addRequests(result: RequestResult, count?: number): void;
   /** Replies that the brokers acknowledged. */
   addReplies(count: number): void;
   addDeadLetters(count: number): void;
-  /** Requests that were appended to the partitions of their correlation IDs. */
+  /** Requests that were appended to their home partitions. */
   addForwarded(count: number): void;
-  /** A request that the quota of this prefix refused; the prefixes are those of the configuration. */
+  /** A request refused by the quota of this prefix; the prefixes are those of the configuration. */
   addQuotaExceeded(prefix: string): void;
-  /** An error with a code of the closed set, told to a requester or met by the worker. */
+  /** An error with a code of the closed set, sent to a requester or raised in the worker. */
   addError(code: string, count?: number): void;
   /** The gate's reason, or 'open'. */
   setGate(reason: string): void;
@@ -28,33 +28,33 @@ export interface Metrics {
   setCeilingMargin(milliseconds: number): void;
   /** The interval in which our clock's lead over the brokers' lies; undefined when none has answered. */
   setClockDrift(interval: { readonly lowMs: number; readonly highMs: number } | undefined): void;
-  /** From a batch's delivery until its offsets could be resolved. */
+  /** From the delivery of a record batch until all of it was answered. */
   observeBatch(milliseconds: number): void;
-  /** Records of a request partition that wait, those of open transactions included; undefined when the partition is another worker's now. */
+  /** Records waiting in a request partition, those of open transactions included; undefined once another worker owns it. */
   setLag(partition: number, records: number | undefined): void;
-  /** A request of the HTTP API; the route is one of the API's own, or 'other', the caller a name of the configuration. */
+  /** A request of the HTTP API; the route is one of the API's routes or 'other', the caller a name in the configuration. */
   addHttpRequest(route: string, status: number, caller: string, milliseconds: number): void;
   /** In the text format of Prometheus. */
   render(): Promise<{ readonly contentType: string; readonly body: string }>;
 }
 
-/** What is looked up in the worker whenever the metrics are read. */
+/** The values that are read from the worker at each scrape. */
 export interface Vitals {
-  /** It has joined the request group, and was not thrown out since. */
+  /** It has joined the request group and has not been removed since. */
   readonly isMember: boolean;
-  /** For how long no broker has answered anything. */
+  /** How long no broker has answered. */
   readonly kafkaSilenceMs: number;
   readonly stoppedPartitions: number;
-  /** For how long the oldest request of each partition has waited; 0 where none waits. */
+  /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
-  /** What the brokers refuse to this worker. */
+  /** What the brokers deny this worker. */
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
   /** The copies of ledger partitions that the worker keeps. */
   readonly copies: readonly {
     readonly partition: number;
-    /** A copy that is followed is serving where the worker owns the partition. */
+    /** A following copy counts as serving if the worker owns the partition. */
     readonly state: (typeof COPY_STATES)[number];
-    /** Entries of the log that it lacks, as far as that is known. */
+    /** Entries of the log that it lacks, as far as is known. */
     readonly lag: number;
   }[];
 }
@@ -66,10 +66,10 @@ const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
 const BATCH_BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-/** How often the loop's delay is sampled, which wakes an idle process; the metric's values include it. */
+/** Interval at which the event loop's delay is sampled, which wakes an idle process; the metric includes it. */
 const LOOP_DELAY_STEP_MS = 20;
 
-/** Metrics in a registry of their own: two workers in one process do not mix. */
+/** Metrics in a separate registry, so that two workers in one process do not mix. */
 export function createMetrics(vitals: () => Vitals | undefined = () => undefined): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -91,31 +91,35 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
 
   const ids = counter('ids', 'IDs handed out for the first time');
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
-  const replays = counter('replays', 'Requests answered with the batch that they got before');
+  const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
   const forwarded = counter('requests_forwarded', 'Requests forwarded to the partition of their correlation ID');
-  const deadLetters = counter('dead_letters', 'Requests put on the dead-letter topic');
+  const deadLetters = counter('dead_letters', 'Requests written to the dead-letter topic');
   const quotaExceeded = counter('quota_exceeded', 'Requests refused by the quota of a reply-topic prefix', 'prefix');
   const errors = counter('errors', 'Errors by code', 'code');
-  const gate = gauge('gate', '1 for the state of the gate now: open, or the reason why it is closed', 'reason');
+  const gate = gauge('gate', '1 for the current state of the gate: open, or the reason why it is closed', 'reason');
   const gateChanges = counter(
     'gate_changes',
-    'How often the gate came to say this: open, or why it is closed',
+    'Changes of the gate to this state: open, or the reason why it is closed',
     'reason',
   );
-  const lease = gauge('lease_margin_seconds', "Until the worker's own deadline for its lease; negative past it");
-  const ceiling = gauge('ceiling_margin_seconds', 'From the wall clock to the ceiling of the reservation');
-  const drift = gauge('clock_drift_seconds', "Lead of this clock over the brokers', lowest and highest", 'bound');
+  const lease = gauge('lease_margin_seconds', "Time until the worker's own deadline for its lease; negative after it");
+  const ceiling = gauge('ceiling_margin_seconds', 'Time from the wall clock to the ceiling of the reservation');
+  const drift = gauge(
+    'clock_drift_seconds',
+    "How far this clock is ahead of the brokers': lower and upper bound",
+    'bound',
+  );
   const lag = gauge(
     'consumer_lag_records',
     'Records of a request partition not yet answered, up to its high watermark',
     'partition',
   );
   vital('group_joined', '1 while the worker is a member of the request group', ({ isMember }) => Number(isMember));
-  vital('kafka_silence_seconds', 'Since a broker answered anything', ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000);
+  vital('kafka_silence_seconds', 'Time since any broker last answered', ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000);
   new Gauge({
     name: 'idalloc_kafka_refused',
-    help: '1 while the brokers refuse the login, or a right to what is named',
+    help: '1 while the brokers reject the login or deny access to the named resource',
     labelNames: ['resource'],
     registers,
     collect() {
@@ -125,7 +129,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   vital(
     'ledger_stopped_partitions',
-    "Ledger partitions that can't be read, so that their requests wait",
+    "Ledger partitions that can't be read; their requests wait",
     ({ stoppedPartitions }) => stoppedPartitions,
   );
   new Gauge({
@@ -140,7 +144,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   new Gauge({
     name: 'idalloc_ledger_lag_records',
-    help: "Entries of a ledger partition that the worker's copy lacks",
+    help: "Entries of a ledger partition missing from the worker's copy",
     labelNames: ['partition'],
     registers,
     collect() {
@@ -150,7 +154,7 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   new Gauge({
     name: 'idalloc_request_oldest_unread_seconds',
-    help: 'Since the worker first saw the oldest request of a partition that is not answered; 0 when none waits',
+    help: 'Time since the worker first saw the oldest unanswered request of a partition; 0 when none waits',
     labelNames: ['partition'],
     registers,
     collect() {
@@ -162,14 +166,14 @@ export function createMetrics(vitals: () => Vitals | undefined = () => undefined
   });
   const batch = new Histogram({
     name: 'idalloc_batch_seconds',
-    help: 'From the delivery of a batch until its offsets could be resolved',
+    help: 'Time from the delivery of a record batch until all of it was answered',
     buckets: BATCH_BUCKETS_SECONDS,
     registers,
   });
-  const httpRequests = counter('http_requests', 'Requests over HTTP', 'route', 'status', 'caller');
+  const httpRequests = counter('http_requests', 'HTTP requests', 'route', 'status', 'caller');
   const http = new Histogram({
     name: 'idalloc_http_request_seconds',
-    help: 'From a request over HTTP, its headers read, until its answer was handed to the socket',
+    help: 'Time from reading the headers of an HTTP request until its response was handed to the socket',
     labelNames: ['route'],
     buckets: BATCH_BUCKETS_SECONDS,
     registers,

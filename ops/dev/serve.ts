@@ -2,13 +2,14 @@ import { join, relative } from 'node:path';
 import { withCluster } from '../../src/cli/kafka-session.ts';
 import { loadKafkaConfig } from '../../src/config/config.ts';
 import { lastLines } from './child.ts';
+import { isAlarming, readableLine } from './log-line.ts';
 import { ROOT, STATE_DIR } from './paths.ts';
 import { log } from './progress.ts';
 import { parseReply, presentNextSteps, presentReply } from './reply.ts';
 import { run } from './run.ts';
 import { openServers, type Servers } from './servers.ts';
 import { workerEnv } from './worker-env.ts';
-import { claimSlot, follow, isAlarming, startWorker, type WorkerProcess } from './worker-process.ts';
+import { claimSlot, follow, startWorker, type WorkerProcess } from './worker-process.ts';
 
 const COMMAND_TIMEOUT_MS = 90_000;
 const FIRST_COUNT = 3;
@@ -115,9 +116,18 @@ async function countBrokers(servers: Servers, signal: AbortSignal): Promise<numb
   return withCluster(context, config, async ({ cluster }) => (await cluster.metadata([])).brokers.length);
 }
 
-/** A program may keep all lines; people see those that matter, and not the known weakness of a single broker. */
+/**
+ * What standard error shows of the worker's log: with --json all of it, to a person sentences, and to a file the lines
+ * that matter as they are. What was logged before the worker was ready is the known weakness of a single broker.
+ */
 function showLog({ json }: Options): (line: string) => void {
   const readyAt = Date.now();
+  if (!json && process.stderr.isTTY) {
+    return (line) => {
+      const text = readableLine(line, readyAt);
+      if (text !== undefined) log(`worker: ${text}`);
+    };
+  }
   return (line) => {
     if (json || isAlarming(line, readyAt)) process.stderr.write(`${line}\n`);
   };

@@ -79,14 +79,3 @@ export function follow(file: string, onLine: (line: string) => void): () => void
     closeSync(fd);
   };
 }
-
-/** True for a log line of level warn or above (pino's 40) since a time, and for one that is not JSON: a crash. */
-export function isAlarming(line: string, sinceMs: number): boolean {
-  try {
-    const { level, time } = JSON.parse(line) as { level?: unknown; time?: unknown };
-    if (typeof level !== 'number' || typeof time !== 'number') return true;
-    return level >= 40 && time >= sinceMs;
-  } catch {
-    return true;
-  }
-}

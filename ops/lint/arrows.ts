@@ -78,7 +78,7 @@ export const ROOMS: readonly Room[] = merged([
   { room: 'client', imports: [...BASE, 'runtime.ts', ...KAFKA], packages: ['node:*'] },
   {
     room: 'testcontainers',
-    imports: ['errors.ts', 'runtime.ts', 'client', ...KAFKA],
+    imports: ['errors.ts', 'codec', 'runtime.ts', 'client', ...KAFKA],
     packages: ['node:*', 'testcontainers'],
   },
   {
@@ -94,7 +94,7 @@ export const ROOMS: readonly Room[] = merged([
     folders: ['audit', 'dead-letters', 'doctor', 'namespace', 'replay', 'topics', 'trace'],
     imports: [
       ...[...BASE, 'log.ts', 'metrics.ts', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
-      ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-side.ts', ...SYSTEMS, ...KAFKA],
+      ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', ...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],
   },

@@ -1,12 +1,12 @@
 import { monoMs, type Reading, wallMs } from '../core/units.ts';
 
-/** The two clocks must have been read within this time, or a pause between them would look like a step. */
+/** The two clocks must be read within this time, or a pause between the readings would look like a step. */
 const TOGETHER_MS = 1;
 const MAX_TRIES = 3;
 
 /**
- * Makes a reader of both clocks. The wall clock is read between two monotonic readings; when those are more than 1 ms
- * apart the process was held up in between, and the clocks are read again, 3 times at most. The closest pair counts.
+ * Returns a function that reads both clocks. The wall clock is read between two monotonic readings. If these are more than
+ * 1 ms apart the process was paused in between, and the clocks are read again, up to 3 times; the closest pair is used.
  */
 export function clockReader(wall: () => number, mono: () => number): () => Reading {
   return () => {

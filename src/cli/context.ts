@@ -50,7 +50,8 @@ Exit codes:
   69  Kafka or etcd did not answer: nothing is known
   70  stopped by a fault of idalloc itself
   78  faulty configuration; stderr names each variable
-  130 stopped by Ctrl-C (143: by SIGTERM) before it was done`;
+  130 stopped by Ctrl-C (143: by SIGTERM) before it was done
+  141 the reader of its output ended first, as 'head' does`;
 
 /** The exit code for a fault that ended a command. */
 export function exitCodeOf({ code }: IdallocError): number {

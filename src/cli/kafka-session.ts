@@ -1,4 +1,4 @@
-import { asUnavailable, CALL_TIMEOUT_MS, patiently, unlessStopped } from '../adapters/kafka/brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, unlessStopped, withRetries } from '../adapters/kafka/brokers.ts';
 import type { Source } from '../adapters/kafka/topics/offsets.ts';
 import type { KafkaConfig } from '../config/config.ts';
 import type { Runtime } from '../core/runtime.ts';
@@ -56,7 +56,7 @@ async function answered(
     if (terminal.errors) err(`waiting for an answer of ${kafka.brokers.join(', ')} …\n`);
   });
   try {
-    await patiently({ runtime }, () => cluster.metadata([], CALL_TIMEOUT_MS));
+    await withRetries({ runtime }, () => cluster.metadata([], CALL_TIMEOUT_MS));
   } catch (error) {
     throw unreachable(error, kafka);
   } finally {

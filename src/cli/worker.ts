@@ -44,15 +44,15 @@ async function runWorker(context: CliContext): Promise<void> {
   await using ops = await startOps({ ...config.ops, ready, metrics, monotonicMs: () => performance.now() });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
   const { Worker } = await import('../worker/worker.ts');
-  worker = new Worker(config, { log, metrics });
   try {
+    worker = new Worker(config, { log, metrics });
     await Promise.race([worker.done, aborted(context.stop)]);
     log.info('stopping: finishing what is in hand');
   } catch (error) {
     log.fatal({ err: error }, describeError(error));
     context.setExitCode(exitCodeOf(error));
   }
-  await release(worker, config, log, context);
+  if (worker !== undefined) await release(worker, config, log, context);
 }
 
 /** The worker drains within its own bound; this one is for a drain or a release that hangs. */

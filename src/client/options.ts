@@ -58,9 +58,41 @@ export type IdClientOptions = Access &
     readonly headers?: Partial<HeaderNames>;
   };
 
+type OptionName = Extract<
+  | keyof BufferOptions
+  | 'replyTopic'
+  | 'requestTopic'
+  | 'partition'
+  | 'headers'
+  | keyof Extract<Access, { kafka?: never }>,
+  string
+>;
+
+const OPTION_NAMES: Readonly<Record<OptionName, true>> = {
+  brokers: true,
+  clientId: true,
+  ssl: true,
+  sasl: true,
+  kafka: true,
+  replyTopic: true,
+  requestTopic: true,
+  partition: true,
+  headers: true,
+  coverSeconds: true,
+  idsPerSecond: true,
+  maxBuffered: true,
+  maxCount: true,
+  maxAgeMs: true,
+  prefetch: true,
+  timeoutMs: true,
+  resendAfterMs: true,
+  maxWaiting: true,
+  hooks: true,
+};
+
 /**
  * The configuration to connect with, and the first brokers to ask. Throws IdallocError CONFIG_INVALID for what no type
- * checker has seen: brokers or a topic that are none.
+ * checker has seen: an unknown option, invalid brokers, no topic.
  */
 export async function accessOf(
   options: IdClientOptions,
@@ -81,7 +113,14 @@ function plain({ brokers, clientId, ssl, sasl }: Exclude<IdClientOptions, { read
   };
 }
 
-function checkAccess({ kafka, brokers, replyTopic }: IdClientOptions): void {
+function checkAccess(options: IdClientOptions): void {
+  const { kafka, brokers, replyTopic } = options;
+  // A misspelt option would leave its default in force, unseen until the buffer runs empty.
+  const unknown = Object.keys(options).filter((name) => !Object.hasOwn(OPTION_NAMES, name));
+  if (unknown.length > 0) {
+    const known = Object.keys(OPTION_NAMES).join(', ');
+    throw new IdallocError('CONFIG_INVALID', `unknown option ${unknown.join(', ')}: the client takes ${known}`);
+  }
   if (typeof replyTopic !== 'string' || replyTopic === '') {
     throw new IdallocError('CONFIG_INVALID', 'replyTopic is required: a topic that begins with REPLY_TOPIC_PREFIX');
   }

@@ -1,21 +1,21 @@
-/** Who may ask over HTTP, and by which token. One name may have several, so that tokens can be replaced one by one. */
+/** A token that may call the HTTP API, and its owner. A name may have several tokens, so that they can be rotated. */
 export interface ApiToken {
   readonly name: string;
   readonly token: string;
 }
 
 const NAME = /^[a-z0-9-]{1,64}$/;
-/** What RFC 6750 allows for a bearer token. */
+/** The syntax of a bearer token (RFC 6750). */
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
 const MIN_LENGTH = 16;
 const MAX_LENGTH = 512;
 const MAX_TOKENS = 1_000;
-/** Metrics call those so who are no holders of a token. */
+/** The names that metrics use for callers without a token. */
 const TAKEN_NAMES: readonly string[] = ['anonymous', 'mtls'];
 
 /**
- * Lines of name:token; empty ones, and those that begin with #, mean nothing. Throws RangeError for anything else, which
- * names the line and never shows a token.
+ * Parses lines of name:token; empty lines and comments (#) are ignored. Throws RangeError for any other line; the message
+ * names the line and never contains a token.
  */
 export function parseApiTokens(text: string): readonly ApiToken[] {
   const owners = new Map<string, string>();
@@ -26,7 +26,7 @@ export function parseApiTokens(text: string): readonly ApiToken[] {
     const [name, token] = [entry.slice(0, Math.max(colon, 0)), entry.slice(colon + 1)];
     const refuse = (what: string) => new RangeError(`line ${at + 1} ${what}`);
     if (!NAME.test(name)) throw refuse('must be name:token, with a name of a-z, 0-9 and -');
-    if (TAKEN_NAMES.includes(name)) throw refuse(`has the name '${name}', which metrics need for others`);
+    if (TAKEN_NAMES.includes(name)) throw refuse(`has the name '${name}', which is reserved for metrics`);
     if (!TOKEN.test(token)) throw refuse('has a token with characters other than letters, digits and . _ ~ + / - =');
     if (token.length < MIN_LENGTH || token.length > MAX_LENGTH) {
       throw refuse(`must have a token of ${MIN_LENGTH} to ${MAX_LENGTH} characters`);

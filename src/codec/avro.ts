@@ -3,7 +3,7 @@ import avro, { type Type } from 'avsc';
 import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, singleObjectHeader, unframe } from './framing.ts';
 import { bigintLong } from './long.ts';
 
-/** The cursor that avsc hands to a type's _read; `pos` may run past the end, which avsc checks only when all is read. */
+/** The cursor that avsc passes to a type's _read; `pos` may exceed the length, which avsc checks only at the end. */
 interface Tap {
   readonly buf: Buffer;
   pos: number;
@@ -15,8 +15,8 @@ interface Readable {
 }
 
 /**
- * Bytes whose length is checked before it is used. avsc's own reader lets a length of more than 1024 bits through as
- * NaN, and from then on every byte field that the process reads comes out empty.
+ * Bytes whose length is checked before it is used. avsc reads a length of more than 1024 bits as NaN, and from then on
+ * every byte field that the process reads is empty.
  */
 class BoundedBytes extends avro.types.BytesType {
   /** A view of the message, not a copy. */
@@ -28,7 +28,7 @@ class BoundedBytes extends avro.types.BytesType {
   }
 }
 
-/** An array that can't claim more items than bytes are left (each item has at least one): five bytes can claim millions. */
+/** An array whose item count can't exceed the remaining bytes, since five bytes can claim millions of items. */
 class BoundedArray extends avro.types.ArrayType {
   _read(tap: Tap): unknown[] {
     const itemType = this.itemsType as unknown as Readable;
@@ -52,7 +52,7 @@ const boundedBytes = new BoundedBytes();
 
 type Hook = NonNullable<NonNullable<Parameters<typeof avro.Type.forSchema>[1]>['typeHook']>;
 
-/** Puts our three types in the place of avsc's; for `{"type": "long", "logicalType": ...}` too. */
+/** Replaces three of avsc's types; also in `{"type": "long", "logicalType": ...}`. */
 const ourTypes: Hook = (schema, options) => {
   const name = typeof schema === 'object' && 'type' in schema ? schema.type : schema;
   if (name === 'long') return bigintLong;
@@ -65,27 +65,27 @@ export interface MessageSchema {
   readonly type: Type;
   /** CRC-64-AVRO of the canonical form, little endian. */
   readonly fingerprint: Buffer;
-  /** What stands before each body: marker and fingerprint. */
+  /** The bytes before each body: marker and fingerprint. */
   readonly header: Buffer;
-  /** Longest body that is decoded at all. */
+  /** Longer bodies are rejected. */
   readonly maxBodyBytes: number;
 }
 
-/** The text of `schemas/<name>.avsc`, which lies at the same place relative to src/ and to dist/. Throws when it can't. */
+/** The text of `schemas/<name>.avsc`, at the same place relative to src/ and dist/. Throws if it can't be read. */
 export function schemaText(name: string): string {
   return readFileSync(new URL(`../../schemas/${name}.avsc`, import.meta.url), 'utf8');
 }
 
-/** The fingerprint of somebody else's schema; undefined for text that is none. */
+/** The fingerprint of any schema; undefined for text that is not a schema. */
 export function schemaFingerprint(text: string): Buffer | undefined {
   try {
     return fingerprint(canonicalForm(avro.Type.forSchema(JSON.parse(text))));
   } catch {
-    return undefined; // whatever it is, it is no schema of ours
+    return undefined; // not a schema of idalloc in any case
   }
 }
 
-/** One of our schemas, by its file's name. Throws when it can't be read. */
+/** Loads one of idalloc's schemas by its file name. Throws if it can't be read. */
 export function loadSchema(name: string, maxBodyBytes: number): MessageSchema {
   const type = avro.Type.forSchema(JSON.parse(schemaText(name)), { typeHook: ourTypes, omitRecordMethods: true });
   const print = fingerprint(canonicalForm(type));
@@ -100,7 +100,7 @@ export function canonicalForm(type: Type): string {
 /** Encoding happens here first, so that a message costs one allocation of its exact size. */
 const workspace = Buffer.alloc(HEADER_BYTES + 16 * 1024);
 
-/** The framed message. An Error when the value does not fit the schema (which is a fault of the caller). */
+/** Encodes a framed message. Throws Error if the value does not match the schema, which is a bug of the caller. */
 export function encodeFramed(schema: MessageSchema, value: unknown): Buffer {
   workspace.set(schema.header);
   const end = schema.type.encode(value, workspace, HEADER_BYTES);
@@ -116,30 +116,30 @@ export function encodeFramed(schema: MessageSchema, value: unknown): Buffer {
 }
 
 /**
- * Decodes a body that must be exactly what we would write: its length is bounded first; then it is encoded again and
- * compared, because avsc accepts overlong varints and turns invalid UTF-8 into replacement characters.
- * Any Error thrown means that the body is malformed. Byte fields are views of the body.
+ * Decodes a body that must be exactly what this codec writes. The length is checked first; then the value is encoded again
+ * and compared, because avsc accepts overlong varints and replaces invalid UTF-8.
+ * Throws Error for a malformed body. Byte fields are views of the body.
  */
 export function decodeStrict(schema: MessageSchema, body: Buffer): unknown {
   if (body.length > schema.maxBodyBytes) {
-    throw new RangeError(`${body.length} bytes; at most ${schema.maxBodyBytes} are read`);
+    throw new RangeError(`${body.length} bytes; at most ${schema.maxBodyBytes} are allowed`);
   }
   const value: unknown = schema.type.fromBuffer(body);
   const again = body.length <= workspace.length ? workspace : Buffer.allocUnsafe(body.length);
   const end = schema.type.encode(value, again, 0);
   if (end !== body.length || body.compare(again, 0, end) !== 0) {
-    throw new Error('not in the one canonical encoding (overlong varint, invalid UTF-8 or split array)');
+    throw new Error('not in the canonical encoding (overlong varint, invalid UTF-8 or split array)');
   }
   return value;
 }
 
-/** Decodes a framed message; undefined when it is framed with another schema, or not framed. Errors as decodeStrict. */
+/** Decodes a framed message; undefined if it has another schema or no frame. Throws as decodeStrict does. */
 export function decodeFramed(schema: MessageSchema, bytes: Buffer): unknown {
   const body = unframe(schema.header, bytes);
   return body === undefined ? undefined : decodeStrict(schema, body);
 }
 
-/** Eight bytes as 16 lowercase hex digits, the way a layout's fingerprint is written in text. */
+/** Eight bytes as 16 lowercase hex digits, as a layout's fingerprint is written in text. */
 export function fingerprintHex(bytes: Buffer): string {
   return bytes.toString('hex');
 }

@@ -2,8 +2,8 @@ import { type Ticks, ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 
 /**
- * A worker ID's ceiling: the first tick that nobody may use yet, and the nonce of the attempt that put it there, by
- * which its writer knows it again.
+ * A worker ID's ceiling: the first tick that no worker may use yet, and the nonce of the attempt that wrote it, by which
+ * its writer recognises it.
  *
  *   ceiling = ticks " " nonce;  ticks: decimal, no leading zero, below 2^53;  nonce: 1..64 of A-Z a-z 0-9 _ -
  */
@@ -16,14 +16,14 @@ export interface Ceiling {
 const CEILING = /^(0|[1-9][0-9]{0,15}) ([A-Za-z0-9_-]{1,64})$/;
 const MAX_CEILING_BYTES = 16 + 1 + 64;
 
-/** The bytes of a ceiling. RangeError for one that decodeCeiling would refuse. */
+/** Encodes a ceiling. RangeError for one that decodeCeiling would reject. */
 export function encodeCeiling(ceiling: Ceiling): Buffer {
   const text = `${ceiling.ticks} ${ceiling.nonce}`;
-  if (parse(text) === undefined) throw new RangeError(`${JSON.stringify(text)} is no ceiling`);
+  if (parse(text) === undefined) throw new RangeError(`${JSON.stringify(text)} is not a ceiling`);
   return Buffer.from(text, 'latin1');
 }
 
-/** The ceiling in a key's value. Throws NAMESPACE_DAMAGED when there is none: it must never be taken for "none yet". */
+/** Decodes the value of a ceiling's key. Throws NAMESPACE_DAMAGED if it is malformed: that must never count as "none yet". */
 export function decodeCeiling(value: Buffer): Ceiling {
   const ceiling = value.length <= MAX_CEILING_BYTES ? parse(value.toString('latin1')) : undefined;
   if (ceiling !== undefined) return ceiling;

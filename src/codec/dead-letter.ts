@@ -1,6 +1,6 @@
 import type { RecordHeaders } from './request-headers.ts';
 
-/** What a dead letter says of its record: in headers named as Spring Kafka names them. */
+/** The headers of a dead letter that describe its record, named as in Spring Kafka. */
 export const LETTER_HEADERS = {
   topic: 'kafka_dlt-original-topic',
   partition: 'kafka_dlt-original-partition',
@@ -9,30 +9,30 @@ export const LETTER_HEADERS = {
   code: 'kafka_dlt-exception-fqcn',
   message: 'kafka_dlt-exception-message',
 } as const;
-/** The letter has no record, for the dead-letter topic refused it. */
+/** The letter is without its record, because the dead-letter topic rejected it. */
 export const RECORD_LEFT_OUT = 'idalloc-record-left-out';
 /** How often a request was sent again from the dead-letter topic: decimal digits. */
 export const RESENT = 'idalloc-resent';
 
 const MAX_TEXT_BYTES = 16 * 1024;
 
-/** Where a dead letter's record stood, and why it is one. Anybody may write to a topic: what is not there is undefined. */
+/** Where a dead letter's record was, and the reason. Fields that are missing or malformed are undefined. */
 export interface LetterNote {
   readonly topic: string | undefined;
   readonly partition: number | undefined;
   readonly offset: number | undefined;
-  /** -1 where the record had none that can be told. */
+  /** -1 if the record had no valid timestamp. */
   readonly timestampMs: number | undefined;
   readonly code: string | undefined;
   readonly message: string | undefined;
   readonly recordLeftOut: boolean;
-  /** How often the request was sent again; undefined for a header that is no such number. */
+  /** How often the request was sent again; undefined for a malformed header. */
   readonly resent: number | undefined;
   /** The record's own headers. */
   readonly headers: RecordHeaders;
 }
 
-/** Reads a dead letter's headers; total, whatever they are. */
+/** Reads a dead letter's headers. Never throws. */
 export function readLetterNote(headers: RecordHeaders): LetterNote {
   const names = new Set<string>([...Object.values(LETTER_HEADERS), RECORD_LEFT_OUT]);
   const own: Record<string, RecordHeaders[string]> = Object.create(null);

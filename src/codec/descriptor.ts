@@ -4,13 +4,13 @@ import { fieldsText } from '../core/layout-text.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { parseExactObject, requireExactObject, requireInteger, requireText } from './strict-json.ts';
 
-/** The format of the namespace that this release reads and writes. */
+/** The namespace format that this release reads and writes. */
 export const DESCRIPTOR_FORMAT_VERSION = 1;
 
-/** What all workers of a namespace must agree on, because IDs are unique only among those that do. */
+/** What all workers of a namespace must agree on: IDs are unique only if they do. */
 export interface Descriptor {
   readonly formatVersion: number;
-  /** For people; layouts are told apart by the fingerprint. */
+  /** For people; the fingerprint identifies the layout. */
   readonly layoutName: string;
   /** 16 lowercase hex digits. */
   readonly layoutFingerprint: string;
@@ -20,11 +20,11 @@ export interface Descriptor {
   readonly datacenterId: number;
   /** Worker IDs that may be leased, both ends included. */
   readonly pool: { readonly first: number; readonly last: number };
-  /** Names this namespace for good: one made anew has another. */
+  /** Identifies this namespace permanently: a rebuilt one has another. */
   readonly uuid: string;
 }
 
-/** What a configuration wants of its namespace, as this release writes it. */
+/** The descriptor that a configuration requires of its namespace. */
 export function descriptorOf(
   config: Pick<Descriptor, 'datacenterId' | 'pool'> & { readonly layout: Layout },
   uuid: string,
@@ -43,7 +43,7 @@ export function descriptorOf(
   };
 }
 
-/** A field that two descriptors disagree on, under its name in the JSON, with both values as text. */
+/** A field in which two descriptors differ, by its name in the JSON, with both values as text. */
 export interface DescriptorDifference {
   readonly field: string;
   readonly stored: string;
@@ -76,7 +76,7 @@ export function encodeDescriptor(descriptor: Descriptor): Buffer {
   );
 }
 
-/** The descriptor in a key's value. Throws NAMESPACE_DAMAGED for anything that encodeDescriptor does not write. */
+/** Decodes a descriptor. Throws NAMESPACE_DAMAGED for anything that encodeDescriptor does not write. */
 export function decodeDescriptor(value: Buffer): Descriptor {
   try {
     const fields = parseExactObject(value, KEYS);
@@ -108,8 +108,8 @@ function requireLayout(value: unknown): Readonly<Record<string, unknown>> {
 }
 
 /**
- * What keeps a worker that wants one descriptor out of a namespace that has the other; empty when it may work there.
- * The layout's name is for people, and a worker does not know the UUID beforehand: neither counts.
+ * The differences that keep a worker with descriptor `wanted` out of a namespace with descriptor `stored`; empty if it may
+ * work there. The layout's name and the UUID are not compared: one is for people, the other unknown to the worker.
  */
 export function compareDescriptors(stored: Descriptor, wanted: Descriptor): DescriptorDifference[] {
   const has = { ...layoutRows(stored, wanted), ...decisive(stored) };
@@ -152,6 +152,6 @@ function decisive(descriptor: Descriptor): Record<string, string> {
 function requireFormat(version: number): number {
   if (version === DESCRIPTOR_FORMAT_VERSION) return version;
   throw new RangeError(
-    `its format version is ${version}, this release knows ${DESCRIPTOR_FORMAT_VERSION}: upgrade the worker`,
+    `its format version is ${version}, but this release supports ${DESCRIPTOR_FORMAT_VERSION}: upgrade the worker`,
   );
 }

@@ -11,7 +11,7 @@ export const FINGERPRINT_BYTES = 8;
 export const HEADER_BYTES = 2 + FINGERPRINT_BYTES;
 const MARKER = [0xc3, 0x01] as const;
 
-/** The CRC's polynomial; by the Avro specification it is the fingerprint of no bytes at all too. */
+/** The CRC's polynomial; in the Avro specification also the fingerprint of empty input. */
 const EMPTY = 0xc15d213aa4d7a795n;
 
 const CRC_TABLE: readonly bigint[] = Array.from({ length: 256 }, (_, index) => {
@@ -20,14 +20,14 @@ const CRC_TABLE: readonly bigint[] = Array.from({ length: 256 }, (_, index) => {
   return crc;
 });
 
-/** CRC-64-AVRO as an unsigned number (Avro specification, "Schema Fingerprints"). For start-up: BigInt, so slow. */
+/** CRC-64-AVRO as an unsigned number (Avro specification, "Schema Fingerprints"). Slow, only used at start-up. */
 export function crc64Avro(bytes: Uint8Array): bigint {
   let crc = EMPTY;
   for (const byte of bytes) crc = (crc >> 8n) ^ (CRC_TABLE[Number((crc ^ BigInt(byte)) & 0xffn)] ?? 0n);
   return crc;
 }
 
-/** The eight bytes that stand for a schema in a frame, from its Parsing Canonical Form. */
+/** The eight bytes that identify a schema in a frame, from its Parsing Canonical Form. */
 export function fingerprint(canonicalForm: string): Buffer {
   const bytes = Buffer.alloc(FINGERPRINT_BYTES);
   bytes.writeBigUInt64LE(crc64Avro(Buffer.from(canonicalForm, 'utf8')));
@@ -71,7 +71,7 @@ export function asConfluent(schemaId: number, singleObject: Buffer): Buffer {
   return frame(header, singleObject.subarray(HEADER_BYTES));
 }
 
-/** How bytes present themselves, whatever schema they name; undefined when they follow no known framing. */
+/** The framing of bytes, whatever schema they name; undefined for an unknown framing. */
 export function framingOf(bytes: Buffer): Framing | undefined {
   if (bytes.length >= HEADER_BYTES && bytes[0] === MARKER[0] && bytes[1] === MARKER[1]) return 'SINGLE_OBJECT';
   return bytes.length >= CONFLUENT_HEADER_BYTES && bytes[0] === 0 ? 'CONFLUENT' : undefined;

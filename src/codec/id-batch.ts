@@ -1,9 +1,9 @@
 import type { IdRange } from '../core/generator.ts';
-import { memo } from '../core/memo.ts';
+import { memoize } from '../core/memoize.ts';
 import { fingerprintBytes, fingerprintHex } from './avro.ts';
 import { toSafeNumber } from './long.ts';
 
-/** Allocated IDs with the evidence of who allocated them: what a reply shows and the ledger keeps. */
+/** Allocated IDs with the evidence of which worker allocated them, as replies and the ledger carry them. */
 export interface IdBatch {
   /** In rising order. */
   readonly ranges: readonly IdRange[];
@@ -21,7 +21,7 @@ export interface IdBatch {
   readonly generatedAtMs: number;
 }
 
-/** No layout gives more IDs at once. It bounds what a reader of a batch can be made to hold. */
+/** No layout allocates more IDs at once. It bounds the memory of a reader. */
 export const MAX_BATCH_COUNT = 100_000;
 
 const MAX_ID = 2n ** 63n - 1n;
@@ -29,7 +29,7 @@ const MAX_ID = 2n ** 63n - 1n;
 /** The fields that reply and ledger entry have in common, as their schemas name them. */
 export interface WireBatch {
   readonly ranges: readonly IdRange[];
-  /** Known to the reply's schema only. */
+  /** Only in the schema of replies. */
   readonly ids: readonly bigint[];
   readonly step: bigint;
   readonly datacenter_id: number;
@@ -41,10 +41,10 @@ export interface WireBatch {
 }
 
 const NO_IDS: readonly bigint[] = Object.freeze([]);
-/** Of the layouts that batches were made with. */
-const layoutFingerprints = memo(fingerprintBytes, 100);
+/** Cached: batches have few different layouts. */
+const layoutFingerprints = memoize(fingerprintBytes, 100);
 
-/** The batch as the schemas have it, listed as ranges. RangeError when it is not one that wireToBatch reads. */
+/** The batch with the schemas' fields, as ranges. RangeError if wireToBatch would reject it. */
 export function batchToWire(batch: IdBatch): WireBatch {
   countIds(batch.ranges);
   return {
@@ -60,7 +60,7 @@ export function batchToWire(batch: IdBatch): WireBatch {
   };
 }
 
-/** The batch from its decoded fields and ranges. RangeError when a value is out of range. */
+/** The batch from its decoded fields and ranges. RangeError if a value is out of range. */
 export function wireToBatch(wire: Omit<WireBatch, 'ids'>, ranges: readonly IdRange[]): IdBatch {
   if (wire.step < 1n) throw new RangeError(`step ${wire.step} is below 1`);
   return {
@@ -75,7 +75,7 @@ export function wireToBatch(wire: Omit<WireBatch, 'ids'>, ranges: readonly IdRan
   };
 }
 
-/** Plain copies of decoded ranges, nothing of the codec's own classes. RangeError when one goes beyond 64 bits. */
+/** Copies of decoded ranges as plain objects. RangeError if one goes beyond 2^63. */
 export function plainRanges(ranges: readonly IdRange[], step: bigint): IdRange[] {
   return ranges.map(({ first, count }) => {
     if (first + BigInt(count - 1) * step > MAX_ID)
@@ -84,11 +84,11 @@ export function plainRanges(ranges: readonly IdRange[], step: bigint): IdRange[]
   });
 }
 
-/** How many IDs the ranges hold. RangeError for an empty range, a negative ID, or more than MAX_BATCH_COUNT. */
+/** The number of IDs in the ranges. RangeError for an empty range, a negative ID, or more than MAX_BATCH_COUNT. */
 export function countIds(ranges: readonly IdRange[]): number {
   let total = 0;
   for (const { first, count } of ranges) {
-    if (!(count >= 1) || first < 0n) throw new RangeError(`range of ${count} IDs from ${first}`);
+    if (!(count >= 1) || first < 0n) throw new RangeError(`invalid range of ${count} IDs from ${first}`);
     total += count;
   }
   if (total > MAX_BATCH_COUNT) throw new RangeError(`${total} IDs; a batch has at most ${MAX_BATCH_COUNT}`);

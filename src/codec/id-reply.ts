@@ -15,19 +15,19 @@ import {
 } from './id-batch.ts';
 import type { Encoding } from './id-request.ts';
 
-/** The answer to a request: a batch, or why there is none. Error codes are an open set to whoever reads them. */
+/** The answer to a request: a batch or an error. Readers must accept unknown error codes. */
 export type IdReply = { readonly correlationId: Buffer } & (
   | { readonly batch: IdBatch }
   | { readonly error: { readonly code: string; readonly message: string } }
 );
 
-/** 100,000 IDs of ten bytes each fit. */
+/** Room for 100,000 IDs of ten bytes each. */
 const MAX_REPLY_BYTES = 1024 * 1024;
 
 const schema = loadSchema('id-reply', MAX_REPLY_BYTES);
 export const ID_REPLY_FINGERPRINT = schema.fingerprint;
 
-/** The result union, whose branches avsc tells apart by their full names. */
+/** The result union, whose branches avsc identifies by their full names. */
 type WireResult =
   | { readonly 'idalloc.IdBatch': WireBatch }
   | { readonly 'idalloc.IdError': { readonly code: string; readonly message: string } };
@@ -38,8 +38,8 @@ interface Wire {
 }
 
 /**
- * The framed value of a reply record: a pure function of its arguments, so a reply sent again is the same bytes. The
- * encoding does not matter for an error. RangeError when the batch is out of range.
+ * The framed value of a reply record: a pure function of its arguments, so a replayed reply has the same bytes. The
+ * encoding does not matter for an error. RangeError if the batch is out of range.
  */
 export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
   const wire: Wire = { correlation_id: reply.correlationId, result: toResult(reply, encoding) };
@@ -47,18 +47,18 @@ export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
 }
 
 /**
- * The reply in a record's value; `encoding` tells how it listed its IDs (RANGES for an error). A reply of single IDs
- * comes back as the fewest ranges. In Confluent framing the schema's id is not looked up: the body must be one of this
- * schema to the last byte. Throws IdallocError MALFORMED_REPLY for bytes that are no reply of this schema.
+ * Decodes a reply; `encoding` is how it lists its IDs (RANGES for an error). Single IDs are returned as the fewest ranges.
+ * In Confluent framing the schema id is not looked up: the whole body must match this schema. Throws IdallocError
+ * MALFORMED_REPLY for bytes that are not a reply of this schema.
  */
 export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Encoding } {
   try {
     const single = confluentSchemaId(bytes) === undefined ? bytes : asSingleObject(schema.header, bytes);
     const wire = decodeFramed(schema, single);
-    if (wire === undefined) throw new Error('it is framed otherwise, or with another schema');
+    if (wire === undefined) throw new Error('it has another framing or schema');
     return fromWire(wire as Wire);
   } catch (error) {
-    throw new IdallocError('MALFORMED_REPLY', `the value is no IdReply: ${describeError(error)}`, { cause: error });
+    throw new IdallocError('MALFORMED_REPLY', `the value is not an IdReply: ${describeError(error)}`, { cause: error });
   }
 }
 

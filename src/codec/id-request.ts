@@ -3,12 +3,12 @@ import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
 import { framingOf, HEADER_BYTES, unframe } from './framing.ts';
 import { toSafeNumber } from './long.ts';
 
-/** How a reply lists its IDs: as runs, or one by one. */
+/** How a reply lists its IDs: as ranges, or one by one. */
 export type Encoding = 'RANGES' | 'IDS';
 
-/** What the body of a request says; each field but the count may be said by a record header instead. */
+/** The body of a request; each field except the count may be given by a record header instead. */
 export interface IdRequest {
-  /** 1..MAX_REQUEST_COUNT; the layout's own limit is the pipeline's to check. */
+  /** 1..MAX_REQUEST_COUNT; the pipeline checks the layout's limit. */
   readonly count: number;
   /** Opaque, 1..256 bytes. */
   readonly correlationId?: Buffer | undefined;
@@ -18,14 +18,13 @@ export interface IdRequest {
   readonly encoding?: Encoding | undefined;
 }
 
-/** Longest value of a request record that is read. */
+/** The longest allowed value of a request record. */
 export const MAX_REQUEST_BYTES = 16 * 1024;
 /** Counts are 32-bit in replies and in the ledger; every layout allows far less. */
 export const MAX_REQUEST_COUNT = 0x7fff_ffff;
 const MAX_CORRELATION_ID_BYTES = 256;
-/** The last moment that a date can name. */
+/** The latest time that a Date can represent. */
 const MAX_TIME_MS = 8_640_000_000_000_000;
-/** What Kafka accepts as a topic's name. */
 /** Kafka's own rule for topic names. */
 export const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
@@ -42,7 +41,7 @@ interface Wire {
   readonly encoding: Encoding | null;
 }
 
-/** The framed value of a request record. RangeError when a number is no integer. */
+/** The framed value of a request record. RangeError if a number is not an integer. */
 export function encodeIdRequest(request: IdRequest): Buffer {
   const { correlationId, replyTopic, expiresAtMs, encoding } = request;
   const wire: Wire = {
@@ -56,9 +55,9 @@ export function encodeIdRequest(request: IdRequest): Buffer {
 }
 
 /**
- * The request in a record's value. Byte fields are views of the value.
- * Throws IdallocError: UNKNOWN_SCHEMA for a frame with a schema that this worker does not know, MALFORMED_REQUEST for
- * bytes that are no request, INVALID_COUNT, INVALID_CORRELATION_ID and INVALID_REPLY_TOPIC for values out of range.
+ * Decodes the value of a request record. Byte fields are views of the value.
+ * Throws IdallocError: UNKNOWN_SCHEMA for a frame with an unknown schema, MALFORMED_REQUEST for bytes that are not a
+ * request, INVALID_COUNT, INVALID_CORRELATION_ID and INVALID_REPLY_TOPIC for values out of range.
  */
 export function decodeIdRequest(value: Buffer): IdRequest {
   const wire = decodeWire(value);
@@ -72,8 +71,8 @@ export function decodeIdRequest(value: Buffer): IdRequest {
 }
 
 /**
- * Who sent a request, and where to, as its body has it; unchecked, and readable also when the count is out of range.
- * Throws as decodeIdRequest for a body that is no request at all.
+ * The correlation ID and the reply topic in the body, unchecked; also when the count is out of range. Throws as
+ * decodeIdRequest does for a body that is not a request.
  */
 export function readBodyAddress(value: Buffer): { correlationId: Buffer | null; replyTopic: string | null } {
   const wire = decodeWire(value);
@@ -86,7 +85,9 @@ function decodeWire(value: Buffer): Wire {
   try {
     return decodeStrict(schema, body) as Wire;
   } catch (error) {
-    throw new IdallocError('MALFORMED_REQUEST', `the value is no IdRequest: ${describeError(error)}`, { cause: error });
+    throw new IdallocError('MALFORMED_REQUEST', `the value is not an IdRequest: ${describeError(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -97,7 +98,7 @@ function unknownFrame(value: Buffer): IdallocError {
       const known = schema.fingerprint.toString('hex');
       return new IdallocError(
         'UNKNOWN_SCHEMA',
-        `no schema is known with the fingerprint ${print} (little endian): send IdRequest, whose fingerprint is ${known}`,
+        `unknown schema with fingerprint ${print} (little endian): send IdRequest, whose fingerprint is ${known}`,
       );
     }
     case 'CONFLUENT':
@@ -134,7 +135,7 @@ export function checkReplyTopic(replyTopic: string): string {
   if (TOPIC_NAME.test(replyTopic)) return replyTopic;
   throw new IdallocError(
     'INVALID_REPLY_TOPIC',
-    'the reply topic is no Kafka topic name: 1 to 249 letters, digits, dots, underscores and hyphens',
+    'the reply topic is not a Kafka topic name: use 1 to 249 letters, digits, dots, underscores and hyphens',
   );
 }
 

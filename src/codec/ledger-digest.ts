@@ -3,8 +3,8 @@ import { hash } from 'node:crypto';
 const NOTHING = Buffer.alloc(0);
 
 /**
- * 16 bytes by which one entry of the ledger is recognised after a restart: a hash over its key and value, and over its
- * place and time, which are the broker's. By key and value alone the markers that ask for the time are all the same.
+ * 16 bytes that identify one entry of the ledger after a restart: a hash over its key and value, and over its offset and
+ * append time, since the markers that ask for the time all have the same key and value.
  */
 export function digestEntry(entry: {
   readonly offset: number;

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { memo } from '../core/memo.ts';
+import { memoize } from '../core/memoize.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import type { Framing } from './framing.ts';
@@ -10,11 +10,11 @@ import { toSafeNumber } from './long.ts';
 /** First byte of each key: the format of the rest. */
 export const LEDGER_KEY_VERSION = 1;
 
-/** Where the writer's index stood when it looked its requests up. */
+/** The state of the writer's index when it looked up its requests. */
 interface Position {
   /** Ledger offset at which the index ended. */
   readonly end: number;
-  /** Highest request offset in the index; -1 when there was none. */
+  /** Highest request offset in the index; -1 for none. */
   readonly through: number;
 }
 
@@ -27,25 +27,25 @@ export interface LedgerBatchEntry extends Position {
   readonly replyTopic: string;
   readonly requestOffset: number;
   readonly batch: IdBatch;
-  /** The reply's. */
+  /** Of the reply. */
   readonly framing: Framing;
   /** Of the reply's schema, 8 bytes, little endian. */
   readonly schemaFingerprint: Buffer;
 }
 
-/** Keeps the ledger from running empty; decides nothing. Its record has no key. */
+/** Keeps a quiet partition from running empty; decides nothing. Its record has no key. */
 interface LedgerMarker extends Position {
   readonly kind: 'marker';
 }
 
 export type LedgerEntry = LedgerBatchEntry | LedgerMarker;
 
-/** The most ranges that a layout can need for its largest batch take a fifth of this. */
+/** Five times what the largest batch of any layout can need. */
 const MAX_ENTRY_BYTES = 64 * 1024;
 
 const schema = loadSchema('ledger-entry', MAX_ENTRY_BYTES);
 
-/** What stands before the body of each entry. */
+/** The bytes before the body of each entry. */
 export const LEDGER_ENTRY_HEADER = schema.header;
 
 interface WireLedgerBatch extends Omit<WireBatch, 'ids'> {
@@ -71,7 +71,7 @@ export function encodeLedgerKey(correlationId: Buffer): Buffer {
   return key;
 }
 
-/** The correlation ID (a view) in an entry's key. Throws LEDGER_UNREADABLE for a key that we would not write. */
+/** The correlation ID (a view) in an entry's key. Throws LEDGER_UNREADABLE for a key that workers don't write. */
 export function decodeLedgerKey(key: Buffer): Buffer {
   if (key[0] === LEDGER_KEY_VERSION && key.length >= 2 && key.length <= 257) return key.subarray(1);
   throw new IdallocError(
@@ -82,15 +82,15 @@ export function decodeLedgerKey(key: Buffer): Buffer {
 }
 
 /**
- * 16 bytes that tell whether two requests under one correlation ID are the same request: the first half of the SHA-256
- * of the count (4 bytes, big endian), the length of the reply topic's UTF-8 (4 bytes) and the topic.
+ * 16 bytes that are equal for equal requests under one correlation ID: the first half of the SHA-256 of the count (4
+ * bytes, big endian), the length of the reply topic's UTF-8 (4 bytes) and the topic.
  */
 export function requestHash(count: number, replyTopic: string): Buffer {
   return hashes(`${count} ${replyTopic}`);
 }
 
-/** Requesters ask for the same few counts on the same few topics. */
-const hashes = memo((request) => {
+/** Cached: requests have few different counts and topics. */
+const hashes = memoize((request) => {
   const space = request.indexOf(' ');
   const replyTopic = Buffer.from(request.slice(space + 1));
   const head = Buffer.alloc(8);
@@ -99,7 +99,7 @@ const hashes = memo((request) => {
   return hash('sha256', Buffer.concat([head, replyTopic]), 'buffer').subarray(0, 16);
 }, 1_000);
 
-/** The framed value of an entry. RangeError or Error when the entry is not one that decodeLedgerEntry reads. */
+/** The framed value of an entry. Throws if decodeLedgerEntry would reject the entry. */
 export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
   const wire: Wire = {
     end: BigInt(entry.end),
@@ -109,7 +109,7 @@ export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
   return encodeFramed(schema, wire);
 }
 
-/** The entry in a record's value. Throws LEDGER_UNREADABLE for any other schema, and for values out of range. */
+/** Decodes the value of an entry. Throws LEDGER_UNREADABLE for any other schema, and for values out of range. */
 export function decodeLedgerEntry(value: Buffer): LedgerEntry {
   try {
     const wire = decodeFramed(schema, value);
@@ -167,5 +167,5 @@ function fromWire(wire: Wire): LedgerEntry {
 }
 
 function checkTotal(count: number, total: number): void {
-  if (count < 1 || count !== total) throw new RangeError(`the ranges hold ${total} IDs, the count says ${count}`);
+  if (count < 1 || count !== total) throw new RangeError(`the ranges have ${total} IDs, but the count is ${count}`);
 }

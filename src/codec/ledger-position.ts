@@ -1,6 +1,6 @@
 import { decodeLedgerEntry, LEDGER_ENTRY_HEADER } from './ledger-entry.ts';
 
-/** What the index has to know of an entry: where its writer stood, and for a batch which request it decides. */
+/** What the index needs of an entry: the state of its writer's index, and for a batch the offset of its request. */
 export interface LedgerPosition {
   readonly end: number;
   readonly through: number;
@@ -9,11 +9,11 @@ export interface LedgerPosition {
 }
 
 /**
- * The position that an entry's value tells. Throws LEDGER_UNREADABLE for exactly the values for which decodeLedgerEntry
+ * Reads the position from an entry's value. Throws LEDGER_UNREADABLE for exactly the values for which decodeLedgerEntry
  * does.
  *
- * A restore reads millions of entries and needs no more of each. So a value is walked field by field without making
- * anything of it, several times as fast as decoding it; one about which the walk has the least doubt is decoded.
+ * A restore reads millions of entries and needs only this. So the fields are scanned without creating objects, several
+ * times as fast as decoding; a value with anything unusual is decoded instead.
  */
 export function readLedgerPosition(value: Buffer): LedgerPosition {
   const walked = new Walk(value).entry();
@@ -23,12 +23,12 @@ export function readLedgerPosition(value: Buffer): LedgerPosition {
   return { end: entry.end, through: entry.through, requestOffset: entry.requestOffset };
 }
 
-/** Longer values, and numbers of more bytes than these, are left to the decoder. */
+/** Values and numbers with more bytes than these are left to the decoder. */
 const MAX_WALKED_BYTES = 16 * 1024;
-/** 48 bits with the sign: no arithmetic on them is inexact. */
+/** 48 bits with the sign: arithmetic on them is exact. */
 const NUMBER_BYTES = 7;
 const INT_BYTES = 4;
-/** Below 2^62: together with a range of MAX_COUNT steps still below 2^63. */
+/** Below 2^62: plus MAX_COUNT steps still below 2^63. */
 const ID_BYTES = 9;
 const STEP_BYTES = 5;
 const MAX_COUNT = 100_000;
@@ -43,7 +43,7 @@ class Walk {
     this.#bytes = bytes;
   }
 
-  /** The position, if everything is as decodeLedgerEntry wants it without any doubt. */
+  /** The position, if decodeLedgerEntry would certainly accept the value. */
   entry(): LedgerPosition | undefined {
     if (this.#bytes.length > MAX_WALKED_BYTES) return undefined;
     this.#header();
@@ -77,7 +77,7 @@ class Walk {
     return requestOffset;
   }
 
-  /** One block of ranges, as our own encoder writes them; how many IDs they hold. */
+  /** One block of ranges, as our encoder writes them; returns their number of IDs. */
   #ranges(): number {
     let total = 0;
     for (let left = this.#long(2, 0); left > 0 && !this.#doubt; left--) {
@@ -88,7 +88,7 @@ class Walk {
     return total;
   }
 
-  /** A string; one with other characters is left to the decoder. */
+  /** A string; one with non-ASCII characters is left to the decoder. */
   #ascii(): void {
     for (let left = this.#long(2, 0); left > 0; left--) {
       const byte = this.#bytes[this.#at++] ?? 0x80;
@@ -104,8 +104,8 @@ class Walk {
   }
 
   /**
-   * A number in the fewest bytes, `most` of them, within bounds. What is not is in doubt. Above 2^53 it is rounded, but
-   * has its sign.
+   * A number within bounds, in the fewest bytes and at most `most` of them; anything else sets #doubt. Above 2^53 it is
+   * rounded, but has its sign.
    */
   #long(most: number, min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY): number {
     const negative = ((this.#bytes[this.#at] ?? 0) & 1) === 1;

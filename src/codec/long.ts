@@ -1,8 +1,8 @@
 import avro from 'avsc';
 
 /**
- * Avro's long as a BigInt. It reads and writes the varint itself: avsc's own packing makes a Buffer for every value,
- * which costs twice as much on the path of each request.
+ * Avro's long as a BigInt. It reads and writes the varint itself: avsc's packing creates a Buffer for every value, which
+ * costs twice as much on the path of each request.
  *
  *   zigzag: n >= 0 → 2n, n < 0 → -2n - 1; then seven bits a byte, lowest first, high bit set on all but the last
  */
@@ -10,10 +10,10 @@ const MAX_VARINT_BYTES = 10;
 
 const scratch = new DataView(new ArrayBuffer(8));
 const varint = Buffer.alloc(MAX_VARINT_BYTES);
-/** Views of varint by length, so that a write makes no object; avsc copies the bytes at once. */
+/** Views of `varint` by length, so that a write creates no object; avsc copies the bytes immediately. */
 const varintViews: readonly Buffer[] = Array.from({ length: MAX_VARINT_BYTES + 1 }, (_, n) => varint.subarray(0, n));
 
-/** The varint of a 64-bit value. The result is valid until the next call. */
+/** Encodes a 64-bit value. The result is valid until the next call. */
 function toVarint(value: bigint): Buffer {
   scratch.setBigInt64(0, value, true);
   const low = scratch.getInt32(0, true);
@@ -31,7 +31,7 @@ function toVarint(value: bigint): Buffer {
   return varintViews[length] ?? varint;
 }
 
-/** The value of a varint. RangeError when it has more than 64 bits; a needlessly long one is left to the comparison. */
+/** Decodes a varint. RangeError for more than 64 bits; decodeStrict rejects overlong ones. */
 function fromVarint(bytes: Buffer): bigint {
   const length = bytes.length;
   if (length > MAX_VARINT_BYTES || (length === MAX_VARINT_BYTES && (bytes[length - 1] ?? 0) > 1)) {
@@ -60,7 +60,7 @@ function compare(a: bigint, b: bigint): number {
   return a < b ? -1 : 1;
 }
 
-/** Handed to avsc for every long of every schema: an exact 64-bit integer, never a rounded double. */
+/** Used for every long of every schema: an exact 64-bit integer, never a rounded double. */
 export const bigintLong = avro.types.LongType.__with(
   { toBuffer: toVarint, fromBuffer: fromVarint, toJSON: String, fromJSON: BigInt, isValid: isInt64, compare },
   true,
@@ -68,7 +68,7 @@ export const bigintLong = avro.types.LongType.__with(
 
 /**
  * A long as a number. RangeError outside [min, max]; the bounds must be safe integers.
- * For offsets and times, which are far below 2^53 when they are right.
+ * For offsets and times, which are far below 2^53 when they are valid.
  */
 export function toSafeNumber(value: bigint, field: string, min: number, max: number = Number.MAX_SAFE_INTEGER): number {
   const number = Number(value);

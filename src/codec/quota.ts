@@ -1,7 +1,7 @@
-/** What requests may take whose reply topics begin so. */
+/** The limits for requests whose reply topics begin with a prefix. */
 export interface Quota {
   readonly prefix: string;
-  /** New IDs in a second; unbounded when missing. */
+  /** New IDs per second; unlimited if missing. */
   readonly idsPerSecond?: number;
   readonly requestsPerSecond?: number;
 }
@@ -11,10 +11,10 @@ const PREFIX = /^[A-Za-z0-9._-]{1,249}$/;
 const RATE = /^[1-9][0-9]{0,11}$/;
 
 /**
- * Quotas from their text: lines, or parts between semicolons, of a prefix of reply topics, IDs in a second and requests in a
- * second; `-` is no bound. Empty lines and what follows a # are left out.
+ * Parses quotas: lines, or parts separated by semicolons, with a prefix of reply topics, IDs per second and requests per
+ * second; `-` means unlimited. Empty lines and comments (#) are ignored.
  *
- * @throws RangeError that names the first faulty line.
+ * @throws RangeError with the first invalid line.
  */
 export function parseQuotas(text: string): readonly Quota[] {
   const lines = text
@@ -37,9 +37,10 @@ function parseQuota(line: string): Quota {
   const isRate = (word: string): boolean => word === '-' || RATE.test(word);
   const isQuota = PREFIX.test(prefix) && isRate(ids) && isRate(requests) && rest.length === 0;
   if (!isQuota || (ids === '-' && requests === '-')) {
-    const what = "a prefix of reply topics, IDs a second and requests a second, as in 'id.replies.acme. 50000 100'";
+    const what =
+      "a prefix of reply topics, IDs per second and requests per second, such as 'id.replies.acme. 50000 100'";
     throw new RangeError(
-      `has '${line.slice(0, 100)}', which is not ${what}; - is no bound, and one of the two is needed`,
+      `has '${line.slice(0, 100)}', which is not ${what}; '-' means unlimited, for at most one of the two`,
     );
   }
   return {

@@ -9,7 +9,7 @@ export interface ReplyPolicy {
   readonly ownTopics: readonly string[];
 }
 
-/** The policy of a worker whose topics these are. */
+/** The policy of a worker with these topics. */
 export function replyPolicyOf(topics: {
   readonly replyPrefix: string;
   readonly requests: string;
@@ -21,14 +21,14 @@ export function replyPolicyOf(topics: {
   return { prefix, requestTopic: requests, ownTopics: [requests, ledger, deadLetters, witness] };
 }
 
-/** The topic that NestJS's ClientKafka listens on for replies to `requestTopic`. */
+/** The topic on which NestJS's ClientKafka expects replies to `requestTopic`. */
 export function nestReplyTopic(requestTopic: string): string {
   return `${requestTopic}.reply`;
 }
 
-/** Why `topic` may not be written to, naming what would be allowed; undefined when it may. */
+/** Why `topic` is not allowed, with what would be; undefined if it is allowed. */
 export function refuseReplyTopic(topic: string, policy: ReplyPolicy): string | undefined {
-  // A bad name must never reach a client library.
+  // An illegal name must never be passed to a client library.
   if (!TOPIC_NAME.test(topic)) return 'the reply topic is not a legal topic name';
   if (topic.startsWith('__')) return `the reply topic ${topic} is internal to Kafka`;
   if (policy.ownTopics.includes(topic)) return `the reply topic ${topic} belongs to the allocator itself`;

@@ -6,7 +6,7 @@ export type RecordHeaders = Readonly<
   Record<string, Buffer | string | null | readonly (Buffer | string | null)[] | undefined>
 >;
 
-/** Names of the headers that a requester may have other names for. */
+/** The headers whose names are configurable. */
 export interface HeaderNames {
   readonly correlationId: string;
   readonly replyTopic: string;
@@ -17,7 +17,7 @@ export interface HeaderNames {
   readonly layout: string;
 }
 
-/** The names that Spring Kafka and NestJS use, and our own. */
+/** The names of Spring Kafka and NestJS, and idalloc's own. */
 export const DEFAULT_HEADER_NAMES: HeaderNames = Object.freeze({
   correlationId: 'kafka_correlationId',
   replyTopic: 'kafka_replyTopic',
@@ -31,7 +31,7 @@ const NEST_DISPOSED = 'kafka_nest-is-disposed';
 const NEST_ERROR = 'kafka_nest-err';
 const TRACEPARENT = 'traceparent';
 const TRACESTATE = 'tracestate';
-/** A trace header longer than this is not copied, so that a reply can't be made large by it. */
+/** A longer trace header is not copied, so that it can't make replies large. */
 const MAX_TRACE_BYTES = 1024;
 
 /** Four fields with the longest labels take less. */
@@ -40,13 +40,13 @@ const MAX_LAYOUT_BYTES = 512;
 const DECIMAL = /^[0-9]{1,20}$/;
 const MAX_PARTITION = 0x7fff_ffff;
 
-/** W3C trace context, copied from request to reply without being read. */
+/** W3C trace context, copied from request to reply without being parsed. */
 export interface Trace {
   readonly traceparent?: Buffer;
   readonly tracestate?: Buffer;
 }
 
-/** What the headers of a request say. */
+/** The parsed headers of a request. */
 export interface RequestHeaders {
   readonly correlationId: Buffer | undefined;
   readonly replyTopic: string | undefined;
@@ -56,9 +56,9 @@ export interface RequestHeaders {
 }
 
 /**
- * Reads the headers of a request. Throws IdallocError: MALFORMED_REQUEST for a header that is given twice or a
- * partition that is none, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC for values out of range.
- * A trace header that is given twice or too long is left out instead: tracing must not cost a request.
+ * Reads the headers of a request. Throws IdallocError: MALFORMED_REQUEST for a repeated header or an invalid partition,
+ * INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC for values out of range.
+ * A trace header that is repeated or too long is dropped instead: tracing must not fail a request.
  */
 export function readRequestHeaders(headers: RecordHeaders, names: HeaderNames = DEFAULT_HEADER_NAMES): RequestHeaders {
   return {
@@ -83,8 +83,8 @@ export function readReplyTopic(headers: RecordHeaders, names: HeaderNames): stri
 }
 
 /**
- * Four bytes, most significant first, as Spring Kafka sends them, or decimal digits, as NestJS does. Four digits are
- * digits: as a number they would name a partition above 808 million.
+ * Four bytes, big-endian, as Spring Kafka sends them, or decimal digits, as NestJS does. Four digit characters are read as
+ * digits: as bytes they would be a partition above 808 million.
  */
 export function readReplyPartition(headers: RecordHeaders, names: HeaderNames): number | undefined {
   const bytes = singleHeader(headers, names.replyPartition);
@@ -95,11 +95,11 @@ export function readReplyPartition(headers: RecordHeaders, names: HeaderNames): 
   if (partition >= 0 && partition <= MAX_PARTITION) return partition;
   throw new IdallocError(
     'MALFORMED_REQUEST',
-    `header ${names.replyPartition} is no partition: send decimal digits or a 32-bit integer`,
+    `header ${names.replyPartition} is not a partition: send decimal digits or a 32-bit integer`,
   );
 }
 
-/** The trace headers that can be copied as they are. */
+/** The trace headers that are copied to the reply. */
 export function readTrace(headers: RecordHeaders): Trace {
   const traceparent = copyable(headers, TRACEPARENT);
   if (traceparent === undefined) return {};
@@ -115,22 +115,22 @@ export function readLayoutText(headers: RecordHeaders, names: HeaderNames): stri
   return bytes.length <= MAX_LAYOUT_BYTES ? bytes.toString('latin1') : undefined;
 }
 
-/** What a reply's headers are made from. */
+/** The input of `replyHeaders`. */
 export interface ReplyHeaderFields {
   readonly names: HeaderNames;
   readonly correlationId: Buffer;
-  /** The batch was decided before this reading of the request. */
+  /** The request was decided before it was read this time. */
   readonly replayed: boolean;
   /** The layout of the IDs, where it is none of the presets. */
   readonly layout?: string | undefined;
   readonly trace: Trace;
-  /** Adds what NestJS's ClientKafka waits for. */
+  /** Add the headers that NestJS's ClientKafka expects. */
   readonly nest?: boolean;
-  /** With nest: the text of the error that this reply tells. */
+  /** With `nest`: the message of an error reply. */
   readonly nestError?: string;
 }
 
-/** The headers of a reply; the correlation ID stands under the name that the request's has. */
+/** The headers of a reply; the correlation ID has the same header name as in the request. */
 export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer | string> {
   const { names, trace } = fields;
   const headers: Record<string, Buffer | string> = { [names.correlationId]: fields.correlationId };
@@ -150,7 +150,7 @@ function readCount(headers: RecordHeaders, names: HeaderNames): number | undefin
   if (bytes === undefined) return undefined;
   const text = bytes.length <= 20 ? bytes.toString('latin1') : '';
   if (DECIMAL.test(text)) return checkCount(BigInt(text));
-  throw new IdallocError('INVALID_COUNT', `header ${names.count} is no count: send decimal digits`);
+  throw new IdallocError('INVALID_COUNT', `header ${names.count} is not a count: send decimal digits`);
 }
 
 function copyable(headers: RecordHeaders, name: string): Buffer | undefined {
@@ -160,15 +160,15 @@ function copyable(headers: RecordHeaders, name: string): Buffer | undefined {
   return bytes.length <= MAX_TRACE_BYTES ? bytes : undefined;
 }
 
-/** The one value of a header. A header given twice is refused: which of the two is meant would be a guess. */
+/** The only value of a header. A repeated header is rejected, since its meaning is ambiguous. */
 export function singleHeader(headers: RecordHeaders, name: string): Buffer | undefined {
   const value = own(headers, name);
   if (value === undefined) return undefined;
   if (!Array.isArray(value)) return toBytes(value as Buffer | string);
-  throw new IdallocError('MALFORMED_REQUEST', `header ${name} is given ${value.length} times: send it once`);
+  throw new IdallocError('MALFORMED_REQUEST', `header ${name} appears ${value.length} times: send it once`);
 }
 
-/** Own properties only, so that nothing is read from a prototype; a null value, which Kafka allows, is no value. */
+/** Own properties only, so that nothing is read from a prototype; null, which Kafka allows, counts as absent. */
 function own(headers: RecordHeaders, name: string): RecordHeaders[string] {
   return Object.hasOwn(headers, name) ? (headers[name] ?? undefined) : undefined;
 }

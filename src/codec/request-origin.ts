@@ -1,24 +1,24 @@
 import { IdallocError } from '../errors.ts';
 import { type RecordHeaders, singleHeader } from './request-headers.ts';
 
-/** Where the first record of a request lies: `partition/offset/append time`, in decimal digits. */
+/** Where and when a request was first appended: `partition/offset/append time`, in decimal digits. */
 export const ORIGIN = 'idalloc-origin';
 /** How often a request was forwarded to another partition: decimal digits. */
 export const HOPS = 'idalloc-hops';
-/** On a request that a client sends again: when it sent it first, in milliseconds since 1970, decimal digits. */
+/** On a request that a client resends: when it was first sent, in milliseconds since 1970, decimal digits. */
 export const FIRST_SENT = 'idalloc-first-sent';
 
-/** Where a request came in first. Whoever forwards it or sends it again keeps this, so that its age is known. */
+/** Where and when a request was first appended. Forwarding and resending keep it, so that its age is known. */
 export interface Origin {
   readonly partition: number;
   readonly offset: number;
-  /** The broker's clock when it appended the record. */
+  /** By the broker's clock. */
   readonly appendedAtMs: number;
 }
 
-/** What the headers of a request say of the way that it has come. */
+/** The route of a request, from its headers. */
 export interface Route {
-  /** Undefined where the record itself is the first one, as far as its headers say. */
+  /** Undefined if the record itself is the first one, according to its headers. */
   readonly origin: Origin | undefined;
   readonly hops: number;
   readonly firstSentMs: number | undefined;
@@ -29,8 +29,8 @@ export const DIRECT: Route = Object.freeze({ origin: undefined, hops: 0, firstSe
 const ORIGIN_TEXT = /^([0-9]{1,9})\/([0-9]{1,15})\/([0-9]{1,15})$/;
 
 /**
- * Throws MALFORMED_REQUEST for headers that neither a worker nor a client of ours writes: a request whose age can't be
- * read must not pass for a young one.
+ * Throws MALFORMED_REQUEST for headers that neither workers nor clients of idalloc write: a request with an unreadable age
+ * must not count as a recent one.
  */
 export function readRoute(headers: RecordHeaders): Route {
   const origin = textOf(headers, ORIGIN);
@@ -44,7 +44,7 @@ export function readRoute(headers: RecordHeaders): Route {
   };
 }
 
-/** Since when a request may have been decided, by whichever of its records, in milliseconds; undefined for a first one. */
+/** Since when a request may have been decided under any of its records, in milliseconds; undefined for a first record. */
 export function bornMs({ origin, firstSentMs }: Route): number | undefined {
   if (origin === undefined || firstSentMs === undefined) return origin?.appendedAtMs ?? firstSentMs;
   return Math.min(origin.appendedAtMs, firstSentMs);
@@ -70,6 +70,6 @@ function textOf(headers: RecordHeaders, header: string): string | undefined {
 }
 
 function malformed(header: string): IdallocError {
-  const remedy = 'workers and clients of idalloc write it: keep it as it is, or leave it out';
+  const remedy = 'it is written by workers and clients of idalloc: keep it unchanged, or remove it';
   return new IdallocError('MALFORMED_REQUEST', `header ${header} can't be read; ${remedy}`);
 }

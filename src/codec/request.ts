@@ -23,7 +23,7 @@ import {
 } from './request-headers.ts';
 import { type Route, readRoute } from './request-origin.ts';
 
-/** A whole request: body and headers joined, every field in range. */
+/** A complete request: body and headers merged, every field in range. */
 export interface FullRequest {
   readonly count: number;
   readonly correlationId: Buffer;
@@ -39,7 +39,7 @@ export interface FullRequest {
   readonly route: Route;
 }
 
-/** Where a sender may be told of an error. */
+/** Where an error reply can be sent. */
 export interface ReplyAddress {
   readonly correlationId?: Buffer;
   readonly replyTopic?: string;
@@ -50,9 +50,9 @@ export interface ReplyAddress {
 }
 
 /**
- * Joins value and headers of a record. A field that both give must agree. An empty or null value is a request when the
- * count header is there. Throws IdallocError: MALFORMED_REQUEST, UNKNOWN_SCHEMA, INVALID_COUNT, INVALID_CORRELATION_ID
- * (also when there is none), INVALID_REPLY_TOPIC (likewise).
+ * Merges value and headers of a record. A field that is in both must agree. An empty or null value is a request if the
+ * count header is present. Throws IdallocError: MALFORMED_REQUEST, UNKNOWN_SCHEMA, INVALID_COUNT, INVALID_CORRELATION_ID
+ * (also if it is missing), INVALID_REPLY_TOPIC (likewise).
  */
 export function mergeRequest(
   value: Buffer | null,
@@ -78,8 +78,8 @@ export function mergeRequest(
 }
 
 /**
- * Whatever tells where a refused request came from. Never throws, and takes the headers where they and the body
- * disagree: for the address of an error only, never to serve a request.
+ * What can be read of a rejected request's reply address. Never throws; headers win over the body where they disagree.
+ * Only for addressing errors, never for serving a request.
  */
 export function salvageAddress(
   value: Buffer | null,
@@ -102,12 +102,12 @@ export function salvageAddress(
   };
 }
 
-/** The result, or undefined when it can't be had. */
+/** The result, or undefined if `read` throws. */
 function attempt<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch {
-    // The request was refused already, for a reason that is told; this only looks for whom to tell it.
+    // The request was rejected already, and the reason is reported; this only looks for the address.
     return undefined;
   }
 }

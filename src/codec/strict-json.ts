@@ -1,18 +1,18 @@
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Longest JSON value that is read from etcd. */
+/** The longest allowed JSON value in etcd. */
 const MAX_JSON_BYTES = 4096;
 
 /**
- * The JSON object in these bytes, which must have exactly the given keys. Throws Error (SyntaxError, TypeError,
- * RangeError) that says what is wrong.
+ * Parses a JSON object that must have exactly the given keys. Throws SyntaxError, TypeError or RangeError with the reason.
  */
 export function parseExactObject(bytes: Buffer, keys: readonly string[]): Readonly<Record<string, unknown>> {
-  if (bytes.length > MAX_JSON_BYTES) throw new RangeError(`${bytes.length} bytes; at most ${MAX_JSON_BYTES} are read`);
+  if (bytes.length > MAX_JSON_BYTES)
+    throw new RangeError(`${bytes.length} bytes; at most ${MAX_JSON_BYTES} are allowed`);
   return requireExactObject(JSON.parse(utf8.decode(bytes)), keys);
 }
 
-/** The value as an object with exactly these keys, else TypeError. */
+/** The value as an object with exactly these keys. Throws TypeError for any other value. */
 export function requireExactObject(value: unknown, keys: readonly string[]): Readonly<Record<string, unknown>> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new TypeError('not a JSON object');
   const missing = keys.filter((key) => !Object.hasOwn(value, key));
@@ -22,16 +22,16 @@ export function requireExactObject(value: unknown, keys: readonly string[]): Rea
   return value as Readonly<Record<string, unknown>>;
 }
 
-/** The field as a whole number from min up, else TypeError. */
+/** The field as an integer of at least `min`. Throws TypeError for any other value. */
 export function requireInteger(object: Readonly<Record<string, unknown>>, field: string, min: number): number {
   const value = object[field];
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= min) return value;
-  throw new TypeError(`${field} is no whole number from ${min} up`);
+  throw new TypeError(`${field} is not an integer of at least ${min}`);
 }
 
-/** The field as a text that the pattern accepts, else TypeError. */
+/** The field as a string that matches the pattern. Throws TypeError for any other value. */
 export function requireText(object: Readonly<Record<string, unknown>>, field: string, pattern: RegExp): string {
   const value = object[field];
   if (typeof value === 'string' && pattern.test(value)) return value;
-  throw new TypeError(`${field} is no text of the form ${pattern.source}`);
+  throw new TypeError(`${field} is not a string of the form ${pattern.source}`);
 }

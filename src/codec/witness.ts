@@ -1,23 +1,23 @@
 import { type Ticks, ticks } from '../core/units.ts';
 
 /**
- * One reign's last word about its ceiling, kept outside of etcd: a record of the witness topic.
+ * One term's last word about its ceiling, kept outside of etcd: a record of the witness topic.
  *
  *   key   = dc "/" uuid "/" worker "/" fence ["/" lease]      value = "1 " ticks " " revision
  *   key   = dc                                                value = "1 " uuid
  *
  * The second kind is the seal: it names the one namespace whose witnesses count, and is written when a namespace is
  * rebuilt. The leading 1 is the format's version. All numbers are decimal without a leading zero. The namespace's UUID
- * stands in the key, since after a rebuild etcd may count its revisions, and so the fences, anew. So does the lease, which
- * is chosen at random for each claim: an etcd that is set back to just before a claim gives its fence to the next one.
+ * is part of the key, since after a rebuild etcd may restart its revisions, and so the fences. So is the lease, which is
+ * random for each claim: an etcd that was set back to just before a claim gives the same fence to the next claim.
  */
 export interface Witness {
   /** Of the namespace's descriptor. */
   readonly uuid: string;
   readonly workerId: number;
-  /** Of the reign; 0 for what a rebuild wrote. */
+  /** Of the term; 0 for what a rebuild wrote. */
   readonly fence: bigint;
-  /** Of the owner; 0 for what a rebuild wrote, and in witnesses without one, as earlier workers wrote them. */
+  /** Of the owner; 0 if written by a rebuild, or by an earlier release without a lease. */
   readonly leaseId: bigint;
   /** The ceiling, in whole ticks since the layout's epoch. */
   readonly ticks: Ticks;
@@ -25,18 +25,18 @@ export interface Witness {
   readonly modRevision: bigint;
 }
 
-/** What the topic says of one datacenter, read up to some moment. */
+/** The witnesses of one datacenter, read up to some moment. */
 export interface WitnessView {
-  /** The UUID of the namespace whose witnesses count; undefined while none was ever rebuilt. */
+  /** The UUID of the namespace whose witnesses count; undefined if no namespace was ever rebuilt. */
   readonly seal: string | undefined;
   readonly witnesses: readonly Witness[];
-  /** Records of a form that this release does not know. */
+  /** Records in a format that this release does not know. */
   readonly unreadable: readonly UnreadableWitness[];
 }
 
 export interface UnreadableWitness {
   readonly key: string;
-  /** Its beginning. */
+  /** The start of the value. */
   readonly value: string;
 }
 
@@ -46,26 +46,26 @@ const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}(?:/([1-9][
 const VALUE = new RegExp(`^1 (0|[1-9][0-9]{0,15}) ${NUMBER}$`);
 const SEAL = new RegExp(`^1 ${UUID}$`);
 const MAX_INT64 = 2n ** 63n - 1n;
-/** Of a value that can't be read. */
+/** Of an unreadable value. */
 const MAX_SHOWN_BYTES = 120;
 
 /** The record key of a witness. RangeError for one that could not be read back. */
 export function witnessKey(datacenterId: number, { uuid, workerId, fence, leaseId }: WitnessName): Buffer {
-  const reign = leaseId === 0n ? `${fence}` : `${fence}/${leaseId}`;
-  const key = `${datacenterId}/${uuid}/${workerId}/${reign}`;
+  const term = leaseId === 0n ? `${fence}` : `${fence}/${leaseId}`;
+  const key = `${datacenterId}/${uuid}/${workerId}/${term}`;
   if (!KEY.test(key) || fence > MAX_INT64 || leaseId > MAX_INT64)
-    throw new RangeError(`${JSON.stringify(key)} is no key of a witness`);
+    throw new RangeError(`${JSON.stringify(key)} is not the key of a witness`);
   return Buffer.from(key, 'latin1');
 }
 
-/** Which reign a witness is of. */
+/** Which term a witness is of. */
 export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence' | 'leaseId'>;
 
 /** The record value of a witness. RangeError for one that could not be read back. */
 export function witnessValue({ ticks: ceiling, modRevision }: Pick<Witness, 'ticks' | 'modRevision'>): Buffer {
   const value = `1 ${ceiling} ${modRevision}`;
   if (!VALUE.test(value) || !Number.isSafeInteger(ceiling) || modRevision > MAX_INT64) {
-    throw new RangeError(`${JSON.stringify(value)} is no value of a witness`);
+    throw new RangeError(`${JSON.stringify(value)} is not the value of a witness`);
   }
   return Buffer.from(value, 'latin1');
 }
@@ -75,15 +75,15 @@ export function sealKey(datacenterId: number): Buffer {
   return Buffer.from(String(datacenterId), 'latin1');
 }
 
-/** The record value of a seal. RangeError for a text that is no UUID. */
+/** The record value of a seal. RangeError for a text that is not a UUID. */
 export function sealValue(uuid: string): Buffer {
   const value = `1 ${uuid}`;
-  if (!SEAL.test(value)) throw new RangeError(`${JSON.stringify(uuid)} is no UUID of a namespace`);
+  if (!SEAL.test(value)) throw new RangeError(`${JSON.stringify(uuid)} is not the UUID of a namespace`);
   return Buffer.from(value, 'latin1');
 }
 
 /**
- * The records of one datacenter, folded: a record without a value takes its key away, and of a reign's witnesses the
+ * The records of one datacenter, folded: a record without a value takes its key away, and of a term's witnesses the
  * highest counts, since ceilings only rise: a lower one is a late copy of an earlier write.
  */
 export class WitnessTable {
@@ -96,7 +96,7 @@ export class WitnessTable {
     this.#datacenter = String(datacenterId);
   }
 
-  /** Takes the next record of the log; those of other datacenters are nothing to us. Never throws. */
+  /** Applies the next record of the log; ignores those of other datacenters. Never throws. */
   apply(key: Buffer | null, value: Buffer | null): void {
     const name = key?.toString('latin1') ?? '';
     if (name !== this.#datacenter && !name.startsWith(`${this.#datacenter}/`)) return;
@@ -108,7 +108,7 @@ export class WitnessTable {
     }
   }
 
-  /** False when it is of no form that this release knows. */
+  /** False for an unknown format. */
   #read(name: string, value: string): boolean {
     if (name === this.#datacenter) {
       this.#seal = SEAL.exec(value)?.[1];

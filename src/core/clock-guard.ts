@@ -4,48 +4,50 @@ export type ClockFault = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | '
 
 export type Verdict =
   | { readonly kind: 'steady' }
-  /** Allocate nothing until the wall clock shows this: it went back a little, or stood still for a moment. */
+  /** Allocate nothing until the wall clock shows this: it went back a little, or stopped for a moment. */
   | { readonly kind: 'wait'; readonly untilWall: WallMs }
-  /** Give the identity back; the clock can't be trusted. */
+  /** Release the identity; the clock can't be trusted. */
   | { readonly kind: 'eject'; readonly reason: ClockFault; readonly detail: string };
 
 type Ejection = Extract<Verdict, { kind: 'eject' }>;
 
-/** A fault that shows before an identity is taken: our clock is not where those of the brokers or other workers are. */
+/** A fault found before an identity is acquired: our clock disagrees with those of the brokers or other workers. */
 export type ClockOffFault = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
 
 /** A step back of this much or more ejects. */
 const STEP_BACK_MS = 10;
-/** More than this that the wall clock gained on the monotonic one since the anchor ejects. */
+/** A wall clock that gained more than this on the monotonic one since the anchor ejects. */
 const FORWARD_MS = 1000;
-/** A wall clock that has not moved while the monotonic one moved this much ejects, however often it was read meanwhile. */
+/** A wall clock that has not moved while the monotonic one moved this much ejects, however often it was read. */
 const FROZEN_MS = 1000;
-/** A drift surely beyond this, against the median of the brokers, ejects. */
+/** A drift certainly beyond this, against the median of the brokers, ejects. */
 const DRIFT_MS = 1000;
-/** Where a reign begins it must surely not be beyond this: a clock at the very edge would be ejected again at once. */
+/** The limit at the start of a term: a clock close to DRIFT_MS would soon be ejected again. */
 const DRIFT_AT_START_MS = 500;
 
-/** A process whose clocks were not read for this long was stopped: the runner reads them every 50 ms, and a collection of
- * garbage or a busy machine holds it up for some 100 ms, not for a second. */
+/**
+ * A process whose clocks were not read for this long was paused: the runner reads them every 50 ms, and garbage
+ * collection or a busy machine delays that by some 100 ms, not by a second.
+ */
 export const MAX_PAUSE_MS = 1050;
 
-/** Brokers remembered; the one heard from longest ago goes first. */
+/** Most brokers remembered; the one heard from longest ago is dropped first. */
 const MAX_BROKERS = 64;
 
 /**
- * What is known of the wall clock during one reign. Immutable; `observe` alone makes the next one.
+ * What is known of the wall clock during one term. Immutable; only `observe` makes the next value.
  *
  *   steady  <-> waiting   wall below highWater by less than 10 ms; steady again once it is back at highWater
  *   either   -> doubting  the same wall time as 10 ms or more before
  *   doubting -> ejected   the next reading names the fault
- *   any      -> ejected   any fault; final: a new reign takes a new anchor, because the old one may be what is wrong
+ *   any      -> ejected   any fault; final: a new term takes a new anchor, because the old one may be wrong
  *
- * anchor:    the reign's first reading; forward steps are judged against it, so that many small ones add up.
- * last:      the reading before; a step back that hides behind the time passed since is judged against it.
- * highWater: the highest wall time seen; a step back that shows is judged against it.
- * moved:     the first reading that showed the present wall time; a frozen clock is judged against it.
- * doubt:     two readings in a row, 10 ms or more apart, that showed one wall time: the clock stands, or it went back by
- *            just what passed between them, which those who look at it every 50 ms do meet after a step of 50 ms.
+ * anchor:    the term's first reading; forward steps are judged against it, so that many small ones add up.
+ * last:      the previous reading; a step back hidden by the time passed since is judged against it.
+ * highWater: the highest wall time seen; a visible step back is judged against it.
+ * moved:     the first reading with the current wall time; a frozen clock is judged against it.
+ * doubt:     two consecutive readings, 10 ms or more apart, with the same wall time: the clock has stopped, or it went
+ *            back by exactly the time between them, as a step of 50 ms looks to a reader every 50 ms.
  */
 export interface ClockGuard {
   readonly anchor: Reading;
@@ -63,14 +65,14 @@ interface Doubt {
 
 const STEADY: Verdict = Object.freeze({ kind: 'steady' });
 
-/** A guard that trusts `reading` and judges everything after by it. */
+/** A guard that trusts `reading` and judges all later readings by it. */
 export function anchorGuard(reading: Reading): ClockGuard {
   requireFinite(reading);
   return { anchor: reading, last: reading, highWater: reading.wall, moved: reading };
 }
 
 /**
- * Judges the next reading; every allocation and every ceiling passes here first.
+ * Judges the next reading. Every allocation and every raise of a ceiling must pass here first.
  * Throws RangeError for a reading that is not finite, since that would compare as steady.
  */
 export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuard; verdict: Verdict } {
@@ -94,26 +96,26 @@ export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuar
 /**
  * The fault that a reading shows, if any.
  *
- * A hidden step back is one of which the wall clock still advanced, but by 10 ms or more less than the monotonic one.
- * Wall readings are whole milliseconds and monotonic ones are not, so this difference is exact to 1 ms. The other noise,
- * a pause between reading the one clock and the other, is kept out by the clock adapter: it reads again when the two
- * were not read within 1 ms of each other. A step that shows (below highWater) is judged exactly.
+ * After a hidden step back the wall clock has still advanced, but by at least 10 ms less than the monotonic one. Wall
+ * readings are whole milliseconds and monotonic ones are not, so this difference is exact to 1 ms. The clock adapter
+ * excludes the other source of noise, a pause between reading the two clocks: it reads again when they were not read
+ * within 1 ms of each other. A visible step (below highWater) is judged exactly.
  *
- * A wall clock that stands still also falls behind by that much. When it shows exactly what it showed before, the next
- * reading tells which it is; one that is read too often for that is called frozen once it stood still for a second.
+ * A stopped wall clock also falls behind by that much. When it shows exactly the same time as before, the next reading
+ * decides which it is; a clock that is read too often for that counts as frozen once it has stopped for a second.
  */
 function ejectionFor(before: ClockGuard, seen: ClockGuard): Ejection | undefined {
   const { last: now, anchor, highWater, moved } = seen;
-  if (seen.doubt !== undefined) return settle(seen.doubt, now);
+  if (seen.doubt !== undefined) return resolveDoubt(seen.doubt, now);
   const stoodMs = now.mono - moved.mono;
   if (stoodMs >= FROZEN_MS) return frozen(stoodMs);
   const backMs = highWater - now.wall;
-  if (backMs >= STEP_BACK_MS) return eject('CLOCK_BACKWARD', `the wall clock went back by ${shown(backMs)} ms`);
+  if (backMs >= STEP_BACK_MS) return eject('CLOCK_BACKWARD', `the wall clock went back by ${formatMs(backMs)} ms`);
   if (fallenBehindMs(before.last, now) >= STEP_BACK_MS) return hiddenStep(before.last, now);
   const gainedMs = now.wall - anchor.wall - (now.mono - anchor.mono);
   if (gainedMs > FORWARD_MS) {
     const cause = 'it was set, or this machine slept';
-    return eject('CLOCK_FORWARD', `the wall clock gained ${shown(gainedMs)} ms on the monotonic one: ${cause}`);
+    return eject('CLOCK_FORWARD', `the wall clock gained ${formatMs(gainedMs)} ms on the monotonic one: ${cause}`);
   }
   return undefined;
 }
@@ -123,31 +125,31 @@ function doubtOf(first: Reading, second: Reading): Doubt | undefined {
   return stands ? { first, second } : undefined;
 }
 
-/** A clock that goes shows another time 10 ms later; undefined until either is seen. */
-function settle({ first, second }: Doubt, now: Reading): Ejection | undefined {
+/** A running clock shows another time 10 ms later, a frozen one does not; undefined until either is seen. */
+function resolveDoubt({ first, second }: Doubt, now: Reading): Ejection | undefined {
   if (now.wall !== second.wall) return hiddenStep(first, second);
   return now.mono - second.mono >= STEP_BACK_MS ? frozen(now.mono - first.mono) : undefined;
 }
 
-/** How much less than the monotonic clock the wall clock moved. */
+/** How much less the wall clock moved than the monotonic one. */
 function fallenBehindMs(from: Reading, to: Reading): number {
   return to.mono - from.mono - (to.wall - from.wall);
 }
 
 function hiddenStep(from: Reading, to: Reading): Ejection {
-  const moves = `moved by ${shown(to.wall - from.wall)} ms while ${shown(to.mono - from.mono)} ms passed`;
+  const moves = `moved by ${formatMs(to.wall - from.wall)} ms while ${formatMs(to.mono - from.mono)} ms passed`;
   return eject('CLOCK_BACKWARD', `the wall clock ${moves}, which hides a step back`);
 }
 
 function frozen(stoodMs: number): Ejection {
-  return eject('CLOCK_FROZEN', `the wall clock has stood still for ${shown(stoodMs)} ms`);
+  return eject('CLOCK_FROZEN', `the wall clock has stood still for ${formatMs(stoodMs)} ms`);
 }
 
 function eject(reason: ClockFault, detail: string): Ejection {
   return { kind: 'eject', reason, detail };
 }
 
-function shown(ms: number): string {
+function formatMs(ms: number): string {
   return ms.toFixed(1).replace(/\.0$/, '');
 }
 
@@ -172,7 +174,7 @@ export interface DriftInterval {
   readonly highMs: number;
 }
 
-/** The last answer of each broker, in the order heard; start each reign with `noDrift`. */
+/** The last answer of each broker, in the order heard; start each term with `noDrift`. */
 export interface BrokerDrift {
   readonly brokers: ReadonlyMap<string, DriftInterval>;
 }
@@ -180,13 +182,13 @@ export interface BrokerDrift {
 export const noDrift: BrokerDrift = Object.freeze({ brokers: new Map<string, DriftInterval>() });
 
 /**
- * The drift with one more answer. An answer that tells nothing is left out: without an append time (brokers send -1
- * where the topic keeps the sender's time), or around a step of our own clock, which `observe` sees.
+ * The drift with one more answer. Ignores useless answers: those without an append time (brokers send -1 when the topic
+ * keeps the sender's time), and those around a step of our own clock, which `observe` detects.
  */
 export function recordDrift(state: BrokerDrift, sample: DriftSample): BrokerDrift {
   const { broker, sent, received, appended } = sample;
-  const told = appended >= 0 && received >= sent && Number.isFinite(received - appended);
-  if (!told) return state;
+  const isUsable = appended >= 0 && received >= sent && Number.isFinite(received - appended);
+  if (!isUsable) return state;
   const brokers = new Map(state.brokers);
   brokers.delete(broker);
   brokers.set(broker, { lowMs: sent - appended, highMs: received - appended });
@@ -199,13 +201,13 @@ export function recordDrift(state: BrokerDrift, sample: DriftSample): BrokerDrif
 
 /**
  * The interval in which the median broker's drift lies; undefined before the first answer. With an even number of
- * brokers it spans both middle ones, so that half of them alone can't condemn our clock.
+ * brokers it spans both middle ones, so that half of them alone can't eject us.
  */
 export function driftInterval(state: BrokerDrift): DriftInterval | undefined {
   return medianInterval([...state.brokers.values()]);
 }
 
-/** The interval of the median, both middle ones where there are two; undefined for none. */
+/** The interval of the median, spanning both middle ones of an even number; undefined for none. */
 export function medianInterval(intervals: readonly DriftInterval[]): DriftInterval | undefined {
   const lows = intervals.map(({ lowMs }) => lowMs).sort((a, b) => a - b);
   const highs = intervals.map(({ highMs }) => highMs).sort((a, b) => a - b);
@@ -216,20 +218,20 @@ export function medianInterval(intervals: readonly DriftInterval[]): DriftInterv
 
 /** Ejects when the whole interval lies more than a second to one side. */
 export function driftVerdict(state: BrokerDrift): Verdict {
-  const off = brokersSay(state, DRIFT_MS);
+  const off = clockOffByBrokers(state, DRIFT_MS);
   return off === undefined ? STEADY : eject('CLOCK_DRIFT', off.detail);
 }
 
-/** What keeps our clock from beginning a reign, by what brokers said just now; undefined when nothing does. */
+/** Why our clock may not start a term, by these answers of the brokers; undefined when it may. */
 export function driftAtStart(samples: readonly DriftSample[]): ClockOff | undefined {
-  return brokersSay(samples.reduce(recordDrift, noDrift), DRIFT_AT_START_MS);
+  return clockOffByBrokers(samples.reduce(recordDrift, noDrift), DRIFT_AT_START_MS);
 }
 
-function brokersSay(state: BrokerDrift, limitMs: number): ClockOff | undefined {
+function clockOffByBrokers(state: BrokerDrift, limitMs: number): ClockOff | undefined {
   return clockOff(driftInterval(state), limitMs, "the brokers' median");
 }
 
-/** A clock that is surely off, whoever tells. */
+/** A clock that is certainly off. */
 export interface ClockOff {
   readonly reason: ClockOffFault;
   readonly detail: string;
@@ -239,8 +241,8 @@ export interface ClockOff {
 export function clockOff(interval: DriftInterval | undefined, limitMs: number, whose: string): ClockOff | undefined {
   if (interval === undefined) return undefined;
   const { lowMs, highMs } = interval;
-  const said = (ms: number, side: string) => `the wall clock is at least ${shown(ms)} ms ${side} ${whose}`;
-  if (lowMs > limitMs) return { reason: 'CLOCK_AHEAD', detail: said(lowMs, 'ahead of') };
-  if (highMs < -limitMs) return { reason: 'CLOCK_BEHIND', detail: said(-highMs, 'behind') };
+  const detail = (ms: number, side: string) => `the wall clock is at least ${formatMs(ms)} ms ${side} ${whose}`;
+  if (lowMs > limitMs) return { reason: 'CLOCK_AHEAD', detail: detail(lowMs, 'ahead of') };
+  if (highMs < -limitMs) return { reason: 'CLOCK_BEHIND', detail: detail(-highMs, 'behind') };
   return undefined;
 }

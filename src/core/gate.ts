@@ -1,7 +1,7 @@
 import type { ClockFault, ClockOffFault } from './clock-guard.ts';
 import type { MonoMs } from './units.ts';
 
-/** Who may hold the gate closed; each has one reason at a time. */
+/** What may keep the gate closed; each source has one reason at a time. */
 export type GateSource = 'identity' | 'clock' | 'process';
 
 export type GateReason =
@@ -21,27 +21,27 @@ export type GateReason =
   | 'STOPPING';
 
 /**
- * Why no requests are served, or not those of every partition: with an open gate a ledger partition may stand still or
- * be restored, the request group may still be to be joined, and the brokers may refuse the login or a right.
+ * Why no requests are served, or not those of every partition: with an open gate a ledger partition may be stopped or
+ * restoring, the request group not joined yet, or the brokers may reject the login or deny access.
  */
 export type UnreadyReason = GateReason | 'KAFKA_REFUSED' | 'LEDGER_UNREADABLE' | 'INDEX_RESTORING' | 'GROUP_JOINING';
 
 /**
  * Whether the worker serves. Immutable; every change goes through `withReasons`.
  *
- *   closed (process: STARTING) -> open -> closed -> open -> ... -> closed (process: STOPPING), for good
+ *   closed (process: STARTING) -> open -> closed -> open -> ... -> closed (process: STOPPING, final)
  *
  * open:   no source has a reason; closedSince is absent.
- * closed: at least one has; closedSince is when the last open time ended (or the process began), and stays while
+ * closed: at least one has a reason; closedSince is when the gate was last open (or the process started). It stays while
  *         reasons come and go, so that the grace time counts from the first of them.
- * STOPPING is final: a start-up or an identity that gets ready late must not open the gate again.
+ * STOPPING is final: a start or an identity that becomes ready late must not open the gate again.
  */
 export interface Gate {
   readonly reasons: ReadonlyMap<GateSource, GateReason>;
   readonly closedSince?: MonoMs;
 }
 
-/** Most fundamental first: what nobody can wait out, then causes before their effects; STARTING says least. */
+/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING says least. */
 const GATE_REASONS: readonly GateReason[] = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
@@ -71,7 +71,7 @@ export const UNREADY_REASONS: readonly UnreadyReason[] = [
   'GROUP_JOINING',
 ];
 
-/** The clock can't be trusted, so nothing that is timed by it can be either. */
+/** With these, neither the clock nor anything timed by it can be trusted. */
 const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault>([
   'CLOCK_BACKWARD',
   'CLOCK_FORWARD',
@@ -83,7 +83,7 @@ const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault
 
 const BY_KAFKA: ReadonlySet<GateReason> = new Set(['KAFKA_UNAVAILABLE', 'RESERVATION_EXHAUSTED', 'NO_IDENTITY']);
 
-/** Whether brokers that refuse what a worker needs may be all that is behind the reason. */
+/** Whether a login or access denied by the brokers may be the whole cause of the reason. */
 export function mayBeRefusal(reason: GateReason | undefined): boolean {
   return reason === undefined || BY_KAFKA.has(reason);
 }
@@ -93,38 +93,38 @@ export function isClockFault(reason: GateReason | undefined): boolean {
   return reason !== undefined && CLOCK_FAULTS.has(reason);
 }
 
-/** Whether nobody should still talk to this worker: it lost its identity for a cause of its own, and waits for nothing. */
+/** Whether clients should stop using this worker: it lost its identity by a cause of its own and is not just waiting. */
 export function isEjection(reason: GateReason): boolean {
   return reason === 'LEASE_LOST' || isClockFault(reason);
 }
 
-/** The gate of a process that begins: closed until the source `process` is cleared. */
+/** The gate of a starting process: closed until the source `process` is cleared. */
 export function closedGate(now: MonoMs): Gate {
   return { reasons: new Map([['process', 'STARTING']]), closedSince: now };
 }
 
-/** The gate with `reason` as the one that `source` has, in place of any before it. */
+/** The gate with `reason` for `source`, replacing any earlier one. */
 export function closeGate(gate: Gate, source: GateSource, reason: GateReason, now: MonoMs): Gate {
   return withReasons(gate, source, reason, now);
 }
 
-/** The gate without the reason of `source`; open when no other source has one. */
+/** The gate without a reason for `source`; open when no other source has one. */
 export function clearGate(gate: Gate, source: GateSource, now: MonoMs): Gate {
   return withReasons(gate, source, undefined, now);
 }
 
-/** Why the gate is closed, the most fundamental reason where there are several; undefined when it is open. */
+/** Why the gate is closed: the most fundamental of its reasons; undefined when it is open. */
 export function gateReason(gate: Gate): GateReason | undefined {
   const held = new Set(gate.reasons.values());
   return GATE_REASONS.find((reason) => held.has(reason));
 }
 
 /** Whether the gate has been closed for `graceMs` or longer, so that the worker should leave its group. */
-export function graceOver(gate: Gate, now: MonoMs, graceMs: number): boolean {
+export function graceExpired(gate: Gate, now: MonoMs, graceMs: number): boolean {
   return gate.closedSince !== undefined && now - gate.closedSince >= graceMs;
 }
 
-/** The one place that makes a changed gate; returns the same gate when nothing changes. */
+/** The only place that changes a gate; returns the same gate when nothing changes. */
 function withReasons(gate: Gate, source: GateSource, reason: GateReason | undefined, now: MonoMs): Gate {
   const held = gate.reasons.get(source);
   if (held === reason || held === 'STOPPING') return gate;

@@ -1,7 +1,7 @@
 import { fixedFields, joinHalves, type Layout, requireIdentity } from './layout.ts';
 import { type Random, type Ticks, ticks } from './units.ts';
 
-/** How far back ticks may still be used, so that a timer that wakes late does not waste what they hold. */
+/** How far back ticks may still be used, so that a late timer does not waste their IDs. */
 export const BACKFILL_MS = 10;
 
 /** The IDs first, first + step, ... (count of them), all of one tick; `step` is the layout's. */
@@ -13,8 +13,8 @@ export interface IdRange {
 /**
  * One worker's place in the ID space; immutable, `take` returns the next one.
  *
- * Everything before (nextTicks, nextSequence) is used up or given up. nextSequence is 0 exactly while nothing of
- * nextTicks is used: only then is a sequence start drawn, so each tick gets one draw however it is cut into batches.
+ * Everything before (nextTicks, nextSequence) is used or skipped. nextSequence is 0 exactly while nothing of nextTicks is
+ * used: only then is a sequence start drawn, so each tick gets one draw, however it is split into batches.
  */
 export interface Generator {
   readonly layout: Layout;
@@ -38,17 +38,17 @@ export interface Window {
 export interface Take {
   readonly generator: Generator;
   readonly ranges: readonly IdRange[];
-  /** How many of the wanted IDs the window could not give. */
+  /** How many of the wanted IDs the window did not have. */
   readonly missing: number;
-  /** With missing > 0: the tick to wait for before asking again. */
+  /** With missing > 0: the tick to wait for before taking more. */
   readonly waitUntilTicks?: Ticks;
-  /** With missing > 0: no wait helps, until the reservation is extended or, for the layout, ever. */
+  /** With missing > 0: waiting does not help until the reservation is extended or, for the layout, ever. */
   readonly exhausted?: 'reservation' | 'layout';
 }
 
 /**
  * A generator whose first tick is `from`, the start of the worker's reservation.
- * Throws RangeError when an ID or the tick is none of the layout's.
+ * Throws RangeError when a field or the tick is outside the layout.
  */
 export function startGenerator(layout: Layout, datacenter: number, worker: number, from: Ticks): Generator {
   requireIdentity(layout, datacenter, worker);
@@ -64,10 +64,10 @@ export function startGenerator(layout: Layout, datacenter: number, worker: numbe
 }
 
 /**
- * Up to `count` IDs, at once and without waiting; what is missing has to be asked for again, with a later clock.
+ * Takes up to `count` IDs without waiting; take the missing ones later, with a later clock.
  *
- * Holds for every window, whatever the clock did:
- * - the IDs are above every ID this generator gave before, and rise;
+ * For every window, whatever the clock did:
+ * - the IDs rise, and are above every ID that this generator has allocated before;
  * - no tick is after nowTicks, outside [from, to), or at the layout's end or beyond;
  * - no unused tick older than the back-fill window is used (one tick at least: the current one);
  * - taking a and then b in one window gives the IDs of taking a + b.
@@ -87,7 +87,7 @@ export function take(generator: Generator, count: number, window: Window, random
     const sequence = entered ? nextSequence : drawStart(layout, random);
     const size = Math.min(missing, sequencesPerTick - sequence);
     const range = { first: joinHalves(layout, at, fixed + sequence * places.sequence.unit), count: size };
-    // Mostly there is only one, for which an array that grows would be much too large.
+    // Usually there is only one range, for which a growing array would be much too large.
     ranges = ranges.length === 0 ? [range] : [...ranges, range];
     missing -= size;
     const full = sequence + size === sequencesPerTick;
@@ -96,39 +96,39 @@ export function take(generator: Generator, count: number, window: Window, random
   }
   const next = ranges.length === 0 ? generator : { ...generator, nextTicks, nextSequence };
   if (missing === 0) return { generator: next, ranges, missing };
-  return { generator: next, ranges, missing, ...whatHelps(next, window) };
+  return { generator: next, ranges, missing, ...explainShortfall(next, window) };
 }
 
 /**
- * After the window gave all it had: the first tick that could serve, or why none will. A tick inside reservation and
- * layout that did not serve can only be one of the future.
+ * For an exhausted window: the first tick that could serve, or why none will. A tick inside reservation and layout that
+ * did not serve can only be in the future.
  */
-function whatHelps(generator: Generator, window: Window): Pick<Take, 'waitUntilTicks' | 'exhausted'> {
+function explainShortfall(generator: Generator, window: Window): Pick<Take, 'waitUntilTicks' | 'exhausted'> {
   const first = firstTicks(generator, window);
   if (first >= generator.layout.endTicks) return { exhausted: 'layout' };
   if (first >= window.to) return { exhausted: 'reservation' };
   return { waitUntilTicks: first };
 }
 
-/** The first tick that is not used up, not too old and not before the reservation. */
+/** The first tick that is not used, not too old and not before the reservation. */
 function firstTicks({ layout, nextTicks }: Generator, { nowTicks, from }: Window): Ticks {
   return ticks(Math.max(nextTicks, from, nowTicks - backfillTicks(layout) + 1));
 }
 
-/** How many ticks, the current one included, are surely younger than BACKFILL_MS. */
+/** How many ticks, the current one included, are certainly younger than BACKFILL_MS. */
 function backfillTicks(layout: Layout): number {
   return Math.max(1, Math.floor(BACKFILL_MS / layout.tickMs));
 }
 
 function drawStart({ sequenceStartBelow }: Layout, random: Random): number {
   if (sequenceStartBelow === 1) return 0;
-  // Kept in range even if `random` breaks its promise to stay below 1.
+  // Stays in range even if `random` returns 1.
   return Math.min(Math.floor(random() * sequenceStartBelow), sequenceStartBelow - 1);
 }
 
-/** A reading that is no whole number compares false with everything; refusing it keeps that from passing for "later". */
+/** NaN compares false with everything, which would pass for "later": reject anything but whole numbers. */
 function requireWhole(count: number, { nowTicks, from, to }: Window): void {
   if (!Number.isSafeInteger(count) || count < 1) throw new RangeError(`count must be at least 1, not ${count}`);
   if (Number.isSafeInteger(nowTicks) && Number.isSafeInteger(from) && Number.isSafeInteger(to)) return;
-  throw new RangeError(`a window is made of whole ticks, not of now ${nowTicks}, from ${from}, to ${to}`);
+  throw new RangeError(`a window must have whole ticks, not now ${nowTicks}, from ${from}, to ${to}`);
 }

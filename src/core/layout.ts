@@ -203,7 +203,7 @@ export function compose(layout: Layout, parts: IdParts): bigint {
   return joinHalves(layout, parts.ticks, low);
 }
 
-/** The sum of the fields that never change while one worker reigns, each at its place. Checks nothing. */
+/** The sum of the fields that never change while one worker ID is held, each at its place. Checks nothing. */
 export function fixedFields(layout: Layout, datacenter: number, worker: number): number {
   return datacenter * layout.places.datacenter.unit + worker * layout.places.worker.unit;
 }

@@ -1,7 +1,7 @@
 import { type Layout, tickStartMs, toTicks } from './layout.ts';
 import { elapsedMs, type Reading, type Ticks, ticks, type WallMs, wallMs } from './units.ts';
 
-/** How a lease, its keep-alives and the ceiling above it hang together; all in milliseconds. */
+/** The timing of a lease, its keep-alives and the ceiling above it; all in milliseconds. */
 export interface LeaseTiming {
   /** etcd's time to live; a whole number of seconds, because etcd counts in those. */
   readonly ttlMs: number;
@@ -9,7 +9,7 @@ export interface LeaseTiming {
   readonly heartbeatMs: number;
   /** Without a successful keep-alive for this long, allocation is refused. */
   readonly refuseAfterMs: number;
-  /** A ceiling lies this far after the sending of the keep-alive that it rests on. */
+  /** A ceiling lies this far after the moment at which its keep-alive was sent. */
   readonly reserveMs: number;
   /** Kept free before the lease's end: for clocks that disagree, and for rounding. */
   readonly marginMs: number;
@@ -23,27 +23,28 @@ export const DEFAULT_TIMING: LeaseTiming = Object.freeze({
   marginMs: 5_000,
 });
 
-/** A ceiling further ahead of our clock than this is no wait but a sign that our clock is behind. */
+/** A ceiling further ahead of our clock than this is not waited for: it means that our clock is behind. */
 export const MAX_CEILING_WAIT_MS = 35_000;
 
-/** The ticks [from, to) that one worker has raised its ceiling over, and that nobody else ever uses. */
+/** The ticks [from, to) that one worker has reserved by raising its ceiling, and that no other worker ever uses. */
 export interface Reservation {
   readonly from: Ticks;
   readonly to: Ticks;
 }
 
 /**
- * Every fault of a timing, in words that name the fields; empty when it is fine. With R(i) the sending of keep-alive i:
+ * Every error in a timing, as messages that name the fields; empty when it is valid. With R(i) the time at which
+ * keep-alive i was sent:
  *
- * - The heartbeat comes before the own deadline, else each beat would find allocation suspended.
+ * - The heartbeat comes before the own deadline, or each one would find allocation suspended.
  * - reserve <= ttl - margin: when a crashed worker's lease ends, at R(i) + ttl or later, its ceiling R(i) + reserve is
- *   in the past of any successor whose clock is at most `margin` behind, so that a successor never waits after a crash.
- * - reserve >= heartbeat + refuseAfter: while the extend that follows keep-alive i is under way or has failed, the ceiling
- *   is still R(i-1) + reserve, and R(i-1) is one heartbeat back. Only then does the ceiling last as long as the
- *   authority that keep-alive i gave, and one lost extend stops nothing. (Less is safe, but stops a worker that is well.)
+ *   in the past of any successor whose clock is at most `margin` behind, so a successor never waits after a crash.
+ * - reserve >= heartbeat + refuseAfter: while the raise that follows keep-alive i is under way or has failed, the ceiling
+ *   is still R(i-1) + reserve, and R(i-1) is one heartbeat back. With this rule the ceiling lasts as long as the
+ *   authority from keep-alive i, and one lost raise stops nothing. (Less is safe, but would stop a healthy worker.)
  *   Together with the rule above this puts the own deadline before the margin.
- * - reserve + margin <= MAX_CEILING_WAIT_MS: an identity given back early leaves its ceiling that far ahead, and the
- *   next holder must take it for a wait, not for a fault of its own clock.
+ * - reserve + margin <= MAX_CEILING_WAIT_MS: an identity released early leaves its ceiling that far ahead; the next
+ *   holder must wait for it instead of suspecting its own clock.
  */
 export function checkTiming(timing: LeaseTiming): string[] {
   const { ttlMs, heartbeatMs, refuseAfterMs, reserveMs, marginMs } = timing;
@@ -70,9 +71,9 @@ export function checkTiming(timing: LeaseTiming): string[] {
 }
 
 /**
- * The ceiling to store: `reserveMs` after the sending of the last successful keep-alive, never past the layout's end;
- * undefined when that is not above the stored one, because a ceiling only rises. Rounded down, so that every usable
- * tick has begun by then.
+ * The ceiling to store: `reserveMs` after the last successful keep-alive was sent, never past the layout's end; undefined
+ * when that is not above the stored one, because a ceiling only rises. Rounded down, so that every usable tick has
+ * started by then.
  */
 export function nextCeiling(
   layout: Layout,
@@ -85,19 +86,19 @@ export function nextCeiling(
 }
 
 /**
- * Milliseconds until the own deadline; 0 or less: allocate nothing. Counted from the reading before the last successful
- * keep-alive was sent, because etcd's own count starts later, and by whichever clock saw more time pass.
+ * Milliseconds until the own deadline; at 0 or less, allocate nothing. Counted from the reading before the last successful
+ * keep-alive was sent, because etcd starts counting later, and by the clock that advanced more.
  */
 export function authorityMs(timing: LeaseTiming, keepAliveSent: Reading, now: Reading): number {
   return authoritySpanMs(timing) - elapsedMs(keepAliveSent, now);
 }
 
-/** How long one keep-alive allows allocation: until refusal is due, or the lease nears its end. */
+/** How long one keep-alive allows allocation: until refuseAfterMs, or until the lease nears its end. */
 function authoritySpanMs({ refuseAfterMs, ttlMs, marginMs }: LeaseTiming): number {
   return Math.min(refuseAfterMs, ttlMs - marginMs);
 }
 
-/** Milliseconds until the clock reaches a ceiling, at which a new holder starts; 0 when it already has. */
+/** Milliseconds until the clock reaches a ceiling, where a new holder starts; 0 when it has already. */
 export function ceilingWaitMs(layout: Layout, ceiling: Ticks, now: WallMs): number {
   return Math.max(0, tickStartMs(layout, ceiling) - now);
 }

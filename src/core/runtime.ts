@@ -1,9 +1,9 @@
 /**
- * Time, chance and turns of the event loop, as everything that waits gets them: a process hands in its own, the simulator
- * a virtual one.
+ * Time, randomness and turns of the event loop for everything that waits: real ones in a process, virtual ones in the
+ * simulator.
  */
 export interface Runtime {
-  /** Milliseconds by a clock that never steps; its origin means nothing. All deadlines are by this one. */
+  /** Milliseconds by a clock that never steps; its origin means nothing. All deadlines use it. */
   monotonicMs(): number;
   /** Milliseconds since 1970 by the system's clock, which can step either way. */
   wallMs(): number;
@@ -11,7 +11,7 @@ export interface Runtime {
   schedule(delayMs: number, run: () => void): Timer;
   /** Resolves after the delay, or as soon as the signal aborts, whichever is first; never rejects. */
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
-  /** Resolves in a later turn of the event loop, after waiting I/O had its chance. */
+  /** Resolves in a later turn of the event loop, after pending I/O was processed. */
   nextTurn(): Promise<void>;
   /** In [0, 1). */
   random(): number;
@@ -20,6 +20,6 @@ export interface Runtime {
 }
 
 export interface Timer {
-  /** Harmless once the timer has fired. */
+  /** Does nothing once the timer has fired. */
   cancel(): void;
 }

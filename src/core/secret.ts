@@ -1,2 +1,2 @@
-/** A password, key or certificate as it is now. It is asked for at each use, since the file that it is in may be replaced. */
+/** Returns the current password, key or certificate. Call it for each use, since its file may be replaced. */
 export type Secret = () => string;

@@ -22,10 +22,10 @@ export const wallMs = (value: number): WallMs => value as WallMs;
 export const monoMs = (value: number): MonoMs => value as MonoMs;
 export const ticks = (value: number): Ticks => value as Ticks;
 
-/** Milliseconds that passed between two readings, by whichever clock saw more: a deadline must not outlive either. */
+/** Milliseconds between two readings, by the clock that advanced more: a deadline must not outlast either. */
 export function elapsedMs(since: Reading, now: Reading): number {
   return Math.max(now.mono - since.mono, now.wall - since.wall);
 }
 
-/** A number from [0, 1), as Math.random gives it; passed in so that the core stays a pure function. */
+/** A number in [0, 1), like Math.random; passed in so that the core stays pure. */
 export type Random = () => number;

@@ -1,25 +1,25 @@
 import { IdallocError } from '../errors.ts';
-import { attempt } from './attempt.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { EtcdPort, KeyValue } from './ports.ts';
+import { tryTransact } from './try-transact.ts';
 
 /**
- * What is settled once for a datacenter, beside its descriptor, each under a key of its own:
+ * What is fixed once for a datacenter beside its descriptor, each under a separate key:
  *
- *   /idalloc/<ID space>/datacenter/<dc>     root of the one namespace that gives the IDs of this datacenter
- *   <root>id-space                          the ID space, and so the topic in which this namespace is witnessed
+ *   /idalloc/<ID space>/datacenter/<dc>     root of the one namespace that allocates the IDs of this datacenter
+ *   <root>id-space                          the ID space, and so the witness topic of this namespace
  *   <root>request-topics/<t>/partitions     partition count of a request topic
- *   <root>request-topics/<t>/ledger         where its decisions are
+ *   <root>request-topics/<t>/ledger         its ledger
  *   <root>ledgers/<l>                       the request topic whose decisions are in this ledger
  *   <root>groups/<g>                        the request topic that this group reads
  *
- * The first, the claim, lies outside of the namespace: two namespaces meet nowhere else. None of them is in the descriptor,
- * whose bytes every reign compares, so a second pair of topics can be added while workers serve the first.
+ * The first, the claim, lies outside the namespace: it is the only key that two namespaces share. None of them is in
+ * the descriptor, whose bytes every term compares, so a second pair of topics can be added while workers serve the first.
  */
 interface Binding {
   readonly key: string;
   readonly value: string;
-  /** Why a worker that wants this value can't work where another is stored, and what to do. */
+  /** The message when another value is stored: why that prevents work, and what to do. */
   readonly refusal: (stored: string) => string;
 }
 
@@ -36,12 +36,12 @@ export interface Bound {
   readonly topics: { readonly requests: string; readonly ledger: string; readonly requestPartitions: number };
 }
 
-/** Steps for a write that was lost or doubled, and for a race that was lost. */
+/** Allows for lost and repeated writes, and for lost races. */
 const MAX_STEPS = 10;
-/** Of a value that is none of ours. */
+/** Most characters shown of a foreign value. */
 const MAX_SHOWN = 200;
 
-/** The key that says whose a datacenter is. */
+/** The key that says which namespace owns a datacenter. */
 export function claimKey(idSpace: string, datacenterId: number): string {
   return `/idalloc/${idSpace}/datacenter/${datacenterId}`;
 }
@@ -54,66 +54,66 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
     value: root,
     refusal: (stored) =>
       `Datacenter ${datacenterId} of the ID space '${idSpace}' belongs to the namespace ${stored} of this etcd, and ` +
-      `${root} would give the same IDs: configure its ETCD_PREFIX, or another DATACENTER_ID.`,
+      `${root} would allocate the same IDs: set ETCD_PREFIX to that namespace's, or set another DATACENTER_ID.`,
   };
   const own: readonly Binding[] = [
     {
       key: `${root}id-space`,
       value: idSpace,
       refusal: (stored) =>
-        `The namespace ${root} is witnessed in the ID space '${stored}', configured is '${idSpace}': set ID_SPACE=${stored}.`,
+        `The namespace ${root} belongs to the ID space '${stored}', but ID_SPACE is '${idSpace}': set ID_SPACE=${stored}.`,
     },
     {
       key: `${root}request-topics/${requests}/partitions`,
       value: String(requestPartitions),
       refusal: (stored) =>
-        `The request topic '${requests}' was made with ${stored} partitions, configured are ${requestPartitions}: the ` +
-        'count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
-        `Set REQUEST_PARTITIONS=${stored}. For more partitions, or when partitions were added, make a second pair of ` +
+        `The request topic '${requests}' was created with ${stored} partitions, but REQUEST_PARTITIONS is ${requestPartitions}: ` +
+        'the count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
+        `Set REQUEST_PARTITIONS=${stored}. For more partitions, or after partitions were added, create a second pair of ` +
         'topics: docs/how-to/more-partitions.md.',
     },
     {
       key: `${root}request-topics/${requests}/ledger`,
       value: ledger,
       refusal: (stored) =>
-        `The decisions of '${requests}' are in the ledger '${stored}', configured is '${ledger}': set LEDGER_TOPIC=${stored}.`,
+        `The ledger of '${requests}' is '${stored}', but LEDGER_TOPIC is '${ledger}': set LEDGER_TOPIC=${stored}.`,
     },
     {
       key: `${root}ledgers/${ledger}`,
       value: requests,
       refusal: (stored) =>
-        `The ledger '${ledger}' has the decisions of '${stored}', not of '${requests}': set LEDGER_TOPIC to a ledger of its own.`,
+        `The ledger '${ledger}' belongs to the request topic '${stored}', not to '${requests}': set LEDGER_TOPIC to a separate ledger.`,
     },
     {
       key: `${root}groups/${groupId}`,
       value: requests,
       refusal: (stored) =>
-        `The group '${groupId}' reads '${stored}', not '${requests}': set KAFKA_GROUP_ID to a group of its own.`,
+        `The group '${groupId}' reads '${stored}', not '${requests}': set KAFKA_GROUP_ID to a separate group.`,
     },
   ];
   return { claim, own };
 }
 
 /**
- * Claims the datacenter, create-only, and settles nothing else. Rejects with NAMESPACE_MISMATCH that names each
- * difference, also in what is bound already, and changes nothing then; with ETCD_UNAVAILABLE.
+ * Claims the datacenter, create-only, and writes no other binding. Rejects with NAMESPACE_MISMATCH, which lists each
+ * difference, those in existing bindings included, and then changes nothing; or with ETCD_UNAVAILABLE.
  */
 export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim]);
 }
 
-/** As claimDatacenter, and settles whatever is not settled yet. */
+/** As claimDatacenter, and writes the bindings that are still missing. */
 export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim, ...bindings.own]);
 }
 
-/** Why these can't be settled; empty where they are, or may be. */
+/** Why these bindings conflict with the stored ones; empty when they do not. */
 export async function bindingFaults(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
   const bindings = [claim, ...own];
   return refusalsOf(bindings, await etcd.get(bindings.map(({ key }) => key)));
 }
 
-/** The ledgers that are bound to a namespace. */
+/** The ledgers bound to a namespace. */
 export async function boundLedgers(etcd: EtcdPort, { root }: Pick<NamespaceKeys, 'root'>): Promise<string[]> {
   const prefix = `${root}ledgers/`;
   const { kvs } = await etcd.range(prefix);
@@ -130,7 +130,7 @@ async function settle(etcd: EtcdPort, { claim, own }: Bindings, due: readonly Bi
     if (missing.length === 0) return;
     const absent = missing.map(({ key }) => ({ key, createRevision: 0n }));
     const puts = missing.map(({ key, value }) => ({ put: key, value: Buffer.from(value) }));
-    await attempt(etcd, absent, puts);
+    await tryTransact(etcd, absent, puts);
   }
   throw new IdallocError('ETCD_UNAVAILABLE', `the bindings of a namespace were not settled in ${MAX_STEPS} steps`);
 }

@@ -10,15 +10,15 @@ import { type Refusal, refusalOf } from './state.ts';
 
 export type Choice =
   | { readonly kind: 'take'; readonly workerId: number; readonly ceiling: StoredCeiling }
-  /** The clock reaches the lowest ceiling after waitMs; read again then, or before. */
+  /** The clock reaches the lowest ceiling after waitMs; read again by then. */
   | { readonly kind: 'wait'; readonly workerId: number; readonly waitMs: number }
   | ({ readonly kind: 'refuse' } & Refusal);
 
 /**
- * Picks a worker ID among `candidates`: at random among the free ones whose ceiling is behind the clock, so that racers
- * spread out; else the lowest ceiling is waited for, up to 35 s. Candidates without a ceiling are the caller's fault.
+ * Picks a worker ID among `candidates`: at random among the free ones whose ceiling is in the past, so that competing
+ * workers spread out; otherwise waits for the lowest ceiling, up to 35 s. Each candidate must have a ceiling.
  */
-function chooseWorker(
+function pickWorkerId(
   snapshot: Snapshot,
   candidates: readonly number[],
   layout: Layout,
@@ -48,49 +48,49 @@ function chooseWorker(
   return { kind: 'wait', workerId: lowest.workerId, waitMs: lowest.waitMs };
 }
 
-/** Why nothing can be taken although the clock should have reached a ceiling by now. */
+/** The message for when the clock should have reached a ceiling by now and has not. */
 export function ceilingsAhead(leadMs: number): string {
-  return `every free worker ID was used up to ${leadMs} ms after our time: our clock is behind; check NTP on this machine`;
+  return `every free worker ID is reserved for at least ${leadMs} ms beyond this machine's clock, so the clock is behind: check NTP`;
 }
 
-/** So many living owners must agree that our clock is off: the one other worker there is may be the one that is wrong. */
+/** At least this many owners must disagree with our clock: a single other worker may be the one that is wrong. */
 const MIN_OWNERS = 2;
 
 /**
- * Looks, before a worker ID is claimed, whether our clock is where everybody else's is: a claim by a clock that is far
- * ahead would put the ceiling out of reach of whoever comes next. Either of two can refuse:
+ * Compares our clock with others before a worker ID is claimed: a claim by a clock that is far ahead would put the
+ * ceiling out of reach of the next owner. Either of two comparisons can refuse:
  *
- * - the median of the brokers that answer now, to half of what a reign bears;
- * - the median of the living owners' ceilings, if there are two owners. A ceiling tells its owner's clock roughly: it is
- *   raised ahead of it, and by the time that the owner's lease runs out it lies behind. No clock that is right differs
- *   by more than the longest wait for a ceiling.
+ * - with the median of the brokers that answer now, within half of the drift that a running term tolerates;
+ * - with the median of the current owners' ceilings, given at least two owners. A ceiling shows its owner's clock
+ *   roughly: it is raised ahead of that clock, and is in its past when the owner's lease expires. A correct clock never
+ *   differs by more than the longest wait for a ceiling.
  *
- * Rejects when no broker answers: then there is nothing to compare with.
+ * Rejects when no broker answers, since there is nothing to compare with.
  */
-async function doubtClock(settings: IdentitySettings, snapshot: Snapshot): Promise<Refusal | undefined> {
-  const samples = (await settings.askBrokers?.()) ?? [];
+async function checkClock(settings: IdentitySettings, snapshot: Snapshot): Promise<Refusal | undefined> {
+  const samples = (await settings.sampleBrokerClocks?.()) ?? [];
   const { reading, verdict } = settings.readClock();
   if (verdict.kind === 'eject') return refusalOf(verdict);
   const leads = ownersLeads(snapshot, settings.layout, reading.wall);
   const owners = leads.length < MIN_OWNERS ? undefined : medianInterval(leads);
-  const off = driftAtStart(samples) ?? clockOff(owners, 0, 'the living workers');
+  const off = driftAtStart(samples) ?? clockOff(owners, 0, 'the other workers');
   if (off === undefined) return undefined;
   return { code: off.reason, message: `${off.detail}: no worker ID is claimed; check NTP on this machine` };
 }
 
-/** The choice, once our clock has been compared where a worker ID is there to be claimed; rejects as doubtClock does. */
-export async function chooseByTrustedClock(
+/** Chooses a worker ID; before one is claimed, the clock is checked. Rejects as checkClock does. */
+export async function chooseWorkerId(
   settings: IdentitySettings,
   snapshot: Snapshot,
   candidates: readonly number[],
   now: WallMs,
 ): Promise<Choice> {
-  const choice = chooseWorker(snapshot, candidates, settings.layout, now, settings.random);
-  const doubt = choice.kind === 'take' ? await doubtClock(settings, snapshot) : undefined;
+  const choice = pickWorkerId(snapshot, candidates, settings.layout, now, settings.random);
+  const doubt = choice.kind === 'take' ? await checkClock(settings, snapshot) : undefined;
   return doubt === undefined ? choice : { kind: 'refuse', ...doubt };
 }
 
-/** For each living owner the interval in which our lead over its clock lies. */
+/** For each current owner, the interval in which our lead over its clock lies. */
 function ownersLeads(snapshot: Snapshot, layout: Layout, now: WallMs): DriftInterval[] {
   return [...snapshot.owners.keys()].flatMap((workerId) => {
     const ceiling = snapshot.ceilings.get(workerId);
@@ -102,30 +102,31 @@ function ownersLeads(snapshot: Snapshot, layout: Layout, now: WallMs): DriftInte
 
 function exhausted(candidates: readonly number[]): string {
   const [only] = candidates;
-  if (candidates.length === 1) return `worker ID ${only} has an owner: stop that worker, or let its lease run out`;
-  return `all ${candidates.length} worker IDs of the pool have owners: stop a worker, or make a namespace with a larger pool under another DATACENTER_ID`;
+  if (candidates.length === 1)
+    return `worker ID ${only} is in use: stop the worker that holds it, or wait until its lease expires`;
+  return `all ${candidates.length} worker IDs of the pool are in use: stop a worker, or create a namespace with a larger pool under another DATACENTER_ID`;
 }
 
-/** Owners this young at one address may be what a crash loop left behind; the first few are taken for company. */
-const YOUNG_MS = 60_000;
-const COMPANY = 3;
+/** Leases this recent at one address may be left over from a crash loop; the first few are taken for other workers. */
+const RECENT_MS = 60_000;
+const TOLERATED_RECENT = 3;
 const DELAY_EACH_MS = 1_000;
 const MAX_DELAY_MS = 30_000;
 
 /**
- * How long a process that has just started holds back, in milliseconds. A process that crashes after each acquire leaves
- * a worker ID taken for a lease's time; by waiting a second for each such leftover it can't eat up the pool.
+ * How long a process that has just started waits, in milliseconds. A process that crashes after each acquire leaves a
+ * worker ID occupied for a lease's time; waiting a second for each such leftover keeps it from exhausting the pool.
  */
 export function startDelayMs(snapshot: Snapshot, workerIp: string, now: WallMs): number {
-  const leftovers = [...snapshot.owners.values()].filter((owner) => isYoung(owner, workerIp, now)).length;
-  return Math.min(MAX_DELAY_MS, Math.max(0, leftovers - COMPANY) * DELAY_EACH_MS);
+  const leftovers = [...snapshot.owners.values()].filter((owner) => isRecent(owner, workerIp, now)).length;
+  return Math.min(MAX_DELAY_MS, Math.max(0, leftovers - TOLERATED_RECENT) * DELAY_EACH_MS);
 }
 
-/** A record that can't be read tells nothing, and nothing but this delay hangs on it. */
-function isYoung(owner: KeyValue, workerIp: string, now: WallMs): boolean {
+/** An unreadable record counts as old: only this delay depends on it. */
+function isRecent(owner: KeyValue, workerIp: string, now: WallMs): boolean {
   try {
     const record = decodeLeaseRecord(owner.value);
-    return record.assignedWorkerIp === workerIp && Math.abs(now - record.grantedAtMs) < YOUNG_MS;
+    return record.assignedWorkerIp === workerIp && Math.abs(now - record.grantedAtMs) < RECENT_MS;
   } catch {
     return false;
   }

@@ -2,57 +2,57 @@ import type { Verdict } from '../core/clock-guard.ts';
 import { authorityMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
 import { elapsedMs, type Reading } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { ceilingsAhead, chooseByTrustedClock, startDelayMs } from './choose.ts';
+import { ceilingsAhead, chooseWorkerId, startDelayMs } from './choose.ts';
 import {
+  asRetryable,
   candidatesOf,
   isRestored,
-  lossOf,
-  passing,
+  lossCode,
   readClaim,
   readNamespace,
   requireInPool,
   revokeQuietly,
   sendClaim,
+  sendIgnoringAnswer,
   sendSwap,
-  sendUndecided,
-  witnessed,
+  withWitness,
 } from './protocol.ts';
-import { type Attempt, hindrance, planAttempt, planSwap, type Reign, readBack, reignOf } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
-import { PAUSED, refusalOf, UNBORN } from './state.ts';
+import { NOT_ACQUIRED, PAUSED, refusalOf } from './state.ts';
+import { type Attempt, blockedReason, planAttempt, planSwap, readBack, type Term, termOf } from './term.ts';
 
 const STOPPED = { kind: 'stopped' } as const;
 
 /**
- * The identity of this process: a worker ID, the fence of its reign, and a reservation of time.
+ * The identity of this process: a worker ID, the fence of its term, and a reservation of time.
  *
  *   none -> acquiring -> held <-> suspended -> lost -> none
  *
- * none:      nothing is ours to use, and `refusal` tells why. An attempt whose outcome etcd did not tell may be left:
- *            the next acquire reads what became of it, before anything else.
+ * none:      nothing may be used; `refusal` says why. An attempt with an unknown outcome may be left over: the next
+ *            acquire reads its outcome before anything else.
  * acquiring: looking for a worker ID, waiting for a ceiling, or claiming one.
- * held:      authority is given until the own deadline.
- * suspended: the own deadline has passed, the reservation is used up, the process stood still, or the clock jumped; a
- *            heartbeat that finds nobody in between, and has a witness for the next reservation, leads back to held.
- * lost:      etcd shows that somebody was, or could have been, in between: the reservation is forgotten.
+ * held:      allocation is allowed until the own deadline.
+ * suspended: the own deadline has passed, the reservation is used up, the process was paused, or the clock jumped. A
+ *            heartbeat leads back to held if the worker ID is still ours and the next reservation has its witness.
+ * lost:      etcd shows that another process held, or could have held, the worker ID; the reservation is discarded.
  *
- * `release` leads from any mode to none. It, and a loss, count `#turn` up: a step that was in flight then finds that it
- * belongs to an earlier turn, and changes nothing. Nothing happens by itself: each step is called, one at a time, and a
- * deadline that nobody looked at still refuses, since `authority` computes it.
+ * `release` leads from any mode to none. It and a loss increment `#turn`, so a step still in flight finds its turn over
+ * and changes nothing. There are no timers here: the caller runs one step at a time, and a missed deadline still refuses,
+ * because `authority` computes it.
  */
 export class Identity {
   readonly #settings: IdentitySettings;
   #mode: Mode = 'none';
-  #refusal: Refusal = UNBORN;
+  #refusal: Refusal = NOT_ACQUIRED;
   #turn = 0;
   #busy = false;
   #attempt: Attempt | undefined;
-  #reign: Reign | undefined;
+  #term: Term | undefined;
   #waitingSince: Reading | undefined;
-  /** How long this process holds back at its start, counted from its first look at the namespace. */
-  #startUp: { readonly began: Reading; readonly delayMs: number } | undefined;
-  /** What was sent before this moment proves nothing: the process stood still in between. */
+  /** How long this process waits at its start, counted from its first read of the namespace. */
+  #startDelay: { readonly began: Reading; readonly delayMs: number } | undefined;
+  /** A heartbeat sent before this moment proves nothing: the process was paused after it. */
   #provenFromMs = Number.NEGATIVE_INFINITY;
 
   /** Throws CONFIG_INVALID for a static worker ID outside the pool. */
@@ -62,46 +62,46 @@ export class Identity {
   }
 
   get state(): IdentityState {
-    const reign = this.#reign && { workerId: this.#reign.workerId, fence: this.#reign.fence };
-    return { mode: this.#mode, ...(this.#mode === 'held' ? {} : { refusal: this.#refusal }), ...reign };
+    const term = this.#term && { workerId: this.#term.workerId, fence: this.#term.fence };
+    return { mode: this.#mode, ...(this.#mode === 'held' ? {} : { refusal: this.#refusal }), ...term };
   }
 
   /**
-   * What may be allocated with at `now`; synchronous and cheap. Refuses past the own deadline: refuseAfterMs, or the TTL
-   * less a margin, since before the sending of the last successful keep-alive. Refuses behind the reservation.
+   * The authority to allocate at `now`; synchronous and cheap. Refuses after the own deadline (refuseAfterMs, or the TTL
+   * less a margin, counted from before the last successful keep-alive was sent) and after the end of the reservation.
    */
   authority(now: Reading): Authority {
-    const reign = this.#reign;
+    const term = this.#term;
     this.check(now);
-    if (!reign || this.#mode !== 'held') return { ok: false, ...this.#refusal };
-    return { ok: true, workerId: reign.workerId, fence: reign.fence, reservation: reign.reservation };
+    if (!term || this.#mode !== 'held') return { ok: false, ...this.#refusal };
+    return { ok: true, workerId: term.workerId, fence: term.fence, reservation: term.reservation };
   }
 
-  /** Milliseconds until the own deadline; 0 when nothing is held. */
+  /** Milliseconds until the own deadline; 0 when no worker ID is held. */
   remainingMs(now: Reading): number {
-    return this.#reign ? Math.max(0, authorityMs(this.#settings.timing, this.#reign.sent, now)) : 0;
+    return this.#term ? Math.max(0, authorityMs(this.#settings.timing, this.#term.sent, now)) : 0;
   }
 
-  /** Suspends a reign that can't allocate at `now`, so that the gate closes though nobody tries. */
+  /** Suspends a term that can't allocate at `now`, so that the gate closes even if no request comes. */
   check(now: Reading): void {
-    const refusal = this.#mode === 'held' && this.#reign && hindrance(this.#settings, this.#reign, now);
-    if (refusal) this.#enter('suspended', refusal);
+    const refusal = this.#mode === 'held' && this.#term && blockedReason(this.#settings, this.#term, now);
+    if (refusal) this.#setMode('suspended', refusal);
   }
 
-  /** The process stood still until `now`: only a heartbeat sent since can show that nobody took its place. */
+  /** The process was paused until `now`: only a heartbeat sent after it can prove that the worker ID is still held. */
   paused(now: Reading): void {
     this.#provenFromMs = now.mono;
-    if (this.#mode === 'held') this.#enter('suspended', PAUSED);
+    if (this.#mode === 'held') this.#setMode('suspended', PAUSED);
   }
 
   /** One attempt to become the owner of a worker ID. Rejects only with NAMESPACE_MISMATCH and NAMESPACE_DAMAGED. */
   async acquire(): Promise<AcquireOutcome> {
-    if (this.#busy || this.#reign) return STOPPED;
+    if (this.#busy || this.#term) return STOPPED;
     const turn = this.#turn;
-    return await this.#step(async () => {
-      this.#enter('acquiring', this.#refusal);
+    return await this.#runExclusively(async () => {
+      this.#setMode('acquiring', this.#refusal);
       try {
-        return (await this.#settle(turn)) ?? (await this.#attemptOne(turn));
+        return (await this.#resolveAttempt(turn)) ?? (await this.#attemptOne(turn));
       } catch (error) {
         return await this.#abandon(turn, error);
       }
@@ -109,36 +109,36 @@ export class Identity {
   }
 
   /**
-   * One keep-alive, one raise of the ceiling, a read beside each. Only when etcd shows the worker ID and the ceiling as
-   * ours does the own deadline count anew, from before the keep-alive was sent. Never rejects for a fault of etcd; a damaged
-   * namespace is a loss here, and stops the next acquire.
+   * One keep-alive and one raise of the ceiling, each with a read. The own deadline restarts only when etcd shows that
+   * the worker ID and the ceiling are ours, and counts from before the keep-alive was sent. Never rejects for an etcd
+   * failure; a damaged namespace is a loss here and makes the next acquire reject.
    */
   async heartbeat(): Promise<HeartbeatOutcome> {
-    const reign = this.#reign;
-    if (this.#busy || !reign) return STOPPED;
+    const term = this.#term;
+    if (this.#busy || !term) return STOPPED;
     const turn = this.#turn;
-    return await this.#step(async () => {
+    return await this.#runExclusively(async () => {
       const { reading: sent, verdict } = this.#settings.readClock();
       if (verdict.kind === 'eject') return await this.#eject(verdict);
       this.check(sent);
       try {
-        return await this.#beat(reign, sent, verdict.kind === 'steady', turn);
+        return await this.#renew(term, sent, verdict.kind === 'steady', turn);
       } catch (error) {
-        const code = lossOf(error);
+        const code = lossCode(error);
         if (code !== undefined) return await this.#lose(turn, describeError(error), code);
-        return { kind: 'failed', error: passing(error) };
+        return { kind: 'failed', error: asRetryable(error) };
       }
     });
   }
 
-  /** Gives everything back at once; authority is refused before the first await. True when etcd has confirmed it. */
-  async release(refusal: Refusal = UNBORN): Promise<boolean> {
-    const leases = [this.#reign?.leaseId, this.#attempt?.leaseId].filter((leaseId) => leaseId !== undefined);
+  /** Revokes the leases; authority is refused before the first await. True when etcd has confirmed it. */
+  async release(refusal: Refusal = NOT_ACQUIRED): Promise<boolean> {
+    const leases = [this.#term?.leaseId, this.#attempt?.leaseId].filter((leaseId) => leaseId !== undefined);
     this.#turn += 1;
-    this.#reign = undefined;
+    this.#term = undefined;
     this.#attempt = undefined;
     this.#waitingSince = undefined;
-    this.#enter('none', refusal);
+    this.#setMode('none', refusal);
     const revoked = await Promise.all(leases.map((leaseId) => revokeQuietly(this.#settings, leaseId)));
     return revoked.every(Boolean);
   }
@@ -149,10 +149,10 @@ export class Identity {
     const { reading, verdict } = this.#settings.readClock();
     if (verdict.kind === 'eject') return this.#refuse(refusalOf(verdict));
     if (verdict.kind === 'wait') return { kind: 'waiting', waitMs: verdict.untilWall - reading.wall };
-    this.#startUp ??= { began: reading, delayMs: startDelayMs(snapshot, this.#settings.workerIp, reading.wall) };
-    const heldBackMs = this.#startUp.delayMs - elapsedMs(this.#startUp.began, reading);
+    this.#startDelay ??= { began: reading, delayMs: startDelayMs(snapshot, this.#settings.workerIp, reading.wall) };
+    const heldBackMs = this.#startDelay.delayMs - elapsedMs(this.#startDelay.began, reading);
     if (heldBackMs > 0) return { kind: 'waiting', waitMs: heldBackMs };
-    const choice = await chooseByTrustedClock(this.#settings, snapshot, candidatesOf(this.#settings), reading.wall);
+    const choice = await chooseWorkerId(this.#settings, snapshot, candidatesOf(this.#settings), reading.wall);
     if (turn !== this.#turn) return STOPPED;
     if (choice.kind === 'refuse') return this.#refuse({ code: choice.code, message: choice.message });
     if (choice.kind === 'wait') return this.#wait(choice.waitMs, reading);
@@ -161,92 +161,92 @@ export class Identity {
     const attempt = planAttempt(this.#settings, namespace, choice.workerId, choice.ceiling, reading);
     this.#attempt = attempt;
     await this.#settings.etcd.grantLease(attempt.leaseId, this.#settings.timing.ttlMs / 1000);
-    if (turn !== this.#turn) return await this.#stale(attempt);
-    await sendUndecided(this.#settings, sendClaim(this.#settings, attempt));
-    return (await this.#settle(turn)) ?? { kind: 'raced' };
+    if (turn !== this.#turn) return await this.#revokeStale(attempt);
+    await sendIgnoringAnswer(this.#settings, sendClaim(this.#settings, attempt));
+    return (await this.#resolveAttempt(turn)) ?? { kind: 'raced' };
   }
 
-  /** Released while a call was in flight: that call may have come after the lease was given back, so once more. */
-  async #stale(attempt: Attempt): Promise<AcquireOutcome> {
+  /** Released while a call was in flight, which may have taken effect after the revocation: revokes again. */
+  async #revokeStale(attempt: Attempt): Promise<AcquireOutcome> {
     await revokeQuietly(this.#settings, attempt.leaseId);
     return STOPPED;
   }
 
-  /** Reads what became of the attempt. Undefined: there is none any more. Throws, and keeps it, without an answer. */
-  async #settle(turn: number): Promise<AcquireOutcome | undefined> {
+  /** Reads the outcome of the attempt; undefined when none is left. Without an answer it throws and keeps the attempt. */
+  async #resolveAttempt(turn: number): Promise<AcquireOutcome | undefined> {
     if (turn !== this.#turn) return STOPPED;
     const attempt = this.#attempt;
     if (!attempt) return undefined;
     const { owner, ceiling } = await readClaim(this.#settings, attempt.workerId);
-    if (turn !== this.#turn) return await this.#stale(attempt);
-    const begun = reignOf(attempt, owner, ceiling);
+    if (turn !== this.#turn) return await this.#revokeStale(attempt);
+    const begun = termOf(attempt, owner, ceiling);
     if (!begun) {
       this.#attempt = undefined;
       await revokeQuietly(this.#settings, attempt.leaseId);
       return undefined;
     }
-    const reign = await witnessed(this.#settings, begun);
+    const term = await withWitness(this.#settings, begun);
     if (turn !== this.#turn) return STOPPED;
     this.#attempt = undefined;
-    this.#install(reign);
-    this.#settings.log('info', 'worker ID acquired', { workerId: reign.workerId, fence: String(reign.fence) });
+    this.#install(term);
+    this.#settings.log('info', 'worker ID acquired', { workerId: term.workerId, fence: String(term.fence) });
     return { kind: 'held' };
   }
 
-  async #beat(reign: Reign, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
-    // Side by side, so that the deadline of a slow etcd hangs on one answer's time and not on the sum of all.
+  async #renew(term: Term, sent: Reading, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+    // In parallel, so that a slow etcd costs the time of one answer against the deadline, not the sum of both.
     const [{ ttlSeconds }, claim] = await Promise.all([
-      this.#settings.etcd.keepAlive(reign.leaseId),
-      readClaim(this.#settings, reign.workerId),
+      this.#settings.etcd.keepAlive(term.leaseId),
+      readClaim(this.#settings, term.workerId),
     ]);
     if (turn !== this.#turn) return STOPPED;
-    if (ttlSeconds <= 0) return await this.#lose(turn, 'the lease has run out or was revoked');
-    const found = readBack(reign, claim.owner, claim.ceiling);
+    if (ttlSeconds <= 0) return await this.#lose(turn, 'the lease expired or was revoked');
+    const found = readBack(term, claim.owner, claim.ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
-    const renewed = { ...found.reign, sent };
-    // A suspended reign waits for its raise as well: its reservation may be used up.
+    const renewed = { ...found.term, sent };
+    // A suspended term also waits for its raise: its reservation may be used up.
     if (this.#mode === 'held') this.#install(renewed);
-    return await this.#extend(renewed, steady, turn);
+    return await this.#raiseCeiling(renewed, steady, turn);
   }
 
-  async #extend(reign: Reign, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
-    const swap = steady ? planSwap(this.#settings, reign, reign.sent) : undefined;
-    const asked = swap ? { ...reign, unanswered: [...reign.unanswered, swap] } : reign;
-    this.#reign = asked;
-    if (swap) await sendUndecided(this.#settings, sendSwap(this.#settings, asked, swap));
+  async #raiseCeiling(term: Term, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
+    const swap = steady ? planSwap(this.#settings, term, term.sent) : undefined;
+    const asked = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
+    this.#term = asked;
+    if (swap) await sendIgnoringAnswer(this.#settings, sendSwap(this.#settings, asked, swap));
     if (turn !== this.#turn) return STOPPED;
 
-    const { owner, ceiling } = await readClaim(this.#settings, reign.workerId);
+    const { owner, ceiling } = await readClaim(this.#settings, term.workerId);
     if (turn !== this.#turn) return STOPPED;
     const found = readBack(asked, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
-    this.#install(found.reign);
-    const usable = await witnessed(this.#settings, found.reign);
+    this.#install(found.term);
+    const usable = await withWitness(this.#settings, found.term);
     if (turn !== this.#turn) return STOPPED;
     this.#install(usable);
     return { kind: 'held' };
   }
 
-  #install(reign: Reign): void {
-    this.#reign = reign;
+  #install(term: Term): void {
+    this.#term = term;
     const { reading, verdict } = this.#settings.readClock();
-    // By a clock that has jumped the deadline would seem to have passed, or to be further off: the clock is the reason.
+    // After a clock jump the deadline would seem to have passed, or to be further away: report the clock instead.
     const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
-    const proven = reign.sent.mono >= this.#provenFromMs;
-    const refusal = proven ? (jumped ?? hindrance(this.#settings, reign, reading)) : PAUSED;
-    this.#enter(refusal ? 'suspended' : 'held', refusal ?? UNBORN);
+    const proven = term.sent.mono >= this.#provenFromMs;
+    const refusal = proven ? (jumped ?? blockedReason(this.#settings, term, reading)) : PAUSED;
+    this.#setMode(refusal ? 'suspended' : 'held', refusal ?? NOT_ACQUIRED);
   }
 
   async #lose(turn: number, why: string, code: Refusal['code'] = 'LEASE_LOST'): Promise<HeartbeatOutcome> {
-    const reign = this.#reign;
-    if (turn !== this.#turn || !reign) return STOPPED;
-    const refusal: Refusal = { code, message: `worker ID ${reign.workerId} is lost: ${why}` };
-    this.#settings.log('warn', refusal.message, { fence: String(reign.fence) });
+    const term = this.#term;
+    if (turn !== this.#turn || !term) return STOPPED;
+    const refusal: Refusal = { code, message: `worker ID ${term.workerId} is lost: ${why}` };
+    this.#settings.log('warn', refusal.message, { fence: String(term.fence) });
     this.#turn += 1;
-    this.#reign = undefined;
-    this.#enter('lost', refusal);
-    await revokeQuietly(this.#settings, reign.leaseId);
-    if (this.#mode === 'lost') this.#enter('none', refusal);
+    this.#term = undefined;
+    this.#setMode('lost', refusal);
+    await revokeQuietly(this.#settings, term.leaseId);
+    if (this.#mode === 'lost') this.#setMode('none', refusal);
     return { kind: 'lost', ...refusal };
   }
 
@@ -256,20 +256,20 @@ export class Identity {
     return { kind: 'ejected', ...refusal };
   }
 
-  /** After a failed acquire. A fault that may pass keeps the attempt: the next acquire reads what became of it. */
+  /** After a failed acquire. A retryable error keeps the attempt: the next acquire reads its outcome. */
   async #abandon(turn: number, error: unknown): Promise<AcquireOutcome> {
     const set = isRestored(error) ? ({ code: 'RESTORED', message: error.message } as const) : undefined;
-    if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: passing(error) };
+    if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: asRetryable(error) };
     const attempt = this.#attempt;
-    this.#enter('none', set ?? { code: 'NO_IDENTITY', message: describeError(error) });
-    if (attempt && (lossOf(error) || !(error instanceof IdallocError && error.retryable))) {
+    this.#setMode('none', set ?? { code: 'NO_IDENTITY', message: describeError(error) });
+    if (attempt && (lossCode(error) || !(error instanceof IdallocError && error.retryable))) {
       this.#attempt = undefined;
       await revokeQuietly(this.#settings, attempt.leaseId);
     }
-    return set ? { kind: 'refused', ...set } : { kind: 'failed', error: passing(error) };
+    return set ? { kind: 'refused', ...set } : { kind: 'failed', error: asRetryable(error) };
   }
 
-  /** The lowest ceiling comes nearer by the clock; when it has not come within the longest wait, the clock is wrong. */
+  /** The clock approaches the lowest ceiling; if it is not there within the longest possible wait, the clock is wrong. */
   #wait(waitMs: number, now: Reading): AcquireOutcome {
     this.#waitingSince ??= now;
     if (elapsedMs(this.#waitingSince, now) <= MAX_CEILING_WAIT_MS) return { kind: 'waiting', waitMs };
@@ -277,11 +277,11 @@ export class Identity {
   }
 
   #refuse(refusal: Refusal): AcquireOutcome {
-    this.#enter('none', refusal);
+    this.#setMode('none', refusal);
     return { kind: 'refused', ...refusal };
   }
 
-  async #step<R>(run: () => Promise<R>): Promise<R> {
+  async #runExclusively<R>(run: () => Promise<R>): Promise<R> {
     this.#busy = true;
     try {
       return await run();
@@ -290,8 +290,8 @@ export class Identity {
     }
   }
 
-  /** The one setter of the mode. */
-  #enter(mode: Mode, refusal: Refusal): void {
+  /** The only setter of the mode. */
+  #setMode(mode: Mode, refusal: Refusal): void {
     const same = this.#mode === mode && (mode === 'held' || this.#refusal.code === refusal.code);
     this.#mode = mode;
     this.#refusal = refusal;

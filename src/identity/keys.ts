@@ -6,12 +6,12 @@
  *   <prefix>/datacenter/<dc>/descriptor      says that all ceilings exist, and what they count
  */
 export interface NamespaceKeys {
-  /** Everything above, and nothing else, begins with this. */
+  /** The common prefix of everything above, and of nothing else. */
   readonly root: string;
   readonly descriptor: string;
   owner(workerId: number): string;
   ceiling(workerId: number): string;
-  /** What a key below root is; undefined for a key that is none of ours. */
+  /** What a key below root is; undefined for an unknown key. */
   parse(key: string): { readonly kind: 'owner' | 'ceiling'; readonly workerId: number } | undefined;
 }
 

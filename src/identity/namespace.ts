@@ -2,14 +2,14 @@ import { encodeCeiling } from '../codec/ceiling.ts';
 import { compareDescriptors, type Descriptor, decodeDescriptor, encodeDescriptor } from '../codec/descriptor.ts';
 import { ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
-import { attempt } from './attempt.ts';
 import { type Bindings, bindNamespace, claimDatacenter } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
+import { tryTransact } from './try-transact.ts';
 import { requireNotRestored, requireUnused } from './witness.ts';
 
-/** A namespace that was found to be as configured; its descriptor's bytes are compared in every acquire. */
+/** A namespace that matches the configuration; its descriptor's bytes are compared in every acquire. */
 export interface Namespace {
   readonly descriptor: Descriptor;
   readonly descriptorValue: Buffer;
@@ -19,7 +19,7 @@ export interface OpenOptions {
   readonly etcd: EtcdPort;
   readonly witness: WitnessPort;
   readonly keys: NamespaceKeys;
-  /** Its UUID names the namespace if it is made; else the stored one stands. */
+  /** Its UUID is used if the namespace is created; otherwise the stored one remains. */
   readonly wanted: Descriptor;
   readonly bindings: Bindings;
   readonly newNonce: () => string;
@@ -34,12 +34,13 @@ const SPARE_STEPS = 20;
 /**
  * Makes sure that the namespace exists and is the wanted one.
  *
- * The datacenter is claimed first, so that two namespaces never give its IDs. Ceilings are created next, the descriptor
- * last; both create-only, the ceilings only while there is no descriptor. So a descriptor says that all ceilings exist, a
- * crashed initialiser is resumed by the next, and of two that differ one wins and the other refuses. Each step is decided
- * by what a fresh read shows, never by the answer to a write. What else is bound is settled once the descriptor agrees.
+ * The datacenter is claimed first, so that two namespaces never allocate its IDs. Then the ceilings are created, and the
+ * descriptor last; both create-only, the ceilings only while there is no descriptor. So a descriptor means that all
+ * ceilings exist, a crashed initialisation is resumed by the next worker, and of two different ones the first wins and
+ * the other is rejected. A fresh read decides each step, never the answer to a write. The other bindings are settled once
+ * the descriptor agrees.
  *
- * A namespace that was used and is gone, or was set back, is not made anew: RESTORED.
+ * A used namespace that is gone or was set back is never recreated: RESTORED.
  * Throws also NAMESPACE_MISMATCH (naming each differing field), NAMESPACE_DAMAGED, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
 export async function openNamespace(options: OpenOptions): Promise<Namespace> {
@@ -58,16 +59,16 @@ export async function openNamespace(options: OpenOptions): Promise<Namespace> {
       return { descriptor, descriptorValue: snapshot.descriptor.value };
     }
     requireUnused(view);
-    refuseRemains(snapshot, keys);
+    rejectLeftovers(snapshot, keys);
     const missing = pool.filter((workerId) => !snapshot.ceilings.has(workerId)).slice(0, CHUNK);
     const absent: Compare = { key: keys.descriptor, createRevision: 0n };
     if (missing.length === 0) {
       const there = newestCeiling(snapshot, keys);
-      await attempt(etcd, [absent, there], [{ put: keys.descriptor, value: encodeDescriptor(wanted) }]);
+      await tryTransact(etcd, [absent, there], [{ put: keys.descriptor, value: encodeDescriptor(wanted) }]);
     } else {
       const value = encodeCeiling({ ticks: ticks(0), nonce: newNonce() });
       const ceilings = missing.map((workerId) => keys.ceiling(workerId));
-      await attempt(
+      await tryTransact(
         etcd,
         [absent, ...ceilings.map((key) => ({ key, createRevision: 0n }))],
         ceilings.map((key) => ({ put: key, value })),
@@ -77,7 +78,7 @@ export async function openNamespace(options: OpenOptions): Promise<Namespace> {
   throw new IdallocError('ETCD_UNAVAILABLE', `the namespace ${keys.root} was not initialised in ${steps} steps`);
 }
 
-/** Says that no ceiling is missing which was there: an etcd that was set back meanwhile lacks the newest first. */
+/** A comparison that fails if any known ceiling is gone: an etcd that was set back meanwhile lacks the newest first. */
 export function newestCeiling({ ceilings }: Pick<Snapshot, 'ceilings'>, keys: NamespaceKeys): Compare {
   const revisions = [...ceilings].map(([workerId, { modRevision }]) => ({ key: keys.ceiling(workerId), modRevision }));
   return revisions.reduce((newest, next) => (next.modRevision > newest.modRevision ? next : newest));
@@ -109,8 +110,8 @@ function readDescriptor(stored: KeyValue): Descriptor {
   }
 }
 
-/** An initialiser that crashed leaves ceilings at 0. Anything more was in use: its descriptor has gone. */
-function refuseRemains(snapshot: Snapshot, keys: NamespaceKeys): void {
+/** A crashed initialisation leaves ceilings at 0. Anything more means a namespace in use that lost its descriptor. */
+function rejectLeftovers(snapshot: Snapshot, keys: NamespaceKeys): void {
   const raised = [...snapshot.ceilings].find(([, ceiling]) => ceiling.ticks !== 0);
   if (raised) throw damaged(`there is no descriptor, but ${keys.ceiling(raised[0])} is in use`);
   const [owner] = snapshot.owners.keys();

@@ -15,7 +15,7 @@ export interface KeyValue {
   readonly leaseId: bigint;
 }
 
-/** Equality only. createRevision 0n says that the key is absent. */
+/** Equality only. createRevision 0n means that the key is absent. */
 export type Compare =
   | { readonly key: string; readonly createRevision: bigint }
   | { readonly key: string; readonly modRevision: bigint }
@@ -30,22 +30,22 @@ export interface EtcdPort {
   range(prefix: string): Promise<{ revision: bigint; kvs: readonly KeyValue[] }>;
   /** The keys that exist, read in one transaction; at most 128 keys. */
   get(keys: readonly string[]): Promise<ReadonlyMap<string, KeyValue>>;
-  /** All operations when all comparisons hold, else none; at most 128 of each. May throw though it took effect. */
+  /** Applies all operations if all comparisons hold, else none; at most 128 of each. May throw and still take effect. */
   transact(
     compares: readonly Compare[],
     operations: readonly Operation[],
   ): Promise<{ succeeded: boolean; revision: bigint }>;
   /** The caller chooses the ID, so a repeated grant is harmless. */
   grantLease(leaseId: bigint, ttlSeconds: number): Promise<void>;
-  /** Renews the lease; 0 seconds: the lease is gone. */
+  /** Renews the lease; 0 seconds means that the lease is gone. */
   keepAlive(leaseId: bigint): Promise<{ ttlSeconds: number }>;
-  /** Ends the lease and deletes its keys; a lease that is gone is fine. */
+  /** Ends the lease and deletes its keys; succeeds for a lease that is already gone. */
   revokeLease(leaseId: bigint): Promise<void>;
 }
 
 /**
- * What is written to the witness topic: a witness, the end of one, the UUID of the namespace that counts, or the end of
- * whatever has a key.
+ * What is written to the witness topic: a witness, the removal of one, the UUID of the only valid namespace, or the
+ * removal of the record under a raw key.
  */
 export type WitnessEntry =
   | { readonly put: Witness }
@@ -55,14 +55,14 @@ export type WitnessEntry =
 
 /**
  * The witness topic of one datacenter: an ordered, replicated log that shares no fate with etcd. Both calls reject with
- * IdallocError KAFKA_UNAVAILABLE when the brokers did not answer in time; what was written may still come to lie there.
+ * IdallocError KAFKA_UNAVAILABLE when the brokers did not answer in time; a write may still take effect later.
  */
 export interface WitnessPort {
-  /** All that was written before the call, and maybe more. */
+  /** Returns everything that was written before the call, and maybe more. */
   read(): Promise<WitnessView>;
   /**
-   * Writes entries together, at most 2,000, and tells all that lies in the topic up to some moment after them. So of two
-   * writers at least one sees what the other wrote.
+   * Writes up to 2,000 entries together, and returns the content of the topic at some moment after them. So of two writers
+   * at least one sees what the other wrote.
    */
   write(entries: readonly WitnessEntry[]): Promise<WitnessView>;
 }

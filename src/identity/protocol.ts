@@ -4,12 +4,12 @@ import { describeError, IdallocError } from '../errors.ts';
 import { bindNamespace } from './bindings.ts';
 import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
 import type { KeyValue, WitnessEntry } from './ports.ts';
-import type { Attempt, Reign, Swap } from './reign.ts';
 import type { IdentitySettings } from './settings.ts';
 import { damaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
-import { othersOf, requireNotRestored, requireUnopposed, requireUnused } from './witness.ts';
+import type { Attempt, Swap, Term } from './term.ts';
+import { otherTerms, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
-/** Witnesses taken away by one write; a worker ID that changes hands quickly leaves thousands. */
+/** Most witnesses removed by one write; a worker ID that changes hands quickly leaves thousands. */
 const MAX_DROPS = 500;
 
 /** The worker IDs that this process may hold. */
@@ -22,13 +22,13 @@ export function requireInPool({ namespace, staticWorkerId }: IdentitySettings): 
   const { first, last } = namespace.descriptor.pool;
   const wanted = staticWorkerId ?? first;
   if (wanted >= first && wanted <= last) return;
-  throw new IdallocError('CONFIG_INVALID', `the worker ID ${wanted} is outside the pool ${first}..${last}`);
+  throw new IdallocError('CONFIG_INVALID', `WORKER_ID ${wanted} is outside the pool ${first}..${last}`);
 }
 
 /**
  * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have been
- * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when the
- * namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
+ * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or
+ * NAMESPACE_DAMAGED when the namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
 export async function readNamespace(settings: IdentitySettings): Promise<{ namespace: Namespace; snapshot: Snapshot }> {
   const { etcd, witness, keys } = settings;
@@ -45,7 +45,7 @@ export async function readNamespace(settings: IdentitySettings): Promise<{ names
   return { namespace: { descriptor, descriptorValue: snapshot.descriptor.value }, snapshot };
 }
 
-/** The transaction that makes a worker ID ours: nobody has it, nothing has changed since we read it. */
+/** The transaction that makes a worker ID ours, if it has no owner and nothing has changed since we read it. */
 export async function sendClaim(settings: IdentitySettings, attempt: Attempt): Promise<void> {
   const { etcd, keys, timing, workerIp } = settings;
   const [owner, ceiling] = [keys.owner(attempt.workerId), keys.ceiling(attempt.workerId)];
@@ -69,48 +69,50 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
 }
 
 /**
- * The transaction that raises our ceiling: we own the worker ID still, and nobody has raised it since. Revisions come a
- * second time when etcd was set back; a namespace that was rebuilt then has another descriptor, which keeps us out.
+ * The transaction that raises our ceiling, if we still own the worker ID and the ceiling has not changed. An etcd that
+ * was set back repeats revisions; the namespace that is rebuilt after that has another descriptor, which keeps us out.
  */
-export async function sendSwap(settings: IdentitySettings, reign: Reign, swap: Swap): Promise<void> {
+export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Promise<void> {
   const { etcd, keys } = settings;
-  const ceiling = keys.ceiling(reign.workerId);
+  const ceiling = keys.ceiling(term.workerId);
   await etcd.transact(
     [
-      { key: keys.owner(reign.workerId), createRevision: reign.fence },
-      { key: keys.descriptor, value: reign.namespace.descriptorValue },
+      { key: keys.owner(term.workerId), createRevision: term.fence },
+      { key: keys.descriptor, value: term.namespace.descriptorValue },
       { key: ceiling, modRevision: swap.comparedRevision },
     ],
     [{ put: ceiling, value: encodeCeiling(swap) }],
   );
 }
 
-/** Sends a write whose answer decides nothing: success, failure and silence are all read back. */
-export async function sendUndecided({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
+/** Sends a write whose answer decides nothing: its outcome is read back after success, failure and silence alike. */
+export async function sendIgnoringAnswer({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
   try {
     await write;
   } catch (error) {
-    log('warn', 'no answer to a write: reading back what became of it', { error: describeError(passing(error)) });
+    log('warn', 'no answer to a write: reading back whether it took effect', {
+      error: describeError(asRetryable(error)),
+    });
   }
 }
 
 /**
- * The reign with all that is stored as ours usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE,
- * and with RESTORED when the topic shows that it can't be ours. The witnesses of reigns before ours are taken away by
- * the writes after the one that was read with them, a part at a time: until then they stand beside ours.
+ * The term with its stored ceiling usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE, and as
+ * `requireNoRival` does. The witnesses of earlier terms are removed, some at a time, by later writes: only after ours
+ * has been read together with them.
  */
-export async function witnessed({ witness }: IdentitySettings, reign: Reign): Promise<Reign> {
-  const { workerId, fence, leaseId, stored, reservation } = reign;
-  if (stored.ticks === reservation.to) return reign;
-  const own = { uuid: reign.namespace.descriptor.uuid, workerId, fence, leaseId };
+export async function withWitness({ witness }: IdentitySettings, term: Term): Promise<Term> {
+  const { workerId, fence, leaseId, stored, reservation } = term;
+  if (stored.ticks === reservation.to) return term;
+  const own = { uuid: term.namespace.descriptor.uuid, workerId, fence, leaseId };
   const put: WitnessEntry = { put: { ...own, ticks: stored.ticks, modRevision: stored.modRevision } };
-  const drops = reign.outlived.slice(0, MAX_DROPS).map((drop) => ({ drop }));
+  const drops = term.superseded.slice(0, MAX_DROPS).map((drop) => ({ drop }));
   const view = await witness.write([put, ...drops]);
-  requireUnopposed(view, { ...own, from: reservation.from });
-  return { ...reign, reservation: { from: reservation.from, to: stored.ticks }, outlived: othersOf(view, own) };
+  requireNoRival(view, { ...own, from: reservation.from });
+  return { ...term, reservation: { from: reservation.from, to: stored.ticks }, superseded: otherTerms(view, own) };
 }
 
-/** The two keys that tell whose a worker ID is, at one revision. */
+/** The two keys that say who holds a worker ID, at one revision. */
 export async function readClaim(
   { etcd, keys }: IdentitySettings,
   workerId: number,
@@ -120,13 +122,13 @@ export async function readClaim(
   return { owner: found.get(owner), ceiling: found.get(ceiling) };
 }
 
-/** Gives a lease back, with its owner key. Without an answer the lease runs out by itself. */
+/** Revokes a lease, which deletes its owner key. Without an answer the lease expires. */
 export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bigint): Promise<boolean> {
   try {
     await etcd.revokeLease(leaseId);
     return true;
   } catch (error) {
-    log('warn', 'a lease was not given back and will run out by itself', {
+    log('warn', 'a lease could not be revoked and will expire', {
       leaseId: String(leaseId),
       error: describeError(error),
     });
@@ -134,20 +136,20 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
   }
 }
 
-/** Whether etcd was found to have been set back: nobody is to end for that, since a rebuild mends it. */
+/** Whether etcd was found to be set back. No worker ends for that, since a rebuild fixes it. */
 export function isRestored(error: unknown): error is IdallocError {
   return error instanceof IdallocError && error.code === 'RESTORED';
 }
 
-/** The reason under which a reign ends that met this error; undefined when it may go on. */
-export function lossOf(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
+/** The code with which this error ends a term; undefined when the term may continue. */
+export function lossCode(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
   if (isRestored(error)) return 'RESTORED';
   const lost = error instanceof IdallocError && (error.code === 'LEASE_LOST' || error.code === 'NAMESPACE_DAMAGED');
   return lost ? 'LEASE_LOST' : undefined;
 }
 
-/** The fault as one that may pass; anything else (damage, a difference, a defect) is thrown on. */
-export function passing(error: unknown): IdallocError {
+/** Returns a retryable error; rethrows anything else (damage, a mismatch, a bug). */
+export function asRetryable(error: unknown): IdallocError {
   if (error instanceof IdallocError && error.retryable) return error;
   throw error;
 }

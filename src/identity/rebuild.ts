@@ -5,18 +5,18 @@ import type { WitnessView } from '../codec/witness.ts';
 import { type Layout, toTicks } from '../core/layout.ts';
 import { type Ticks, ticks, type WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
-import { attempt } from './attempt.ts';
 import { type Bindings, bindNamespace } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
 import { newestCeiling, poolIds } from './namespace.ts';
 import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { readCeiling, type StoredCeiling } from './snapshot.ts';
+import { tryTransact } from './try-transact.ts';
 
-/** A namespace as it lies there, whatever state it is in. */
-export interface Remains {
+/** A namespace as it is stored, whatever its condition. */
+export interface StoredNamespace {
   readonly descriptor: KeyValue | undefined;
   readonly owners: ReadonlyMap<number, KeyValue>;
-  /** Each key as it is stored, and what it says; undefined when that can't be read. */
+  /** Each key as it is stored, and its decoded value; undefined when that is unreadable. */
   readonly ceilings: ReadonlyMap<number, { readonly kv: KeyValue; readonly stored: StoredCeiling | undefined }>;
   readonly view: WitnessView;
 }
@@ -25,11 +25,11 @@ export interface RebuildOptions {
   readonly etcd: EtcdPort;
   readonly witness: WitnessPort;
   readonly keys: NamespaceKeys;
-  /** With a UUID of its own, different for each call. */
+  /** With a new UUID for each call. */
   readonly wanted: Descriptor;
   readonly bindings: Bindings;
-  /** The first tick that may be used again, above all that was ever reserved; asked when nothing old can be any more. */
-  readonly floorOf: (remains: Remains) => Ticks;
+  /** The first tick that may be used again, above all that was ever reserved. Called once no old term can reserve more. */
+  readonly floorOf: (found: StoredNamespace) => Ticks;
 }
 
 /** Ceilings raised in one transaction, with two comparisons each: more would not fit into etcd's 128. */
@@ -40,28 +40,32 @@ const SPARE_STEPS = 20;
 const WITNESSES = 1_000;
 const REBUILT = 'rebuild-';
 
-/** Everything that is there. Rejects with ETCD_UNAVAILABLE and KAFKA_UNAVAILABLE. */
-export async function readRemains(etcd: EtcdPort, witness: WitnessPort, keys: NamespaceKeys): Promise<Remains> {
+/** Reads everything that is stored. Rejects with ETCD_UNAVAILABLE and KAFKA_UNAVAILABLE. */
+export async function readStoredNamespace(
+  etcd: EtcdPort,
+  witness: WitnessPort,
+  keys: NamespaceKeys,
+): Promise<StoredNamespace> {
   const view = await witness.read();
   return { ...(await readStore(etcd, keys)), view };
 }
 
 /**
- * Makes a namespace usable again whose etcd was set back, wiped or damaged, with every ceiling at a floor above all that
- * was ever reserved. Nobody may hold a worker ID. Safe to repeat after an interruption anywhere, and while a worker runs
+ * Makes a namespace usable again after its etcd was set back, wiped or damaged, with every ceiling at a floor above all
+ * that was ever reserved. No worker ID may be held. Safe to repeat after any interruption, and even if a worker runs
  * that should not.
  *
- * 1. The seal is written to the witness topic. From here on no reservation under another UUID is used any more: its
- *    holder reads the topic behind its own witness, and finds the seal before or behind it. In the first case it gives
- *    up; in the second its witness lies before the seal, and is read now.
- * 2. All is read, and the floor is computed.
- * 3. Every ceiling is raised, while nobody owns its worker ID; then the descriptor is put, with the new UUID. So
- *    whoever opens the new namespace finds all its ceilings at the floor. Writes that were planned before compare a
- *    descriptor that is no longer there.
- * 4. The new namespace's witnesses are written, and only then are the old ones taken away.
+ * 1. The seal is written to the witness topic. From then on no reservation under another UUID is used: its holder reads
+ *    the topic past its own witness. If the seal comes before that witness, the holder stops; if it comes after, the
+ *    witness is among those read in step 2.
+ * 2. Everything is read, and the floor is computed.
+ * 3. Every ceiling is raised, as long as its worker ID has no owner; then the descriptor is written with the new UUID. So
+ *    the new namespace is visible only once all its ceilings are at the floor, and writes planned before compare a
+ *    descriptor that no longer exists.
+ * 4. The new namespace's witnesses are written, and only then are the old ones removed.
  *
- * Before all that the datacenter is claimed and the topics are bound, as at a worker's start. Rejects with
- * NAMESPACE_MISMATCH where they are another's, REBUILD_REFUSED when somebody holds a worker ID or changes the namespace
+ * Before all that, the datacenter is claimed and the topics are bound, as at a worker's start. Rejects with
+ * NAMESPACE_MISMATCH where they belong to others, REBUILD_REFUSED when a worker ID is held or the namespace changes
  * meanwhile, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE, and as `floorOf` does.
  */
 export async function rebuildNamespace(options: RebuildOptions): Promise<{ readonly floor: Ticks }> {
@@ -69,32 +73,32 @@ export async function rebuildNamespace(options: RebuildOptions): Promise<{ reado
   requireNoOwners((await readStore(etcd, keys)).owners);
   await bindNamespace(etcd, bindings);
   await witness.write([{ seal: wanted.uuid }]);
-  const remains = await readRemains(etcd, witness, keys);
-  requireNoOwners(remains.owners);
-  const floor = options.floorOf(remains);
-  const raised = await raiseAll(options, floor, remains.descriptor);
+  const found = await readStoredNamespace(etcd, witness, keys);
+  requireNoOwners(found.owners);
+  const floor = options.floorOf(found);
+  const raised = await raiseAll(options, floor, found.descriptor);
   await replaceWitnesses(options, floor, raised);
   return { floor };
 }
 
-/** What was ever used or may be, and how far ahead of the clock somebody may have reserved. */
+/** What was or may have been used, and how far ahead of the clock a worker may have reserved. */
 export interface Evidence {
-  readonly remains: Remains;
+  readonly found: StoredNamespace;
   /** The highest tick of an ID in the ledger; undefined when it has none. */
   readonly ledger: Ticks | undefined;
-  /** The time, as an operator has confirmed it. */
+  /** The current time, confirmed by an operator. */
   readonly now: WallMs;
   /** How far ahead of their clocks workers reserve. */
   readonly reserveMs: number;
 }
 
 /**
- * The first tick above everything that was reserved. A reservation that left no trace may reach as far beyond the clock
- * as workers reserve, so that much is added; not so to what an earlier rebuild has put, which nobody has used since.
- * Throws LAYOUT_EXHAUSTED when the layout has no such tick.
+ * The first tick above everything that was reserved. A reservation that left no trace may reach `reserveMs` beyond the
+ * clock, so that much is added; but not to the floor of an earlier rebuild, which no worker has used since. Throws
+ * LAYOUT_EXHAUSTED when the layout has no such tick.
  */
-export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: Evidence): Ticks {
-  const { ceilings, witnesses, rebuilt } = usedTicks(remains);
+export function floorAbove(layout: Layout, { found, ledger, now, reserveMs }: Evidence): Ticks {
+  const { ceilings, witnesses, rebuilt } = usedTicks(found);
   const used = Math.max(toTicks(layout, now), ledger ?? 0, ceilings ?? 0, witnesses ?? 0);
   const floor = Math.max(used + Math.ceil(reserveMs / layout.tickMs) + 1, (rebuilt ?? 0) + 1);
   if (floor < layout.endTicks) return ticks(floor);
@@ -106,20 +110,20 @@ export function floorOver(layout: Layout, { remains, ledger, now, reserveMs }: E
 }
 
 /**
- * The remains without the witnesses above a tick, for a witness topic that somebody else could write to: one record with a
- * time decades ahead would put every floor there. Whoever names the tick answers for it that no worker's clock was ever so
- * far; the ceilings and the ledger still count, however high they are.
+ * The stored namespace without the witnesses above a tick, for a witness topic that others could write to: one record
+ * with a time decades ahead would put every floor there. The caller vouches that no worker's clock was ever past this
+ * tick. The ceilings and the ledger still count, however high they are.
  */
-export function withoutForged(remains: Remains, highest: Ticks): Remains {
-  const witnesses = remains.view.witnesses.filter((witness) => witness.ticks <= highest);
-  return { ...remains, view: { ...remains.view, witnesses } };
+export function withoutForged(found: StoredNamespace, highest: Ticks): StoredNamespace {
+  const witnesses = found.view.witnesses.filter((witness) => witness.ticks <= highest);
+  return { ...found, view: { ...found.view, witnesses } };
 }
 
-/** How far somebody has reserved, by the ceilings and by the witnesses, and how far an earlier rebuild has put them. */
-export function usedTicks(remains: Remains): Partial<Record<'ceilings' | 'witnesses' | 'rebuilt', Ticks>> {
-  const ceilings = [...readableOf(remains).values()].filter(({ ticks: at }) => at > 0);
+/** The highest tick reserved by the ceilings and by the witnesses, and the highest floor of an earlier rebuild. */
+export function usedTicks(found: StoredNamespace): Partial<Record<'ceilings' | 'witnesses' | 'rebuilt', Ticks>> {
+  const ceilings = [...readableOf(found).values()].filter(({ ticks: at }) => at > 0);
   const isRebuilt = ({ nonce }: StoredCeiling) => nonce.startsWith(REBUILT);
-  const { witnesses } = remains.view;
+  const { witnesses } = found.view;
   const floors = witnesses.filter(({ fence }) => fence === 0n);
   return {
     ...highest(
@@ -139,7 +143,7 @@ function highest(name: string, all: readonly { readonly ticks: Ticks }[]): Recor
   return { [name]: ticks(all.reduce((high, one) => Math.max(high, one.ticks), 0)) };
 }
 
-async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<Remains, 'view'>> {
+async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<StoredNamespace, 'view'>> {
   const { kvs } = await etcd.range(keys.root);
   const owners = new Map<number, KeyValue>();
   const ceilings = new Map<number, { kv: KeyValue; stored: StoredCeiling | undefined }>();
@@ -151,7 +155,7 @@ async function readStore(etcd: EtcdPort, keys: NamespaceKeys): Promise<Omit<Rema
   return { descriptor: kvs.find(({ key }) => key === keys.descriptor), owners, ceilings };
 }
 
-function readableOf({ ceilings }: Pick<Remains, 'ceilings'>): ReadonlyMap<number, StoredCeiling> {
+function readableOf({ ceilings }: Pick<StoredNamespace, 'ceilings'>): ReadonlyMap<number, StoredCeiling> {
   return new Map([...ceilings].flatMap(([workerId, { stored }]) => (stored ? [[workerId, stored]] : [])));
 }
 
@@ -164,7 +168,7 @@ function readable(kv: KeyValue): StoredCeiling | undefined {
   }
 }
 
-/** Raises each ceiling of the pool and puts the descriptor; each step is decided by what a fresh read shows. */
+/** Raises each ceiling of the pool and writes the descriptor; a fresh read decides each step. */
 async function raiseAll(
   { etcd, keys, wanted }: RebuildOptions,
   floor: Ticks,
@@ -183,20 +187,23 @@ async function raiseAll(
     const revisions = new Map([...store.ceilings].map(([workerId, { kv }]) => [workerId, kv.modRevision]));
     if (store.descriptor?.value.equals(descriptor)) return revisions;
     requireNoOwners(store.owners);
-    if (store.descriptor?.modRevision !== before?.modRevision) throw refused('somebody else has put a descriptor');
+    if (store.descriptor?.modRevision !== before?.modRevision) throw refused('another process wrote a descriptor');
     const low = pool.filter((workerId) => store.ceilings.get(workerId)?.stored?.nonce !== nonce).slice(0, CHUNK);
     const higher = low.find((workerId) => (store.ceilings.get(workerId)?.stored?.ticks ?? 0) > floor);
-    if (higher !== undefined) throw refused(`somebody else has raised the ceiling of worker ID ${higher}`);
+    if (higher !== undefined) throw refused(`another process raised the ceiling of worker ID ${higher}`);
     if (low.length === 0) {
       const there = newestCeiling({ ceilings: readableOf(store) }, keys);
-      await attempt(etcd, [same, there], [{ put: keys.descriptor, value: descriptor }]);
+      await tryTransact(etcd, [same, there], [{ put: keys.descriptor, value: descriptor }]);
     } else {
       const compares = low.flatMap((workerId) => unowned(keys, workerId, revisions.get(workerId)));
       const puts = low.map((workerId) => ({ put: keys.ceiling(workerId), value }));
-      await attempt(etcd, [same, ...compares], puts);
+      await tryTransact(etcd, [same, ...compares], puts);
     }
   }
-  throw new IdallocError('ETCD_UNAVAILABLE', `the namespace ${keys.root} was not rebuilt in ${steps} steps: try again`);
+  throw new IdallocError(
+    'ETCD_UNAVAILABLE',
+    `the namespace ${keys.root} was not rebuilt in ${steps} steps: run the command again`,
+  );
 }
 
 function unowned(keys: NamespaceKeys, workerId: number, ceiling: bigint | undefined): Compare[] {
@@ -227,7 +234,7 @@ async function replaceWitnesses(
   for (let from = 0; from < ends.length; from += WITNESSES) await witness.write(ends.slice(from, from + WITNESSES));
 }
 
-/** Throws REBUILD_REFUSED that names who holds a worker ID. */
+/** Throws REBUILD_REFUSED, naming the holders, when any worker ID is held. */
 export function requireNoOwners(owners: ReadonlyMap<number, KeyValue>): void {
   if (owners.size === 0) return;
   const held = [...owners].map(([workerId, { value }]) => `${workerId} by ${addressIn(value)}`);
@@ -238,11 +245,11 @@ function addressIn(record: Buffer): string {
   try {
     return decodeLeaseRecord(record).assignedWorkerIp;
   } catch {
-    return 'somebody whose record is unreadable';
+    return 'a worker with an unreadable record';
   }
 }
 
 function refused(why: string): IdallocError {
-  const remedy = 'stop all workers of this datacenter, wait until their leases have run out, and try again';
+  const remedy = 'stop all workers of this datacenter, wait until their leases expire, and run the command again';
   return new IdallocError('REBUILD_REFUSED', `${why}: ${remedy}`);
 }

@@ -4,44 +4,44 @@ import type { Identity } from './identity.ts';
 import type { GuardedReading } from './settings.ts';
 import { type AcquireOutcome, type HeartbeatOutcome, refusalOf } from './state.ts';
 
-/** From the start of a heartbeat that failed to the next: several fit in before the own deadline. */
+/** From the start of a failed heartbeat to the next: several fit in before the own deadline. */
 const RETRY_MS = 1_000;
-/** The pause after one that failed late, as calls without an answer do: there is no time left to lose. */
+/** The pause after a heartbeat that failed late, such as by a timeout: there is no time left to lose. */
 const LATE_RETRY_MS = 100;
-/** A ceiling that is waited for is read again at least this often: it may be overtaken, or another worker may leave. */
+/** While waiting for a ceiling, etcd is read again at least this often: another worker may take the ID, or leave. */
 const MAX_WAIT_STEP_MS = 1_000;
 const MIN_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 5_000;
 const MAX_RACE_PAUSE_MS = 250;
 /**
- * How often clock and deadline are looked at, also while etcd is silent and nobody allocates. So short that a clock which
- * is slewed as fast as NTP does (8 %) loses no 10 ms from one look to the next, and one that steps back 10 ms does.
+ * How often clock and deadline are checked, even while etcd is silent and no request comes. So short that a clock slewed
+ * by NTP at its fastest (8 %) loses less than 10 ms between two checks, while a step back of 10 ms is noticed.
  */
 const PATROL_MS = 50;
-/** After an ejection the clock must keep steady under a new anchor for this long; a frozen one shows after 1 s. */
+/** After an ejection the clock must stay steady under a new anchor for this long; a frozen clock shows after 1 s. */
 const PROBATION_MS = 1_500;
 
-/** How often the brokers are asked for the time while an identity is held: a worker that is idle drifts as well. */
+/** How often the brokers are asked for the time while an identity is held: an idle worker drifts too. */
 const ASK_MS = 60_000;
 
 export interface RunnerOptions {
   readonly identity: Identity;
   readonly timing: LeaseTiming;
   readonly readClock: () => GuardedReading;
-  /** Gives the clock guard a new anchor, so that a clock that was ejected can show that it is well again. */
-  readonly trustClockAnew: () => void;
-  /** Has the clock guard learn from the brokers' clocks; rejects when none answers. */
-  readonly learnDrift?: () => Promise<void>;
+  /** Gives the clock guard a new anchor, so that an ejected clock can prove itself again. */
+  readonly resetClockAnchor: () => void;
+  /** Feeds the clock guard with the brokers' clocks; rejects when no broker answers. */
+  readonly measureDrift?: () => Promise<void>;
   /** Resolves after ms by the monotonic clock, or as soon as the signal aborts; never rejects. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   readonly random: Random;
-  /** How long giving the identity back may take at the end. */
+  /** How long releasing the identity may take at the end. */
   readonly releaseLimitMs: number;
 }
 
 /**
- * Keeps an identity for as long as the process wants one: acquires with back-off, sends heartbeats, gives the identity
- * back when the clock is ejected, and acquires anew when the clock is steady again.
+ * Keeps an identity for as long as the process runs: acquires with back-off, sends heartbeats, releases the identity when
+ * the clock is ejected, and acquires again when the clock is steady.
  */
 export class IdentityRunner {
   readonly #options: RunnerOptions;
@@ -52,22 +52,22 @@ export class IdentityRunner {
     this.#options = options;
   }
 
-  /** Ends the present pause, so that the next step comes at once. */
+  /** Ends the current pause, so that the next step runs immediately. */
   wake(): void {
     this.#pause.abort();
   }
 
   /**
-   * Runs until the signal aborts, then gives the identity back within its limit. Rejects with NAMESPACE_MISMATCH or
-   * NAMESPACE_DAMAGED, after giving the identity back: no worker of this configuration may go on.
+   * Runs until the signal aborts, then releases the identity within its limit. Rejects with NAMESPACE_MISMATCH or
+   * NAMESPACE_DAMAGED after releasing the identity: no worker may continue with this configuration.
    */
   async run(signal: AbortSignal): Promise<void> {
     const ended = new AbortController();
     const stop = AbortSignal.any([signal, ended.signal]);
     const patrol = this.#patrol(stop);
-    const asking = this.#askClocks(stop);
+    const asking = this.#sampleClocks(stop);
     try {
-      // A step in flight is not waited for: giving the identity back makes it end without effect.
+      // A step in flight is not awaited: the release makes it end without effect.
       await Promise.race([this.#steps(stop), aborted(stop)]);
     } finally {
       ended.abort();
@@ -94,13 +94,13 @@ export class IdentityRunner {
     }
     if (verdict.kind === 'eject') {
       await identity.release(refusalOf(verdict));
-      this.#options.trustClockAnew();
+      this.#options.resetClockAnchor();
       return PROBATION_MS;
     }
     return this.#afterAcquire(await identity.acquire(), leftMs);
   }
 
-  /** `leftMs` tells how much of a period that began with the step is still to come. */
+  /** `leftMs` returns the rest of a period that started with the step. */
   #afterHeartbeat(outcome: HeartbeatOutcome, leftMs: (periodMs: number) => number): number {
     switch (outcome.kind) {
       case 'held':
@@ -133,7 +133,7 @@ export class IdentityRunner {
     }
   }
 
-  /** Closes what must be closed though no step is due: a deadline that has passed, a clock that has gone wrong. */
+  /** Suspends or releases the identity between steps: when its deadline passes or the clock goes wrong. */
   async #patrol(stop: AbortSignal): Promise<void> {
     const { identity, readClock, sleep } = this.#options;
     let paused = false;
@@ -153,13 +153,13 @@ export class IdentityRunner {
     }
   }
 
-  async #askClocks(stop: AbortSignal): Promise<void> {
-    const { identity, learnDrift, sleep } = this.#options;
+  async #sampleClocks(stop: AbortSignal): Promise<void> {
+    const { identity, measureDrift, sleep } = this.#options;
     while (!stop.aborted) {
       await sleep(ASK_MS, stop);
       if (stop.aborted || identity.state.mode !== 'held') continue;
-      // Brokers that tell nothing now are asked again; what they said last goes on counting.
-      await Promise.race([learnDrift?.().catch(() => undefined), aborted(stop)]);
+      // If no broker answers, the last samples stay in use until the next try.
+      await Promise.race([measureDrift?.().catch(() => undefined), aborted(stop)]);
     }
   }
 
@@ -179,7 +179,7 @@ function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Doubles from 500 ms to 5 s; the half that is random keeps workers that failed together apart. */
+/** Doubles from 500 ms to 5 s; half of it is random, to spread workers that failed together. */
 function backOffMs(failures: number, random: Random): number {
   const fullMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(failures - 1, 10));
   return fullMs * (0.5 + random() / 2);

@@ -8,7 +8,7 @@ import type { Namespace } from './namespace.ts';
 import type { EtcdPort, WitnessPort } from './ports.ts';
 import type { IdentityState } from './state.ts';
 
-/** A reading of both clocks, and what the process's one clock guard says about it. */
+/** A reading of both clocks, with the verdict of the process's clock guard. */
 export interface GuardedReading {
   readonly reading: Reading;
   readonly verdict: Verdict;
@@ -16,33 +16,33 @@ export interface GuardedReading {
 
 type Log = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;
 
-/** What an identity is made of; everything that touches the world comes in here. */
+/** What an identity needs; all IO, time and randomness comes in here. */
 export interface IdentitySettings {
   readonly etcd: EtcdPort;
-  /** What must hold a reservation, beside etcd, before it is used. */
+  /** A reservation must be written here, as well as in etcd, before it is used. */
   readonly witness: WitnessPort;
   readonly keys: NamespaceKeys;
   readonly bindings: Bindings;
-  /** As it was opened. It may be rebuilt meanwhile, with another UUID and else the same. */
+  /** As it was opened. A rebuild may have changed its UUID since, and nothing else. */
   readonly namespace: Namespace;
   readonly layout: Layout;
   readonly timing: LeaseTiming;
-  /** Reads both clocks through the process's guard: no ceiling is raised unless it says steady. */
+  /** Reads both clocks through the process's guard: ceilings are raised only on a steady verdict. */
   readonly readClock: () => GuardedReading;
   readonly random: Random;
-  /** Unique for ever, without spaces. */
+  /** Never the same twice; without spaces. */
   readonly newNonce: () => string;
-  /** Unique for ever, from 1 to 2^63 - 1. */
+  /** Never the same twice; from 1 to 2^63 - 1. */
   readonly newLeaseId: () => bigint;
   /** Shown in the lease record. */
   readonly workerIp: string;
-  /** The only worker ID to take; without it any free one of the pool. */
+  /** The only worker ID to acquire; if absent, any free one of the pool. */
   readonly staticWorkerId?: number;
   /**
-   * Asks brokers for the time, before a worker ID is claimed: one sample for each that answered. Rejects with a passing
-   * fault when none did. Without it our clock is compared with the living owners' alone.
+   * Asks the brokers for the time before a worker ID is claimed: one sample for each that answered. Rejects with a
+   * retryable error when none did. If absent, our clock is compared only with those of the current owners.
    */
-  readonly askBrokers?: () => Promise<readonly DriftSample[]>;
+  readonly sampleBrokerClocks?: () => Promise<readonly DriftSample[]>;
   /** Called after each change of the mode or of the reason to refuse; must not throw. */
   readonly onChange?: (state: IdentityState) => void;
   readonly log: Log;

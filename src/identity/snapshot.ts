@@ -4,7 +4,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { EtcdPort, KeyValue } from './ports.ts';
 
-/** A ceiling as it is stored: who raised it last is told by the nonce, which state it is by the revision. */
+/** A ceiling as it is stored: the nonce identifies the last raise, the revision the state. */
 export interface StoredCeiling {
   readonly ticks: Ticks;
   readonly nonce: string;
@@ -18,7 +18,7 @@ export interface Snapshot {
   readonly ceilings: ReadonlyMap<number, StoredCeiling>;
 }
 
-/** A stored ceiling, read; throws NAMESPACE_DAMAGED when it is unreadable. Unreadable never means "start fresh". */
+/** Decodes a stored ceiling. Throws NAMESPACE_DAMAGED when it is unreadable: that never means "start fresh". */
 export function readCeiling(kv: KeyValue): StoredCeiling {
   try {
     return { ...decodeCeiling(kv.value), modRevision: kv.modRevision };
@@ -48,13 +48,13 @@ export function requireCeilings(snapshot: Snapshot, workerIds: readonly number[]
   throw damaged(`${missing.length} ceilings are missing, the first is ${keys.ceiling(first)}`);
 }
 
-/** The codec's NAMESPACE_DAMAGED, with the key that it is about. */
+/** The codec's error as NAMESPACE_DAMAGED, with the key concerned. */
 export function unreadable(kv: KeyValue, error: unknown): IdallocError {
   const why = error instanceof IdallocError ? error.message : describeError(error);
   return new IdallocError('NAMESPACE_DAMAGED', `${kv.key}: ${why}`, { cause: error });
 }
 
-/** NAMESPACE_DAMAGED with what to do about it. */
+/** NAMESPACE_DAMAGED with its remedy. */
 export function damaged(what: string): IdallocError {
   const remedy =
     "Nothing is allocated on a guess: stop all workers of this datacenter, run 'idalloc namespace rebuild', " +

@@ -5,7 +5,7 @@ import type { IdallocError } from '../errors.ts';
 /** See the state machine above Identity. */
 export type Mode = 'none' | 'acquiring' | 'held' | 'suspended' | 'lost';
 
-/** Why nothing may be allocated; each is a gate reason and an error code. */
+/** Why allocation is refused; each is a gate reason and an error code. */
 type RefusalCode =
   | 'NO_IDENTITY'
   | 'POOL_EXHAUSTED'
@@ -24,15 +24,15 @@ export interface Refusal {
   readonly message: string;
 }
 
-/** An ejection by the clock guard, as the refusal that it is. */
+/** The refusal for an ejection by the clock guard. */
 export function refusalOf({ reason, detail }: Extract<Verdict, { kind: 'eject' }>): Refusal {
   return { code: reason, message: detail };
 }
 
-export const UNBORN: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };
+export const NOT_ACQUIRED: Refusal = { code: 'NO_IDENTITY', message: 'no worker ID has been acquired yet' };
 export const PAUSED: Refusal = {
   code: 'PROCESS_PAUSED',
-  message: 'this process stood still: allocation waits until etcd confirms that the worker ID is still its own',
+  message: 'this process was paused: allocation waits until etcd confirms that it still owns the worker ID',
 };
 
 export interface IdentityState {
@@ -44,7 +44,7 @@ export interface IdentityState {
   readonly fence?: bigint;
 }
 
-/** What may be allocated with, right now. */
+/** What a worker may allocate with, right now. */
 export type Authority =
   | {
       readonly ok: true;
@@ -57,10 +57,10 @@ export type Authority =
 /** How one attempt to acquire ended. */
 export type AcquireOutcome =
   | { readonly kind: 'held' }
-  /** Nothing is wrong: try again after waitMs, or sooner. */
+  /** No error: try again after waitMs, or sooner. */
   | { readonly kind: 'waiting'; readonly waitMs: number }
   | ({ readonly kind: 'refused' } & Refusal)
-  /** Another worker was faster: try again at once. */
+  /** Another worker was faster: try again immediately. */
   | { readonly kind: 'raced' }
   /** etcd, or the witness topic, did not answer. */
   | { readonly kind: 'failed'; readonly error: IdallocError }
@@ -69,10 +69,10 @@ export type AcquireOutcome =
 
 /** How one heartbeat ended. */
 export type HeartbeatOutcome =
-  /** Ours, as etcd shows it; the own deadline counts anew. */
+  /** etcd shows the worker ID as ours; the own deadline restarts. */
   | { readonly kind: 'held' }
   | ({ readonly kind: 'lost' } & Refusal)
-  /** The clock can't be trusted: the identity was given back. */
+  /** The clock can't be trusted: the identity was released. */
   | ({ readonly kind: 'ejected' } & Refusal)
   | { readonly kind: 'failed'; readonly error: IdallocError }
   | { readonly kind: 'stopped' };

@@ -3,62 +3,62 @@ import { IdallocError } from '../errors.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /**
- * The witness guards against the one thing that comparisons in etcd can't see: that etcd itself was set back, by a
- * backup that was restored or by a data directory that was lost. What each reign reserves is written to the witness
- * topic before it is used, so etcd must show at least that much, for each worker ID, whenever somebody wants to acquire.
+ * The witness guards against the one thing that comparisons in etcd can't see: etcd itself being set back, by a restored
+ * backup or a lost data directory. Each term writes its reservations to the witness topic before it uses them, so at
+ * every acquire etcd must show at least that much for each worker ID.
  *
- * The topic is read first and etcd after: whatever the topic shows was in etcd before, so a legitimate raise in between
- * makes etcd's ceiling the higher one, never the lower.
+ * The topic is read first, then etcd: everything in the topic was in etcd before, so a legitimate raise in between can
+ * only make etcd's ceiling the higher one.
  */
 
 /**
- * Throws RESTORED unless etcd, read after `view`, has everything that was witnessed. One worker ID that lacks something
- * refuses them all: etcd is restored as a whole, its revisions come a second time then, and with them fences that
- * already belonged to others. Throws NAMESPACE_DAMAGED for a record that can't be read.
+ * Throws RESTORED unless etcd, read after `view`, has everything that was witnessed. One missing reservation blocks all
+ * worker IDs: etcd is restored as a whole, and then repeats revisions, and so fences that already belonged to others.
+ * Throws NAMESPACE_DAMAGED for an unreadable record.
  */
 export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: string): void {
   requireReadable(view);
-  const strange = strangeUuid(view, uuid);
-  if (strange !== undefined)
-    throw restored(`it holds the namespace ${uuid}, but the witness topic tells of ${strange}`, OTHERS);
+  const foreign = foreignUuid(view, uuid);
+  if (foreign !== undefined)
+    throw restored(`it holds the namespace ${uuid}, but the witness topic names ${foreign}`, OTHERS);
   for (const witness of view.witnesses) {
     if (witness.uuid !== uuid) continue;
-    const lost = lostOf(witness, snapshot);
+    const lost = describeLoss(witness, snapshot);
     if (lost !== undefined) throw restored(lost);
   }
 }
 
-/** Throws RESTORED when there is no namespace in etcd although one was used. */
+/** Throws RESTORED when etcd has no namespace although one was used. */
 export function requireUnused(view: WitnessView): void {
   requireReadable(view);
   const used = view.seal ?? view.witnesses[0]?.uuid;
-  if (used !== undefined) throw restored(`it has no namespace, but the witness topic tells of ${used}`, OTHERS);
+  if (used !== undefined) throw restored(`it holds no namespace, but the witness topic names ${used}`, OTHERS);
 }
 
-/** A reservation that was just written to the witness topic. */
-export interface Claimed extends WitnessName {
+/** A reservation that has just been written to the witness topic. */
+export interface NewReservation extends WitnessName {
   /** The first tick that it covers. */
   readonly from: number;
 }
 
 /**
- * Throws when the topic, read from behind the witness of `own`, shows that others have ticks of the same worker ID above
- * where ours begin, or that the namespace was rebuilt meanwhile. Of two who reserve the same the later in the log sees
- * the earlier here, whatever etcd told either of them. LEASE_LOST for a later reign: it may have followed in good order
- * while the topic was waited for. RESTORED for an earlier one, or another under our fence, which etcd must have forgotten,
- * and for a rebuild.
+ * Throws when the topic, read past the witness of `own`, shows that another term has reserved ticks of the same worker ID
+ * above the start of ours, or that the namespace was rebuilt meanwhile. Of two that reserve the same ticks, the later in
+ * the log sees the earlier one here, whatever etcd answered. LEASE_LOST for a later term, which may have started
+ * legitimately while we waited for the topic. RESTORED for an earlier term, or another one under our fence, which etcd
+ * must have forgotten, and for a rebuild.
  */
-export function requireUnopposed(view: WitnessView, own: Claimed): void {
-  const strange = strangeUuid(view, own.uuid);
-  if (strange !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${strange}`);
-  const rival = othersOf(view, own).find(({ ticks }) => ticks > own.from);
+export function requireNoRival(view: WitnessView, own: NewReservation): void {
+  const foreign = foreignUuid(view, own.uuid);
+  if (foreign !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${foreign}`);
+  const rival = otherTerms(view, own).find(({ ticks }) => ticks > own.from);
   if (rival === undefined) return;
-  const what = `worker ID ${own.workerId} is another's up to ${rival.ticks} (fence ${rival.fence}), ours from ${own.from}`;
+  const what = `worker ID ${own.workerId} is reserved by another worker up to tick ${rival.ticks} (fence ${rival.fence}), by this one from ${own.from}`;
   throw rival.fence > own.fence ? new IdallocError('LEASE_LOST', what) : restored(what);
 }
 
-/** The other reigns of a worker ID in its namespace: behind us all of them, once `requireUnopposed` has passed. */
-export function othersOf(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
+/** The witnesses of other terms of a worker ID; all of them ended before ours, once `requireNoRival` has passed. */
+export function otherTerms(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
   return view.witnesses.filter(
     (witness) =>
       witness.uuid === uuid &&
@@ -67,18 +67,20 @@ export function othersOf(view: WitnessView, { uuid, workerId, fence, leaseId }: 
   );
 }
 
-/** A UUID that counts and is not this one. A rebuild's seal makes what its predecessors left, or leave still, void. */
-function strangeUuid({ seal, witnesses }: WitnessView, uuid: string): string | undefined {
+/** Another UUID than ours that is valid. A rebuild's seal voids all witnesses of earlier namespaces, past and future. */
+function foreignUuid({ seal, witnesses }: WitnessView, uuid: string): string | undefined {
   if (seal !== undefined) return seal === uuid ? undefined : seal;
   return witnesses.find((witness) => witness.uuid !== uuid)?.uuid;
 }
 
-function lostOf({ workerId, ticks, modRevision }: Witness, { ceilings }: Snapshot): string | undefined {
+function describeLoss({ workerId, ticks, modRevision }: Witness, { ceilings }: Snapshot): string | undefined {
   const stored = ceilings.get(workerId);
-  if (stored === undefined) return `it has no ceiling for worker ID ${workerId}, which was used up to ${ticks}`;
-  if (stored.ticks < ticks) return `its ceiling of worker ID ${workerId} is ${stored.ticks}, but was ${ticks} before`;
+  if (stored === undefined)
+    return `it has no ceiling for worker ID ${workerId}, which was reserved up to tick ${ticks}`;
+  if (stored.ticks < ticks)
+    return `its ceiling of worker ID ${workerId} is tick ${stored.ticks}, but was ${ticks} before`;
   if (stored.modRevision < modRevision) {
-    return `its ceiling of worker ID ${workerId} is of revision ${stored.modRevision}, but was of ${modRevision} before`;
+    return `its ceiling of worker ID ${workerId} has revision ${stored.modRevision}, but had ${modRevision} before`;
   }
   return undefined;
 }
@@ -88,19 +90,19 @@ function requireReadable({ unreadable }: WitnessView): void {
   if (first === undefined) return;
   throw new IdallocError(
     'NAMESPACE_DAMAGED',
-    `The witness topic has ${unreadable.length} records that can't be read, the first is '${first.key}' with the value '${first.value}'. Something else wrote ` +
-      "to it, or a newer release: stop all workers and run 'idalloc namespace rebuild' of the newest release in use.",
+    `The witness topic has ${unreadable.length} unreadable records; the first has key '${first.key}' and value '${first.value}'. Another program ` +
+      "or a newer release wrote to it: stop all workers and run 'idalloc namespace rebuild' of the newest release in use.",
   );
 }
 
-/** What else it may be: an etcd that never had the namespace that was witnessed. A rebuild would take it from its workers. */
+/** The other possible cause: this etcd never held the witnessed namespace. A rebuild would then take it from its workers. */
 const OTHERS =
-  ' But if workers with another etcd serve this datacenter of the ID space, give these another DATACENTER_ID, and do not rebuild.';
+  ' But if workers on another etcd serve this datacenter of the ID space, set another DATACENTER_ID here and do not rebuild.';
 
 function restored(what: string, otherwise = ''): IdallocError {
   return new IdallocError(
     'RESTORED',
-    `etcd was set back: ${what}. IDs would be given twice, so none are given: stop the workers of this datacenter that ` +
-      `still serve (those that refuse may stay, and go on by themselves), and run 'idalloc namespace rebuild'.${otherwise}`,
+    `etcd was set back: ${what}. New IDs could repeat old ones, so none are allocated: stop the workers of this datacenter that ` +
+      `still serve (those that refuse can keep running and recover), and run 'idalloc namespace rebuild'.${otherwise}`,
   );
 }

@@ -10,7 +10,7 @@ import type { ErrorCode } from '../errors.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 
-/** What all answers of one worker have in common. */
+/** What all replies and dead letters of one worker have in common. */
 export interface AnswerContext {
   readonly names: HeaderNames;
   readonly requestTopic: string;
@@ -22,8 +22,8 @@ export interface AnswerContext {
 }
 
 /**
- * The reply to a request: a pure function of its ledger entry and the request's encoding and framing, so that sending it again
- * sends the same key and value. The record's timestamp is the entry's append time.
+ * The reply to a request: a pure function of its ledger entry and the request's encoding and framing, so that a replay
+ * has the same key and value. The record's timestamp is the entry's append time.
  */
 export function batchReply(
   accepted: Accepted,
@@ -48,7 +48,7 @@ export function batchReply(
   return replyPartition === undefined ? record : { ...record, partition: replyPartition };
 }
 
-/** The reply that tells of an error; undefined when the sender can't be reached. */
+/** The reply that reports an error; undefined when the sender can't be reached. */
 export function errorReply(
   address: ReplyAddress,
   error: { readonly code: ErrorCode; readonly message: string },
@@ -69,13 +69,13 @@ export function errorReply(
   return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
 }
 
-/** The reply as its request was framed. */
+/** The reply in the framing of its request. */
 function inFraming(framing: Framing | undefined, reply: Buffer, { schemas }: AnswerContext): Buffer {
   const schemaId = framing === 'CONFLUENT' ? schemas?.replyId() : undefined;
   return schemaId === undefined ? reply : asConfluent(schemaId, reply);
 }
 
-/** The record as it came, for the partition that decides it, with the headers that say where it came in first. */
+/** The record as it came, addressed to its home partition, with the headers of its origin. */
 export function forwarded(
   { record, request }: Accepted,
   to: { readonly from: number; readonly home: number },
@@ -89,7 +89,7 @@ export function forwarded(
   return { topic, partition: to.home, key: request.correlationId, value: record.value, headers };
 }
 
-/** A copy of the record as it came, with the reason. */
+/** A copy of the record as it came, with the reason in its headers. */
 export function deadLetter(
   record: RequestRecord,
   partition: number,
@@ -111,8 +111,8 @@ export function deadLetter(
 }
 
 /**
- * A dead letter without its record, for one that the dead-letter topic refuses: a name that is no UTF-8 grows when it is
- * written again. The record is at its offset for as long as the request topic keeps it.
+ * A dead letter without its record, for one that the dead-letter topic rejects: a header name that is not UTF-8 grows when
+ * it is written again. The record stays at its offset for as long as the request topic keeps it.
  */
 export function bareLetter({ topic, headers }: OutgoingRecord): OutgoingRecord {
   const kept = Object.values(LETTER_HEADERS).map((name) => [name, headers[name]] as const);
@@ -124,7 +124,7 @@ function headersOf(record: RequestRecord): Record<string, RecordHeaders[string]>
   return Object.assign(Object.create(null), record.headers);
 }
 
-/** A sender may set any 64-bit timestamp; one that is no exact number is told as Kafka's -1, for none. */
+/** A sender may set any 64-bit timestamp; one beyond 2^53 is written as Kafka's -1, which means none. */
 function wholeTimestamp(timestampMs: number): bigint {
   return Number.isSafeInteger(timestampMs) ? BigInt(timestampMs) : -1n;
 }

@@ -4,57 +4,57 @@ import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply, forwarded } from './answers.ts';
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
+import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
-import type { Later } from './later.ts';
 import { cutIntoParts, isLarge, PART_MAX_REQUESTS } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
 import type { Slots } from './slots.ts';
 
-/** So many of a worker's parts with large requests may be in line for IDs at a time: one more than keeps the generator busy. */
+/** How many parts with large requests may queue for IDs at a time: one more than keeps the generator busy. */
 export const LARGE_AT_ONCE = 2;
 
 export interface PipelineDeps extends DecisionDeps, AnswerContext {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
   readonly publisher: Publisher;
-  /** Of the worker: parts with large requests wait for one each. */
+  /** Shared by the worker's partitions; each part with large requests takes one. */
   readonly largeSlots: Slots;
   readonly observe: PipelineObserver;
 }
 
-/** What the pipeline tells to whoever counts. */
+/** What the pipeline reports for metrics. */
 interface PipelineObserver {
-  /** The batches of a part were settled; their replies are still to be sent. */
+  /** The batches of a part were settled; their replies have not been sent yet. */
   served(part: Served): void;
-  /** So many replies, those with errors among them, were acknowledged. */
+  /** This many replies were acknowledged, error replies included. */
   replied(replies: number): void;
   failed(code: ErrorCode): void;
   deadLettered(code: ErrorCode): void;
-  /** So many requests were appended to the partitions that decide them. */
+  /** This many requests were appended to their home partitions. */
   forwarded(requests: number): void;
 }
 
-/** How many requests got a batch, or their batch once more, and how many IDs the new ones hold. */
+/** How many requests got a new batch, how many their batch again, and how many IDs the new batches hold. */
 interface Served {
   readonly issued: number;
   readonly replayed: number;
   readonly ids: number;
 }
 
-/** How a session follows and bounds the work on its batch. */
+/** How a session observes and stops the work on its batch. */
 export interface BatchControl {
-  /** False once the session has ended or the gate has closed: what is not decided yet is left for later. */
+  /** False once the session has ended or the gate has closed; undecided requests are then left for later. */
   readonly isCurrent: () => boolean;
-  /** Everything up to this request offset has been answered or dead-lettered, and acknowledged, or was put off. */
+  /** Everything up to this request offset has been answered or dead-lettered, and acknowledged, or deferred. */
   readonly resolved: (offset: number) => void;
-  /** Takes large requests, so that those behind them need not wait; without it they are served where they are. */
-  readonly later?: Later;
+  /** Takes large requests, so that those after them need not wait; if absent, they are served in their places. */
+  readonly deferrals?: Deferrals;
 }
 
 /**
- * Carries a batch of one request partition from records to acknowledged replies, part by part, in order.
+ * Processes a record batch of one request partition up to acknowledged replies, part by part, in order.
  *
- * Rejects on a passing fault; parts that were resolved until then stay so, and the rest must come again.
+ * Rejects on a retryable error; resolved parts stay resolved, and the rest must be delivered again.
  */
 export async function processBatch(
   deps: PipelineDeps,
@@ -79,7 +79,7 @@ async function processReadable(
   const { layout } = deps;
   const intakes = records.values().map((record) => receive(record, deps.names, deps.replyPolicy, deps.schemas));
   let through = -1;
-  for (const part of cutIntoParts(intakes, { layout, idsFor: idsFor(deps, partition), later: control.later })) {
+  for (const part of cutIntoParts(intakes, { layout, idsFor: idsFor(deps, partition), deferrals: control.deferrals })) {
     if (!control.isCurrent()) return;
     const last = part.at(-1);
     if (last === undefined) continue;
@@ -88,10 +88,10 @@ async function processReadable(
     through = last.record.offset;
   }
   const end = records.at(-1)?.offset ?? through;
-  if (end > through && control.isCurrent()) control.resolved(end); // those at the end were put off
+  if (end > through && control.isCurrent()) control.resolved(end); // the last ones were deferred
 }
 
-/** How many IDs a request may take here: what another partition decides, or a quota is about to refuse, takes none. */
+/** How many IDs a request may take here: none if another partition decides it or a quota will refuse it. */
 function idsFor({ homeOf, maxCount, quotas }: PipelineDeps, partition: number): (accepted: Accepted) => number {
   return ({ request: { correlationId, count, replyTopic } }) => {
     if (homeOf(correlationId) !== partition || quotas?.wouldRefuse(replyTopic, count) === true) return 0;
@@ -103,12 +103,12 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
   const accepted = part.filter((intake) => intake.kind === 'accepted');
   const decisions = await decideInTurn(deps, partition, accepted);
   deps.observe.served(countServed(decisions));
-  let next = 0; // of the decisions, which are in the order of what was accepted
+  let next = 0; // index into the decisions, which follow the order of the accepted requests
   const answers = part.map((intake) => {
     return answer(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
   });
   const work = [publishReplies(deps, partition, answers), forward(deps, partition, answers)] as const;
-  await Promise.allSettled(work); // nothing of the part is under way when it fails
+  await Promise.allSettled(work); // so that nothing is still under way if one fails
   const [undelivered, unforwarded] = await Promise.all(work);
   const letters = [...answers, ...unforwarded].flatMap(({ letter }) => letter ?? []);
   letters.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
@@ -116,8 +116,8 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
 }
 
 /**
- * A part with a large request gets its slot before its partition's turn, which the small ones need meanwhile, and gives it
- * back with its IDs.
+ * A part with a large request takes a slot before its partition's turn, which small requests need meanwhile, and releases
+ * it once it has its IDs.
  */
 async function decideInTurn(deps: PipelineDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
   const ids = idsFor(deps, partition);
@@ -146,12 +146,12 @@ function countServed(decisions: readonly Decision[]): Served {
   return served;
 }
 
-/** What goes out for one record: a reply where its sender can be reached, a dead letter where the record is bad. */
+/** What is sent for one record: a reply if its sender can be reached, a dead letter if the record is bad. */
 interface Answer {
   readonly intake: Intake;
   readonly reply?: OutgoingRecord | undefined;
   readonly letter?: OutgoingRecord | undefined;
-  /** The request itself, for another partition. */
+  /** The request itself, for its home partition. */
   readonly forward?: OutgoingRecord | undefined;
 }
 
@@ -180,7 +180,7 @@ function refuse(
   return { intake, reply: errorReply(address, refusal, deps), letter };
 }
 
-/** Publishes what can be; the records whose reply topic can't take the reply come back as dead letters. */
+/** Publishes the replies; returns dead letters for the requests whose reply topic rejects the reply. */
 async function publishReplies(
   deps: PipelineDeps,
   partition: number,
@@ -199,24 +199,24 @@ async function publishReplies(
 }
 
 /**
- * Appends requests to the partitions that decide them. A record that the topic refuses, since its headers made it too
- * large, comes back as a refusal. Rejects with TOPIC_INVALID when the topic takes none: they must not be lost.
+ * Appends requests to their home partitions. Returns a refusal for a record that the topic rejects, because its headers
+ * made it too large. Rejects with TOPIC_INVALID when the topic accepts no record: requests must not be lost.
  */
 async function forward(deps: PipelineDeps, partition: number, answers: readonly Answer[]): Promise<Answer[]> {
   const due = answers.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
   const refused = await publish(deps, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
   return refused.map(({ item: { intake }, reason, fault }) => {
-    const remedy = `workers need the right to write to ${deps.requestTopic}`;
+    const remedy = `workers need write access to ${deps.requestTopic}`;
     if (fault === 'topic') {
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
-    const message = `it could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
+    const message = `the request could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
     return refuse(deps, partition, intake, { code: 'MISROUTED', message });
   });
 }
 
-/** A letter that its topic refuses, as one that has become too large by what it tells, goes without the record. */
+/** A dead letter that its topic rejects, because its headers made it too large, is sent without the record. */
 async function publishDeadLetters(deps: PipelineDeps, letters: readonly OutgoingRecord[]): Promise<void> {
   const refused = await publish(deps, letters, (letter) => letter);
   const [failed] = await publish(deps, refused, ({ item }) => bareLetter(item));
@@ -229,7 +229,7 @@ async function publishDeadLetters(deps: PipelineDeps, letters: readonly Outgoing
 
 type Refusal = Extract<Delivery, { readonly ok: false }>;
 
-/** Publishes the record of each item. Resolves to the items whose records were refused, in order, with the reasons. */
+/** Publishes the record of each item. Resolves to the items whose records were rejected, in order, with the reasons. */
 async function publish<T>(
   { publisher }: PipelineDeps,
   items: readonly T[],

@@ -4,8 +4,8 @@ import { IdallocError } from '../errors.ts';
 import type { RequestRecord, SchemaIds } from './ports.ts';
 
 /**
- * Has the registry's ids of these records looked up, and gives those records that can be read now, in order: all of them,
- * or those before the first whose schema is not known yet, and the fault that keeps the others waiting.
+ * Looks up the schema IDs of these records in the registry. Returns the records that can be read now, in order: all of
+ * them, or those before the first whose schema is still unknown, with the error that keeps the others waiting.
  */
 export async function withSchemas(
   schemas: SchemaIds | undefined,
@@ -25,8 +25,8 @@ export async function withSchemas(
 }
 
 /**
- * A value in Confluent framing as the same request in single-object framing. Undefined for any other value, and where
- * there is no registry. Throws IdallocError UNKNOWN_SCHEMA, and SCHEMA_REGISTRY_UNAVAILABLE when nobody waits any longer.
+ * Converts a value in Confluent framing to single-object framing. Undefined for any other value, and without a registry.
+ * Throws IdallocError UNKNOWN_SCHEMA, and SCHEMA_REGISTRY_UNAVAILABLE after the registry has been silent for too long.
  */
 export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | null): Buffer | undefined {
   const id = schemas === undefined || value === null ? undefined : confluentSchemaId(value);
@@ -34,13 +34,13 @@ export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | nu
   if (schemas.isRequest(id) === false) {
     throw new IdallocError(
       'UNKNOWN_SCHEMA',
-      `schema ${id} of the registry is no IdRequest that this worker knows: send the one that \`idalloc topics init\` registers`,
+      `schema ${id} of the registry is not an IdRequest schema that this worker knows: use the one that \`idalloc topics init\` registers`,
     );
   }
   if (isLearned(schemas, id)) return asSingleObject(ID_REQUEST_HEADER, value);
   throw new IdallocError(
     'SCHEMA_REGISTRY_UNAVAILABLE',
-    `the schema registry did not tell what schema ${id} is for too long: send the request again once it answers`,
+    `the schema registry did not return schema ${id} in time: send the request again once the registry answers`,
   );
 }
 

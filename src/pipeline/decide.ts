@@ -19,20 +19,20 @@ export interface DecisionDeps {
   readonly ledger: Ledger;
   readonly allocator: Allocator;
   readonly now: () => WallMs;
-  /** Undefined where there are none. */
+  /** Undefined when no quotas are configured. */
   readonly quotas?: Quotas | undefined;
-  /** The partition that decides the requests of a correlation ID. */
+  /** The home partition of a correlation ID. */
   readonly homeOf: (correlationId: Buffer) => number;
-  /** A decision is renewed when a request is answered with it that came in so long after its newest entry. */
+  /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
   readonly renewAfterMs: number;
-  /** Twice what the clocks of two brokers may differ by: one stamps a request, another the entry that decides it. */
+  /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
   readonly clockMarginMs: number;
 }
 
-/** A request is forwarded at most so often: more means that workers disagree on the number of partitions. */
+/** A request is forwarded at most this often: more means that workers disagree on the number of partitions. */
 const MAX_HOPS = 3;
 
-/** What the sender of a request is told: the batch that the ledger holds for it, or why there is none. */
+/** The outcome for a request: the batch that the ledger holds for it, or why there is none. */
 export type Decision =
   | {
       readonly kind: 'batch';
@@ -41,10 +41,10 @@ export type Decision =
       readonly replayed: boolean;
     }
   | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
-  /** Another partition decides; nothing is known of the request here. */
+  /** Another partition decides; the request is unknown here. */
   | { readonly kind: 'elsewhere'; readonly home: number };
 
-/** Where the index stood when the keys of a part were looked up. */
+/** The state of the index when the keys of a part were looked up. */
 interface View {
   readonly end: number;
   readonly through: number;
@@ -52,10 +52,10 @@ interface View {
 
 /**
  * Decides a bounded number of requests of one partition: look up, admit, allocate, append, settle. Runs in the
- * partition's turn; the answer has one decision for each request, in order.
+ * partition's turn; returns one decision for each request, in order.
  *
- * The look-up comes before every check, so a known request always gets its batch. What was decided is what the ledger
- * holds after settling, never what this worker meant to write.
+ * The look-up comes before every check, so a known request always gets its batch. The decision is what the ledger holds
+ * after settling, never what this worker tried to write.
  */
 export async function decide(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
@@ -71,7 +71,7 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
     const name = nameOf(accepted.key);
     const decided = known.get(name);
     if (decided !== undefined) {
-      if (isWearingOff(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
+      if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
       return;
     }
     if (drafted.has(name)) return;
@@ -96,18 +96,18 @@ interface Draft {
 }
 
 /**
- * A request that is not known here goes to the partition that its correlation ID names, whichever way it came: so all of
- * its records meet in one ledger partition, and the first entry there decides.
+ * A request that is unknown here is forwarded to its home partition, wherever it arrived: so all of its records meet in
+ * one ledger partition, and the first entry there decides.
  */
 function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepted): Decision | undefined {
   const home = homeOf(request.correlationId);
   if (home === partition) return undefined;
   if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
-  const message = `the request was forwarded ${MAX_HOPS} times and is not in partition ${home} yet: workers disagree on the number of partitions`;
+  const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
   return { kind: 'refused', code: 'MISROUTED', message };
 }
 
-/** Checks that only a request without an entry has to pass. */
+/** The checks for requests without an entry. */
 function admit(deps: DecisionDeps, partition: number, { request, record }: Accepted): Decision | undefined {
   const largest = tooMany(deps, request.count);
   if (largest !== undefined) return largest;
@@ -120,14 +120,14 @@ function admit(deps: DecisionDeps, partition: number, { request, record }: Accep
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
     return { kind: 'refused', code: 'EXPIRED', message };
   }
-  // Last, since a request that passes has taken its part of the quota.
+  // Last, because passing takes from the quota.
   const excess = deps.quotas?.refuse(request.replyTopic, request.count);
   return excess === undefined ? undefined : { kind: 'refused', code: 'QUOTA_EXCEEDED', message: excess };
 }
 
 /**
- * Whether a request that has come a second way may have been decided by an entry that is gone. Its own offset says nothing
- * of that, for every forwarding and sending gives it a new one.
+ * Whether a forwarded or resent request may have been decided by an entry that is gone. Its offset does not show that,
+ * because it gets a new one each time.
  */
 function mayBeOlder({ index, clockMarginMs }: DecisionDeps, partition: number, born: number): boolean {
   const sinceMs = index.since(partition);
@@ -136,11 +136,11 @@ function mayBeOlder({ index, clockMarginMs }: DecisionDeps, partition: number, b
 
 function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefined {
   if (count <= maxCount) return undefined;
-  const message = `count ${count} is above ${maxCount}, the largest batch of one request: ask in several`;
+  const message = `count ${count} is above ${maxCount}, the largest batch of one request: send several requests`;
   return { kind: 'refused', code: 'INVALID_COUNT', message };
 }
 
-/** An entry to be appended. */
+/** An entry to append. */
 interface EntryDraft {
   readonly key: Buffer;
   readonly value: Buffer;
@@ -148,11 +148,10 @@ interface EntryDraft {
 }
 
 /**
- * Whether the ledger may forget a decision while a request that is answered with it can still be read again. Entries are
- * kept for longer than requests by more than `renewAfterMs`: so whoever reads the request again finds this entry or the
- * renewal.
+ * Whether the ledger may forget a decision while a request that it answers can still be read again. Entries are kept
+ * longer than requests by more than `renewAfterMs`, so a later read of the request finds this entry or its renewal.
  */
-function isWearingOff(
+function needsRenewal(
   { renewAfterMs }: DecisionDeps,
   { record, hash }: Accepted,
   decided: Decided | typeof FORGOTTEN,
@@ -161,16 +160,16 @@ function isWearingOff(
   return record.timestampMs - decided.newestMs >= renewAfterMs;
 }
 
-/** The same decision once more, for a request that came later. It decides nothing while an earlier entry is there. */
+/** The same decision again, for a later request. It has no effect while an earlier entry exists. */
 function renewalOf({ key, record }: Accepted, decided: Decided, view: View): EntryDraft {
   const entry = { ...decided.entry, requestOffset: record.offset, ...view };
   return { key, value: encodeLedgerEntry(entry), entry };
 }
 
 interface Written {
-  /** Of all entries, by the places of their requests in the part. */
+  /** The offset of each entry, by the position of its request in the part. */
   readonly offsets: ReadonlyMap<number, number>;
-  /** The entries that are known to be the first of their keys. */
+  /** The entries known to be the first of their keys. */
   readonly firsts: ReadonlyMap<string, Decided>;
 }
 
@@ -228,7 +227,7 @@ function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation,
   };
 }
 
-/** The decision as the ledger has it. `ownOffset` is that of the request's own entry, if it got one just now. */
+/** The decision that the ledger holds. `ownOffset` is the offset of the request's own entry, if it just got one. */
 function settled(
   deps: DecisionDeps,
   partition: number,
@@ -241,14 +240,14 @@ function settled(
   if (winner === undefined) {
     throw new IdallocError(
       'LEDGER_TRUNCATED',
-      `ledger partition ${partition} has no entry for a request that was just settled: the index is restored from the log`,
+      `ledger partition ${partition} has no entry for a request that was just settled: restoring the index from the log`,
     );
   }
   const { entry, appendedAtMs, offset } = winner;
   if (entry.requestHash.equals(accepted.hash)) {
     return { kind: 'batch', entry, appendedAtMs, replayed: offset !== ownOffset };
   }
-  // What no ledger could make right is told the same way whenever the record is read.
+  // An error that does not depend on the ledger must be the same whenever the record is read.
   return (
     tooMany(deps, accepted.request.count) ?? {
       kind: 'refused',
@@ -258,10 +257,10 @@ function settled(
   );
 }
 
-/** A second batch would be the one thing worse than none. */
+/** No batch is better than a second one. */
 function forgotten(): Decision {
   const message =
-    'the ledger no longer has what was decided for requests of this age: send it under a new correlation ID';
+    'the ledger no longer holds the decisions for requests of this age: send the request under a new correlation ID';
   return { kind: 'refused', code: 'FORGOTTEN', message };
 }
 

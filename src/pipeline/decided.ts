@@ -2,19 +2,19 @@ import { decodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.
 import { IdallocError } from '../errors.ts';
 import type { LedgerEntries, LedgerFollower, LedgerIndex, LedgerRecord } from './ports.ts';
 
-/** What the ledger holds for a key: the entry that decides, and where it lies. */
+/** What the ledger holds for a key: the deciding entry and its offset. */
 export interface Decided {
   readonly offset: number;
   readonly entry: LedgerBatchEntry;
   readonly appendedAtMs: number;
   /**
-   * When the newest entry of the key was appended that tells the same: for so long after that the ledger knows what was
-   * decided. A later one whose writer did not know of the decision tells nothing once that is gone.
+   * When the newest entry with this decision was appended: retention counts from here. A later entry whose writer did not
+   * know of the decision does not extend it.
    */
   readonly newestMs: number;
 }
 
-/** There was a decision, but which one can't be told any more: the head of the log, where it may have been, is gone. */
+/** There was a decision, but it is unknown: the head of the log, where it may have been, is gone. */
 export const FORGOTTEN = 'forgotten';
 
 /** By the names of keys. Keys without a decision are absent. */
@@ -22,7 +22,7 @@ export type Decisions = ReadonlyMap<string, Decided | typeof FORGOTTEN>;
 
 export interface DecidedDeps {
   readonly index: LedgerIndex;
-  readonly follower: Pick<LedgerFollower, 'epoch' | 'refusal' | 'distrust'>;
+  readonly follower: Pick<LedgerFollower, 'epoch' | 'refusal' | 'invalidate'>;
   readonly entries: LedgerEntries;
 }
 
@@ -35,11 +35,11 @@ export function nameOf(key: Buffer): string {
 }
 
 /**
- * What is decided for keys of a partition. The index is asked for all of them at once, in the turn of the call, so that
- * a key that is absent was unknown at the end that the index had then; what the entries say is read from the ledger.
+ * Looks up what is decided for keys of a partition. The index is queried for all keys synchronously, so that an absent
+ * key was unknown at the end that the index had then; the entries themselves are read from the ledger.
  *
- * Rejects with INDEX_RESTORING when the partition came to be restored meanwhile, with LEDGER_TRUNCATED when the log does
- * not hold what the index says, and as the ledger does.
+ * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log contradicts
+ * the index, and as the ledger does.
  */
 export async function readDecided(deps: DecidedDeps, partition: number, keys: readonly Buffer[]): Promise<Decisions> {
   const { index, follower } = deps;
@@ -69,7 +69,7 @@ export async function readDecided(deps: DecidedDeps, partition: number, keys: re
   return decisions;
 }
 
-/** Nobody may ever read where the log has ended: the reader waits for what comes behind the entries that were settled. */
+/** A shorter log must be reported here: the follower waits for entries after the settled ones and would not notice. */
 async function readEntries(
   { entries, follower }: DecidedDeps,
   partition: number,
@@ -79,16 +79,16 @@ async function readEntries(
     return await entries.read(partition, offsets);
   } catch (error) {
     const isShorter = error instanceof IdallocError && error.code === 'LEDGER_TRUNCATED';
-    if (isShorter) follower.distrust(partition, error.message);
+    if (isShorter) follower.invalidate(partition, error.message);
     throw error;
   }
 }
 
 /**
- * The first entry of a key in log order decides. Retention may have taken it, while the index remembers that there was
- * one; then a later one decides whose writer had read all before it: it renewed the decision.
+ * The first entry of a key in log order decides. Retention may have removed it while the index still remembers it; then
+ * a later entry decides whose writer had read everything before it, because it renewed the decision.
  *
- * Undefined when all the entries at the places have other keys.
+ * Undefined when all the entries at these offsets have other keys.
  */
 function firstOf(
   deps: DecidedDeps,
@@ -122,13 +122,13 @@ function firstOf(
 }
 
 /**
- * Two keys may have one hash. What has not even that lies in another log than the one that was indexed, where nothing is
- * known of the key.
+ * Two keys may share a hash. An entry with another hash means that this is not the log that was indexed, so nothing is
+ * known about the key.
  */
 function requireIndexed({ index, follower }: DecidedDeps, partition: number, { offset, key }: LedgerRecord): void {
   if (key !== null && index.placesOf(partition, key).includes(offset)) return;
-  const cause = `the entry at offset ${offset} is not the one that was indexed`;
-  follower.distrust(partition, cause);
+  const cause = `the entry at offset ${offset} differs from the one that was indexed`;
+  follower.invalidate(partition, cause);
   throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
 }
 
@@ -138,6 +138,6 @@ function entryOf(partition: number, { offset, value }: LedgerRecord): LedgerBatc
   const what = entry === undefined ? 'no value' : 'a marker';
   throw new IdallocError(
     'LEDGER_UNREADABLE',
-    `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: somebody else writes to the ledger topic`,
+    `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: another program writes to the ledger topic`,
   );
 }

@@ -16,7 +16,7 @@ export interface Accepted {
   readonly hash: Buffer;
 }
 
-/** A record that can't be served as it stands; the address is where its sender may be told, if anywhere. */
+/** A record that can't be served as it stands; the address is where an error reply may go, if anywhere. */
 interface Rejected {
   readonly kind: 'rejected';
   readonly record: RequestRecord;
@@ -28,8 +28,8 @@ interface Rejected {
 export type Intake = Accepted | Rejected;
 
 /**
- * Reads one record of the request topic. Total: whatever the bytes are, the answer is a request or a rejection, so that
- * no input ends the process or blocks its partition.
+ * Reads one record of the request topic. Total: any bytes yield a request or a rejection, so that no input ends the
+ * process or blocks its partition.
  */
 export function receive(
   record: RequestRecord,
@@ -53,7 +53,7 @@ export function receive(
     return { kind: 'accepted', record, request, key: encodeLedgerKey(request.correlationId), hash };
   } catch (error) {
     const { code, message } = rejectionOf(error);
-    // A request that may be served when it is sent again must not have been told of an error before.
+    // The request may be served when it is sent again, so it must not get an error reply now.
     if (code === 'SCHEMA_REGISTRY_UNAVAILABLE') return reject(record, {}, code, message);
     const address = { ...salvageAddress(value, record.headers, names), framing };
     const tellable = address.replyTopic !== undefined && refuseReplyTopic(address.replyTopic, policy) === undefined;
@@ -65,7 +65,7 @@ function reject(record: RequestRecord, address: ReplyAddress, code: ErrorCode, m
   return { kind: 'rejected', record, address, code, message };
 }
 
-/** Decoding is pure, so anything it throws is the record's fault and would come again. */
+/** Decoding is pure, so any error is caused by the record and would recur. */
 function rejectionOf(error: unknown): { code: ErrorCode; message: string } {
   if (error instanceof IdallocError) return { code: error.code, message: error.message };
   return { code: 'MALFORMED_REQUEST', message: error instanceof Error ? error.message : String(error) };

@@ -3,7 +3,7 @@ import { IdallocError } from '../errors.ts';
 import type { BatchControl } from './batch.ts';
 import type { RequestRecord } from './ports.ts';
 
-/** Works on records of one partition: resolves parts as they are answered, rejects on a passing fault. */
+/** Processes records of one partition: resolves parts as they are answered, rejects on a retryable error. */
 export type RequestHandler = (
   partition: number,
   records: readonly RequestRecord[],
@@ -15,14 +15,14 @@ export interface LaneOptions {
   readonly handler: RequestHandler;
   readonly runtime: Pick<Runtime, 'schedule'>;
   readonly isOpen: boolean;
-  /** `lasting`: no waiting fixes it; the session tries again all the same, more slowly. */
+  /** `lasting`: waiting won't fix it; the lane retries all the same, more slowly. */
   readonly onFault: (error: unknown, lasting: boolean) => void;
 }
 
-/** After a fault a lane rests before its requests come again; longer when nothing will pass by itself. */
+/** The pause before a lane retries its requests after an error. */
 const REST_MS = { retryable: 200, lasting: 5_000 } as const;
 
-/** One piece of work at a time on requests of a partition, tried again until each is answered. */
+/** Processes requests of a partition one batch at a time, and retries until each is answered. */
 export class Lane {
   readonly #options: LaneOptions;
   #open: boolean;
@@ -44,7 +44,7 @@ export class Lane {
     return this.#attempt ?? Promise.resolve();
   }
 
-  /** Resolves when nothing is due any more, or the session has ended. Once at a time. */
+  /** Resolves when nothing is due any more, or the session has ended. Must not run twice at the same time. */
   async finish(due: () => readonly RequestRecord[], control: BatchControl): Promise<void> {
     while (!this.#ended) {
       const left = due();
@@ -54,12 +54,12 @@ export class Lane {
     }
   }
 
-  /** Begins no further part. */
+  /** Starts no further part. */
   pause(): void {
     this.#open = false;
   }
 
-  /** Goes on; what rests after a fault, as after a refusal by the gate, rests no longer. */
+  /** Resumes, and cuts short the pause after an error. */
   resume(): void {
     if (this.#open) return;
     this.#open = true;
@@ -79,7 +79,7 @@ export class Lane {
     if (restMs > 0 && !this.#ended) await this.#woken(restMs);
   }
 
-  /** How long to rest afterwards: 0 when nothing failed. */
+  /** Returns how long to pause afterwards: 0 when nothing failed. */
   async #try(records: readonly RequestRecord[], control: BatchControl): Promise<number> {
     const { partition, handler, onFault } = this.#options;
     try {
@@ -92,7 +92,7 @@ export class Lane {
     }
   }
 
-  /** Resolves when the session ends or its gate opens, at the latest after the delay. */
+  /** Resolves when the session ends or the gate opens, or after the delay if one is given. */
   #woken(delayMs?: number): Promise<void> {
     return new Promise((resolve) => {
       let timer: Timer | undefined;

@@ -3,15 +3,15 @@ import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, readDecided } from './decided.ts';
 import type { Appended, LedgerEntries, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
 
-/** Entries to be appended, with the end of the index when their keys were looked up. */
+/** Entries to append, with the end of the index when their keys were looked up. */
 export interface Draft {
   readonly end: number;
   readonly entries: readonly { readonly key: Buffer | null; readonly value: Buffer; readonly entry: LedgerEntry }[];
 }
 
-/** Entries that are settled: where they lie, and which of them decide. */
+/** Settled entries: their offsets, and which of them decide. */
 export interface Settled extends Appended {
-  /** Offsets at which the first entry of a key lies, as far as that is known without reading the ledger. */
+  /** Offsets that hold the first entry of a key, as far as that is known without reading the ledger. */
   readonly firsts: ReadonlySet<number>;
 }
 
@@ -21,8 +21,8 @@ export interface Settled extends Appended {
  * - One append in flight per partition. The turn belongs to the partition, not to the consumer's session, and is held
  *   until the append is settled: a later session can't overtake an append whose answer is late.
  * - An append is settled when the index has applied everything below its base offset and then the entries themselves.
- *   Only the index decides afterwards, so an entry of somebody else in between is seen.
- * - No answer is never success: nothing is told to anybody, the ledger is read to its end, the requests come again.
+ *   After that only the index decides, so an entry of another writer in between is seen.
+ * - A missing answer is never a success: no reply is sent, the ledger is read to its end, and the requests are retried.
  */
 export class Ledger {
   readonly #log: LedgerLog;
@@ -30,7 +30,7 @@ export class Ledger {
   readonly #index: LedgerIndex;
   readonly #follower: LedgerFollower;
   readonly #turns = new Map<number, Promise<unknown>>();
-  /** Partitions where a marker is due before anything else is decided. */
+  /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
   constructor(log: LedgerLog, entries: LedgerEntries, index: LedgerIndex, follower: LedgerFollower) {
@@ -41,23 +41,23 @@ export class Ledger {
   }
 
   /**
-   * Writes a marker: at a take-over, and from time to time, so that the log never runs empty while somebody serves, and
-   * so that a later restore finds where an index was complete. Nothing is decided on the partition before it is there.
-   * Rejects as `inTurn` does.
+   * Writes a marker: at a take-over, and from time to time, so that the log of a served partition never runs empty and a
+   * later restore finds a point at which an index was complete. Nothing is decided on the partition before the marker is
+   * written. Rejects as `inTurn` does.
    */
   mark(partition: number): Promise<void> {
     this.requireMarker(partition);
     return this.inTurn(partition, async () => {});
   }
 
-  /** The partition is restored: a marker is due, which is what finds that the request topic was made anew as well. */
+  /** The partition is being restored: the marker due then also detects a recreated request topic. */
   requireMarker(partition: number): void {
     this.#markerDue.add(partition);
   }
 
   /**
-   * Runs `work` when all earlier work on the partition has ended, well or not. Rejects with INDEX_RESTORING or
-   * LEDGER_UNREADABLE while the index can't be asked, and with what a marker that is due is refused for.
+   * Runs `work` when all earlier work on the partition has ended, successfully or not. Rejects with INDEX_RESTORING or
+   * LEDGER_UNREADABLE while the index can't be queried, and as a due marker does.
    */
   async inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
     const before = this.#turns.get(partition) ?? Promise.resolve();
@@ -73,15 +73,15 @@ export class Ledger {
     return turn;
   }
 
-  /** What is decided for keys of a partition, as readDecided says. To be called within a turn of the partition. */
+  /** What is decided for keys of a partition, as readDecided returns it. Call within a turn of the partition. */
   decided(partition: number, keys: readonly Buffer[]): Promise<Decisions> {
     return readDecided({ index: this.#index, follower: this.#follower, entries: this.#entries }, partition, keys);
   }
 
   /**
-   * Appends and settles. On return the index holds the first entry of each key, ours or an earlier one.
-   * Rejects with APPEND_UNANSWERED (entries may or may not be in the log), LEDGER_TRUNCATED, or what refuses a turn when
-   * the index was found wrong meanwhile (entries are in the log).
+   * Appends and settles. Afterwards the index holds the first entry of each key, ours or an earlier one. Rejects with
+   * APPEND_UNANSWERED (the entries may or may not be in the log), LEDGER_TRUNCATED, or as `inTurn` does when the index
+   * was found wrong meanwhile (the entries are in the log).
    */
   async commit(partition: number, draft: Draft): Promise<Settled> {
     const release = this.#follower.hold(partition);
@@ -97,15 +97,15 @@ export class Ledger {
     const { baseOffset, appendedAtMs } = appended;
     if (baseOffset < draft.end) {
       const cause = `an append went to offset ${baseOffset}, below ${draft.end} that was read before`;
-      this.#follower.distrust(partition, cause);
+      this.#follower.invalidate(partition, cause);
       throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     }
     if (this.#index.end(partition) < baseOffset) {
       release();
       await this.#follower.reached(partition, baseOffset);
     }
-    this.#requireTrusted(partition); // the log may have turned out to be another one while the append was under way
-    const end = this.#index.end(partition); // the reader may have come first
+    this.#requireTrusted(partition); // the copy may have been invalidated during the append
+    const end = this.#index.end(partition); // the reader may have applied some of the entries already
     const unread = draft.entries
       .map(({ key, value, entry }, i) => ({ key, value, entry, offset: baseOffset + i, appendedAtMs }))
       .filter(({ offset }) => offset >= end);
@@ -114,27 +114,27 @@ export class Ledger {
   }
 
   /**
-   * Where the horizon is not known, because nothing that is left in the log tells, every request that exists now may
-   * have been decided by entries that are gone: the marker's `through` says so.
+   * If nothing left in the log shows the horizon, every existing request may have been decided by entries that are gone:
+   * the marker's `through` covers them all.
    */
   async #writeMarker(partition: number): Promise<void> {
-    // Read first: a request that is decided by somebody else while the broker is asked is no sign of a new topic.
+    // Read first: a request that another worker decides during the broker call must not look like a recreated topic.
     const known = this.#index.through(partition);
     const requestEnd = await this.#log.requestEnd(partition, known);
     if (known >= requestEnd) {
       throw new IdallocError(
         'REQUESTS_RECREATED',
-        `ledger or index know request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}: it was made anew; make the ledger topic anew as well and empty INDEX_DIR of every worker, or use another request topic and ledger`,
+        `the ledger or the index knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}, so it was recreated: recreate the ledger topic too and empty INDEX_DIR on every worker, or use another request topic and ledger`,
       );
     }
     const end = this.#index.end(partition);
-    // Never less than the index tells: requests may have been asked and decided since the broker looked.
+    // Never less than the index shows: requests may have arrived and been decided since the broker answered.
     const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;
     const through = Math.max(atLeast, this.#index.through(partition));
     const entry = { kind: 'marker', end, through } as const;
     await this.commit(partition, { end, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
     if (this.#index.horizon(partition) === undefined) {
-      const message = `somebody else wrote to ledger partition ${partition} while it was marked: it is marked again`;
+      const message = `another process wrote to ledger partition ${partition} before its marker: the marker is written again`;
       throw new IdallocError('INDEX_RESTORING', message);
     }
     this.#markerDue.delete(partition);
@@ -155,14 +155,14 @@ export class Ledger {
     }
   }
 
-  /** After an append without an answer: its entries, if they arrived, are seen before the requests come again. */
+  /** After an unanswered append: its entries, if they arrived, are read before the requests are retried. */
   async #catchUp(partition: number, cause: unknown): Promise<void> {
     try {
       await this.#follower.reached(partition, await this.#log.endOffset(partition));
     } catch (error) {
       throw new IdallocError(
         'APPEND_UNANSWERED',
-        `ledger partition ${partition} gave no answer to an append (${describeError(cause)}) and can't be read to its end either`,
+        `ledger partition ${partition} did not answer an append (${describeError(cause)}) and can't be read to its end`,
         { cause: error },
       );
     }

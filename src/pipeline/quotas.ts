@@ -3,19 +3,19 @@ import type { Quota } from '../codec/quota.ts';
 export interface QuotasOptions {
   readonly quotas: readonly Quota[];
   readonly monotonicMs: () => number;
-  /** Which part of all quotas is this worker's, above 0 and up to 1: that of its partitions, so that all workers have the whole. */
+  /** This worker's share of each quota, above 0 and up to 1: its share of the partitions, so that all workers add up to 1. */
   readonly share: () => number;
   /** A request was refused by the quota of this prefix. */
   readonly onExceeded: (prefix: string) => void;
 }
 
 /**
- * Whose requests are over their quota. The longest prefix of a reply topic has the say; a topic without one is free.
+ * Token buckets per reply-topic prefix. The longest matching prefix counts; a topic without one is unlimited.
  *
- * A bucket for IDs and one for requests each hold what one second brings, and are full at the start. A request that asks for
- * more than a second brings passes when the bucket is full, and leaves a debt: so it passes at all, and the rate holds.
+ * A bucket for IDs and one for requests each hold one second's worth and start full. A request for more than that passes
+ * when the bucket is full and leaves a debt: so it can pass at all, and the rate still holds.
  *
- * What was taken is not given back when a part fails and its requests come again.
+ * Tokens are not returned when a part fails and its requests are retried.
  */
 export class Quotas {
   readonly #options: QuotasOptions;
@@ -38,7 +38,7 @@ export class Quotas {
     return meter !== undefined && this.#waitMs(meter, count) > 0;
   }
 
-  /** Takes what a request asks for. Or why it can't have it now, for its sender. */
+  /** Takes the tokens of a request; if there are too few, returns the message for its sender. */
   refuse(replyTopic: string, count: number): string | undefined {
     const meter = this.#meterOf(replyTopic);
     if (meter === undefined) return undefined;
@@ -50,7 +50,7 @@ export class Quotas {
     }
     const { prefix } = meter.quota;
     this.#options.onExceeded(prefix);
-    return `the quota of reply topics under ${prefix} is used up (${boundsOf(meter.quota)}): send the request again, not before ${waitMs} ms`;
+    return `the quota of reply topics under ${prefix} is used up (${boundsOf(meter.quota)}): send the request again after ${waitMs} ms`;
   }
 
   #meterOf(replyTopic: string): Meter | undefined {
@@ -69,8 +69,8 @@ interface Meter {
   readonly requests: Bucket;
 }
 
-/** When a bucket is looked at, and which part of its rate it has. */
-interface Look {
+/** The time of a check, and the bucket's share of its rate. */
+interface Moment {
   readonly nowMs: number;
   readonly share: number;
 }
@@ -84,8 +84,8 @@ class Bucket {
     this.#perSecond = perSecond;
   }
 
-  /** Fills up to now. How long until so much may be taken; 0 for at once. */
-  waitMs(wanted: number, { nowMs, share }: Look): number {
+  /** Refills up to now. Returns how long until `wanted` may be taken; 0 for immediately. */
+  waitMs(wanted: number, { nowMs, share }: Moment): number {
     if (this.#perSecond === Number.POSITIVE_INFINITY) return 0;
     const rate = this.#perSecond * share;
     const size = Math.max(1, rate);

@@ -1,12 +1,12 @@
 import type { BatchControl } from './batch.ts';
+import { DeferredQueue } from './deferred.ts';
 import { Lane, type LaneOptions } from './lane.ts';
-import { PutOffQueue } from './later.ts';
 import type { RequestRecord } from './ports.ts';
 
-/** Records of one partition in the order of their offsets, as they were read. */
+/** Records of one partition, in offset order. */
 export interface RequestChunk {
   readonly records: readonly RequestRecord[];
-  /** Where reading goes on: behind the last record, and behind markers of transactions that follow it. */
+  /** The next offset to read: after the last record, and after any transaction markers that follow it. */
   readonly next: number;
 }
 
@@ -15,36 +15,36 @@ export interface RequestSessionOptions extends LaneOptions {
   readonly onProgress: (next: number) => void;
 }
 
-/** What is answered so far beyond the first one that was put off is answered once more after a crash. */
+/** How far answers may run ahead of the first deferred request: after a crash they are sent again. */
 const MAX_AHEAD = 10_000;
 
 /**
- * One request partition for as long as this worker has it, rebalances that leave it here included.
+ * One request partition for as long as this worker owns it, across rebalances that leave it here.
  *
  *   idle ──deliver──▶ working ──all answered──▶ idle
  *                     working ──fault──▶ resting ──time is up, or the gate opens──▶ working
  *                     working ──gate closed──▶ waiting ──gate opens──▶ working
- *   any  ──end──▶ ended, for good
+ *   any  ──end──▶ ended (final)
  *
- * One chunk is in hand at a time, and whoever delivers waits for it. A part that is under way when the gate closes or the
- * session ends comes to its end, since it may be decided already; no further part begins. What was not answered is tried
- * again from memory, so a fault never moves the place of reading.
+ * One chunk is processed at a time, and its delivery waits for that. A part under way when the gate closes or the session
+ * ends is completed, since it may be decided already; no further part starts. Unanswered requests are retried from
+ * memory, so an error never moves the read position.
  *
- * Large requests are put off into a lane of their own, which works beside the other one: those behind them, of later chunks
- * as well, are not held up. The ledger's order decides, not the requests', so that is safe; but the offset to commit
- * stays at the first request that is not answered.
+ * Large requests are deferred to a second lane that runs in parallel, so they do not hold up the requests after them, in
+ * later chunks as well. That is safe, because the order of the ledger decides, not that of the requests; but the offset
+ * to commit stays at the first unanswered request.
  */
 export class RequestSession {
   readonly #options: RequestSessionOptions;
   readonly #lane: Lane;
   readonly #largeLane: Lane;
-  readonly #putOff = new PutOffQueue();
+  readonly #deferred = new DeferredQueue();
   #ended = false;
-  /** Everything below has been answered or put off. */
+  /** Everything below has been answered or deferred. */
   #through: number | undefined;
   #next: number | undefined;
   #largeWork: Promise<void> | undefined;
-  /** Wakes whoever waits for large requests to be answered. */
+  /** Wakes a delivery that waits for large requests to be answered. */
   #onLarge: (() => void) | undefined;
 
   constructor(options: RequestSessionOptions) {
@@ -57,7 +57,7 @@ export class RequestSession {
     return this.#options.partition;
   }
 
-  /** The offset to commit: everything below it has been answered. Undefined while nothing was. */
+  /** The offset to commit: everything below it has been answered. Undefined until something has. */
   get next(): number | undefined {
     return this.#next;
   }
@@ -67,24 +67,24 @@ export class RequestSession {
     return Promise.all([this.#lane.settled, this.#largeLane.settled]).then(() => undefined);
   }
 
-  /** Resolves when every record has been answered or put off, or the session has ended. */
+  /** Resolves when every record has been answered or deferred, or the session has ended. */
   async deliver({ records, next }: RequestChunk): Promise<void> {
     while (this.#isTooFar(next)) await this.#largeAnswered();
     await this.#lane.finish(() => records.slice(this.#firstDue(records)), {
       isCurrent: () => this.#lane.isCurrent,
       resolved: (offset) => this.#passed(offset + 1),
-      later: this.#putOff,
+      deferrals: this.#deferred,
     });
     this.#passed(next);
   }
 
-  /** Begins no further part. */
+  /** Starts no further part. */
   pause(): void {
     this.#lane.pause();
     this.#largeLane.pause();
   }
 
-  /** Goes on; what rests after a fault, as after a refusal by the gate, rests no longer. */
+  /** Resumes, and cuts short the pause after an error. */
   resume(): void {
     this.#lane.resume();
     this.#largeLane.resume();
@@ -98,7 +98,7 @@ export class RequestSession {
   }
 
   #isTooFar(next: number): boolean {
-    return !this.#ended && next - (this.#putOff.first ?? next) > MAX_AHEAD;
+    return !this.#ended && next - (this.#deferred.first ?? next) > MAX_AHEAD;
   }
 
   /** Resolves also when the session ends. */
@@ -118,7 +118,7 @@ export class RequestSession {
   #passed(through: number): void {
     if (this.#ended || (this.#through !== undefined && through <= this.#through)) return;
     this.#through = through;
-    this.#putOff.passed(through);
+    this.#deferred.passed(through);
     this.#advance();
     this.#largeWork ??= this.#serveLarge();
   }
@@ -127,19 +127,19 @@ export class RequestSession {
     const control: BatchControl = {
       isCurrent: () => this.#largeLane.isCurrent,
       resolved: (offset) => {
-        this.#putOff.answered(offset);
+        this.#deferred.answered(offset);
         this.#advance();
         this.#onLarge?.();
       },
     };
-    await this.#largeLane.finish(() => this.#putOff.part(), control);
+    await this.#largeLane.finish(() => this.#deferred.part(), control);
     this.#largeWork = undefined;
   }
 
   #advance(): void {
     const through = this.#through;
     if (this.#ended || through === undefined) return;
-    const next = Math.min(through, this.#putOff.first ?? through);
+    const next = Math.min(through, this.#deferred.first ?? through);
     if (this.#next !== undefined && next <= this.#next) return;
     this.#next = next;
     this.#options.onProgress(next);

@@ -1,4 +1,4 @@
-/** So many pieces of work at a time, in the order in which they came; whoever waits for a slot holds nothing else. */
+/** A fair counting semaphore. Callers must hold no other resource while they wait. */
 export class Slots {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -7,7 +7,7 @@ export class Slots {
     this.#free = count;
   }
 
-  /** Resolves to the slot's return, which may be called more than once. */
+  /** Resolves to the function that releases the slot, which may be called more than once. */
   async take(): Promise<() => void> {
     if (this.#free > 0) this.#free -= 1;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));

@@ -9,11 +9,11 @@ const API_PORT = 8080;
 const OPS_PORT = 9464;
 const KAFKA_PORT = 9092;
 const READY_MS = 120_000;
-const LAST_WORDS = 20;
-/** The network that containers are in when nobody names one. */
+const LOG_LINES = 20;
+/** The network of containers that don't name one. */
 const DEFAULT_NETWORK = 'bridge';
 
-/** One broker or one etcd member cannot keep what a ledger should keep; for tests that is enough. */
+/** For a single broker, which is not durable enough for a ledger in production. */
 export const WORKER_DEFAULTS = {
   DATACENTER_ID: '0',
   TOPIC_REPLICATION_FACTOR: '1',
@@ -23,8 +23,8 @@ export const WORKER_DEFAULTS = {
 };
 
 /**
- * One worker. Kafka, its topics and etcd are the caller's: withKafka() and withEtcd() say where. Everything else of a
- * GenericContainer works too, such as withEnvironment() for the worker's own variables.
+ * One worker. The caller provides Kafka, its topics and etcd: see withKafka() and withEtcd(). All other methods of a
+ * GenericContainer work too, such as withEnvironment() for the worker's variables.
  */
 export class IdAllocContainer extends GenericContainer {
   readonly #image: string;
@@ -43,7 +43,7 @@ export class IdAllocContainer extends GenericContainer {
    * The brokers: host:port as the worker's container sees them, or a started container whose network is joined.
    *
    * @param port of the listener that the container advertises in its network
-   * @throws IdallocError CONFIG_INVALID when it is in another network than the container of withEtcd().
+   * @throws IdallocError CONFIG_INVALID if it is in another network than the container of withEtcd().
    */
   withKafka(brokers: string | readonly string[] | StartedTestContainer, port = KAFKA_PORT): this {
     return this.withEnvironment({ KAFKA_BROKERS: this.#addresses(brokers, port).join() });
@@ -53,7 +53,7 @@ export class IdAllocContainer extends GenericContainer {
    * The members of one etcd cluster: host:port or URLs as the worker's container sees them, or a started container whose
    * network is joined.
    *
-   * @throws IdallocError CONFIG_INVALID when it is in another network than the container of withKafka().
+   * @throws IdallocError CONFIG_INVALID if it is in another network than the container of withKafka().
    */
   withEtcd(endpoints: string | readonly string[] | StartedTestContainer, port = ETCD_PORT): this {
     const urls = this.#addresses(endpoints, port).map((text) => (text.includes('://') ? text : `http://${text}`));
@@ -61,10 +61,10 @@ export class IdAllocContainer extends GenericContainer {
   }
 
   /**
-   * Starts it and waits for its ready line: from then on requests are served.
+   * Starts the worker and waits for its ready line, after which it serves requests.
    *
-   * @throws IdallocError CONFIG_INVALID without withKafka() or withEtcd(); an Error with the last lines of the log when the
-   * worker was not ready in time (withStartupTimeout, 120 s) or ended.
+   * @throws IdallocError CONFIG_INVALID without withKafka() or withEtcd(); an Error with the last lines of the log if the
+   * worker was not ready in time (withStartupTimeout, 120 s) or exited.
    */
   override async start(): Promise<StartedIdAllocContainer> {
     for (const [name, method] of [
@@ -74,41 +74,41 @@ export class IdAllocContainer extends GenericContainer {
       if (!this.environment[name]) throw new IdallocError('CONFIG_INVALID', `${name} is not set: call ${method}()`);
     }
     const others = this.logConsumer;
-    return new StartedIdAllocContainer(await startTelling(this, this.#image, () => super.start(), others));
+    return new StartedIdAllocContainer(await startWithLog(this, this.#image, () => super.start(), others));
   }
 
   #addresses(servers: string | readonly string[] | StartedTestContainer, port: number): readonly string[] {
     if (typeof servers === 'string') return servers.split(',');
     if (!('getNetworkNames' in servers)) return servers;
     const networks = servers.getNetworkNames();
-    // With network aliases testcontainers leaves a container in the default network, too.
+    // With network aliases testcontainers also leaves a container in the default network.
     const network = this.#joined ?? networks.find((name) => name !== DEFAULT_NETWORK) ?? DEFAULT_NETWORK;
     if (!networks.includes(network)) {
-      const message = `Kafka and etcd are in different networks, ${network} and ${networks.join()}: start them in one`;
+      const message = `Kafka and etcd are in different networks, ${network} and ${networks.join()}: start them in the same one`;
       throw new IdallocError('CONFIG_INVALID', message);
     }
     this.#joined = network;
     if (network !== DEFAULT_NETWORK) this.withNetworkMode(network);
-    // The default network has no names, and names that Docker gives have an underscore, which clients of etcd refuse.
+    // The default network has no host names, and Docker's names have an underscore, which etcd clients reject.
     return [`${servers.getIpAddress(network)}:${port}`];
   }
 }
 
-/** A worker that runs, and what can be done to it. */
+/** A running worker, with methods to inject faults. */
 export class StartedIdAllocContainer extends AbstractStartedContainer {
   #clockOffsetMs = 0;
 
-  /** Where /healthz, /readyz and /metrics are, as an address without a path. */
+  /** The base URL of /healthz, /readyz and /metrics. */
   get opsUrl(): string {
     return `http://${this.getHost()}:${this.getMappedPort(OPS_PORT)}`;
   }
 
-  /** Where the HTTP API is (/api/v1/ids and so on), as an address without a path. */
+  /** The base URL of the HTTP API (/api/v1/ids and so on). */
   get apiUrl(): string {
     return `http://${this.getHost()}:${this.getMappedPort(API_PORT)}`;
   }
 
-  /** Whether requests are served now; if not, why, as /readyz tells it. Rejects when nothing answers in 5 s. */
+  /** Whether requests are served now, and if not, the reason given by /readyz. Rejects without an answer within 5 s. */
   async readiness(): Promise<{ readonly ready: boolean; readonly reason?: string }> {
     const answer = await fetch(`${this.opsUrl}/readyz`, { signal: AbortSignal.timeout(5_000) });
     const { reason } = (await answer.json()) as { reason?: string };
@@ -116,24 +116,24 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
   }
 
   /**
-   * Takes the worker's lease and worker ID away, as if it had run out. Resolves when it is gone from etcd: the worker
-   * notices at its next heartbeat, stops with LEASE_LOST, and takes a worker ID anew.
+   * Removes the worker's lease and worker ID, as if the lease had expired. Resolves when it is gone from etcd. The worker
+   * notices at its next heartbeat, stops with LEASE_LOST, and acquires a worker ID again.
    *
-   * @returns the worker ID that was taken away
-   * @throws IdallocError NOT_FOUND when it holds none now.
+   * @returns the worker ID that was removed
+   * @throws IdallocError NOT_FOUND if the worker holds none.
    */
   loseLease(): Promise<number> {
     return evictHolder(this.startedTestContainer);
   }
 
-  /** Freezes the whole process, as a long pause of a machine does; its lease runs on without it. */
+  /** Freezes the whole process, as a long pause of the machine would; its lease keeps running. */
   async pause(): Promise<void> {
     await withHandle(this, async (handle) => {
       if (!(await handle.inspect()).State.Paused) await handle.pause();
     });
   }
 
-  /** Ends the freeze; harmless when there is none. */
+  /** Ends the freeze; does nothing if the worker is not frozen. */
   async resume(): Promise<void> {
     await withHandle(this, async (handle) => {
       if ((await handle.inspect()).State.Paused) await handle.unpause();
@@ -141,10 +141,10 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
   }
 
   /**
-   * Steps the wall clock of the worker, and of nothing else; monotonic time goes on. Steps add up.
+   * Steps the wall clock of this worker only; monotonic time is not affected. Steps add up.
    *
-   * @param ms negative: back
-   * @throws IdallocError CONFIG_INVALID when the image has no clock to step (ops/Dockerfile.faults makes one that has).
+   * @param ms negative to step back
+   * @throws IdallocError CONFIG_INVALID if the image does not support it (ops/Dockerfile.faults builds one that does).
    */
   async stepClock(ms: number): Promise<void> {
     await stepClockTo(this, this.#clockOffsetMs + ms);
@@ -153,31 +153,31 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
 }
 
 /**
- * Starts a container of the worker's image; a failure comes with the last lines of its log and, where there is no such
- * image, with the command that makes it.
+ * Starts a container of the worker's image. An error contains the last lines of its log or, if the image does not exist,
+ * the command that builds it.
  */
-export async function startTelling<Started>(
+export async function startWithLog<Started>(
   container: GenericContainer,
   image: string,
   start: () => Promise<Started>,
   others?: (stream: Readable) => unknown,
 ): Promise<Started> {
-  let begun = false;
-  let words = '';
+  let started = false;
+  let log = '';
   container.withLogConsumer((stream) => {
-    begun = true;
+    started = true;
     others?.(stream);
     stream.on('data', (chunk: Buffer | string) => {
-      words = `${words}${chunk}`.split('\n').slice(-LAST_WORDS).join('\n');
+      log = `${log}${chunk}`.split('\n').slice(-LOG_LINES).join('\n');
     });
   });
   try {
     return await start();
   } catch (error) {
-    const said = error instanceof Error ? error.message : String(error);
-    const more = begun
-      ? `its last words:\n${words}`
-      : `if there is no such image, make it in a checkout of idalloc: docker build -f ops/Dockerfile -t ${image} .`;
-    throw new Error(`a container of ${image} did not start: ${said}; ${more}`, { cause: error });
+    const reason = error instanceof Error ? error.message : String(error);
+    const more = started
+      ? `the end of its log:\n${log}`
+      : `if the image does not exist, build it in a checkout of idalloc: docker build -f ops/Dockerfile -t ${image} .`;
+    throw new Error(`a container of ${image} did not start: ${reason}; ${more}`, { cause: error });
   }
 }

@@ -10,20 +10,21 @@ import {
 } from 'testcontainers';
 import { IdClient } from '../client/client.ts';
 import type { BufferOptions } from '../client/options.ts';
+import { refuseReplyTopic, replyPolicyOf } from '../codec/reply-policy.ts';
 import { IdallocError } from '../errors.ts';
-import { IdAllocContainer, startTelling, WORKER_DEFAULTS } from './container.ts';
+import { IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from './servers.ts';
 import { type IdAllocTopics, StartedIdAllocEnvironment, undoAll } from './started.ts';
 
-/** All containers of one environment bear it, with a value of their own. */
+/** All containers of an environment have this label, with a value unique to the environment. */
 const LABEL = 'idalloc.environment';
 const HOST_PORT = 9092;
-/** Where containers of the network find the broker. */
+/** The broker's port inside the network. */
 const NETWORK_PORT = 19_092;
 const MAX_WORKERS = 32;
 
-/** So that faults show within seconds. */
+/** Short times, so that faults take effect within seconds. */
 const VARIABLES = {
   ...WORKER_DEFAULTS,
   KAFKA_BROKERS: `kafka:${NETWORK_PORT}`,
@@ -44,51 +45,53 @@ export class IdAllocEnvironment {
   #replyTopic = 'id.replies.test';
   #client: BufferOptions = {};
 
-  /** 0 to 32 (default 1). Without a worker the client's buffer is not waited for. */
+  /** 0 to 32 (default 1). Without workers start() does not wait for the client's buffer. */
   withWorkers(count: number): this {
     if (!Number.isInteger(count) || count < 0 || count > MAX_WORKERS) {
-      throw new IdallocError('CONFIG_INVALID', `workers: ${count}; must be whole and in 0..${MAX_WORKERS}`);
+      throw new IdallocError('CONFIG_INVALID', `workers: ${count} is not an integer in 0..${MAX_WORKERS}`);
     }
     this.#workers = count;
     return this;
   }
 
-  /** Other images than apache/kafka, quay.io/coreos/etcd and idalloc:local; any that take the same variables. */
+  /** Replaces apache/kafka, quay.io/coreos/etcd and idalloc:local by images that take the same variables. */
   withImages(images: { readonly kafka?: string; readonly etcd?: string; readonly worker?: string }): this {
     this.#images = { ...this.#images, ...images };
     return this;
   }
 
-  /** Further variables of the workers, or other values than the ones that make faults show within seconds. */
+  /** Adds variables of the workers, or replaces the defaults, which make faults take effect within seconds. */
   withWorkerEnvironment(variables: Readonly<Record<string, string>>): this {
     this.#variables = { ...this.#variables, ...variables };
     return this;
   }
 
-  /** Labels for each container, beside those of testcontainers. */
+  /** Labels for each container, besides those of testcontainers. */
   withLabels(labels: Readonly<Record<string, string>>): this {
     this.#labels = { ...this.#labels, ...labels };
     return this;
   }
 
-  /** The topic that is made for the client's replies (default `id.replies.test`); as REPLY_TOPIC_PREFIX allows. */
+  /** The reply topic to create for the client (default `id.replies.test`); must begin with REPLY_TOPIC_PREFIX. */
   withReplyTopic(topic: string): this {
     this.#replyTopic = topic;
     return this;
   }
 
-  /** How the client keeps its buffer. */
+  /** Options of the client's buffer. */
   withClient(options: BufferOptions): this {
     this.#client = { ...this.#client, ...options };
     return this;
   }
 
   /**
-   * Resolves when all workers serve and the client's buffer is full. What was started before a failure is removed.
+   * Resolves when all workers serve and the client's buffer is full. After a failure everything that was started is removed.
    *
-   * @throws an Error that names the image which did not start, with its last words.
+   * @throws IdallocError INVALID_REPLY_TOPIC before anything starts, if workers would not reply to the reply topic; an
+   * Error that names the image that did not start, with the end of its log.
    */
   async start(): Promise<StartedIdAllocEnvironment> {
+    this.#requireReplyTopic();
     const id = randomUUID();
     const labels = { ...this.#labels, [LABEL]: id };
     const undo: (() => Promise<void>)[] = [];
@@ -100,7 +103,7 @@ export class IdAllocEnvironment {
         startKafka(this.#images.kafka, network, labels),
         startEtcd(this.#images.etcd, network, labels),
       );
-      await this.#makeTopics(network, labels);
+      await this.#createTopics(network, labels);
       const workers = await settled(...this.#containers(network, labels).map((worker) => worker.start()));
       const client = await IdClient.connect({
         brokers: [broker],
@@ -115,8 +118,14 @@ export class IdAllocEnvironment {
     } catch (error) {
       const failures = await undoAll(undo);
       if (failures.length === 0) throw error;
-      throw new AggregateError([error, ...failures], 'the environment did not start, and not all of it was removed');
+      throw new AggregateError([error, ...failures], 'the environment did not start, and cleaning up failed');
     }
+  }
+
+  #requireReplyTopic(): void {
+    const replyPrefix = this.#variables.REPLY_TOPIC_PREFIX ?? 'id.replies.';
+    const refusal = refuseReplyTopic(this.#replyTopic, replyPolicyOf({ replyPrefix, ...this.#topics() }));
+    if (refusal !== undefined) throw new IdallocError('INVALID_REPLY_TOPIC', `withReplyTopic: ${refusal}`);
   }
 
   #topics(): IdAllocTopics {
@@ -139,22 +148,22 @@ export class IdAllocEnvironment {
     );
   }
 
-  async #makeTopics(network: StartedNetwork, labels: Record<string, string>): Promise<void> {
+  async #createTopics(network: StartedNetwork, labels: Record<string, string>): Promise<void> {
     const init = new GenericContainer(this.#images.worker)
       .withEnvironment(this.#variables)
       .withNetwork(network)
       .withLabels(labels)
       .withCommand(['topics', 'init', '--reply-topic', this.#replyTopic])
       .withWaitStrategy(Wait.forOneShotStartup());
-    await startTelling(init, this.#images.worker, () => init.start());
+    await startWithLog(init, this.#images.worker, () => init.start());
   }
 }
 
-/** A host port that is free, and how clients of the machine of this process reach it. */
+/** A free host port, and its address for clients on this machine. */
 async function hostPort(): Promise<{ readonly port: number; readonly address: string }> {
   const { host } = (await getContainerRuntimeClient()).info.containerRuntime;
   const port = await new RandomPortGenerator().generatePort();
-  // 'localhost' may be ::1, where the port of an engine without IPv6 is not.
+  // 'localhost' may resolve to ::1, on which an engine without IPv6 does not publish ports.
   return { port, address: `${host === 'localhost' ? '127.0.0.1' : host}:${port}` };
 }
 
@@ -189,10 +198,10 @@ async function startEtcd(
   return { etcd: await container.start(), endpoint: `http://${address}` };
 }
 
-/** All results; when one fails the others are waited for, so that nothing is still starting while it is removed. */
+/** All results. If one fails it waits for the others, so that nothing is still starting during the cleanup. */
 async function settled<T extends readonly Promise<unknown>[]>(
-  ...begun: T
+  ...started: T
 ): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
-  await Promise.allSettled(begun);
-  return (await Promise.all(begun)) as { -readonly [K in keyof T]: Awaited<T[K]> };
+  await Promise.allSettled(started);
+  return (await Promise.all(started)) as { -readonly [K in keyof T]: Awaited<T[K]> };
 }

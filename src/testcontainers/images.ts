@@ -1,4 +1,4 @@
-/** The images that are taken when no others are named. The worker's is built from a checkout: see ops/Dockerfile. */
+/** The default images. The worker's is built from a checkout: see ops/Dockerfile. */
 export const DEFAULT_IMAGES = {
   kafka: 'apache/kafka:4.1.1',
   etcd: 'quay.io/coreos/etcd:v3.7.3',

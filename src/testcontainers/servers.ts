@@ -1,6 +1,6 @@
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 
-/** One way to the broker: where it listens in its container, and where clients that come this way are told to find it. */
+/** A listener of the broker: its port in the container, and the address that it advertises to clients. */
 export interface KafkaListener {
   readonly name: string;
   readonly port: number;
@@ -16,11 +16,11 @@ const CONTROLLER_PORT = 9093;
 const START_MS = 120_000;
 
 /**
- * Kafka as one combined node that makes no topics by itself; start() resolves when it serves. Advertised addresses are
- * in its variables, so host ports have to be fixed before the start, which lets them survive a restart as well. The
- * broker reaches itself by a listener of its own: by one that is advertised at a host port it could not.
+ * Kafka as one combined node without automatic topic creation; start() resolves when it serves. Advertised addresses are
+ * in its variables, so host ports must be fixed before the start, and survive a restart. The broker has a separate listener
+ * for itself, since it could not reach one that is advertised at a host port.
  *
- * @param listeners in plain text; ports 9093 and 9094 are taken
+ * @param listeners plaintext listeners; ports 9093 and 9094 are reserved
  */
 export function kafkaContainer(image: string, listeners: readonly KafkaListener[]): GenericContainer {
   const all = [...listeners, { name: 'BROKER', port: BROKER_PORT, advertised: `localhost:${BROKER_PORT}` }];
@@ -52,9 +52,9 @@ export function kafkaContainer(image: string, listeners: readonly KafkaListener[
 }
 
 /**
- * One member of an etcd cluster; start() resolves when it serves, so members that wait for each other start together.
+ * One member of an etcd cluster; start() resolves when it serves, so start all members of a cluster concurrently.
  *
- * @param name by which the other members reach it: a network alias, which the caller gives it
+ * @param name the network alias by which the other members reach it; set by the caller
  * @param cluster the names of all members
  */
 export function etcdContainer(image: string, name: string, cluster: readonly string[] = [name]): GenericContainer {
@@ -75,7 +75,7 @@ export function etcdContainer(image: string, name: string, cluster: readonly str
     .withStartupTimeout(START_MS);
 }
 
-/** Removes the containers and networks with a label; a reaper among them goes by itself when its session ends. */
+/** Removes the containers and networks with a label, except testcontainers' reaper, which exits with its session. */
 export async function removeLabelled(label: string): Promise<void> {
   const { dockerode } = (await getContainerRuntimeClient()).container;
   const filters = { label: [label] };

@@ -9,11 +9,11 @@ export interface IdAllocTopics {
   readonly ledger: string;
   readonly deadLetters: string;
   readonly witness: string;
-  /** Made for the client of the environment. */
+  /** The reply topic of the environment's client. */
   readonly replies: string;
 }
 
-/** What an environment is made of. */
+/** The parts of an environment. */
 export interface IdAllocParts {
   readonly network: StartedNetwork;
   readonly kafka: StartedTestContainer;
@@ -25,12 +25,12 @@ export interface IdAllocParts {
   readonly workers: readonly StartedIdAllocContainer[];
 }
 
-/** What has to be done to be rid of what was started, in this order. */
+/** The steps that remove what was started, in this order. */
 export type Undo = readonly (() => Promise<void>)[];
 
-/** Kafka, etcd, workers and a client that run; `await using`, or stop() at the end. */
+/** Running Kafka, etcd, workers and a client; use `await using`, or call stop() at the end. */
 export class StartedIdAllocEnvironment implements AsyncDisposable {
-  /** For containers of yours: in it Kafka is kafka:19092 and etcd http://etcd:2379. */
+  /** For your own containers: Kafka is at kafka:19092 and etcd at http://etcd:2379. */
   readonly network: StartedNetwork;
   readonly kafka: StartedTestContainer;
   readonly etcd: StartedTestContainer;
@@ -58,26 +58,26 @@ export class StartedIdAllocEnvironment implements AsyncDisposable {
   }
 
   /**
-   * Takes the lease and the worker ID of a worker away, as if the lease had run out. The worker notices at its next
-   * heartbeat, stops with LEASE_LOST, and takes a worker ID anew.
+   * Removes the lease and the worker ID of a worker, as if the lease had expired. The worker notices at its next heartbeat,
+   * stops with LEASE_LOST, and acquires a worker ID again.
    *
-   * @returns the worker ID that was taken away
+   * @returns the worker ID that was removed
    */
   loseLease(index: number): Promise<number> {
     return this.#worker(index).loseLease();
   }
 
-  /** Freezes a worker. Paused for longer than its lease, it finds when it wakes that others have its partitions. */
+  /** Freezes a worker. If the freeze outlasts its lease, other workers have its partitions when it resumes. */
   pauseWorker(index: number): Promise<void> {
     return this.#worker(index).pause();
   }
 
-  /** Ends the freeze; harmless when there is none. */
+  /** Ends the freeze; does nothing if the worker is not frozen. */
   resumeWorker(index: number): Promise<void> {
     return this.#worker(index).resume();
   }
 
-  /** Steps the wall clock of one worker by so many ms; negative: back. Needs the image of ops/Dockerfile.faults. */
+  /** Steps the wall clock of one worker by `ms`, negative to step back. Needs the image of ops/Dockerfile.faults. */
   stepClock(index: number, ms: number): Promise<void> {
     return this.#worker(index).stepClock(ms);
   }
@@ -94,19 +94,22 @@ export class StartedIdAllocEnvironment implements AsyncDisposable {
 
   async #stop(): Promise<void> {
     const failures = await undoAll(this.#undo);
-    if (failures.length > 0) throw new AggregateError(failures, 'not all of the environment was removed');
+    if (failures.length > 0) throw new AggregateError(failures, 'removing the environment failed');
   }
 
   #worker(index: number): StartedIdAllocContainer {
     const worker = this.workers[index];
     if (worker === undefined) {
-      throw new IdallocError('CONFIG_INVALID', `there is no worker ${index}; they are 0 to ${this.workers.length - 1}`);
+      throw new IdallocError(
+        'CONFIG_INVALID',
+        `there is no worker ${index}: valid indexes are 0 to ${this.workers.length - 1}`,
+      );
     }
     return worker;
   }
 }
 
-/** Does each, whatever becomes of the others; returns what failed. */
+/** Runs all steps, even if some fail; returns the errors. */
 export async function undoAll(undo: Undo): Promise<readonly unknown[]> {
   const failures: unknown[] = [];
   for (const step of undo) await step().catch((error: unknown) => failures.push(error));

@@ -10,25 +10,25 @@ export interface AllocatorOptions {
   readonly layout: Layout;
   readonly datacenterId: number;
   readonly readClock: () => GuardedReading;
-  /** Checks the own deadline each time: a timer that did not fire must not lengthen a reign. */
+  /** Checks the own deadline each time: a timer that did not fire must not lengthen a term. */
   readonly authority: (now: Reading) => Authority;
   readonly random: Random;
   readonly sleep: (delayMs: number) => Promise<void>;
 }
 
-/** A batch that does not get its ticks within this time is given up: the clock or the extends are in trouble. */
+/** A batch that does not get its ticks within this time fails: the clock or the raises of the ceiling are in trouble. */
 const MAX_WAIT_MS = 5_000;
 
 /**
  * Allocates under one rule: every range is taken in the same turn of the event loop in which clock, deadline and
- * reservation were checked, and no range of two reigns ends up in one batch.
+ * reservation were checked, and no batch mixes ranges of two terms.
  *
- * Whoever asks for more IDs than a tick has leaves the present tick to those who ask for fewer: they never wait behind a
- * large take, however many ticks that needs. Nothing is lost by it, for what they leave is taken when the tick is over.
+ * A request for more IDs than a tick has leaves the current tick to smaller requests, so that they never wait behind a
+ * large one, however many ticks it needs. No IDs are lost: the rest of a tick is taken once it is over.
  */
-export class ReignAllocator implements Allocator {
+export class LeasedAllocator implements Allocator {
   readonly #options: AllocatorOptions;
-  #reign: { readonly workerId: number; readonly fence: bigint; generator: Generator } | undefined;
+  #term: { readonly workerId: number; readonly fence: bigint; generator: Generator } | undefined;
 
   constructor(options: AllocatorOptions) {
     this.#options = options;
@@ -49,24 +49,24 @@ export class ReignAllocator implements Allocator {
     return allocations;
   }
 
-  /** Goes on with a batch that needs ticks of the future, one wake-up for as many as have come by then. */
+  /** Continues a batch that needs future ticks; each wake-up takes all that have passed by then. */
   async #takeWaiting(count: number, begun: Begun, isLarge: boolean): Promise<Allocation> {
     let part = begun;
     for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
       await this.#options.sleep(part.waitMs);
       const turn = this.#check();
-      if (!sameReign(part, turn.granted)) {
+      if (!sameTerm(part, turn.granted)) {
         throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
       }
       const next = this.#tryTake(turn, count - part.taken, isLarge);
       if (!('waitMs' in next)) return { ...next, ranges: [...part.ranges, ...next.ranges] };
       part = { ...next, ranges: [...part.ranges, ...next.ranges], taken: part.taken + next.taken };
     }
-    const message = `${count} IDs were not to be had within ${MAX_WAIT_MS} ms: the clock does not move on`;
+    const message = `${count} IDs could not be allocated within ${MAX_WAIT_MS} ms: the clock is not advancing`;
     throw new IdallocError('RESERVATION_EXHAUSTED', message);
   }
 
-  /** What may be taken in this turn of the event loop, and by which time; throws what refuses it. */
+  /** Reads clock and authority for this turn of the event loop; throws when either refuses. */
   #check(): Turn {
     const { authority, readClock } = this.#options;
     const { reading, verdict } = readClock();
@@ -76,19 +76,19 @@ export class ReignAllocator implements Allocator {
     return { reading, verdict, granted };
   }
 
-  /** Takes what there is now. Only in the turn that was checked: no promise may be awaited in between. */
+  /** Takes the IDs available now. Only in the turn that was checked: no promise may be awaited in between. */
   #tryTake({ reading, verdict, granted }: Turn, count: number, isLarge: boolean): Allocation | Begun {
     const { layout, random } = this.#options;
     if (verdict.kind === 'wait') {
       const { workerId, fence } = granted;
       return { ranges: [], taken: 0, waitMs: Math.max(1, verdict.untilWall - reading.wall), workerId, fence };
     }
-    const reign = this.#reignOf(granted);
+    const term = this.#termOf(granted);
     const { from, to } = granted.reservation;
     const nowTicks = toTicks(layout, reading.wall);
     const end = isLarge && nowTicks > from && nowTicks < to ? nowTicks : to;
-    const taken = take(reign.generator, count, { nowTicks, from, to: end }, random);
-    reign.generator = taken.generator;
+    const taken = take(term.generator, count, { nowTicks, from, to: end }, random);
+    term.generator = taken.generator;
     const evidence = { workerId: granted.workerId, fence: granted.fence, generatedAt: reading.wall };
     if (taken.missing === 0) return { ranges: taken.ranges, ...evidence };
     const isHeldBack = end < to && taken.exhausted === 'reservation';
@@ -103,43 +103,43 @@ export class ReignAllocator implements Allocator {
     };
   }
 
-  /** No take is where a tick can't be used any more once it is over. */
+  /** Always false for layouts whose ticks can't be used once they are over. */
   #isLarge(counts: readonly number[]): boolean {
     const { tickMs, sequencesPerTick } = this.#options.layout;
     return BACKFILL_MS >= 2 * tickMs && counts.reduce((sum, count) => sum + count, 0) > sequencesPerTick;
   }
 
-  #reignOf(granted: Granted): { generator: Generator } {
-    if (this.#reign === undefined || !sameReign(this.#reign, granted)) {
+  #termOf(granted: Granted): { generator: Generator } {
+    if (this.#term === undefined || !sameTerm(this.#term, granted)) {
       const { layout, datacenterId } = this.#options;
       const generator = startGenerator(layout, datacenterId, granted.workerId, granted.reservation.from);
-      this.#reign = { workerId: granted.workerId, fence: granted.fence, generator };
+      this.#term = { workerId: granted.workerId, fence: granted.fence, generator };
     }
-    return this.#reign;
+    return this.#term;
   }
 }
 
 type Granted = Authority & { readonly ok: true };
 
-/** Clock, deadline and reservation as one turn of the event loop found them. */
+/** Clock, deadline and reservation, as read in one turn of the event loop. */
 interface Turn {
   readonly reading: Reading;
   readonly verdict: Exclude<GuardedReading['verdict'], { readonly kind: 'eject' }>;
   readonly granted: Granted;
 }
 
-/** etcd counts anew when it is wiped, so two reigns of one process may have one fence, for different worker IDs. */
-interface ReignName {
+/** A wiped etcd restarts its revisions, so two terms of one process may have the same fence, for different worker IDs. */
+interface TermName {
   readonly workerId: number;
   readonly fence: bigint;
 }
 
-function sameReign(a: ReignName, b: ReignName): boolean {
+function sameTerm(a: TermName, b: TermName): boolean {
   return a.workerId === b.workerId && a.fence === b.fence;
 }
 
 /** A batch of which only a part could be taken. */
-interface Begun extends ReignName {
+interface Begun extends TermName {
   readonly ranges: readonly IdRange[];
   readonly taken: number;
   readonly waitMs: number;

@@ -5,11 +5,11 @@ import type { LedgerCopies } from '../pipeline/ports.ts';
 export interface CopiesOptions {
   readonly index: Pick<LedgerCopies, 'held' | 'load' | 'drop'>;
   readonly runtime: Pick<Runtime, 'schedule' | 'nextTurn'>;
-  /** A copy that is not wanted any more is kept for so long: a partition that comes back soon need not be restored. */
+  /** How long an unwanted copy is kept, so that a partition that comes back soon need not be restored. */
   readonly lingerMs: number;
-  /** The copy is open: it may be read on. */
+  /** The copy is open: reading may continue. */
   readonly onOpened: (partition: number) => void;
-  /** The copy is about to be deleted: nobody may ask for it any more. */
+  /** The copy is about to be deleted and must not be queried any more. */
   readonly onDropped: (partition: number) => void;
   /** The disk failed. */
   readonly onFault: (error: unknown) => void;
@@ -19,9 +19,9 @@ export interface CopiesOptions {
  * Which copies of ledger partitions this worker keeps.
  *
  *   absent  ──wanted──▶ opening ──loaded──▶ open ──not wanted for lingerMs──▶ dropping ──▶ absent
- *   dropping ──wanted──▶ opening, when the last of it is deleted
+ *   dropping ──wanted──▶ opening, once it is deleted completely
  *
- * Opening and dropping go step by step, one partition at a time, so that others get their turn.
+ * Opening and dropping run in small steps, one partition at a time, so that other work gets its turn.
  */
 export class Copies implements Disposable {
   readonly #options: CopiesOptions;
@@ -34,13 +34,13 @@ export class Copies implements Disposable {
     this.#options = options;
   }
 
-  /** Opens what the disk has, and keeps it until it is known what is wanted. Resolves when all of it is open. */
+  /** Opens all copies on disk, and keeps them until `want` is called. Resolves when all are open. */
   async openHeld(): Promise<void> {
     for (const partition of this.#options.index.held()) this.#open(partition);
     await this.#work;
   }
 
-  /** Keeps these, and lets the others go after a while. */
+  /** Keeps copies of these partitions, and drops the others after lingerMs. */
   want(partitions: readonly number[]): void {
     const wanted = new Set(partitions);
     for (const partition of wanted) this.#open(partition);
@@ -51,7 +51,7 @@ export class Copies implements Disposable {
     }
   }
 
-  /** Keeps all that there are: others have been told of them, and what is wanted is decided by that. */
+  /** Keeps all current copies: they were reported to the group, which assigns partitions by them. */
   keepAll(): void {
     for (const partition of this.#copies.keys()) this.#keep(partition);
   }
@@ -91,7 +91,7 @@ export class Copies implements Disposable {
     while (!this.#isOver && this.#hasMore(step)) await this.#options.runtime.nextTurn();
   }
 
-  /** A store that fails is replaced by an empty one, where the work begins anew; it does not fail twice so. */
+  /** A failed store is replaced by an empty one, where the work starts again; that does not fail the same way. */
   #hasMore(step: () => boolean): boolean {
     try {
       return step();

@@ -6,7 +6,7 @@ import {
   type GateReason,
   type GateSource,
   gateReason,
-  graceOver,
+  graceExpired,
 } from '../core/gate.ts';
 import type { MonoMs } from '../core/units.ts';
 import type { Log } from '../log.ts';
@@ -16,10 +16,10 @@ export interface GatekeeperOptions {
   readonly log: Log;
 }
 
-/** Called after each change of what the gate says, with the reason or undefined for open. */
+/** Called after each change of the gate's reason; undefined means open. */
 export type GateListener = (reason: GateReason | undefined) => void;
 
-/** Holds the worker's gate: whoever may close it comes here, and whoever asks is answered here. */
+/** Holds the worker's gate, logs its changes and notifies listeners. */
 export class Gatekeeper {
   readonly #options: GatekeeperOptions;
   readonly #listeners: GateListener[] = [];
@@ -30,7 +30,7 @@ export class Gatekeeper {
     this.#gate = closedGate(options.now());
   }
 
-  /** Listeners are called in the order in which they came, in the turn of the change. */
+  /** Listeners are called in registration order, in the same turn as the change. */
   onChange(listener: GateListener): void {
     this.#listeners.push(listener);
   }
@@ -48,9 +48,9 @@ export class Gatekeeper {
     this.#set(clearGate(this.#gate, source, this.#options.now()));
   }
 
-  /** Closed for so long that the partitions are better off with another worker. */
-  graceOver(graceMs: number): boolean {
-    return graceOver(this.#gate, this.#options.now(), graceMs);
+  /** Whether the gate has been closed so long that the partitions should move to another worker. */
+  graceExpired(graceMs: number): boolean {
+    return graceExpired(this.#gate, this.#options.now(), graceMs);
   }
 
   #set(gate: Gate, detail?: string): void {

@@ -15,8 +15,8 @@ import { elapsedMs, type Reading } from '../core/units.ts';
 import type { GuardedReading } from '../identity/settings.ts';
 
 /**
- * The one clock of a worker: whoever allocates or raises a ceiling reads it here, so that every reading passes the one
- * guard. An ejection stays until `trustAnew`.
+ * The clock of a worker: everything that allocates or raises a ceiling reads it here, so that every reading passes the
+ * same guard. An ejection lasts until `resetAnchor`.
  */
 export class GuardedClock {
   readonly #readClock: () => Reading;
@@ -32,25 +32,25 @@ export class GuardedClock {
   }
 
   /**
-   * Tells from now on of each time that the process stood still, before whoever reads the clock next gets its reading.
-   * Somebody has to read the clock every 50 ms, as the runner of an identity does.
+   * Calls back after each pause of the process, before the next reading is returned. The clock must be read every 50 ms,
+   * as the identity runner does.
    */
-  onPause(told: (now: Reading) => void): void {
+  onPause(listener: (now: Reading) => void): void {
     this.#last = this.#readClock();
-    this.#onPause = told;
+    this.#onPause = listener;
   }
 
   read(): GuardedReading {
     const reading = this.#readClock();
     const { guard, verdict } = observe(this.#guard, reading);
     this.#guard = guard;
-    const stoodMs = elapsedMs(this.#last, reading);
+    const pausedMs = elapsedMs(this.#last, reading);
     this.#last = reading;
-    if (stoodMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);
+    if (pausedMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);
     return { reading, verdict: verdict.kind === 'steady' ? driftVerdict(this.#drift) : verdict };
   }
 
-  /** Takes what a broker's answer tells of our clock. */
+  /** Adds a broker's answer to the drift. */
   recordDrift(sample: DriftSample): void {
     this.#drift = recordDrift(this.#drift, sample);
   }
@@ -59,8 +59,8 @@ export class GuardedClock {
     return driftInterval(this.#drift);
   }
 
-  /** A new reign begins: what was held against the clock before no longer counts. */
-  trustAnew(): void {
+  /** Forgets all earlier readings, faults and drift, for a new term. */
+  resetAnchor(): void {
     this.#guard = anchorGuard(this.#readClock());
     this.#drift = noDrift;
   }

@@ -28,24 +28,24 @@ export interface IdentityHolderOptions {
   readonly clock: GuardedClock;
   readonly gate: Gatekeeper;
   readonly metrics: Metrics;
-  /** For what no waiting fixes: NAMESPACE_MISMATCH, NAMESPACE_DAMAGED, CONFIG_INVALID. */
+  /** For errors that waiting won't fix: NAMESPACE_MISMATCH, NAMESPACE_DAMAGED, CONFIG_INVALID. */
   readonly fail: (error: unknown) => void;
 }
 
-/** What an identity needs of Kafka. */
+/** What an identity needs from Kafka. */
 export interface IdentityPorts {
   readonly witness: WitnessPort;
   /** Asks brokers for the time; rejects when none answers. */
-  readonly askBrokers: () => Promise<readonly DriftSample[]>;
+  readonly sampleBrokerClocks: () => Promise<readonly DriftSample[]>;
 }
 
 const RELEASE_LIMIT_MS = 5_000;
 const NAMESPACE_RETRY_MS = 1_000;
-/** A rebuild takes somebody to decide on it. */
+/** Longer: the namespace needs an operator's rebuild. */
 const RESTORED_RETRY_MS = 3_000;
-/** How often the margins are shown. */
+/** How often the margin metrics are updated. */
 const WATCH_MS = 500;
-/** What there is to allocate with before anything was acquired. */
+/** The authority before the namespace is open. */
 const NOT_ACQUIRED: Authority = {
   ok: false,
   code: 'NO_IDENTITY',
@@ -53,8 +53,8 @@ const NOT_ACQUIRED: Authority = {
 };
 
 /**
- * Holds the worker's identity: opens the namespace as soon as etcd answers, keeps a lease, reports to the gate, and gives
- * everything back at the end. Before `start` there is nothing to allocate with.
+ * Holds the worker's identity: opens the namespace as soon as etcd answers, keeps a lease, reports to the gate, and
+ * releases the identity at the end. Before `start` every allocation is refused.
  */
 export class IdentityHolder implements AsyncDisposable {
   readonly #options: IdentityHolderOptions;
@@ -75,12 +75,12 @@ export class IdentityHolder implements AsyncDisposable {
     this.#running = this.#run(ports);
   }
 
-  /** What may be allocated with at `now`. */
+  /** The authority to allocate at `now`. */
   authority(now: Reading): Authority {
     return this.#identity?.authority(now) ?? NOT_ACQUIRED;
   }
 
-  /** For the log: who this worker is. */
+  /** The identity of this worker, for the log. */
   describe(): { readonly datacenterId: number; readonly workerId?: number; readonly fence?: string } {
     const { workerId, fence } = this.#identity?.state ?? {};
     return {
@@ -109,9 +109,9 @@ export class IdentityHolder implements AsyncDisposable {
         identity,
         timing: config.timing,
         readClock: () => clock.read(),
-        trustClockAnew: () => clock.trustAnew(),
-        learnDrift: async () => {
-          for (const sample of await ports.askBrokers()) clock.recordDrift(sample);
+        resetClockAnchor: () => clock.resetAnchor(),
+        measureDrift: async () => {
+          for (const sample of await ports.sampleBrokerClocks()) clock.recordDrift(sample);
         },
         sleep: runtime.sleep,
         random: runtime.random,
@@ -134,7 +134,7 @@ export class IdentityHolder implements AsyncDisposable {
         const restored = isRestored(error);
         if (!restored && !(error instanceof IdallocError && error.retryable)) throw error;
         if (restored) this.#refuse('RESTORED', error.message);
-        else log.warn({ error: describeError(error) }, 'the namespace could not be opened, trying again');
+        else log.warn({ error: describeError(error) }, 'could not open the namespace; retrying');
         await runtime.sleep(restored ? RESTORED_RETRY_MS : NAMESPACE_RETRY_MS, this.#stop.signal);
       }
     }
@@ -147,7 +147,7 @@ export class IdentityHolder implements AsyncDisposable {
     return { keys, bindings: bindingsOf(keys, config) };
   }
 
-  #createIdentity(namespace: Namespace, { witness, askBrokers }: IdentityPorts): Identity {
+  #createIdentity(namespace: Namespace, { witness, sampleBrokerClocks }: IdentityPorts): Identity {
     const { config, log, clock, etcd, runtime } = this.#options;
     return new Identity({
       etcd,
@@ -162,7 +162,7 @@ export class IdentityHolder implements AsyncDisposable {
       newLeaseId: () => leaseIdOf(runtime.uuid()),
       workerIp: config.workerIp ?? 'unknown',
       ...(config.workerId === undefined ? {} : { staticWorkerId: config.workerId }),
-      askBrokers,
+      sampleBrokerClocks,
       onChange: (state) => this.#reportToGate(state),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
@@ -175,12 +175,12 @@ export class IdentityHolder implements AsyncDisposable {
     } else this.#refuse(refusal?.code ?? 'NO_IDENTITY', refusal?.message);
   }
 
-  /** That etcd was set back is an error, once: nothing but an operator's rebuild ends it. */
+  /** An etcd that was set back is logged as an error, once: only an operator's rebuild fixes it. */
   #refuse(code: GateReason, message?: string): void {
     const { gate, log } = this.#options;
     if (code === 'RESTORED' && !this.#alarmed) {
       this.#alarmed = true;
-      log.error({ code, error: message }, 'no worker ID can be held: the namespace has to be rebuilt');
+      log.error({ code, error: message }, 'no worker ID can be acquired: the namespace must be rebuilt');
     }
     gate.close('identity', code, message);
   }
@@ -190,7 +190,7 @@ export class IdentityHolder implements AsyncDisposable {
     this.#watch = runtime.schedule(WATCH_MS, () => this.#showMargins());
     const { reading, verdict } = clock.read();
     metrics.setClockDrift(clock.drift());
-    if (verdict.kind === 'eject') return; // margins by such a clock mean nothing
+    if (verdict.kind === 'eject') return; // by such a clock, margins mean nothing
     const authority = this.authority(reading);
     metrics.setLeaseMargin(this.#identity?.remainingMs(reading) ?? 0);
     const ceilingMs = authority.ok ? tickStartMs(config.layout, authority.reservation.to) - reading.wall : 0;
@@ -198,7 +198,7 @@ export class IdentityHolder implements AsyncDisposable {
   }
 }
 
-/** 63 bits of a random UUID, never 0, which etcd takes for a request to choose. */
+/** 63 bits of a random UUID, never 0, by which etcd would choose an ID itself. */
 function leaseIdOf(uuid: string): bigint {
   return (BigInt(`0x${uuid.slice(19).replaceAll('-', '')}`) & 0x7fff_ffff_ffff_ffffn) | 1n;
 }

@@ -4,10 +4,10 @@ import type { Log } from '../log.ts';
 
 /** One stay in the request group. */
 export interface GroupMember {
-  /** False while it looks for the group, and after it was thrown out until it is in again. */
+  /** False until it has joined, and after it was removed until it has joined again. */
   readonly joined: boolean;
   start(): void;
-  /** Leaves in good order. */
+  /** Leaves the group after work in progress. */
   stop(): Promise<void>;
   pause(): void;
   resume(): void;
@@ -17,21 +17,21 @@ export interface MembershipOptions {
   /** Makes a member that has not joined yet. */
   readonly createMember: () => GroupMember;
   readonly isOpen: () => boolean;
-  /** Whether the gate has been closed for longer than its partitions should wait. */
-  readonly graceOver: () => boolean;
+  /** Whether the gate has been closed for longer than the grace time. */
+  readonly graceExpired: () => boolean;
   readonly runtime: Runtime;
   readonly log: Log;
 }
 
-/** How often a closed gate is looked at. */
+/** How often a closed gate is checked. */
 const CHECK_MS = 500;
 
 /**
  * Keeps the worker in the request group while it can serve.
  *
  *   out     -> in       the gate is open
- *   in      -> in       closed: paused at once; open again: resumed in the same turn
- *   in      -> leaving  closed for longer than the grace time; left to the end, also when the gate opens meanwhile
+ *   in      -> in       closed: paused immediately; open again: resumed in the same turn
+ *   in      -> leaving  closed for longer than the grace time; leaving completes even if the gate opens meanwhile
  *   leaving -> out      left
  */
 export class Membership {
@@ -50,10 +50,10 @@ export class Membership {
     return this.#member?.joined ?? false;
   }
 
-  /** Acts on the gate as it is now; pausing and resuming happen in this turn. */
+  /** Acts on the current state of the gate; pauses and resumes in this turn. */
   gateChanged(): void {
     if (this.#stopped) return;
-    const { isOpen, graceOver, createMember } = this.#options;
+    const { isOpen, graceExpired, createMember } = this.#options;
     const open = isOpen();
     if (open) this.#member?.resume();
     else this.#member?.pause();
@@ -61,7 +61,7 @@ export class Membership {
     if (this.#member === undefined && open) {
       this.#member = createMember();
       this.#member.start();
-    } else if (this.#member !== undefined && !open && graceOver()) {
+    } else if (this.#member !== undefined && !open && graceExpired()) {
       this.#leave(this.#member);
     }
   }
@@ -84,7 +84,7 @@ export class Membership {
     this.#member = undefined;
     this.#leaving = member
       .stop()
-      .catch((error) => this.#options.log.warn({ error: describeError(error) }, 'the request group was not left'))
+      .catch((error) => this.#options.log.warn({ error: describeError(error) }, 'could not leave the request group'))
       .finally(() => {
         this.#leaving = undefined;
         this.gateChanged();

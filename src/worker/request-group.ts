@@ -7,7 +7,7 @@ import { Tail } from '../kafka/loops/tail.ts';
 import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
-import { type Log, repetitions } from '../log.ts';
+import { type Log, repeatFilter } from '../log.ts';
 import type { RequestHandler } from '../pipeline/lane.ts';
 import { RequestSession } from '../pipeline/request-session.ts';
 import type { GroupMember } from './membership.ts';
@@ -21,35 +21,35 @@ export interface RequestGroupOptions {
   readonly topic: string;
   readonly partitions: number;
   readonly groupId: string;
-  /** Static membership: whoever restarts with it takes its partitions back without a rebalance. */
+  /** Static membership: a process that restarts with this ID gets its partitions back without a rebalance. */
   readonly instanceId: string;
   readonly sessionTimeoutMs: number;
   readonly commitIntervalMs: number;
-  /** How long leaving waits for the parts under way. */
+  /** How long leaving the group waits for parts under way. */
   readonly drainTimeoutMs: number;
   readonly handler: RequestHandler;
   /** Whether requests of the partition can be decided now; see `refresh`. */
   readonly isReady: (partition: number) => boolean;
-  /** The copies of the ledger's partitions that this worker has, and how far each reaches. */
+  /** This worker's copies of ledger partitions, with their ends. */
   readonly copies: () => ReadonlyMap<number, Copy>;
   readonly standbys: number | 'all';
   readonly acceptableLag: number;
-  /** What this worker owns from now on, and what it stands by for. */
+  /** The partitions that this worker owns and stands by for from now on. */
   readonly onAssigned: (assigned: Assigned) => void;
-  /** Records of the partition, up to its end, that were not answered; undefined once it is another member's. */
+  /** Unanswered records of the partition, up to its end; undefined once another member owns it. */
   readonly onLag: (partition: number, records: number | undefined) => void;
-  /** The request topic ends before where reading was: it was made anew, or has lost its tail. */
-  readonly onCutOff: (partition: number) => void;
-  /** Another process has this instance ID: this one must not go on. */
+  /** The request topic ends below the read position: it was recreated, or has lost its tail. */
+  readonly onTruncated: (partition: number) => void;
+  /** Another process has this instance ID: this one must stop. */
   readonly onFenced: (error: Error) => void;
 }
 
 /**
- * A broker holds a fetch that finds nothing for so long. A partition that resumes meanwhile waits for it; a shorter time
- * wakes an idle worker more often.
+ * How long a broker holds a fetch when there is nothing new. A partition that resumes meanwhile waits for it; a shorter
+ * time wakes an idle worker more often.
  */
 const MAX_WAIT_MS = 250;
-/** 1 MiB: two of the largest record batches that the request topic takes would not help, one must fit. */
+/** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const RETRY_MS = 200;
 
@@ -61,33 +61,33 @@ interface Served {
 }
 
 /**
- * One stay in the request group: a membership, and a session for each partition that it brings.
+ * One membership of the request group, with a session for each assigned partition.
  *
- * A partition whose copy of the ledger is not complete is assigned, but waits alone: nothing of it is read until it is
- * ready. One that stays through a rebalance keeps its session, so its requests don't wait for the others to join. One
- * that goes ends at once; the part under way settles in the background, and whoever has the partition next may answer the
- * same requests: the ledger decides which batch they have, so their replies are equal.
+ * A partition whose ledger copy is incomplete is assigned, but not read until the copy is ready; the others continue. A
+ * partition that stays through a rebalance keeps its session, so its requests don't wait for the others to join. The
+ * session of a partition that leaves ends immediately; the part under way settles in the background, and the next owner
+ * may answer the same requests: the ledger decides their batches, so the replies are equal.
  *
- * Offsets are committed for partitions that this member has in the present generation, a moment after they were
- * answered, and before the group is joined again.
+ * Offsets are committed for partitions that this member owns in the current generation: shortly after their requests
+ * were answered, and before the member joins again.
  */
 export class RequestGroup implements GroupMember {
   readonly #options: RequestGroupOptions;
   readonly #member: Member;
   readonly #tail: Tail;
   readonly #served = new Map<number, Served>();
-  /** What this member has, those included whose committed offset is still looked up. */
+  /** The assigned partitions, including those whose committed offset is still being read. */
   #assigned: ReadonlySet<number> = new Set();
   #open = true;
   #stopped = false;
   #commitTimer: Timer | undefined;
   #commitFailing = false;
-  /** Each partition is tried again five times a second: a cause is worth one line in a while. */
+  /** Each partition is retried five times a second: log a cause only once in a while. */
   readonly #isRepeated: (cause: string) => boolean;
 
   constructor(options: RequestGroupOptions) {
     this.#options = options;
-    this.#isRepeated = repetitions(options.runtime.monotonicMs);
+    this.#isRepeated = repeatFilter(options.runtime.monotonicMs);
     const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
     const { copies, standbys, acceptableLag } = options;
     this.#tail = new Tail({
@@ -119,12 +119,12 @@ export class RequestGroup implements GroupMember {
     });
   }
 
-  /** Joined, and not thrown out since. */
+  /** Whether the member has joined and has not been removed since. */
   get joined(): boolean {
     return this.#member.joined;
   }
 
-  /** For how long the oldest request of each partition has waited that this member knows of. */
+  /** How long the oldest known request of each partition has waited. */
   get oldestUnread(): readonly { readonly partition: number; readonly milliseconds: number }[] {
     return [...this.#served].map(([partition, { lag }]) => ({ partition, milliseconds: lag.oldestMs }));
   }
@@ -135,8 +135,8 @@ export class RequestGroup implements GroupMember {
   }
 
   /**
-   * Leaves the group once the parts under way have ended, or the drain time is over. What was answered is committed; what
-   * was not comes again to whoever has the partition next.
+   * Leaves the group once the parts under way have ended, or the drain time is over. Answered requests are committed; the
+   * next owner of the partition gets the others.
    */
   async stop(): Promise<void> {
     const { runtime, drainTimeoutMs } = this.#options;
@@ -153,25 +153,25 @@ export class RequestGroup implements GroupMember {
     await this.#tail.close();
   }
 
-  /** Takes no more requests; the parts under way end by themselves. */
+  /** Starts no more requests; the parts under way are completed. */
   pause(): void {
     this.#open = false;
     this.#refreshAll();
   }
 
-  /** Goes on with all partitions that are ready, in this turn of the event loop. */
+  /** Resumes all partitions that are ready, in this turn of the event loop. */
   resume(): void {
     if (this.#stopped) return;
     this.#open = true;
     this.#refreshAll();
   }
 
-  /** Joins again, for its copies have changed: whoever leads the group is to plan anew. */
+  /** Joins again after a change of copies, so that the group leader makes a new assignment. */
   rejoin(why: string): void {
     this.#member.rejoin(why);
   }
 
-  /** The partition has become ready, or is not ready any more. */
+  /** Resumes or pauses a partition by whether it is ready. */
   refresh(partition: number): void {
     const served = this.#served.get(partition);
     if (served === undefined) return;
@@ -202,7 +202,7 @@ export class RequestGroup implements GroupMember {
     this.#options.onAssigned(assigned);
   }
 
-  /** Reads on from what was committed, as soon as the coordinator answers. */
+  /** Starts to read from the committed offsets, as soon as the coordinator returns them. */
   async #begin(added: readonly number[]): Promise<void> {
     const { runtime, log } = this.#options;
     const due = (): number[] => added.filter((at) => this.#assigned.has(at) && !this.#served.has(at));
@@ -211,7 +211,7 @@ export class RequestGroup implements GroupMember {
         const committed = await this.#member.fetchCommitted(left);
         for (const partition of due()) this.#serve(partition, committed.get(partition));
       } catch (error) {
-        log.debug({ error: describeError(error) }, 'committed offsets were not read, trying again');
+        log.debug({ error: describeError(error) }, 'could not read committed offsets; retrying');
         await runtime.sleep(RETRY_MS);
       }
     }
@@ -231,21 +231,21 @@ export class RequestGroup implements GroupMember {
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
         const level = lasting ? 'error' : this.#isRepeated(String(code)) ? 'debug' : 'warn';
-        log[level](fields, 'requests could not be served and will be tried again');
+        log[level](fields, 'requests could not be served and will be retried');
       },
     });
     const followed = this.#tail.follow(
       { topic, partition, offset: committed ?? 0 },
       {
         deliver: (chunk) => session.deliver(chunk),
-        looked: (end) => lag.looked(end),
-        // A waiting request topic is read from its beginning, and nothing in it is skipped.
+        fetched: (end) => lag.fetched(end),
+        // Reads from the first record left: no waiting request is skipped.
         outOfRange: ({ logStart, end: logEnd }, position) => {
-          if (position > logEnd) this.#options.onCutOff(partition);
+          if (position > logEnd) this.#options.onTruncated(partition);
           if (committed !== undefined) {
             log.warn(
               { partition, position, logStart },
-              'requests at the committed offset are gone, reading what is left',
+              'requests at the committed offset are gone: reading from the first that is left',
             );
           }
           lag.progressed(logStart);
@@ -279,7 +279,7 @@ export class RequestGroup implements GroupMember {
     });
   }
 
-  /** Never rejects: what could not be committed is part of the next commit. */
+  /** Never rejects: uncommitted offsets are part of the next commit. */
   async #commit(): Promise<void> {
     const due = [...this.#served].flatMap(([partition, served]) => {
       const { next } = served.session;
@@ -294,7 +294,7 @@ export class RequestGroup implements GroupMember {
     } catch (error) {
       const level = this.#commitFailing ? 'debug' : 'warn';
       this.#commitFailing = true;
-      log[level]({ error: describeError(error) }, 'offsets were not committed; replies may be sent again');
+      log[level]({ error: describeError(error) }, 'could not commit offsets; replies may be sent again');
     }
   }
 }

@@ -1,33 +1,33 @@
-/** The log ended here when it was looked at. */
-interface Look {
+/** An end of the log, and when it was seen. */
+interface LogEndSample {
   readonly end: number;
   readonly atMs: number;
 }
 
 export interface RequestLagOptions {
-  /** The offset from which on nothing was answered yet. */
+  /** The first offset that is not answered yet. */
   readonly next: number;
   readonly monotonicMs: () => number;
   readonly onChange: (records: number) => void;
 }
 
-/** Looks while nothing moves on are a fetch's waiting time apart: 100 of them are 25 s. */
-const MAX_LOOKS = 100;
+/** Samples are at least a fetch's waiting time apart while no progress is made: 100 of them cover 25 s. */
+const MAX_SAMPLES = 100;
 
 /**
- * How far a request partition is behind, told from the answers to its fetches and without any reading of its own.
+ * The lag of a request partition, computed from the answers to its fetches, without extra reads.
  *
- * A reader of committed records gets nothing behind a transaction that is still open, however much waits there. So what
- * waits counts up to the high watermark, which each answer brings, and not up to the last stable offset.
+ * A read-committed consumer gets nothing after an open transaction, however many records wait there. So the lag counts up
+ * to the high watermark, which each answer contains, not up to the last stable offset.
  *
- * The age is by the monotonic clock, since records show their senders' time where the topic lets them. It counts from the
- * first answer that showed the oldest unread record to be there: what waited before this worker had the partition is not in
- * it, nor what came since the last fetch.
+ * The age is by the monotonic clock, since records may carry their senders' time. It counts from the first answer that
+ * showed the oldest unread record: it does not include time before this worker owned the partition, or records since the
+ * last fetch.
  */
 export class RequestLag {
   readonly #options: RequestLagOptions;
   /** Oldest first, each with a higher end than the one before. */
-  readonly #looks: Look[] = [];
+  readonly #samples: LogEndSample[] = [];
   #next: number;
 
   constructor(options: RequestLagOptions) {
@@ -35,31 +35,31 @@ export class RequestLag {
     this.#next = options.next;
   }
 
-  /** The log ends there now. */
-  looked(end: number): void {
-    if (end <= Math.max(this.#next, this.#looks.at(-1)?.end ?? 0)) return;
-    // With no room for another one, what came since passes for older than it is.
-    const before = this.#looks.length < MAX_LOOKS ? undefined : this.#looks.pop();
-    this.#looks.push({ end, atMs: before?.atMs ?? this.#options.monotonicMs() });
+  /** The log now ends at `end`. */
+  fetched(end: number): void {
+    if (end <= Math.max(this.#next, this.#samples.at(-1)?.end ?? 0)) return;
+    // When full, merge with the last sample: the newest records then seem older than they are.
+    const before = this.#samples.length < MAX_SAMPLES ? undefined : this.#samples.pop();
+    this.#samples.push({ end, atMs: before?.atMs ?? this.#options.monotonicMs() });
     this.#options.onChange(this.records);
   }
 
   /** Everything below this offset has been answered. */
   progressed(next: number): void {
     this.#next = Math.max(this.#next, next);
-    const left = this.#looks.findIndex(({ end }) => end > this.#next);
-    this.#looks.splice(0, left === -1 ? this.#looks.length : left);
+    const left = this.#samples.findIndex(({ end }) => end > this.#next);
+    this.#samples.splice(0, left === -1 ? this.#samples.length : left);
     this.#options.onChange(this.records);
   }
 
-  /** Offsets between what was answered and the end of the log; markers of transactions may be among them. */
+  /** Offsets between the last answered request and the end of the log; transaction markers may be among them. */
   get records(): number {
-    return Math.max(0, (this.#looks.at(-1)?.end ?? 0) - this.#next);
+    return Math.max(0, (this.#samples.at(-1)?.end ?? 0) - this.#next);
   }
 
-  /** For how long the oldest record has waited that was not answered; 0 when none waits. */
+  /** How long the oldest unanswered record has waited; 0 when none waits. */
   get oldestMs(): number {
-    const oldest = this.#looks[0];
+    const oldest = this.#samples[0];
     return oldest === undefined ? 0 : this.#options.monotonicMs() - oldest.atMs;
   }
 }

@@ -1,6 +1,6 @@
 import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Log } from '../log.ts';
-import type { KeptCopy } from '../pipeline/followed-state.ts';
+import type { KeptCopy } from '../pipeline/partition-state.ts';
 
 export interface RestoreLogOptions {
   readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
@@ -10,10 +10,10 @@ export interface RestoreLogOptions {
 
 const INTERVAL_MS = 10_000;
 
-/** Logs how far restores have come that take longer than a moment: a line for each partition in 10 s. */
+/** Logs the progress of long restores: a line for each partition every 10 s. */
 export class RestoreLog implements Disposable {
   readonly #options: RestoreLogOptions;
-  /** Where each partition that is restored ended at the last look. */
+  /** The end of each restoring copy at the last check. */
   #seen = new Map<number, number>();
   #timer: Timer | undefined;
 

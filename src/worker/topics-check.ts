@@ -23,8 +23,8 @@ const RETRY_MS = 1_000;
 const LOG_EVERY_MS = 60_000;
 
 /**
- * The topics as they are, as soon as the brokers say so and a worker may start on them. Rejects with the first fault's
- * code and all their messages; CONFIG_INVALID when the brokers refuse the login; STOPPING when the signal aborts first.
+ * Waits until the brokers answer, and returns the topics if a worker may start on them. Otherwise rejects with the first
+ * fault's code and all messages; CONFIG_INVALID when the brokers reject the login; STOPPING when the signal aborts first.
  */
 export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
   const { cluster, config, gate, runtime, log, stop } = waiting;
@@ -46,7 +46,7 @@ export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
   }
 }
 
-/** A broker that can't be reached, or refuses the login: with the variables to look at. */
+/** For an unreachable broker or a rejected login, an error that names the variables to check. */
 function withRemedy(error: unknown, { kafka }: Config): unknown {
   const fault = faultOf(error);
   const { cause } = error as Error;

@@ -7,58 +7,58 @@ import { seedsOf } from '../kafka/wire/settings.ts';
 import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
 import { wireLog as createWireLog, type Log } from '../log.ts';
 import type { Metrics, Vitals } from '../metrics.ts';
-import { openApi } from './api-side.ts';
+import { openApi } from './api-service.ts';
+import type { WorkerContext } from './context.ts';
+import { type Environment, realEnvironment } from './environment.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
 import { KafkaRefusals } from './kafka-refusals.ts';
-import { LedgerSide } from './ledger-side.ts';
+import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
 import { Membership } from './membership.ts';
-import { RequestSide } from './request-side.ts';
+import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
-import { realSurroundings, type Surroundings } from './surroundings.ts';
-import type { Tools } from './tools.ts';
 import { waitForTopics } from './topics-check.ts';
-import { startWitness } from './witness-side.ts';
+import { startWitness } from './witness-service.ts';
 
 export interface WorkerDeps {
   readonly log: Log;
   readonly metrics: Metrics;
-  readonly surroundings?: Surroundings;
+  readonly environment?: Environment;
 }
 
-/** Kafka counts as away when no broker has answered anything for so long; an idle worker has an answer twice a second. */
+/** Kafka counts as unavailable when no broker has answered for this long; an idle worker gets an answer twice a second. */
 export const KAFKA_SILENCE_MS = 5_000;
 
 /**
- * A worker, from start to stop. It starts by itself and waits for whatever is away; `unready` says for what.
+ * A worker, from start to stop. It starts in the constructor and waits for servers that are down; `unready` names them.
  *
- * Each part is put on the stack when it starts, so that a start that fails half-way, and the stop, undo it in reverse.
+ * Each part is pushed on a stack when it starts, so that a failed start and the stop both undo the parts in reverse.
  */
 export class Worker implements AsyncDisposable {
-  /** Rejects when the worker can't start or can't go on; pending otherwise. */
+  /** Rejects when the worker can't start or can't continue; pending otherwise. */
   readonly done: Promise<void>;
-  readonly #tools: Tools;
+  readonly #context: WorkerContext;
   readonly #refusals: KafkaRefusals;
   readonly #identity: IdentityHolder;
   readonly #stack = new AsyncDisposableStack();
   readonly #stop = new AbortController();
   readonly #beganMs: number;
   readonly #starting: Promise<void>;
-  #ledger: LedgerSide | undefined;
-  #requests: RequestSide | undefined;
+  #ledger: LedgerService | undefined;
+  #requests: RequestService | undefined;
   #membership: Membership | undefined;
   #stopped: Promise<void> | undefined;
 
   /**
    * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when the
-   * brokers refuse the login or the API's port can't be taken.
+   * brokers reject the login or the API's port can't be bound.
    */
-  constructor(config: Config, { log, metrics, surroundings = realSurroundings(config, log) }: WorkerDeps) {
+  constructor(config: Config, { log, metrics, environment = realEnvironment(config, log) }: WorkerDeps) {
     const failed = Promise.withResolvers<void>();
-    failed.promise.catch(() => undefined); // whoever watches `done` learns of it, also when it comes before that
-    const { runtime, dialer, etcd } = surroundings;
+    failed.promise.catch(() => undefined); // may reject before anything awaits `done`
+    const { runtime, dialer, etcd } = environment;
     const readClock = clockReader(runtime.wallMs, runtime.monotonicMs);
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
@@ -70,21 +70,21 @@ export class Worker implements AsyncDisposable {
     this.#beganMs = runtime.monotonicMs();
     this.done = failed.promise;
     const refusals = this.#refusals;
-    this.#tools = { config, log, wireLog, metrics, runtime, cluster, clock, gate, surroundings, refusals, fail };
+    this.#context = { config, log, wireLog, metrics, runtime, cluster, clock, gate, environment, refusals, fail };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });
     metrics.setGate('STARTING');
     gate.onChange((reason) => metrics.setGate(reason ?? 'open'));
     this.#starting = this.#start().catch(failed.reject);
   }
 
-  /** Why ledger partitions stand still, with their requests. */
+  /** Why ledger partitions, and with them their requests, are stopped. */
   get stoppedPartitions(): readonly IdallocError[] {
     return this.#ledger?.stopped ?? [];
   }
 
   /** Why no requests are served, or not those of every partition; undefined while they are. */
   get unready(): UnreadyReason | undefined {
-    const reason = this.#tools.gate.reason();
+    const reason = this.#context.gate.reason();
     if (mayBeRefusal(reason) && this.#refusals.detail !== undefined) return 'KAFKA_REFUSED';
     if (reason !== undefined) return reason;
     if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
@@ -94,7 +94,7 @@ export class Worker implements AsyncDisposable {
     return this.#requests?.restoring.length === 0 ? undefined : 'INDEX_RESTORING';
   }
 
-  /** What there is to say of `unready`, for people. */
+  /** Details on `unready`, for operators. */
   get unreadyDetail(): string | undefined {
     switch (this.unready) {
       case 'KAFKA_REFUSED':
@@ -104,21 +104,21 @@ export class Worker implements AsyncDisposable {
       case 'INDEX_RESTORING':
         return this.#requests?.restoring
           .map(({ partition, progress }) => {
-            const place = progress.state === 'absent' ? 'not begun' : `at ${progress.end} of ${progress.logEnd}`;
+            const place = progress.state === 'absent' ? 'not started' : `at ${progress.end} of ${progress.logEnd}`;
             return `ledger partition ${partition}: ${place}`;
           })
           .join('; ');
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
-        return this.#tools.surroundings.etcd.fault?.message;
+        return this.#context.environment.etcd.fault?.message;
       default:
         return undefined;
     }
   }
 
-  /** How it stands with Kafka, whatever the gate says. */
+  /** The worker's state for the metrics, whatever the gate says. */
   vitals(): Vitals {
-    const { cluster, runtime } = this.#tools;
+    const { cluster, runtime } = this.#context;
     return {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
@@ -138,27 +138,27 @@ export class Worker implements AsyncDisposable {
     });
   }
 
-  /** Finishes what is in hand, leaves the group and gives the identity back. */
+  /** Completes the work under way, leaves the group and releases the identity. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#stopped ??= this.#end();
     return this.#stopped;
   }
 
   async #end(): Promise<void> {
-    this.#tools.gate.close('process', 'STOPPING');
+    this.#context.gate.close('process', 'STOPPING');
     this.#stop.abort();
     await this.#starting;
     await this.#stack.disposeAsync();
   }
 
   async #start(): Promise<void> {
-    const { config, log, runtime, cluster, gate, clock, metrics, surroundings } = this.#tools;
+    const { config, log, runtime, cluster, gate, clock, metrics, environment } = this.#context;
     const stack = this.#stack;
     const identity = this.#identity;
     stack.use(new SecretWatch(config.secretFiles, runtime, log));
     const release = () => identity[Symbol.asyncDispose]();
     stack.defer(release);
-    const allocator = surroundings.createAllocator({
+    const allocator = environment.createAllocator({
       layout: config.layout,
       datacenterId: config.datacenterId,
       readClock: () => clock.read(),
@@ -173,20 +173,20 @@ export class Worker implements AsyncDisposable {
     stack.defer(() => cluster.close());
     const report = await waitForTopics({ cluster, config, gate, runtime, log, stop: this.#stop.signal });
 
-    const tail = stack.adopt(ledgerTail(cluster, runtime, this.#tools.wireLog), (one) => one.close());
-    const ledger = stack.use(new LedgerSide(this.#tools, report, tail));
+    const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
+    const ledger = stack.use(new LedgerService(this.#context, report, tail));
     this.#ledger = ledger;
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
-    stack.defer(closeApi); // what is under way is answered before the identity is given back
-    identity.start({ witness, askBrokers: () => ledger.log.askClocks() });
-    const requests = stack.use(new RequestSide(this.#tools, { ledger, identity, allocator }));
+    stack.defer(closeApi); // requests under way are answered before the identity is released
+    identity.start({ witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
+    const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator }));
     this.#requests = requests;
-    await ledger.recognised(this.#stop.signal); // the group is to learn at the first join which copies this worker has
+    await ledger.recognised(this.#stop.signal); // so that the first join reports the copies of this worker
     const membership = new Membership({
       createMember: () => requests.createMember(),
       isOpen: () => gate.reason() === undefined,
-      graceOver: () => gate.graceOver(config.gateGraceMs),
+      graceExpired: () => gate.graceExpired(config.gateGraceMs),
       runtime,
       log,
     });

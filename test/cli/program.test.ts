@@ -126,12 +126,34 @@ function main(args: readonly string[], env: Readonly<Record<string, string>> = {
 }
 
 describe('the program', () => {
+  test('ends as by SIGPIPE, without a word, when the reader of its output ends first', async () => {
+    const child = spawn(process.execPath, [MAIN, 'decode', ...Array.from({ length: 5_000 }, (_, id) => String(id))], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let err = '';
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      err += text;
+    });
+    child.stdout.once('data', () => child.stdout.destroy());
+    const code = await new Promise((resolve) => child.once('close', resolve));
+    expect({ code, err }).toEqual({ code: 141, err: '' });
+  });
+
   test('ends with 78 on a faulty configuration, told on stderr', async () => {
     const { code, out, err } = await main(['worker'], { KAFKA_BROKERS: 'a:1', ETCD_ENDPOINTS: 'x' });
     expect({ code, out }).toEqual({ code: 78, out: '' });
     expect(err).toMatch(
       /^CONFIG_INVALID: 2 faults in the configuration:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/,
     );
+  });
+
+  test("ends a worker at once when its INDEX_DIR can't be made, though no server answers", async () => {
+    const servers = { KAFKA_BROKERS: '127.0.0.1:1', ETCD_ENDPOINTS: 'http://127.0.0.1:1', DATACENTER_ID: '0' };
+    const env = { ...servers, API_PORT: 'off', OPS_PORT: '0', INDEX_DIR: join(MAIN, 'index') };
+    const { code, out } = await main(['worker'], env);
+    expect(code).toBe(1);
+    const { level, msg } = JSON.parse(out.trimEnd().split('\n').at(-1) ?? '');
+    expect({ level, msg }).toEqual({ level: 60, msg: expect.stringMatching(/^INDEX_UNUSABLE: .*set INDEX_DIR to/) });
   });
 
   test('writes all of an output that is larger than a pipe holds', async () => {

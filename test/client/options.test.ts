@@ -42,6 +42,13 @@ describe('access to the brokers', () => {
     });
   });
 
+  test('rejects a misspelt option, and lists those that it takes', async () => {
+    await expect(access({ brokers, idsPerSeconds: 5_000 })).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringMatching(/^unknown option idsPerSeconds: the client takes .*\bidsPerSecond\b/),
+    });
+  });
+
   test.each<[string, object]>([
     ['no reply topic', { brokers, replyTopic: undefined }],
     ['neither kafka nor brokers', {}],

@@ -84,12 +84,12 @@ describe('the records of a datacenter', () => {
     expect(tableOf(...all, ...ends)).toEqual(tableOf());
   });
 
-  it('keep the highest ceiling of a reign, also when a late copy of a lower one comes last', () => {
+  it('keep the highest ceiling of a term, also when a late copy of a lower one comes last', () => {
     const { witnesses } = tableOf([key(1), '1 5 6'], [key(1), '1 9 8'], [key(1), '1 5 6']);
     expect(witnesses).toMatchObject([{ ticks: 9, modRevision: 8n }]);
   });
 
-  it('keep two reigns apart that etcd gave one fence', () => {
+  it('keep two terms apart that etcd gave one fence', () => {
     const { witnesses } = tableOf([key(1, UUID, 3), '1 5 6'], [key(1, UUID, 4), '1 9 6']);
     expect(witnesses.map(({ fence, leaseId }) => [fence, leaseId])).toEqual([
       [1n, 3n],
@@ -97,7 +97,7 @@ describe('the records of a datacenter', () => {
     ]);
   });
 
-  it('keep the reigns of one worker ID apart, and those of another namespace', () => {
+  it('keep the terms of one worker ID apart, and those of another namespace', () => {
     const { witnesses } = tableOf([key(1), '1 5 6'], [key(2), '1 9 8'], [key(2, OTHER), '1 1 1']);
     expect(witnesses.map(({ uuid, fence }) => [uuid, fence])).toEqual([
       [UUID, 1n],

@@ -32,7 +32,7 @@ const kinds = (verdicts: readonly Verdict[]): string[] =>
   verdicts.map((verdict) => (verdict.kind === 'eject' ? verdict.reason : verdict.kind));
 
 describe('the clock guard', () => {
-  it('finds clocks that go together steady, however the wall clock is rounded', () => {
+  it('is steady while both clocks advance together, however the wall clock is rounded', () => {
     const gaps = fc.array(fc.double({ min: 0, max: 5000, noNaN: true }), { minLength: 1, maxLength: 50 });
     fc.assert(
       fc.property(gaps, (steps) => {
@@ -80,7 +80,7 @@ describe('the clock guard', () => {
     );
   });
 
-  it('calls each step back of 10 ms or more one, also when the time between two readings hides it to the millisecond', () => {
+  it('detects each step back of 10 ms or more, even if the time between two readings hides it exactly', () => {
     const wholeMs = fc.integer({ min: 0, max: 1_500 });
     const property = fc.property(wholeMs, wholeMs, fc.integer({ min: 10, max: 1_500 }), fc.boolean(), (...drawn) => {
       const [before, between, step, hidden] = drawn;
@@ -94,42 +94,42 @@ describe('the clock guard', () => {
     fc.assert(property, { examples: [[100, 50, 50, true]] });
   });
 
-  it('tells by how much it went back, also when it was hidden to the millisecond', () => {
+  it('reports how far it went back, even if that was hidden exactly', () => {
     const [, doubt, verdict] = watch([100, 100], [100, 150.4], [130, 180.4]);
     expect(doubt).toEqual({ kind: 'wait', untilWall: WALL + 101 });
     const detail = 'the wall clock moved by 0 ms while 50.4 ms passed, which hides a step back';
     expect(verdict).toEqual({ kind: 'eject', reason: 'CLOCK_BACKWARD', detail });
   });
 
-  it('ejects when the wall clock gained more than 1000 ms since the anchor, at once or bit by bit', () => {
+  it('ejects when the wall clock gained more than 1000 ms since the anchor, in one step or many', () => {
     expect(kinds(watch([1100, 100], [1101, 100]))).toEqual(['steady', 'CLOCK_FORWARD']);
     expect(kinds(watch([600, 100], [1200, 200], [1301, 300]))).toEqual(['steady', 'steady', 'CLOCK_FORWARD']);
   });
 
-  it('ejects when the wall clock stands still for exactly 1000 ms', () => {
+  it('ejects when the wall clock has stopped for exactly 1000 ms', () => {
     const stand = Array.from({ length: 125 }, (_, at) => [100, 100 + (at + 1) * 8] as const);
     const verdicts = kinds(watch([100, 100], ...stand));
     expect(verdicts.slice(0, -1).every((kind) => kind === 'steady')).toBe(true);
     expect(verdicts.at(-1)).toBe('CLOCK_FROZEN');
   });
 
-  it('calls it frozen as soon as it shows the same in three readings, each 10 ms or more after the one before', () => {
+  it('reports it as frozen after three equal readings, each at least 10 ms after the previous one', () => {
     expect(kinds(watch([100, 100], [100, 110], [100, 120]))).toEqual(['steady', 'wait', 'CLOCK_FROZEN']);
     expect(kinds(watch([100, 100], [100, 1100], [100, 1150]))).toEqual(['steady', 'wait', 'CLOCK_FROZEN']);
     expect(kinds(watch([100, 100], [100, 109.9]))).toEqual(['steady', 'steady']);
     expect(kinds(watch([100, 100], [101, 150]))).toEqual(['steady', 'CLOCK_BACKWARD']);
   });
 
-  it('allocates nothing while it can not tell a frozen clock from a step back', () => {
+  it('allocates nothing while a frozen clock looks the same as a step back', () => {
     const doubting = watch([100, 100], [100, 150], [100, 150.1], [100, 159.9], [100, 160]);
     expect(kinds(doubting)).toEqual(['steady', 'wait', 'wait', 'wait', 'CLOCK_FROZEN']);
   });
 
-  it('does not trust a clock again that stood still and goes on', () => {
+  it('does not trust a stopped clock again once it runs', () => {
     expect(kinds(watch([100, 100], [100, 150], [150, 150.1]))).toEqual(['steady', 'wait', 'CLOCK_BACKWARD']);
   });
 
-  it('stays ejected, whatever the clocks show later; a fresh anchor starts anew', () => {
+  it('stays ejected, whatever the clocks show later, until it gets a new anchor', () => {
     let guard = observe(anchorGuard(reading(100, 100)), reading(0, 101)).guard;
     for (const later of [reading(200, 200), reading(5000, 5000)]) {
       const seen = observe(guard, later);
@@ -139,12 +139,12 @@ describe('the clock guard', () => {
     expect(observe(anchorGuard(reading(5000, 5000)), reading(5001, 5001)).verdict).toEqual({ kind: 'steady' });
   });
 
-  it('says by how much the clock went wrong', () => {
+  it('reports by how much the clock is wrong', () => {
     const [verdict] = watch([-250, 3.5]);
     expect(verdict).toMatchObject({ detail: 'the wall clock went back by 250 ms' });
   });
 
-  it('refuses readings that compare with nothing', () => {
+  it('rejects readings that are not finite', () => {
     expect(() => anchorGuard(reading(Number.NaN, 0))).toThrow(RangeError);
     expect(() => observe(anchorGuard(reading(0, 0)), reading(1, Number.NaN))).toThrow(RangeError);
     expect(() => observe(anchorGuard(reading(0, 0)), reading(Number.POSITIVE_INFINITY, 1))).toThrow(RangeError);
@@ -178,7 +178,7 @@ describe('broker drift', () => {
     expect(kindOf(-1011)).toBe('CLOCK_DRIFT');
   });
 
-  it('is judged by the median broker: one that is off, or one of two, ejects nobody', () => {
+  it('is judged by the median broker: one that is off, or one of two, does not eject', () => {
     expect(kindOf(0, 5000, 0)).toBe('steady');
     expect(kindOf(5000, 0)).toBe('steady');
     expect(kindOf(5000, 0, 5000)).toBe('CLOCK_DRIFT');
@@ -191,7 +191,7 @@ describe('broker drift', () => {
     expect(driftVerdict(recordDrift(answers(5000), later))).toEqual({ kind: 'steady' });
   });
 
-  it('leaves out answers that tell nothing', () => {
+  it('ignores answers without a usable time', () => {
     const sent = wallMs(WALL);
     for (const useless of [
       { sent, received: sent, appended: wallMs(-1) },

@@ -8,7 +8,7 @@ import {
   type GateReason,
   type GateSource,
   gateReason,
-  graceOver,
+  graceExpired,
   isClockFault,
 } from '../../src/core/gate.ts';
 import { monoMs } from '../../src/core/units.ts';
@@ -52,7 +52,7 @@ describe('the gate', () => {
     expect(gateReason(clearGate(lost, 'identity', at(30)))).toBeUndefined();
   });
 
-  it('tells a clock that is wrong, which ends the consumer, from what is only waited out', () => {
+  it('distinguishes a wrong clock, which ends the consumer, from reasons that only need waiting', () => {
     const wrong = [
       'CLOCK_BACKWARD',
       'CLOCK_FORWARD',
@@ -76,12 +76,12 @@ describe('the gate', () => {
 
   it('is over its grace time from the full grace time on, and never while open', () => {
     const gate = closeGate(open, 'clock', 'CLOCK_FROZEN', at(1000));
-    expect(graceOver(gate, at(10_999), 10_000)).toBe(false);
-    expect(graceOver(gate, at(11_000), 10_000)).toBe(true);
-    expect(graceOver(open, at(1e9), 10_000)).toBe(false);
+    expect(graceExpired(gate, at(10_999), 10_000)).toBe(false);
+    expect(graceExpired(gate, at(11_000), 10_000)).toBe(true);
+    expect(graceExpired(open, at(1e9), 10_000)).toBe(false);
   });
 
-  it('does not open again once the process stops, whatever gets ready late', () => {
+  it('does not open again once the process stops, whatever becomes ready late', () => {
     let gate = closeGate(open, 'process', 'STOPPING', at(10));
     gate = clearGate(gate, 'process', at(20));
     gate = closeGate(gate, 'process', 'STARTING', at(30));
@@ -95,7 +95,7 @@ describe('the gate', () => {
     expect(gateReason(open)).toBeUndefined();
   });
 
-  it('is closed exactly while some source has a reason, and since when the first one came', () => {
+  it('is closed exactly while some source has a reason, counted from the first one', () => {
     const change = fc.record({
       source: fc.constantFrom<GateSource>('identity', 'clock', 'process'),
       reason: fc.option(fc.constantFrom<GateReason>('NO_IDENTITY', 'CLOCK_DRIFT', 'KAFKA_UNAVAILABLE')),

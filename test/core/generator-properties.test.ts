@@ -10,8 +10,8 @@ interface Ask {
   readonly window: Window;
 }
 
-/** A reign at either end of a layout, and batches asked for while clock and ceiling do anything at all. */
-const reign = anyLayout.chain((layout) => {
+/** A term at either end of a layout, and batches asked for while clock and ceiling do anything at all. */
+const term = anyLayout.chain((layout) => {
   const perTick = layout.sequencesPerTick;
   const ask = fc.record({
     count: fc.oneof(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 4 * perTick })),
@@ -44,14 +44,14 @@ const reign = anyLayout.chain((layout) => {
     });
 });
 
-type Reign = typeof reign extends fc.Arbitrary<infer T> ? T : never;
+type Term = typeof term extends fc.Arbitrary<infer T> ? T : never;
 
 interface Answer extends Ask {
   readonly before: Generator;
   readonly took: Take;
 }
 
-function play({ layout, datacenter, worker, from, asks, seed }: Reign): Answer[] {
+function play({ layout, datacenter, worker, from, asks, seed }: Term): Answer[] {
   const random = seededRandom(seed);
   let generator = startGenerator(layout, datacenter, worker, from);
   return asks.map((ask) => {
@@ -70,9 +70,9 @@ function idsOf(layout: Layout, { ranges }: Pick<Take, 'ranges'>): bigint[] {
   return ranges.flatMap(({ first, count }) => Array.from({ length: count }, (_, k) => first + BigInt(k) * layout.step));
 }
 
-function everyAnswer(check: (answer: Answer, its: Reign) => void): void {
+function everyAnswer(check: (answer: Answer, its: Term) => void): void {
   fc.assert(
-    fc.property(reign, (its) => {
+    fc.property(term, (its) => {
       for (const answer of play(its)) check(answer, its);
     }),
     { numRuns: 300 },
@@ -80,9 +80,9 @@ function everyAnswer(check: (answer: Answer, its: Reign) => void): void {
 }
 
 describe('whatever clock and ceiling do, take', () => {
-  it('gives IDs that rise strictly, so that none is given twice', () => {
+  it('allocates strictly rising IDs, so that none repeats', () => {
     fc.assert(
-      fc.property(reign, (its) => {
+      fc.property(term, (its) => {
         const ranges = play(its).flatMap(({ took }) => took.ranges);
         let highest = -1n;
         for (const range of ranges) {
@@ -95,13 +95,13 @@ describe('whatever clock and ceiling do, take', () => {
     );
   });
 
-  it('gives nothing of the future', () => {
+  it('uses no future tick', () => {
     everyAnswer(({ took, window }, { layout }) => {
       for (const { first } of took.ranges) expect(decompose(layout, first).ticks).toBeLessThanOrEqual(window.nowTicks);
     });
   });
 
-  it('gives nothing outside the reservation', () => {
+  it('uses no tick outside the reservation', () => {
     everyAnswer(({ took, window }, { layout }) => {
       for (const { first } of took.ranges) {
         expect(decompose(layout, first).ticks).toBeGreaterThanOrEqual(window.from);
@@ -110,7 +110,7 @@ describe('whatever clock and ceiling do, take', () => {
     });
   });
 
-  it('gives nothing at the end of the layout or beyond, and nothing from 2^63', () => {
+  it('uses no tick at the end of the layout or beyond, and allocates no ID from 2^63', () => {
     everyAnswer(({ took }, { layout }) => {
       for (const range of took.ranges) {
         const last = lastOf(layout, range);
@@ -120,7 +120,7 @@ describe('whatever clock and ceiling do, take', () => {
     });
   });
 
-  it('uses no tick that began 10 ms ago or earlier, but for the current one', () => {
+  it('uses no tick that started 10 ms ago or earlier, except the current one', () => {
     everyAnswer(({ took, window, before }, { layout }) => {
       for (const { first } of took.ranges) {
         const age = window.nowTicks - decompose(layout, first).ticks;
@@ -139,7 +139,7 @@ describe('whatever clock and ceiling do, take', () => {
     });
   });
 
-  it('gives what was asked for or counts what is missing, and then has nothing left', () => {
+  it('allocates what was requested, or counts what is missing and then has nothing left', () => {
     everyAnswer(({ took, count, window }) => {
       const given = took.ranges.reduce((sum, range) => sum + range.count, 0);
       expect(given + took.missing).toBe(count);
@@ -152,7 +152,7 @@ describe('whatever clock and ceiling do, take', () => {
     });
   });
 
-  it('names the very tick that serves next, or says that none will', () => {
+  it('names exactly the tick that serves next, or says that none will', () => {
     everyAnswer(({ took, window }, { layout }) => {
       if (took.missing === 0) return;
       const at = (nowTicks: number): Take => take(took.generator, 1, { ...window, nowTicks: ticks(nowTicks) }, () => 0);
@@ -171,9 +171,9 @@ describe('whatever clock and ceiling do, take', () => {
     });
   });
 
-  it('gives a batch split in two the IDs of the whole', () => {
+  it('allocates the same IDs to a batch split in two as to the whole', () => {
     fc.assert(
-      fc.property(reign, fc.double({ min: 0, max: 1, noNaN: true }), fc.nat(), (its, cut, seed) => {
+      fc.property(term, fc.double({ min: 0, max: 1, noNaN: true }), fc.nat(), (its, cut, seed) => {
         for (const { before, count, window } of play(its)) {
           if (count < 2) continue;
           const random = seededRandom(seed);
@@ -188,9 +188,9 @@ describe('whatever clock and ceiling do, take', () => {
     );
   });
 
-  it('leaves the next holder, who starts at the ceiling, only higher IDs', () => {
+  it('leaves only higher IDs to the next holder, which starts at the ceiling', () => {
     fc.assert(
-      fc.property(reign, (its) => {
+      fc.property(term, (its) => {
         const answers = play(its);
         const highest = answers.flatMap(({ took }) => took.ranges).at(-1);
         const to = answers.at(-1)?.window.to ?? its.from;

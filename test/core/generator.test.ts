@@ -21,7 +21,7 @@ describe('the generator', () => {
     expect(took.ranges).toEqual([{ first: 55_325_805_773_398_016n, count: 1 }]);
   });
 
-  it('gives 100,000 IDs as 25 ranges, the first ten ticks at once', () => {
+  it('allocates 100,000 IDs as 25 ranges, the first ten ticks immediately', () => {
     let took = take(start, 100_000, at(500), never);
     expect(took.ranges).toHaveLength(10);
     const ranges = [...took.ranges];
@@ -33,7 +33,7 @@ describe('the generator', () => {
     expect(ranges.reduce((sum, { count }) => sum + count, 0)).toBe(100_000);
   });
 
-  it('goes on from sequence 0 of the next tick when one overflows', () => {
+  it('continues at sequence 0 of the next tick when one overflows', () => {
     const full = take(start, 4096, { ...at(500), from: ticks(500) }, never);
     expect(full.missing).toBe(0);
     const more = take(full.generator, 1, { ...at(500), from: ticks(500) }, never);
@@ -83,7 +83,7 @@ describe('the generator', () => {
     expect(draws).toBe(3);
   });
 
-  it('says that the reservation, or the layout, is at its end', () => {
+  it('reports the end of the reservation or of the layout', () => {
     const short = { from: ticks(0), to: ticks(3), nowTicks: ticks(8) };
     expect(take(start, 1, short, never)).toMatchObject({ missing: 0 });
     const used = take(start, 3 * 4096, short, never);
@@ -98,7 +98,7 @@ describe('the generator', () => {
     expect(last.ranges).toEqual([{ first, count: 4096 }]);
   });
 
-  it('waits for its reservation to begin, and for a clock that went back', () => {
+  it('waits for its reservation to start, and for a clock that went back', () => {
     const ahead = { from: ticks(700), to: ticks(900), nowTicks: ticks(500) };
     expect(take(start, 1, ahead, never)).toMatchObject({ ranges: [], missing: 1, waitUntilTicks: 700 });
     const used = take(start, 1, at(500), never).generator;
@@ -106,7 +106,7 @@ describe('the generator', () => {
     expect(take(full, 1, at(494), never)).toMatchObject({ ranges: [], missing: 1, waitUntilTicks: 501 });
   });
 
-  it('refuses identities, counts and windows that are none', () => {
+  it('rejects invalid identities, counts and windows', () => {
     expect(() => startGenerator(standard, 32, 0, ticks(0))).toThrow(RangeError);
     expect(() => startGenerator(standard, 0, 32, ticks(0))).toThrow(RangeError);
     expect(() => startGenerator(standard, 0, 0, ticks(-1))).toThrow(RangeError);

@@ -30,7 +30,7 @@ describe('the own deadline', () => {
     expect(authorityMs({ ...DEFAULT_TIMING, ttlMs: 12_000 }, at(0, 0), at(0, 0))).toBe(7000);
   });
 
-  it('counts by whichever clock saw more time pass, so no step of either puts it off', () => {
+  it('counts by the clock that advanced more, so no step of either delays it', () => {
     fc.assert(
       fc.property(fc.integer({ min: -20_000, max: 20_000 }), fc.nat({ max: 20_000 }), (wall, mono) => {
         expect(authorityMs(DEFAULT_TIMING, at(0, 0), at(wall, mono))).toBe(15_000 - Math.max(wall, mono));
@@ -40,7 +40,7 @@ describe('the own deadline', () => {
 });
 
 describe('a ceiling', () => {
-  it('is 25 s after the sending of the last keep-alive', () => {
+  it('is 25 s after the last keep-alive was sent', () => {
     expect(nextCeiling(layout, NOW, 25_000, ticks(0))).toBe(toTicks(layout, wallMs(NOW + 25_000)));
   });
 
@@ -75,7 +75,7 @@ describe('a ceiling', () => {
     expect(nextCeiling(layout, lastMs, 25_000, layout.endTicks)).toBeUndefined();
   });
 
-  it('ahead of the clock is waited for until its tick begins, and not at all from then on', () => {
+  it('ahead of the clock is waited for until its tick starts', () => {
     const ceiling = toTicks(sonyflake, wallMs(NOW + 20));
     expect(ceilingWaitMs(sonyflake, ceiling, wallMs(NOW + 1))).toBe(19);
     expect(ceilingWaitMs(sonyflake, ceiling, wallMs(NOW + 20))).toBe(0);
@@ -86,7 +86,7 @@ describe('a ceiling', () => {
 describe('a timing', () => {
   const faultsWith = (change: Partial<LeaseTiming>): string => checkTiming({ ...DEFAULT_TIMING, ...change }).join('; ');
 
-  it('is fine by default', () => {
+  it('is valid by default', () => {
     expect(checkTiming(DEFAULT_TIMING)).toEqual([]);
   });
 
@@ -94,7 +94,7 @@ describe('a timing', () => {
     expect(faultsWith({ ttlMs: Number.NaN, marginMs: 0, reserveMs: 1.5 })).toMatch(/ttlMs.*reserveMs.*marginMs/);
   });
 
-  it('names each rule that it breaks', () => {
+  it('reports each rule that it breaks', () => {
     expect(faultsWith({ ttlMs: 30_500 })).toMatch('whole seconds');
     expect(faultsWith({ heartbeatMs: 15_000 })).toMatch('heartbeatMs 15000 must be below refuseAfterMs');
     expect(faultsWith({ refuseAfterMs: 30_000 })).toMatch('refuseAfterMs 30000 must be below ttlMs');
@@ -104,7 +104,7 @@ describe('a timing', () => {
     expect(checkTiming({ ...DEFAULT_TIMING, ttlMs: 12_500, heartbeatMs: 20_000 })).toHaveLength(5);
   });
 
-  it('that is fine keeps every promise that the rules are there for', () => {
+  it('that is valid keeps every guarantee of the rules', () => {
     const whole = (max: number) => fc.integer({ min: 1, max });
     const timing = fc.record({
       ttlMs: whole(40).map((s) => s * 1000),

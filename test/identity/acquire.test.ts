@@ -49,7 +49,7 @@ describe('acquiring a worker ID', () => {
     expect(racers.filter((racer) => racer.authority().ok)).toHaveLength(1);
   });
 
-  it('the loser of a race gives its lease back and takes another worker ID', async () => {
+  it('the loser of a race revokes its lease and takes another worker ID', async () => {
     const stage = await Stage.open();
     const racers = [await stage.host(), await stage.host()];
     const outcomes = await Promise.all(racers.map(({ identity }) => identity.acquire()));
@@ -82,7 +82,7 @@ describe('acquiring a worker ID', () => {
     expect(host.authority().ok).toBe(false);
   });
 
-  it('a claim whose read-back had no answer is not used, and is found by the next acquire', async () => {
+  it('a claim without an answer to its read-back is not used, and is found by the next acquire', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     host.faults.set('get', ['pass', 'request lost']); // what is bound is read before
@@ -92,7 +92,7 @@ describe('acquiring a worker ID', () => {
     expect(host.identity.state.workerId).toBe(0);
   });
 
-  it('the own deadline of an acquire counts from before its lease was asked for', async () => {
+  it('the own deadline of an acquire counts from before its lease was requested', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     host.faults.set('get', ['pass', 'request lost']); // what is bound is read before
@@ -104,7 +104,7 @@ describe('acquiring a worker ID', () => {
     expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
   });
 
-  it('a claim that arrives after it was given up takes no effect', async () => {
+  it('a claim that arrives after it was abandoned has no effect', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     host.faults.set('transact', ['late']);
@@ -146,7 +146,7 @@ describe('acquiring a worker ID', () => {
     expect(hosts[3]?.authority()).toMatchObject({ ok: false, code: 'POOL_EXHAUSTED' });
   });
 
-  it('takes at random among the worker IDs whose ceiling is behind the clock', async () => {
+  it('picks at random among the worker IDs whose ceiling is in the past', async () => {
     const picked = [];
     for (const at of [0, 0.4, 0.6, 0.99]) {
       const stage = await Stage.open();
@@ -177,7 +177,7 @@ describe('acquiring a worker ID', () => {
     expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'ALL_CEILINGS_AHEAD' });
   });
 
-  it('refuses when a ceiling has been waited for longer than the longest wait', async () => {
+  it('refuses after waiting for a ceiling for longer than the maximum', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     moveCeilings(stage, host, [20_000, 20_000, 20_000]);
@@ -193,8 +193,8 @@ describe('acquiring a worker ID', () => {
     const sent = wallMs(HOUR);
     return { broker, sent, received: wallMs(sent + 20), appended: wallMs(sent + 10 - aheadMs) };
   };
-  const askBrokers = (...aheadMs: number[]) => ({
-    askBrokers: async () => aheadMs.map((ms, broker) => answer(`${broker}`, ms)),
+  const sampleBrokerClocks = (...aheadMs: number[]) => ({
+    sampleBrokerClocks: async () => aheadMs.map((ms, broker) => answer(`${broker}`, ms)),
   });
 
   it.each([
@@ -204,7 +204,7 @@ describe('acquiring a worker ID', () => {
     ['2 s ahead of two of three', [2_000, 0, 2_000], 'CLOCK_AHEAD'],
   ])('claims nothing by a clock that is %s the brokers', async (_, aheadMs, code) => {
     const stage = await Stage.open();
-    const host = await stage.host(askBrokers(...aheadMs));
+    const host = await stage.host(sampleBrokerClocks(...aheadMs));
     const ceilings = [0, 1, 2].map((workerId) => stage.ceiling(workerId));
     expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code });
     expect([0, 1, 2].map((workerId) => stage.ceiling(workerId))).toEqual(ceilings);
@@ -215,16 +215,16 @@ describe('acquiring a worker ID', () => {
     ['half a second off, which is let pass', [510]],
     ['right by two of three brokers', [0, HOUR, 0]],
     ['right by one of two brokers', [0, -HOUR]],
-  ])('goes on by a clock that is %s', async (_, aheadMs) => {
+  ])('continues with a clock that is %s', async (_, aheadMs) => {
     const stage = await Stage.open();
-    const host = await stage.host(askBrokers(...aheadMs));
+    const host = await stage.host(sampleBrokerClocks(...aheadMs));
     expect(await host.identity.acquire()).toEqual({ kind: 'held' });
   });
 
-  it('claims nothing while no broker tells the time', async () => {
+  it('claims nothing while no broker answers with its time', async () => {
     const stage = await Stage.open();
     const silent = new IdallocError('KAFKA_UNAVAILABLE', 'no broker');
-    const host = await stage.host({ askBrokers: () => Promise.reject(silent) });
+    const host = await stage.host({ sampleBrokerClocks: () => Promise.reject(silent) });
     expect(await host.identity.acquire()).toMatchObject({ kind: 'failed', error: silent });
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
   });
@@ -235,7 +235,7 @@ describe('acquiring a worker ID', () => {
     for (const workerId of aheadMs.keys()) stage.etcd.tamper(keys.owner(workerId), Buffer.from('other'));
   }
 
-  it('lets one other worker be wrong, and not two', async () => {
+  it('tolerates one other worker whose clock disagrees, but not two', async () => {
     for (const [aheadMs, expected] of [
       [[HOUR], { kind: 'held' }],
       [[-HOUR], { kind: 'held' }],
@@ -244,23 +244,23 @@ describe('acquiring a worker ID', () => {
       [[HOUR, HOUR], { kind: 'refused', code: 'CLOCK_BEHIND' }],
     ] as const) {
       const stage = await Stage.open();
-      const host = await stage.host(askBrokers(0));
+      const host = await stage.host(sampleBrokerClocks(0));
       putOwners(stage, host, aheadMs);
       expect(await host.identity.acquire(), `others ${aheadMs} ms ahead`).toMatchObject(expected);
     }
   });
 
-  it('takes owners that died up to half a minute ago for no sign of a wrong clock', async () => {
+  it('does not mistake owners that died up to half a minute ago for a wrong clock', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     putOwners(stage, host, [-timing.ttlMs, -timing.ttlMs]);
     expect(await host.identity.acquire()).toEqual({ kind: 'held' });
   });
 
-  it('looks at the clock again after the brokers were asked', async () => {
+  it('checks the clock again after asking the brokers', async () => {
     const stage = await Stage.open();
     const host = await stage.host({
-      askBrokers: async () => {
+      sampleBrokerClocks: async () => {
         host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
         return [answer('0', 0)];
       },
@@ -269,7 +269,7 @@ describe('acquiring a worker ID', () => {
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
   });
 
-  it('refuses worker IDs that have come to the end of the layout', async () => {
+  it('refuses worker IDs at the end of the layout', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     host.clock.stepMs = tickStartMs(layout, layout.endTicks) - host.clock.read().wall + 1_000;
@@ -298,7 +298,7 @@ describe('acquiring a worker ID', () => {
     expect([stage.etcd.revision, host.authority().ok]).toEqual([before, false]);
   });
 
-  it('a descriptor that is replaced between the read and the claim keeps the claim out', async () => {
+  it('a descriptor replaced between read and claim makes the claim fail', async () => {
     const stage = await Stage.open();
     let replaced = false;
     const host = await stage.host({}, async (name) => {
@@ -313,7 +313,7 @@ describe('acquiring a worker ID', () => {
     await expect(host.identity.acquire()).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
   });
 
-  it('an owner that came between the read and the claim keeps the claim out', async () => {
+  it('an owner that appears between read and claim makes the claim fail', async () => {
     const stage = await Stage.open();
     const host = await stage.host({}, async (name) => {
       if (name === 'grantLease') stage.etcd.tamper(keys.owner(0), Buffer.from('other'));
@@ -324,7 +324,7 @@ describe('acquiring a worker ID', () => {
     expect(stage.ceiling(0).ticks).toBe(0);
   });
 
-  it('a ceiling that was raised between the read and the claim keeps the claim out', async () => {
+  it('a ceiling raised between read and claim makes the claim fail', async () => {
     const stage = await Stage.open();
     let raised = false;
     const host = await stage.host({}, async (name) => {
@@ -378,7 +378,7 @@ describe('acquiring a worker ID', () => {
     expect(stage.etcd.revision).toBe(before);
   });
 
-  it('a lease that is granted only after it was given back is given back again', async () => {
+  it('a lease granted only after its revocation is revoked again', async () => {
     const stage = await Stage.open();
     const asked = Promise.withResolvers<void>();
     const granted = Promise.withResolvers<void>();
@@ -399,12 +399,12 @@ describe('acquiring a worker ID', () => {
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
   });
 
-  it('a static worker ID outside the pool is a fault of the configuration', async () => {
+  it('a static worker ID outside the pool is a configuration error', async () => {
     const stage = await Stage.open();
     await expect(stage.host({ staticWorkerId: 3 })).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
   });
 
-  it('a process that starts among many young owners of its address holds back once, for the whole time', async () => {
+  it('a process that starts among many recent owners at its address waits once, for the whole delay', async () => {
     const stage = await Stage.open();
     for (let crash = 0; crash < 5; crash += 1) {
       const record = `{"assigned_worker_ip":"127.0.0.1","lease_ttl_seconds":30,"heartbeat_token":"t","granted_at":"${new Date(

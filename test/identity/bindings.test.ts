@@ -32,7 +32,7 @@ async function opened(): Promise<FakeEtcd> {
 }
 
 describe('two namespaces of one datacenter in one etcd', () => {
-  it('of which the first is open: the second is refused, and makes nothing below its prefix', async () => {
+  it('of which the first is open: the second is rejected, and creates nothing below its prefix', async () => {
     const stage = await Stage.open();
     const second = { keys: SECOND_KEYS, bindings: SECOND, wanted: descriptorOf(), newNonce: () => 'n' };
     const witness = new MemoryWitness(4).port(); // not the first one's: the claim alone tells
@@ -41,7 +41,7 @@ describe('two namespaces of one datacenter in one etcd', () => {
     expect(stage.etcd.range('/second').kvs).toEqual([]);
   });
 
-  it('that start together: one is made, the other refused', async () => {
+  it('that start together: one is created, the other rejected', async () => {
     const etcd = new FakeEtcd(() => 0);
     const open = (at: typeof keys, bound: typeof bindings) => {
       const ports = { etcd: etcd.port(), witness: new MemoryWitness(4).port() };
@@ -52,7 +52,7 @@ describe('two namespaces of one datacenter in one etcd', () => {
     expect(outcomes.find((outcome) => outcome.status === 'rejected')?.reason).toEqual(mismatch('Datacenter 4'));
   });
 
-  it('of which the second took the datacenter while the first had no worker ID: the first acquires none', async () => {
+  it('of which the second claimed the datacenter while the first held no worker ID: the first acquires none', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     stage.etcd.tamper(SECOND.claim.key, Buffer.from(SECOND.claim.value));
@@ -60,13 +60,13 @@ describe('two namespaces of one datacenter in one etcd', () => {
     expect(host.authority().ok).toBe(false);
   });
 
-  it('may be there in two ID spaces, whose IDs never meet', async () => {
+  it('may exist in two separate ID spaces', async () => {
     const etcd = await opened();
     await bindNamespace(etcd.port(), bindingsOf(SECOND_KEYS, { ...BOUND, idSpace: 'staging' }));
     expect(await bindingFaults(etcd.port(), bindings)).toEqual([]);
   });
 
-  it('are told apart from another datacenter of the same etcd', async () => {
+  it('do not conflict with another datacenter in the same etcd', async () => {
     const etcd = await opened();
     const keysOf5 = namespaceKeys('/second', 5);
     await bindNamespace(etcd.port(), bindingsOf(keysOf5, { ...BOUND, datacenterId: 5 }));
@@ -91,7 +91,7 @@ describe('what is bound to a namespace', () => {
     expect(etcd.revision).toBe(before);
   });
 
-  it('is settled at the next start where a namespace of before has none of it', async () => {
+  it('is written at the next start of a namespace that has no bindings yet', async () => {
     const stage = await Stage.open();
     for (const { key } of [bindings.claim, ...bindings.own]) stage.etcd.tamper(key, undefined);
     await stage.open();
@@ -99,21 +99,21 @@ describe('what is bound to a namespace', () => {
     expect(stored).toEqual(['/keyspace/datacenter/4/', 'id', '12', 'id.ledger', 'id.requests', 'id.requests']);
   });
 
-  it('is not settled by a worker that the descriptor keeps out', async () => {
+  it('is not written by a worker that the descriptor rejects', async () => {
     const stage = await Stage.open();
     for (const { key } of bindings.own) stage.etcd.tamper(key, undefined);
     await expect(stage.open({ pool: { first: 0, last: 9 } })).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
     expect(bindings.own.map(({ key }) => stage.etcd.peek(key))).toEqual(bindings.own.map(() => undefined));
   });
 
-  it('is settled by whoever writes first, and what differs is refused', async () => {
+  it('is decided by the first writer, and a different value is rejected', async () => {
     const etcd = new FakeEtcd(() => 0);
     const others = boundAs({ requestPartitions: 24 });
     const outcomes = await Promise.allSettled([bindings, others].map((one) => bindNamespace(etcd.port(), one)));
     expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
   });
 
-  it('can grow by a second pair of topics while the first is served, whose reign goes on', async () => {
+  it('can grow by a second pair of topics without ending the term that serves the first', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     await host.identity.acquire();
@@ -138,7 +138,7 @@ describe('what is bound to a namespace', () => {
     },
   );
 
-  it('is told as ETCD_UNAVAILABLE when no write takes effect, not tried for ever', async () => {
+  it('rejects with ETCD_UNAVAILABLE when no write takes effect, and does not retry forever', async () => {
     const etcd = new FakeEtcd(() => 0);
     const deaf = etcd.port(async (name) => ({ fault: name === 'transact' ? 'request lost' : 'pass' }));
     await expect(bindNamespace(deaf, bindings)).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });

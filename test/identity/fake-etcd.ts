@@ -142,7 +142,7 @@ export class FakeEtcd {
     const call = async <R>(name: CallName, effect: () => R): Promise<R> => {
       const { fault, back } = await link(name);
       const answer = this.#serve(fault, effect);
-      if (back) await back;
+      if (back !== undefined) await back;
       if (answer.lost) throw new IdallocError('ETCD_UNAVAILABLE', `no answer to ${name} (${fault})`);
       return answer.value();
     };

@@ -117,7 +117,7 @@ describe('a heartbeat', () => {
     expect(host.authority().ok).toBe(true);
   });
 
-  it('a clock that is ejected gives owner key and lease back, and raises nothing', async () => {
+  it('an ejected clock revokes the lease with its owner key, and raises nothing', async () => {
     const { stage, host } = await heldHost();
     const before = stage.ceiling(0);
     stage.pass(timing.heartbeatMs);
@@ -129,7 +129,7 @@ describe('a heartbeat', () => {
     expect(stage.ceiling(0)).toEqual(before);
   });
 
-  it('a clock that jumped while it was under way is told as that, not as the silence of etcd that it seems to show', async () => {
+  it('a clock jump while it is under way is reported as such, not as a silent etcd', async () => {
     let jumps: (() => void) | undefined;
     const { host } = await heldHost({}, async (name) => {
       jumps?.();
@@ -147,7 +147,7 @@ describe('a heartbeat', () => {
     expect(host.authority()).toEqual({ ok: false, code: 'CLOCK_FORWARD', message: 'by an hour' });
   });
 
-  it('a raise is used only once it is witnessed, and the one before stays usable', async () => {
+  it('a raise is used only once it is witnessed, and the previous one stays usable', async () => {
     const stage = await Stage.open();
     const port = stage.witness.port();
     const acknowledged = Promise.withResolvers<void>();
@@ -184,7 +184,7 @@ describe('a heartbeat', () => {
 });
 
 describe('the own deadline', () => {
-  it('past it the authority is refused even when no timer fired', async () => {
+  it('refuses authority after it even if no timer fired', async () => {
     const { stage, host } = await heldHost();
     stage.pass(timing.refuseAfterMs - 1);
     expect(host.authority().ok).toBe(true);
@@ -234,7 +234,7 @@ describe('the own deadline', () => {
     expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
   });
 
-  it('a heartbeat whose read had no answer does not move it', async () => {
+  it('a heartbeat without an answer to its read does not move it', async () => {
     const { stage, host } = await heldHost();
     stage.pass(timing.heartbeatMs);
     host.faults.set('get', ['answer lost']);
@@ -249,7 +249,7 @@ describe('the own deadline', () => {
     expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
   });
 
-  it('a heartbeat that took longer than it leaves the reign suspended', async () => {
+  it('a heartbeat that takes longer leaves the term suspended', async () => {
     const stage = await Stage.open();
     let slow = false;
     const host = await stage.host({}, async (name) => {
@@ -262,7 +262,7 @@ describe('the own deadline', () => {
     expect([host.identity.state.mode, host.authority().ok]).toEqual(['suspended', false]);
   });
 
-  it('is checked without an allocation too', async () => {
+  it('takes effect without an allocation too', async () => {
     const { stage, host } = await heldHost();
     stage.pass(timing.refuseAfterMs);
     host.identity.check(host.clock.read());
@@ -270,7 +270,7 @@ describe('the own deadline', () => {
   });
 });
 
-describe('resuming a suspended reign', () => {
+describe('resuming a suspended term', () => {
   async function suspended() {
     const { stage, host } = await heldHost();
     stage.pass(timing.refuseAfterMs + 5_000);
@@ -278,7 +278,7 @@ describe('resuming a suspended reign', () => {
     return { stage, host };
   }
 
-  it('goes on with the same fence while nobody was in between', async () => {
+  it('keeps the same fence when no other process held the worker ID', async () => {
     const { stage, host } = await suspended();
     const { fence } = host.identity.state;
     expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
@@ -286,7 +286,7 @@ describe('resuming a suspended reign', () => {
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held', 'suspended', 'held']);
   });
 
-  it('is refused when the lease has run out', async () => {
+  it('is refused when the lease has expired', async () => {
     const { stage, host } = await suspended();
     stage.pass(timing.ttlMs);
     expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost', code: 'LEASE_LOST' });
@@ -310,7 +310,7 @@ describe('resuming a suspended reign', () => {
     },
   );
 
-  it('is refused when the lease is gone, though the owner key stayed', async () => {
+  it('is refused when the lease is gone, even if the owner key is still there', async () => {
     const { stage, host } = await suspended();
     const owner = stage.etcd.peek(keys.owner(0));
     stage.etcd.tamper(keys.owner(0), owner?.value);
@@ -318,7 +318,7 @@ describe('resuming a suspended reign', () => {
     expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
   });
 
-  it('is refused when the ceiling was written again, though with our own value', async () => {
+  it('is refused when the ceiling was rewritten, even with our own value', async () => {
     const { stage, host } = await suspended();
     const ours = stage.etcd.peek(keys.ceiling(0));
     stage.etcd.tamper(keys.ceiling(0), ours?.value);
@@ -328,7 +328,7 @@ describe('resuming a suspended reign', () => {
   it.each([
     ['missing', undefined, 'RESTORED'],
     ['unreadable', Buffer.from('?'), 'NAMESPACE_DAMAGED'],
-  ])('a %s ceiling ends the reign, and keeps from the next', async (_what, value, code) => {
+  ])('a %s ceiling ends the term and prevents the next one', async (_what, value, code) => {
     const { stage, host } = await suspended();
     stage.etcd.tamper(keys.ceiling(0), value);
     expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
@@ -337,7 +337,7 @@ describe('resuming a suspended reign', () => {
     expect(next).toMatchObject({ code });
   });
 
-  it('after a loss the next reign has a higher fence and a reservation of its own', async () => {
+  it('after a loss the next term has a higher fence and a new reservation', async () => {
     const { stage, host } = await suspended();
     const first = host.identity.state.fence ?? 0n;
     const ceiling = stage.ceiling(0).ticks;
@@ -350,8 +350,8 @@ describe('resuming a suspended reign', () => {
   });
 });
 
-describe('a process that stood still', () => {
-  it('refuses until a heartbeat that was sent since finds the worker ID its own', async () => {
+describe('a process that was paused', () => {
+  it('refuses until a heartbeat sent afterwards shows that it still holds the worker ID', async () => {
     const { stage, host } = await heldHost();
     const { fence } = host.identity.state;
     stage.pass(2_000);
@@ -361,7 +361,7 @@ describe('a process that stood still', () => {
     expect(host.authority()).toMatchObject({ ok: true, fence });
   });
 
-  it('is not believed for a heartbeat that was sent before', async () => {
+  it('does not resume by a heartbeat sent before the pause', async () => {
     const { stage, host } = await heldHost();
     stage.pass(timing.heartbeatMs);
     const beating = host.identity.heartbeat();
@@ -373,7 +373,7 @@ describe('a process that stood still', () => {
     expect(host.authority().ok).toBe(true);
   });
 
-  it('has not acquired what it asked for before', async () => {
+  it('does not use an acquire sent before the pause', async () => {
     const stage = await Stage.open();
     const host = await stage.host({}, async (name) => {
       if (name === 'transact' && host.identity.state.workerId === undefined) {
@@ -388,7 +388,7 @@ describe('a process that stood still', () => {
     expect(host.authority().ok).toBe(true);
   });
 
-  it('is lost when another took its place', async () => {
+  it('loses the worker ID when another process took it', async () => {
     const { stage, host } = await heldHost();
     stage.pass(2_000);
     host.identity.paused(host.clock.read());
@@ -399,8 +399,8 @@ describe('a process that stood still', () => {
   });
 });
 
-describe('giving the identity back', () => {
-  it('refuses at once, before etcd has answered, and frees the worker ID', async () => {
+describe('releasing the identity', () => {
+  it('refuses immediately, before etcd has answered, and frees the worker ID', async () => {
     const { stage, host } = await heldHost();
     const released = host.identity.release();
     expect(host.authority().ok).toBe(false);
@@ -409,7 +409,7 @@ describe('giving the identity back', () => {
     expect(stage.ceiling(0).ticks).toBe(wanted(host));
   });
 
-  it('tells when etcd did not confirm it, and does not throw', async () => {
+  it('reports when etcd did not confirm it, and does not throw', async () => {
     const { host } = await heldHost();
     host.faults.set('revokeLease', ['request lost']);
     expect(await host.identity.release()).toBe(false);

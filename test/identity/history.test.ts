@@ -62,7 +62,7 @@ class History {
     };
   }
 
-  get reigns(): number {
+  get terms(): number {
     return this.#reserved.size;
   }
 
@@ -157,7 +157,7 @@ describe('a history under faults', () => {
   it.each(seeds)('of seed %i keeps reservations apart, in order, and below ceilings that only rise', async (seed) => {
     const history = new History(await Stage.open(), seed);
     await history.run(2_000);
-    expect(history.reigns).toBeGreaterThan(3);
+    expect(history.terms).toBeGreaterThan(3);
     expect(history.issuedTicks).toBeGreaterThan(20);
   });
 });

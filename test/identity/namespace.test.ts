@@ -35,7 +35,7 @@ describe('opening a namespace', () => {
     expect(ceilings(etcd).every((kv) => stored && kv.modRevision < stored.modRevision)).toBe(true);
   });
 
-  it('the largest pool fits, in transactions that etcd takes', async () => {
+  it('the largest pool fits in transactions that etcd accepts', async () => {
     const etcd = newEtcd();
     await open(etcd, { pool: { first: 0, last: 1_023 } });
     expect(ceilings(etcd)).toHaveLength(1_024);
@@ -59,14 +59,14 @@ describe('opening a namespace', () => {
     },
   );
 
-  it('what a crashed initialiser left is resumed', async () => {
+  it('resumes a crashed initialisation', async () => {
     const etcd = newEtcd();
     etcd.tamper(keys.ceiling(1), encodeCeiling({ ticks: ticks(0), nonce: 'crashed' }));
     await open(etcd);
     expect(ceilings(etcd).map(({ value }) => value.toString())).toEqual(['0 init', '0 crashed', '0 init']);
   });
 
-  it('a late write of a slower initialiser changes nothing once the descriptor stands', async () => {
+  it('a late write of a slower initialisation changes nothing once the descriptor exists', async () => {
     const etcd = newEtcd();
     await open(etcd, { pool: { first: 0, last: 5 } }, ['late']);
     for (const { key } of ceilings(etcd)) etcd.tamper(key, undefined);
@@ -74,7 +74,7 @@ describe('opening a namespace', () => {
     expect(ceilings(etcd)).toEqual([]);
   });
 
-  it('of two that race with different pools one wins, and the other refuses with both values', async () => {
+  it('of two that race with different pools one wins, and the other fails with both values', async () => {
     const etcd = newEtcd();
     const outcomes = await Promise.allSettled([open(etcd), open(etcd, { pool: { first: 0, last: 9 } })]);
     expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
@@ -99,7 +99,7 @@ describe('opening a namespace', () => {
     expect(etcd.revision).toBe(before);
   });
 
-  it('a missing ceiling below a descriptor is damage, never a fresh start', async () => {
+  it('a missing ceiling under a descriptor is damage, never a fresh start', async () => {
     const etcd = newEtcd();
     await open(etcd);
     etcd.tamper(keys.ceiling(2), undefined);
@@ -123,14 +123,14 @@ describe('opening a namespace', () => {
     });
   });
 
-  it('a ceiling in use without a descriptor is damage: the layout it counts in is not known', async () => {
+  it('a ceiling in use without a descriptor is damage: its layout is unknown', async () => {
     const etcd = newEtcd();
     etcd.tamper(keys.ceiling(1), encodeCeiling({ ticks: ticks(7), nonce: 'used' }));
     await expect(open(etcd)).rejects.toMatchObject({ code: 'NAMESPACE_DAMAGED' });
     expect(etcd.peek(keys.descriptor)).toBeUndefined();
   });
 
-  it('an etcd that takes no write ends in an error, not in a loop', async () => {
+  it('an etcd that accepts no write causes an error, not a loop', async () => {
     const etcd = newEtcd();
     await expect(open(etcd, {}, Array<Fault>(100).fill('request lost'))).rejects.toMatchObject({
       code: 'ETCD_UNAVAILABLE',
@@ -138,7 +138,7 @@ describe('opening a namespace', () => {
     expect(etcd.peek(keys.descriptor)).toBeUndefined();
   });
 
-  it('a descriptor that says the same in other bytes is taken as it is stored', async () => {
+  it('an equivalent descriptor in other bytes is kept as it is stored', async () => {
     const etcd = newEtcd();
     await open(etcd);
     const renamed = encodeDescriptor(descriptorOf({ layoutName: 'another name' }));

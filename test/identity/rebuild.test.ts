@@ -6,10 +6,10 @@ import { bindingsOf } from '../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import {
-  floorOver,
-  type Remains,
-  readRemains,
+  floorAbove,
+  readStoredNamespace,
   rebuildNamespace,
+  type StoredNamespace,
   usedTicks,
   withoutForged,
 } from '../../src/identity/rebuild.ts';
@@ -36,7 +36,7 @@ function rebuild(stage: Stage, changes: Changes = {}) {
     keys,
     wanted,
     bindings,
-    floorOf: (remains) => floorOver(layout, { remains, ledger, now, reserveMs: timing.reserveMs }),
+    floorOf: (found) => floorAbove(layout, { found, ledger, now, reserveMs: timing.reserveMs }),
   });
 }
 
@@ -78,7 +78,7 @@ describe('a rebuild', () => {
     },
   );
 
-  it('ends with a seal, a witness for each worker ID and none of before', async () => {
+  it('ends with a seal, a witness for each worker ID and no older witnesses', async () => {
     const { stage } = await used();
     stage.witness.apply('4/else', 'junk');
     stage.etcd.wipe();
@@ -89,7 +89,7 @@ describe('a rebuild', () => {
     expect(witnesses).toMatchObject([0, 1, 2].map((workerId) => ({ uuid, workerId, fence: 0n, ticks: floor })));
   });
 
-  it('takes the highest of ledger, ceilings, witnesses and the time, and as much more as is reserved', async () => {
+  it('takes the highest of ledger, ceilings, witnesses and time, plus the length of a reservation', async () => {
     const { stage, ceiling } = await used();
     const floors = [];
     for (const changes of [{}, { ledger: ceiling + 7 }, { now: wallMs(layout.epochMs + ceiling + 9_000) }]) {
@@ -101,7 +101,7 @@ describe('a rebuild', () => {
     expect(floors).toEqual([ceiling, ceiling + 7, ceiling + 9_000].map((at) => at + RESERVE_TICKS));
   });
 
-  it('keeps what only the witness tells, when etcd is lost once more before anybody has acquired', async () => {
+  it('keeps what only the witness shows when etcd is lost again before the first acquire', async () => {
     const { stage } = await used();
     stage.etcd.wipe();
     const first = await rebuild(stage);
@@ -111,7 +111,7 @@ describe('a rebuild', () => {
     expect(second.floor - first.floor).toBeLessThan(RESERVE_TICKS);
   });
 
-  it('is refused while somebody holds a worker ID, who is named, and changes nothing', async () => {
+  it('is refused while a worker ID is held, names the holder, and changes nothing', async () => {
     const stage = await Stage.open();
     const host = await stage.host({ staticWorkerId: 2 });
     await host.identity.acquire();
@@ -131,7 +131,7 @@ describe('a rebuild', () => {
     expect(stage.etcd.revision).toBe(before);
   });
 
-  it('makes the reservation of somebody who reads the topic late unusable, wherever it lies in the log', async () => {
+  it('voids the reservation of a worker that reads the topic late, wherever it lies in the log', async () => {
     const stage = await Stage.open();
     const port = stage.witness.port();
     const onItsWay = Promise.withResolvers<void>();
@@ -156,7 +156,7 @@ describe('a rebuild', () => {
     expect(await next.identity.acquire()).toEqual({ kind: 'held' });
   });
 
-  it('keeps a stale raise out, though etcd counts the same revisions again', async () => {
+  it('rejects a stale raise even if etcd repeats its revisions', async () => {
     const stage = await Stage.open();
     let held: Promise<void> | undefined;
     const host = await stage.host({}, async (name) => {
@@ -185,18 +185,18 @@ describe('a rebuild', () => {
   });
 });
 
-describe('witnesses that are taken for forged', () => {
-  it('do not count, and those up to the tick that was named do', async () => {
+describe('witnesses declared as forged', () => {
+  it('do not count, and those up to the named tick do', async () => {
     const { stage, ceiling } = await used();
     const [genuine] = stage.witness.view().witnesses;
     if (genuine === undefined) throw new Error('nothing was witnessed');
     const forged = { ...genuine, workerId: 1, ticks: ticks(genuine.ticks + 10_000_000) };
     await stage.witness.port().write([{ put: forged }]);
-    const remains = await readRemains(stage.etcd.port(), stage.witness.port(), keys);
-    expect(usedTicks(remains).witnesses).toBe(forged.ticks);
-    expect(usedTicks(withoutForged(remains, genuine.ticks)).witnesses).toBe(genuine.ticks);
-    expect(usedTicks(withoutForged(remains, ticks(genuine.ticks - 1))).witnesses).toBeUndefined();
-    expect(usedTicks(withoutForged(remains, ticks(0))).ceilings).toBe(ceiling);
+    const found = await readStoredNamespace(stage.etcd.port(), stage.witness.port(), keys);
+    expect(usedTicks(found).witnesses).toBe(forged.ticks);
+    expect(usedTicks(withoutForged(found, genuine.ticks)).witnesses).toBe(genuine.ticks);
+    expect(usedTicks(withoutForged(found, ticks(genuine.ticks - 1))).witnesses).toBeUndefined();
+    expect(usedTicks(withoutForged(found, ticks(0))).ceilings).toBe(ceiling);
   });
 });
 
@@ -206,18 +206,18 @@ describe('a rebuild under another prefix', () => {
   function rebuildMoved(stage: Stage) {
     const wanted = descriptorOf({ uuid: newUuid() });
     const options = { etcd: stage.etcd.port(), witness: stage.witness.port(), keys: moved, wanted };
-    const floorOf = (remains: Remains) =>
-      floorOver(layout, { remains, ledger: undefined, now: stage.newClock().read().wall, reserveMs: timing.reserveMs });
+    const floorOf = (found: StoredNamespace) =>
+      floorAbove(layout, { found, ledger: undefined, now: stage.newClock().read().wall, reserveMs: timing.reserveMs });
     return rebuildNamespace({ ...options, bindings: bindingsOf(moved, BOUND), floorOf });
   }
 
-  it('is refused while the datacenter is claimed, and seals nothing', async () => {
+  it('is refused while the datacenter is claimed, and writes no seal', async () => {
     const { stage } = await used();
     await expect(rebuildMoved(stage)).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
     expect([stage.witness.view().seal, stage.etcd.range(moved.root).kvs]).toEqual([undefined, []]);
   });
 
-  it('begins above what the old one reserved once the claim was given up, and keeps its workers out', async () => {
+  it('starts above what the old one reserved once the claim is removed, and rejects its workers', async () => {
     const { stage, host, ceiling } = await used();
     stage.etcd.tamper(bindings.claim.key, undefined);
     expect((await rebuildMoved(stage)).floor).toBeGreaterThan(ceiling);
@@ -244,7 +244,7 @@ describe('a rebuild that is interrupted', () => {
     return { etcd: counted(stage.etcd.port()), witness: counted(stage.witness.port()) };
   }
 
-  it('anywhere lets nobody below the floor meanwhile, and is finished by the next', async () => {
+  it('anywhere allows no allocation below the floor meanwhile, and is completed by the next one', async () => {
     let finished = false;
     let interrupted = 0;
     for (let calls = 1; !finished; calls += 1) {
@@ -272,7 +272,7 @@ describe('a rebuild that is interrupted', () => {
     expect(interrupted).toBeGreaterThan(8);
   });
 
-  it('again and again comes to no ever higher floor', async () => {
+  it('repeatedly does not raise the floor each time', async () => {
     const { stage } = await used();
     stage.etcd.wipe();
     const floors = [];
@@ -281,7 +281,7 @@ describe('a rebuild that is interrupted', () => {
     expect(toTicks(layout, stage.newClock().read().wall)).toBeLessThan(floors[0] ?? 0);
   });
 
-  it('by another that begins meanwhile gives way to it', async () => {
+  it('by another one that starts meanwhile gives way to it', async () => {
     const { stage } = await used();
     stage.etcd.wipe();
     const port = stage.etcd.port();

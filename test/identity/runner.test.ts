@@ -49,7 +49,7 @@ class Timers {
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-async function running(stage: Stage, host: Host, learnDrift = async () => {}) {
+async function running(stage: Stage, host: Host, measureDrift = async () => {}) {
   const timers = new Timers(stage);
   const stop = new AbortController();
   const anchors: number[] = [];
@@ -57,8 +57,8 @@ async function running(stage: Stage, host: Host, learnDrift = async () => {}) {
     identity: host.identity,
     timing,
     readClock: () => ({ reading: host.clock.read(), verdict: host.clock.verdict }),
-    trustClockAnew: () => anchors.push(stage.nowMs),
-    learnDrift,
+    resetClockAnchor: () => anchors.push(stage.nowMs),
+    measureDrift,
     sleep: timers.sleep,
     random: () => 0.5,
     releaseLimitMs: 2_000,
@@ -72,7 +72,7 @@ async function running(stage: Stage, host: Host, learnDrift = async () => {}) {
 }
 
 describe('keeping an identity', () => {
-  it('acquires at once and holds it by heartbeats for as long as etcd answers', async () => {
+  it('acquires immediately and holds it by heartbeats for as long as etcd answers', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);
@@ -98,7 +98,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('a failed heartbeat is repeated each second, so that one that fails stops nothing', async () => {
+  it('a failed heartbeat is repeated each second, so that a single failure stops nothing', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);
@@ -109,7 +109,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('a heartbeat that etcd left without an answer for 4 s is repeated in time for the own deadline', async () => {
+  it('a heartbeat without an answer for 4 s is repeated in time for the own deadline', async () => {
     const stage = await Stage.open();
     let silentUntilMs = 0;
     const host: Host = await stage.host({}, async () => {
@@ -125,7 +125,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('a deadline between two looks of the patrol closes on time', async () => {
+  it('a deadline between two checks of the patrol takes effect on time', async () => {
     const stage = await Stage.open();
     const lateMs = 130;
     const host = await stage.host({}, async (name) => {
@@ -155,7 +155,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('the deadline closes in time though the heartbeat in flight never ends', async () => {
+  it('the deadline takes effect on time even if the heartbeat in flight never ends', async () => {
     const stage = await Stage.open();
     let silent = false;
     const host = await stage.host({}, async () => {
@@ -171,7 +171,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('a lost identity is replaced by a new reign', async () => {
+  it('a lost identity is replaced by a new term', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);
@@ -182,7 +182,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('an ejected clock gives the identity back within 50 ms; when it is steady again it is watched for 1.5 s before the next', async () => {
+  it('an ejected clock releases the identity within 50 ms; once steady, it is watched for 1.5 s before the next acquire', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done, anchors } = await running(stage, host);
@@ -220,7 +220,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('a clock that jumped is told as what it is, though by its time the deadline has passed', async () => {
+  it('a clock jump is reported as such, even if by its time the deadline has passed', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);
@@ -232,7 +232,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('has the brokers asked for the time each minute while it holds an identity, and ends though none answers', async () => {
+  it('asks the brokers for the time each minute while it holds an identity, and stops even if none answers', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const asked: number[] = [];
@@ -253,7 +253,7 @@ describe('keeping an identity', () => {
     expect(timers.count).toBe(0);
   });
 
-  it('a process that stood still asks etcd at once, and goes on as who it was', async () => {
+  it('a paused process asks etcd immediately, and resumes the same identity', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);
@@ -267,7 +267,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('waking it makes an ejection act at once', async () => {
+  it('waking it makes an ejection take effect immediately', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, runner, done } = await running(stage, host);
@@ -295,7 +295,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('stopping gives the identity back and leaves no timer', async () => {
+  it('stopping releases the identity and leaves no timer', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, done } = await running(stage, host);
@@ -305,7 +305,7 @@ describe('keeping an identity', () => {
     expect(host.authority()).toMatchObject({ ok: false, message: expect.stringContaining('stopping') });
   });
 
-  it('stopping ends within its limit though etcd is silent', async () => {
+  it('stopping ends within its limit even if etcd is silent', async () => {
     const stage = await Stage.open();
     const host = await stage.host({}, async (name) => {
       if (name === 'revokeLease') await new Promise(() => {});
@@ -318,7 +318,7 @@ describe('keeping an identity', () => {
     expect(host.authority().ok).toBe(false);
   });
 
-  it('a damaged namespace ends it with the fault', async () => {
+  it('a damaged namespace makes it reject', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     stage.etcd.tamper(keys.ceiling(2), undefined);

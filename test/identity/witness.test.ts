@@ -73,7 +73,7 @@ describe('an acquire', () => {
     expect(stage.etcd.range(keys.root).kvs).toEqual([]);
   });
 
-  it('goes on by itself in a namespace that was rebuilt, whose seal makes older witnesses void', async () => {
+  it('continues in a rebuilt namespace, whose seal voids older witnesses', async () => {
     const stage = await used();
     const host = await stage.host();
     const floor = ticks(stage.ceiling(0).ticks + 1_000);
@@ -87,7 +87,7 @@ describe('an acquire', () => {
     expect(stage.witness.view().witnesses.filter((witness) => witness.uuid === OTHER)).toHaveLength(1);
   });
 
-  it('reads the witness topic before etcd, so that a raise in between is no sign of a backup', async () => {
+  it('reads the witness topic before etcd, so that a raise in between does not look like a restored backup', async () => {
     const stage = await Stage.open();
     const [first, second] = [await stage.host(), await stage.host()];
     await first.identity.acquire();
@@ -110,14 +110,14 @@ describe('an acquire', () => {
   });
 
   it.each([
-    ['an earlier reign, which etcd has forgotten', () => 1n, { kind: 'refused', code: 'RESTORED' }],
+    ['an earlier term, which etcd has forgotten', () => 1n, { kind: 'refused', code: 'RESTORED' }],
     [
-      'a reign under its own fence, which etcd has forgotten',
+      'a term under its own fence, which etcd has forgotten',
       (own: bigint) => own,
       { kind: 'refused', code: 'RESTORED' },
     ],
-    ['a later reign, which followed it', () => 99n, { kind: 'failed', error: { code: 'LEASE_LOST' } }],
-  ])('that finds the witness of %s before its own is given up, with its lease', async (_what, fenceOf, outcome) => {
+    ['a later term, which followed it', () => 99n, { kind: 'failed', error: { code: 'LEASE_LOST' } }],
+  ])('that finds the witness of %s before its own fails, and its lease is revoked', async (_what, fenceOf, outcome) => {
     const stage = await Stage.open();
     const port = stage.witness.port();
     const host = await stage.host({
@@ -175,7 +175,7 @@ describe('a heartbeat', () => {
     expect(reservedTo(host)).toBe(stage.ceiling(0).ticks);
   });
 
-  it('that does not come closes the gate when the reservation is used up, though nobody allocates', async () => {
+  it('that fails closes the gate when the reservation is used up, even without an allocation', async () => {
     const stage = await Stage.open();
     const host = await stage.host({ timing: { ...timing, refuseAfterMs: 30_000, ttlMs: 40_000 } });
     await host.identity.acquire();
@@ -187,7 +187,7 @@ describe('a heartbeat', () => {
     expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', refusal: { code: 'RESERVATION_EXHAUSTED' } });
   });
 
-  it('takes away the witnesses of earlier reigns, after its own was read with them', async () => {
+  it('removes the witnesses of earlier terms, after its own was read with them', async () => {
     const stage = await used();
     const host = await stage.host({ staticWorkerId: 0 });
     await host.identity.acquire();
@@ -198,7 +198,7 @@ describe('a heartbeat', () => {
     expect(stage.witness.view().witnesses).toMatchObject([{ workerId: 0, fence, ticks: stage.ceiling(0).ticks }]);
   });
 
-  it('takes away those of 5,000 short reigns a part at a time, and holds the worker ID meanwhile', async () => {
+  it('removes those of 5,000 short terms some at a time, and holds the worker ID meanwhile', async () => {
     const stage = await used();
     const [first] = stage.witness.view().witnesses as [Witness];
     stage.witness.land(Array.from({ length: 5_000 }, (_, i) => ({ put: { ...first, leaseId: BigInt(i + 1) } })));
@@ -211,7 +211,7 @@ describe('a heartbeat', () => {
     expect(stage.witness.view().witnesses).toMatchObject([{ fence: host.identity.state.fence }]);
   });
 
-  it('ends the reign when the namespace was rebuilt meanwhile, and changes nothing there', async () => {
+  it('ends the term when the namespace was rebuilt meanwhile, and changes nothing there', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     await host.identity.acquire();

@@ -135,5 +135,5 @@ test.each([
   const env = variable === undefined ? realm.env : { ...realm.env, [variable]: topic };
   const { code, stdout, stderr } = await runIdalloc([...args], env);
   expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
-  expect(stderr).toMatch(new RegExp(`^TOPIC_INVALID: there is no topic '${topic}'[^\\n]*\\n$`));
+  expect(stderr).toMatch(new RegExp(`^TOPIC_INVALID: topic '${topic}' does not exist[^\\n]*\\n$`));
 });

@@ -12,7 +12,7 @@ import {
   gateSays,
   gateSince,
   lastFence,
-  reignsOf,
+  termsOf,
   type Watched,
 } from '../support/clock-fault.ts';
 import { FakedClock } from '../support/faked-clock.ts';
@@ -105,13 +105,13 @@ test.for([-12, -50])(
     const on = await stage(context);
     const from = await calm(on);
     const fence = lastFence(on.replies);
-    const reigns = await reignsOf(on.realm);
-    expect(reigns).toHaveLength(1);
+    const terms = await termsOf(on.realm);
+    expect(terms).toHaveLength(1);
     const beganMs = performance.now();
     on.clock.set(offsetMs);
     const closedMs = (await gateSays(on.worker, 'CLOCK_BACKWARD', from)) - beganMs;
     expect(closedMs).toBeLessThan(CLOSED_WITHIN_MS);
-    await expectGivenBack(on.realm, reigns);
+    await expectGivenBack(on.realm, terms);
     const told = gateSince(on.worker, 0).filter((reason) => reason === 'CLOCK_BACKWARD');
     expect(await gateChanges(on.worker, 'CLOCK_BACKWARD')).toBe(told.length);
     const back = await comesBack(on, fence, from, beganMs);

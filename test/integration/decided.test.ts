@@ -6,7 +6,7 @@ import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 const PARTITION = 1;
 const ROOMY_BYTES = 2 ** 21;
 
-const triedAgain = ({ msg }: LogLine) => msg === 'requests could not be served and will be tried again';
+const triedAgain = ({ msg }: LogLine) => msg === 'requests could not be served and will be retried';
 
 /** Offsets are committed at once when they may be, so that a commit that comes too early is seen. */
 function openRealm(): Promise<Realm> {

@@ -160,7 +160,7 @@ describe.concurrent('the worker ID is taken away', () => {
     ['the owner key is deleted', 'deleted'],
     ["the owner key becomes another's", 'replaced'],
   ] as const)(
-    '%s: noticed within a heartbeat, nothing allocated under it after that, and a new reign',
+    '%s: noticed within a heartbeat, nothing allocated under it after that, and a new term',
     async ([, how], { annotate }) => {
       await using scene = await Scene.open({ env: { ...SHORT_LEASE, WORKER_ID: '7' } });
       const { realm, replies } = scene;

@@ -10,7 +10,7 @@ import type { LogLine } from '../support/worker-process.ts';
 
 const PARTITIONS = 3;
 const ANSWERED = 200;
-const wasThrownAway = ({ msg }: LogLine) => msg === 'ledger index was thrown away';
+const wasDiscarded = ({ msg }: LogLine) => msg === 'ledger index was discarded';
 
 /** Workers of a realm come and go on one index directory; what they leave there is exchanged between them. */
 async function served(realm: Realm, indexDir: string, exchange: () => Promise<void>): Promise<readonly LogLine[]> {
@@ -46,7 +46,7 @@ test('the index of another ledger is thrown away, and nothing of it is believed'
     await rm(own, { recursive: true });
     await cp(others, own, { recursive: true });
   });
-  expect(lines.some(wasThrownAway)).toBe(true);
+  expect(lines.some(wasDiscarded)).toBe(true);
 });
 
 test('an index from a while ago, put back, is caught up from the ledger before it is asked', async () => {

@@ -22,5 +22,5 @@ test('a partition is added to the request topic alone: nothing starts on it, and
 
   await leaving.stop();
   expect((await staying.ended()).code).toBe(1);
-  expect(whyEnded(staying)).toMatch(/TOPIC_INVALID.*has 3 partitions now, not 2/);
+  expect(whyEnded(staying)).toMatch(/TOPIC_INVALID.*has 3 partitions instead of 2/);
 });

@@ -41,7 +41,7 @@ test('a request topic that was made anew under an old ledger is refused, until t
   await realm.send([{ correlationId: 'meanwhile', count: COUNT }]);
   const refusal = await refusing.line(({ code }: LogLine) => code === 'REQUESTS_RECREATED');
   expect(refusal.level).toBe(ERROR_LEVEL);
-  expect(refusal.error).toMatch(/make the ledger topic anew as well/);
+  expect(refusal.error).toMatch(/recreate the ledger topic too/);
   expect(await realm.records(realm.replyTopic)).toBe(before.length);
   await refusing.stop();
 
@@ -83,7 +83,7 @@ test('a ledger topic that is made anew under a running worker: noticed, restored
   await realm.recreate(realm.ledgerTopic);
 
   const after = await ask(realm, replies, 'after');
-  await worker.line(({ msg }) => msg === 'ledger partition is restored from the log');
+  await worker.line(({ msg }) => msg === 'restoring a ledger partition from the log');
   expectDisjoint(before, after);
   expect(await ask(realm, replies, 'after', 1)).toEqual(after);
 });

@@ -20,7 +20,7 @@ const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
 
 /** Somebody else writes a reservation of decades ahead, under the namespace that is in use. */
 async function forge(): Promise<void> {
-  const [{ uuid } = { uuid: randomUUID() }] = await realm.witnessed();
+  const [{ uuid } = { uuid: randomUUID() }] = await realm.withWitness();
   const forged = { uuid, workerId: 7, fence: 999n, leaseId: 5n };
   const value = witnessValue({ ticks: toTicks(LAYOUT, wallMs(FORGED_MS)), modRevision: 1n });
   await realm.sendRaw([{ key: witnessKey(DATACENTER_ID, forged), value }], realm.witnessTopic);
@@ -69,7 +69,7 @@ test('a rebuild that does not believe it brings back the same process, above all
   const after = expandIds(await replies.batch('after'));
   expect(issued.every((id) => id < (after[0] ?? 0n))).toBe(true);
   await waiting.stop();
-  expect((await realm.witnessed()).filter(({ ticks }) => tickStartMs(LAYOUT, ticks) >= FORGED_MS)).toEqual([]);
+  expect((await realm.withWitness()).filter(({ ticks }) => tickStartMs(LAYOUT, ticks) >= FORGED_MS)).toEqual([]);
 });
 
 test('who believed it once comes back under another prefix', async () => {

@@ -13,7 +13,7 @@ function asksFrom(first: number): Ask[] {
   return Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `request-${first + i}`, count: 1 + (i % 7) }));
 }
 
-const wasThrownAway = ({ msg }: LogLine) => msg === 'ledger index was thrown away';
+const wasDiscarded = ({ msg }: LogLine) => msg === 'ledger index was discarded';
 
 /** Each request has had so many replies, all of them the same batch, byte for byte. */
 async function expectOneBatchEach(replies: Followed, requests: number, records: number): Promise<void> {
@@ -41,7 +41,7 @@ test('a worker whose index is deleted while it serves, and damaged while it does
     for (const file of readdirSync(directory)) rmSync(join(directory, file));
     await realm.send(asksFrom(0));
     await expectOneBatchEach(replies, REQUESTS, 2 * REQUESTS);
-    await first.line(wasThrownAway);
+    await first.line(wasDiscarded);
     await realm.send([...asksFrom(0), ...asksFrom(REQUESTS)]);
     await expectOneBatchEach(replies, 2 * REQUESTS, 4 * REQUESTS);
     expect(await realm.decisions(ledger)).toBe(2 * REQUESTS);
@@ -51,7 +51,7 @@ test('a worker whose index is deleted while it serves, and damaged while it does
     for (const file of readdirSync(directory)) writeFileSync(join(directory, file), Buffer.alloc(50_000, 'x'));
     rmSync(join(directory, 'ledger-index.lock'), { force: true });
     const second = realm.worker({ INDEX_DIR: directory });
-    await second.line(wasThrownAway);
+    await second.line(wasDiscarded);
     await realm.send([...asksFrom(0), ...asksFrom(REQUESTS)]);
     await expectOneBatchEach(replies, 2 * REQUESTS, 6 * REQUESTS);
     expect(await realm.decisions(ledger)).toBe(2 * REQUESTS);

@@ -56,7 +56,9 @@ test('partitions added to both topics, and to the configuration, are refused, an
   await realm.admin.createPartitions({ topicPartitions });
   const env = { REQUEST_PARTITIONS: '6' };
   const said = await lastWords(realm.worker(env));
-  expect(said).toMatch(/^NAMESPACE_MISMATCH: .*made with 3 partitions, configured are 6.*more-partitions/);
+  expect(said).toMatch(
+    /^NAMESPACE_MISMATCH: .*created with 3 partitions, but REQUEST_PARTITIONS is 6.*more-partitions/,
+  );
   const doctor = await runIdalloc(['doctor', '--json'], { ...realm.env, ...env });
   const faults = JSON.parse(doctor.stdout).checks.filter(({ name }: { name: string }) => name === 'namespace');
   expect(faults).toMatchObject([{ state: 'fault', detail: expect.stringContaining('with 3 partitions') }]);

@@ -253,7 +253,7 @@ test("without standbys a dead worker's partitions wait for their restore, others
   const restoredMs = performance.now();
   expect(new Set(seen.map(({ reason }) => reason))).toEqual(new Set(['INDEX_RESTORING']));
   const told = seen.flatMap(({ detail = '' }) => detail.split('; '));
-  expect(told.filter((text) => !/^ledger partition \d+: (at \d+ of \d+|not begun)$/.test(text))).toEqual([]);
+  expect(told.filter((text) => !/^ledger partition \d+: (at \d+ of \d+|not started)$/.test(text))).toEqual([]);
   expect(told.every((text) => lost.includes(Number(/\d+/.exec(text)?.[0])))).toBe(true);
   expect(ids).toBe(seen.length);
   await fleet.answered();

@@ -105,7 +105,9 @@ test('a worker of its own joins servers by an address and by a container, and sa
   expect(await worker.readiness()).toEqual({ ready: true });
   const others = await Promise.all(env.workers.map(idsOf));
   expect(others.map(({ workerId }) => workerId)).not.toContain((await idsOf(worker)).workerId);
-  await expect(worker.stepClock(1_000)).rejects.toThrow(/idalloc:local has no clock to step.*Dockerfile\.faults/);
+  await expect(worker.stepClock(1_000)).rejects.toThrow(
+    /clock of image idalloc:local can't be stepped.*Dockerfile\.faults/,
+  );
   expect(await worker.readiness()).toEqual({ ready: true });
 });
 

@@ -423,7 +423,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     const begunMs = performance.now();
     await told('after');
     const afterMs = Math.round(performance.now() - begunMs);
-    const { cause } = await worker.line(({ msg }) => msg === 'ledger partition is restored from the log', from);
+    const { cause } = await worker.line(({ msg }) => msg === 'restoring a ledger partition from the log', from);
     await cluster.startNode(2);
     await told('kept', 1);
     await told('lost', 1);

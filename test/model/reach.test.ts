@@ -21,7 +21,7 @@ describe('one correlation ID has one batch, whatever is lost', () => {
     expect(Math.min(served, servedFromEmptyLog, servedAfterLoss, forgottenRightly), told(result)).toBeGreaterThan(0);
   });
 
-  it('but for one whose origins are made up, which harms no other', () => {
+  it('except for one with forged origins, which harms no other', () => {
     expect(results.get('two IDs, of which one is made up')?.counts.madeUpTwice).toBeGreaterThan(0);
   });
 });

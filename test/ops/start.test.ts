@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { parseRecord } from '../../ops/dev/leftovers.ts';
+import { isAlarming, readableLine } from '../../ops/dev/log-line.ts';
 import { parsePorts } from '../../ops/dev/ports.ts';
 import { parseReply, presentReply } from '../../ops/dev/reply.ts';
 import { workerEnv } from '../../ops/dev/worker-env.ts';
-import { isAlarming } from '../../ops/dev/worker-process.ts';
 
 const BREAKDOWN = { timestamp_ms: 1780416300000, datacenter_id: 4, worker_id: 18, sequence_number: 0 };
 const REPLY = {
@@ -76,4 +76,25 @@ test('remembered ports and processes are believed only when they read as such', 
   for (const text of ['', '{}', '[0]', '[65536]', '[1.5]', '["1"]', '[1']) expect(parsePorts(text)).toBeUndefined();
   expect(parseRecord('{"pid":7,"start":"x"}')).toEqual({ pid: 7, start: 'x' });
   for (const text of ['', '{}', '{"pid":"7","start":"x"}', '{"pid":7}']) expect(parseRecord(text)).toBeUndefined();
+});
+
+test('at a terminal an alarm is a sentence, without the fields of the process', () => {
+  const fields = {
+    time: 1000,
+    pid: 7,
+    hostname: 'h',
+    reason: 'LEASE_SUSPENDED',
+    partitions: [1, 2],
+    msg: 'gate closed',
+  };
+  const line = JSON.stringify({ level: 40, ...fields });
+  expect(readableLine(line, 1000)).toBe('warning: gate closed, reason: LEASE_SUSPENDED, partitions: [1,2]');
+  expect(readableLine(line, 1001)).toBeUndefined();
+});
+
+test('at a terminal the end of a stop is shown, and no other news', () => {
+  const line = (msg: string) => JSON.stringify({ level: 30, time: 1000, msg });
+  expect(readableLine(line('gate open'), 1000)).toBe('gate open');
+  expect(readableLine(line('joined the request group'), 1000)).toBeUndefined();
+  expect(readableLine('Segmentation fault', 1000)).toBe('Segmentation fault');
 });

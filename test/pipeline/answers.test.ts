@@ -10,7 +10,7 @@ function world() {
 }
 
 describe('malformed records', () => {
-  it('are dead-lettered with code and original bytes, and the good ones around them answered', async () => {
+  it('are dead-lettered with code and original bytes, and the valid ones around them are answered', async () => {
     const { worker } = world();
     const junk = Buffer.from([0xc3, 0x01, 0xff, 0x00]);
     await worker.serve([
@@ -48,7 +48,7 @@ describe('malformed records', () => {
     expect(worker.events.at(-1)).toBe('resolved 1');
   });
 
-  it('tell their sender as IdError where the headers name an allowed address', async () => {
+  it('are reported as IdError to an allowed address in the headers', async () => {
     const { worker } = world();
     const headers = { kafka_correlationId: Buffer.from('a'), kafka_replyTopic: 'id.replies.orders' };
     await worker.serve([record(0, Buffer.from('junk'), headers)]);
@@ -58,14 +58,14 @@ describe('malformed records', () => {
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
   });
 
-  it('tell their sender as IdError where the body names an allowed address', async () => {
+  it('are reported as IdError to an allowed address in the body', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a', { count: 0 })]);
     expect(worker.replies().map(gist)).toEqual(['INVALID_COUNT']);
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
   });
 
-  it('tell a NestJS client in the header that it reads errors from', async () => {
+  it('are reported to a NestJS client in the header from which it reads errors', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a', { count: 0, replyTopic: 'id.requests.reply' }), request(1, 'b')]);
     const [told] = worker.publisher.on('id.requests.reply');
@@ -105,7 +105,7 @@ describe('a reply of a custom layout', () => {
   });
 });
 
-describe('a reply that its topic can not take', () => {
+describe('a reply that its topic rejects', () => {
   it('is dead-lettered as REPLY_UNDELIVERABLE, and the rest is answered', async () => {
     const { worker } = world();
     worker.publisher.refusing.set('id.replies.gone', 'topic id.replies.gone does not exist');
@@ -125,7 +125,7 @@ describe('a reply that its topic can not take', () => {
     expect(worker.events.at(-1)).toBe('resolved 2');
   });
 
-  it('is the same batch when its topic is there the next time', async () => {
+  it('has the same batch when its topic exists the next time', async () => {
     const { worker } = world();
     worker.publisher.refusing.set('id.replies.gone', 'gone');
     await worker.serve([request(0, 'b', { replyTopic: 'id.replies.gone' })]);
@@ -134,7 +134,7 @@ describe('a reply that its topic can not take', () => {
     expect(worker.replies('id.replies.gone').map(gist)).toEqual(['0+1']);
   });
 
-  it('gives a bad record one dead letter, with its own fault and not with the delivery', async () => {
+  it('gives a bad record one dead letter, for its own error and not for the delivery', async () => {
     const { worker } = world();
     worker.publisher.refusing.set('id.replies.gone', 'gone');
     await worker.serve([request(0, 'a', { count: 0, replyTopic: 'id.replies.gone' })]);
@@ -144,7 +144,7 @@ describe('a reply that its topic can not take', () => {
 });
 
 describe('where a reply goes', () => {
-  it('is the partition that the request names', async () => {
+  it('is the partition given in the request', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a', { headers: { kafka_replyPartition: Buffer.from([0, 0, 0, 4]) } })]);
     expect(worker.publisher.records[0]?.partition).toBe(4);

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { customLayout } from '../../src/core/layout-choice.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
-import { PutOffQueue } from '../../src/pipeline/later.ts';
+import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { PART_MAX_REQUESTS, partMaxIds } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
@@ -20,8 +20,8 @@ async function settle(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-describe('decided before told', () => {
-  it('publishes nothing before its entry is settled, and resolves nothing before all is acknowledged', async () => {
+describe('deciding before replying', () => {
+  it('publishes nothing before its entry is settled, and resolves nothing before everything is acknowledged', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a'), record(1, Buffer.from('junk')), request(2, 'b')]);
     expect(worker.events).toEqual([
@@ -87,7 +87,7 @@ describe('decided before told', () => {
     expect(worker.events.filter((event) => event.startsWith('resolved'))).toEqual([]);
   });
 
-  it('sends a dead letter that its topic refuses again without the record, and goes on', async () => {
+  it('sends a rejected dead letter again without the record, and continues', async () => {
     const { worker } = world();
     const { publish } = worker.publisher;
     worker.publisher.publish = async (records) => {
@@ -114,7 +114,7 @@ describe('decided before told', () => {
     expect(worker.events.at(-1)).toBe('resolved 8');
   });
 
-  it('resolves nothing when no IDs were to be had, and writes nothing', async () => {
+  it('resolves nothing when no IDs could be allocated, and writes nothing', async () => {
     const { topic, worker } = world();
     worker.allocator.before = () => Promise.reject(new Error('no identity'));
     await expect(worker.serve([request(0, 'a')])).rejects.toThrow('no identity');
@@ -123,7 +123,7 @@ describe('decided before told', () => {
 });
 
 describe('a batch in parts', () => {
-  it('has one append for so many requests, and resolves after each part', async () => {
+  it('has one append per part, and resolves after each part', async () => {
     const { worker } = world();
     await worker.serve(Array.from({ length: PART_MAX_REQUESTS + 1 }, (_, i) => request(i, `r${i}`)));
     const steps = worker.events.filter((event) => /^(append|resolved) /.test(event));
@@ -149,7 +149,7 @@ describe('a batch in parts', () => {
     expect(partMaxIds(some)).toBeGreaterThan(Math.min(49 * perMs, 199_999));
   });
 
-  it('has a request that asks for more than the bound in a part of its own', async () => {
+  it('puts a request above the bound in a separate part', async () => {
     const sonyflake = presetLayout('sonyflake');
     const worker = new MemoryWorker({ topic: topicOf() });
     const deps = { ...worker.deps, layout: sonyflake, maxCount: sonyflake.maxCount };
@@ -185,7 +185,7 @@ describe('a batch in parts', () => {
     ]);
   });
 
-  it('leaves what is not begun for later when the session ends', async () => {
+  it('leaves parts that have not started for later when the session ends', async () => {
     const { worker } = world();
     let current = true;
     worker.publisher.hold = async () => {
@@ -205,41 +205,41 @@ describe('a batch in parts', () => {
 
 describe('large requests', () => {
   const LARGE = 5_001;
-  const collecting = (worker: MemoryWorker, later = new PutOffQueue()) => {
+  const collecting = (worker: MemoryWorker, deferrals = new DeferredQueue()) => {
     const resolved: number[] = [];
-    const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset), later };
-    return { later, resolved, serve: (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, control) };
+    const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset), deferrals };
+    return { deferrals, resolved, serve: (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, control) };
   };
 
-  it('are put off, with what follows under their correlation IDs, and the others are served', async () => {
+  it('are deferred, with later ones of their correlation IDs, and the others are served', async () => {
     const { worker } = world();
-    const { later, resolved, serve } = collecting(worker);
+    const { deferrals, resolved, serve } = collecting(worker);
     const counts = [1, LARGE, 2, 5_000, 3] as const;
     const batch = counts.map((count, i) => request(i, i === 4 ? 'r1' : `r${i}`, { count }));
     await serve(batch);
     expect(worker.replies().map(({ id }) => id)).toEqual(['r0', 'r2', 'r3']);
-    expect([later.part().map(({ offset }) => offset), resolved]).toEqual([
+    expect([deferrals.part().map(({ offset }) => offset), resolved]).toEqual([
       [1, 4],
       [3, 4],
     ]);
   });
 
-  it('that are decided elsewhere are forwarded at once, for they need no IDs here', async () => {
+  it('that are decided elsewhere are forwarded immediately, since they need no IDs here', async () => {
     const worker = new MemoryWorker({ topic: topicOf(), homeOf: () => 1 });
-    const { later, serve } = collecting(worker);
+    const { deferrals, serve } = collecting(worker);
     await serve([request(0, 'r0', { count: LARGE })]);
-    expect([later.first, worker.publisher.records.map(({ partition }) => partition)]).toEqual([undefined, [1]]);
+    expect([deferrals.first, worker.publisher.records.map(({ partition }) => partition)]).toEqual([undefined, [1]]);
   });
 
-  it('are served where they are when there is no room for them', async () => {
+  it('are served in their places when there is no room for them', async () => {
     const { worker } = world();
-    const { later, serve } = collecting(worker);
-    later.take = () => false;
+    const { deferrals, serve } = collecting(worker);
+    deferrals.take = () => false;
     await serve([request(0, 'r0', { count: LARGE })]);
     expect(worker.replies().map(({ id }) => id)).toEqual(['r0']);
   });
 
-  it('are in line for IDs two at a time over all partitions, while small ones are served', async () => {
+  it('queue for IDs two at a time over all partitions, while small ones are served', async () => {
     const worker = new MemoryWorker({ topic: new MemoryLedger(4, () => 1_700_000_000_000), partitions: 4 });
     const held = Promise.withResolvers<void>();
     const { allocate } = worker.allocator;
@@ -264,18 +264,18 @@ describe('large requests', () => {
   });
 });
 
-describe('a ledger partition that can not be asked', () => {
-  it('serves nothing while it is restored, not even what needs no entry', async () => {
+describe('a ledger partition that cannot be queried', () => {
+  it('serves nothing while it is restored, not even requests that need no entry', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic, diligent: false });
-    worker.follower.distrust(0, 'for a test');
+    worker.follower.invalidate(0, 'for a test');
     for (const batch of [[request(0, 'a')], [record(0, null)]]) {
       await expect(worker.serve(batch)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
     }
     expect([worker.events, worker.allocator.asked]).toEqual([[], []]);
   });
 
-  it('allocates nothing behind an entry of somebody else', async () => {
+  it('allocates nothing for a request that another worker decided', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic });
     topic.land(0, [{ key: Buffer.from('x'), value: Buffer.from('hello') }]);

@@ -53,7 +53,7 @@ describe('a request in Confluent framing', () => {
     expect(framed.bytes.subarray(5)).toEqual(plain.bytes.subarray(10));
   });
 
-  it('under an id of another schema is a dead letter', async () => {
+  it('under the ID of another schema is a dead letter', async () => {
     const { worker } = start();
     await worker.serve([confluent(0, 'a', OTHER_ID), request(1, 'b')]);
     expect(worker.errors).toEqual(['UNKNOWN_SCHEMA']);
@@ -74,7 +74,7 @@ describe('a request in Confluent framing', () => {
     expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
   });
 
-  it('under an id that is known does not wait', async () => {
+  it('under a known schema ID does not wait', async () => {
     const { worker, schemas } = start();
     await worker.serve([confluent(0, 'a', REQUEST_ID)]);
     schemas.state = 'waited for';
@@ -82,7 +82,7 @@ describe('a request in Confluent framing', () => {
     expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b']);
   });
 
-  it('is a dead letter without a reply when the registry was given up, and the partition goes on', async () => {
+  it('is a dead letter without a reply after the registry timed out, and the partition continues', async () => {
     const { worker, schemas, resolved } = start();
     schemas.state = 'given up';
     const headers = { kafka_correlationId: 'a', kafka_replyTopic: REPLIES };

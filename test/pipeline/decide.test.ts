@@ -46,7 +46,7 @@ describe('one correlation ID, one batch', () => {
     expect(successor.allocator.asked).toEqual([]);
   });
 
-  it('puts no ID in two batches over many batches of two workers that follow one another', async () => {
+  it('puts no ID in two batches over many batches of two successive workers', async () => {
     const { topic, worker } = world();
     const successor = new MemoryWorker({ topic, workerId: 1 });
     for (let round = 0; round < 10; round += 1) {
@@ -77,7 +77,7 @@ describe('another request under a known correlation ID', () => {
     expect(worker.allocator.asked).toEqual([2]);
   });
 
-  it('is a CONFLICT that names the reply topic, told to the topic that the second request names', async () => {
+  it('is a CONFLICT that names the reply topic, sent to the topic of the second request', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a')]);
     await worker.serve([request(1, 'a', { replyTopic: 'id.replies.other' })]);
@@ -110,7 +110,7 @@ describe('another request under a known correlation ID', () => {
   });
 });
 
-describe('when somebody else was first', () => {
+describe('when another worker was first', () => {
   it('an entry that landed between look-up and append wins, and ours becomes a gap', async () => {
     const topic = new MemoryLedger(1, () => NOW);
     const link = async () => {
@@ -124,7 +124,7 @@ describe('when somebody else was first', () => {
     expect(topic.bounds(0).high).toBe(3);
   });
 
-  it('is told as a CONFLICT when the first entry is for another request', async () => {
+  it('reports a CONFLICT when the first entry is for another request', async () => {
     const topic = new MemoryLedger(1, () => NOW);
     const link = async () => {
       topic.land(0, [entry('a', { first: 900n, count: 2 })]);
@@ -165,7 +165,7 @@ describe('admission', () => {
     expect(worker.errors).toEqual(['INVALID_COUNT']);
   });
 
-  it('refuses a count above the limit in the same words when it is read again, whatever its ID was used for since', async () => {
+  it('refuses a count above the limit with the same message when it is read again, whatever its ID was used for since', async () => {
     const { worker } = world();
     const excessive = request(0, 'a', { count: MAX_COUNT + 1 });
     await worker.serve([excessive]);
@@ -234,7 +234,7 @@ describe('evidence', () => {
     expect(worker.replies().map(({ timestampMs }) => timestampMs)).toEqual([NOW, NOW]);
   });
 
-  it('names worker, fence and layout of whoever allocated, not of whoever answers', async () => {
+  it('names worker, fence and layout of the allocating worker, not of the answering one', async () => {
     const { topic, worker } = world();
     await worker.serve([request(0, 'a')]);
     const other = new MemoryWorker({ topic, workerId: 5 });

@@ -27,24 +27,24 @@ describe('what is decided for a key', () => {
     expect([await decided('a'), await decided('b')]).toEqual([0, 100]);
   });
 
-  it('is nothing, without a look at the ledger, when the index has no entry of its hash', async () => {
+  it('is nothing, without reading the ledger, when the index has no entry with its hash', async () => {
     const entries: LedgerEntries = { read: () => Promise.reject(new Error('read')) };
     expect(await world(['a']).decided('b', { entries })).toBeUndefined();
   });
 
-  it('is told apart from that of a key with the same hash', async () => {
+  it('is not mixed up with that of another key with the same hash', async () => {
     const { index, decided } = world(['a', 'b']);
     vi.spyOn(index, 'placesOf').mockReturnValue([0, 1]);
     expect([await decided('b'), await decided('c')]).toEqual([100, undefined]);
   });
 
-  it('is FORGOTTEN once retention has taken the entry', async () => {
+  it('is FORGOTTEN once retention has removed the entry', async () => {
     const { topic, decided } = world(['a', 'b']);
     topic.trim(0, 1);
     expect([await decided('a'), await decided('b')]).toEqual([FORGOTTEN, 100]);
   });
 
-  it('is FORGOTTEN when its writer had not read up to where the index begins', async () => {
+  it('is FORGOTTEN when its writer had not read up to the origin of the index', async () => {
     const { topic, reader, index, decided } = world(['a', 'b']);
     topic.land(0, [entry('c', { end: 1 })]);
     reader.catchUp(0);
@@ -52,7 +52,7 @@ describe('what is decided for a key', () => {
     expect(await decided('c')).toBe(FORGOTTEN);
   });
 
-  it('is not known, and the partition is restored, when the log ends before the entry', async () => {
+  it('is unknown, and the partition is restored, when the log ends before the entry', async () => {
     const at = world(['a', 'b']);
     const shorter = new IdallocError('LEDGER_TRUNCATED', 'the log lacks offset 0');
     const entries: LedgerEntries = { read: () => Promise.reject(shorter) };
@@ -60,7 +60,7 @@ describe('what is decided for a key', () => {
     expect(at.causes).toEqual(['the log lacks offset 0']);
   });
 
-  it('is not known, and the partition is restored, when the log has an entry of another hash at its place', async () => {
+  it('is unknown, and the partition is restored, when the log has an entry of another hash at its offset', async () => {
     const at = world(['a', 'b']);
     at.topic.truncate(0, 0);
     at.topic.land(0, [entry('x'), entry('y')]);
@@ -71,10 +71,10 @@ describe('what is decided for a key', () => {
   it.each([
     ['is to be restored still', () => {}, /being restored/],
     ['is restored', ({ reader }: ReturnType<typeof world>) => reader.catchUp(0), /while it was read/],
-  ])('is not known when the partition is found wrong meanwhile and %s', async (_, then, message) => {
+  ])('is unknown when the partition is invalidated meanwhile and %s', async (_, then, message) => {
     const at = world(['a', 'b']);
     const read: LedgerEntries['read'] = async (partition, offsets) => {
-      at.follower.distrust(0, 'it is another log');
+      at.follower.invalidate(0, 'it is another log');
       then(at);
       return at.topic.entries.read(partition, offsets);
     };
@@ -93,7 +93,7 @@ describe('what is decided for a key', () => {
 });
 
 describe('requests while the ledger does not answer', () => {
-  it('are not served, neither known nor unknown ones, and are when it does', async () => {
+  it('are not served, known or unknown, until it does', async () => {
     const topic = new MemoryLedger(1, () => 1_700_000_000_000);
     const worker = new MemoryWorker({ topic });
     await worker.serve([request(0, 'a')]);

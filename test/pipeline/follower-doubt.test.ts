@@ -8,7 +8,7 @@ import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 
 describe('an own entry that was settled before it was read', () => {
-  it('is compared when reading passes it: another one at its place is distrusted', () => {
+  it('is compared when reading passes it: another entry at its offset invalidates the copy', () => {
     const { topic, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     index.apply(0, [{ offset: 3, ...entry('mine', { end: 3 }), appendedAtMs: 1 }]);
@@ -32,7 +32,7 @@ describe('an own entry that was settled before it was read', () => {
     expect(causes).toEqual([expect.stringContaining('offset 4')]);
   });
 
-  it('decides nothing by itself when reading has found another one of its key at its place', async () => {
+  it('does not decide when reading has found another entry of its key at its offset', async () => {
     const { topic, reader, index, follower } = followedWorld();
     reader.catchUp(0);
     const mine = entry('x', { first: 1n });
@@ -55,10 +55,10 @@ describe('an own entry that was settled before it was read', () => {
   });
 });
 
-describe('a log that was longer once', () => {
+describe('a log that was longer before', () => {
   const ahead = entry('d', { end: 9, through: 70 });
 
-  it('is distrusted when an entry comes whose writer had read beyond its place', () => {
+  it('invalidates the copy when the writer of an entry had read beyond its offset', () => {
     const { topic, reader, causes, follower, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [ahead]);
@@ -70,13 +70,13 @@ describe('a log that was longer once', () => {
     expect([follower.refusal(0), heldAt(index, 'a'), heldAt(index, 'd')]).toEqual([undefined, 0, 3]);
   });
 
-  it('is taken as it is by a restore from nothing, and what its writer knew counts as decided', () => {
+  it('is accepted by a restore of an empty copy, and what its writer knew counts as decided', () => {
     const { reader, causes, index } = followedWorld({ entries: [...three, ahead, entry('e', { end: 4 })] });
     reader.catchUp(0);
     expect([causes, index.end(0), index.horizon(0)]).toEqual([[], 5, 70]);
   });
 
-  it('is restored anew by an index from before, which may hold what the log lost', () => {
+  it('restores an older index again, which may hold what the log lost', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [ahead]);
@@ -86,19 +86,19 @@ describe('a log that was longer once', () => {
   });
 });
 
-describe('a hole within a delivery', () => {
+describe('a gap within a delivery', () => {
   const skipping = (topic: MemoryLedger) => topic.read(0, 0).filter(({ offset }) => offset !== 1);
 
-  it('is distrusted where it is news', () => {
+  it('invalidates the copy when it is new', () => {
     const { topic, follower, causes, index } = followedWorld();
     follower.begin(0, topic.bounds(0));
     topic.land(0, three);
     follower.deliver(0, skipping(topic));
-    expect(causes).toEqual([expect.stringContaining('offset 2 where 1 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 2, but 1 was expected')]);
     expect([index.end(0), follower.refusal(0)?.code]).toEqual([0, 'INDEX_RESTORING']);
   });
 
-  it('stops the partition when a restore from nothing meets it: it will not go away', () => {
+  it('stops the partition in a restore of an empty copy: it will not go away', () => {
     const { topic, follower, causes, index } = followedWorld({ entries: three });
     follower.begin(0, topic.bounds(0));
     follower.deliver(0, skipping(topic));
@@ -119,7 +119,7 @@ describe('a store that fails', () => {
     return index;
   }
 
-  it('is not the fault of the log: the partition is not stopped, and nothing counts as read', () => {
+  it('is not blamed on the log: the partition is not stopped, and nothing counts as read', () => {
     const topic = new MemoryLedger(1, () => 1_700_000_000_000);
     topic.land(0, three);
     for (const code of ['INDEX_RESTORING', 'INDEX_UNUSABLE'] as const) {
@@ -130,7 +130,7 @@ describe('a store that fails', () => {
     }
   });
 
-  it('lets every partition be restored, from nothing, but those that the log has stopped', async () => {
+  it('makes every partition restore from nothing, except those that the log has stopped', async () => {
     const topic = new MemoryLedger(2, () => 1_700_000_000_000);
     topic.land(0, three);
     topic.land(1, [{ key: null, value: null }]);
@@ -160,11 +160,11 @@ describe('a partition that stopped', () => {
     return world;
   }
 
-  it('names the offset that it can not read', () => {
+  it('names the offset that it cannot read', () => {
     expect(stopped().follower.refusal(0)?.message).toContain('at offset 4');
   });
 
-  it('stays so while the log has what it could not read', () => {
+  it('stays stopped while the log still holds what it could not read', () => {
     const { topic, follower, reader, causes } = stopped();
     topic.trim(0, 4);
     follower.expire(0, 4, 6);
@@ -172,19 +172,19 @@ describe('a partition that stopped', () => {
     expect([causes, follower.refusal(0)?.code]).toEqual([[], 'LEDGER_UNREADABLE']);
   });
 
-  it('is begun anew, and trusted again, when the log starts behind it', () => {
+  it('is restored, and trusted again, when the log starts after that', () => {
     const { topic, follower, reader, causes, changes, index } = stopped();
     const before = changes();
     topic.trim(0, 5);
     expect(follower.expire(0, 5, 6)).toBe(false);
     expect([follower.stopped(), follower.refusal(0)?.code]).toEqual([[], 'INDEX_RESTORING']);
     reader.catchUp(0);
-    expect(causes).toEqual(['the log starts at offset 5 now, behind what could not be read']);
+    expect(causes).toEqual(['the log now starts at offset 5, after what could not be read']);
     expect([follower.refusal(0), heldAt(index, 'd'), heldAt(index, 'e')]).toEqual([undefined, undefined, 5]);
     expect(changes()).toBe(before + 2);
   });
 
-  it('is begun anew when the log was made anew', () => {
+  it('is restored when the log was recreated', () => {
     const { topic, follower, reader } = stopped();
     topic.truncate(0, 0);
     follower.expire(0, 0, 0);
@@ -192,7 +192,7 @@ describe('a partition that stopped', () => {
     expect(follower.refusal(0)).toBeUndefined();
   });
 
-  it('is begun anew as well when it stopped for a batch that could not be decoded, or for a hole', () => {
+  it('is also restored when it stopped for an undecodable batch or for a gap', () => {
     for (const stop of ['batch', 'hole'] as const) {
       const { topic, follower, reader } = followedWorld({ entries: [...three, entry('d', { end: 3 })] });
       follower.begin(0, topic.bounds(0));
@@ -212,7 +212,7 @@ describe('a partition that stopped', () => {
     }
   });
 
-  it('stops again when there is more of it', () => {
+  it('stops again at the next unreadable entry', () => {
     const { topic, follower, reader, stopped: stops } = stopped();
     topic.land(0, [bad]);
     topic.trim(0, 5);
@@ -236,7 +236,7 @@ describe('expiry', () => {
     expect(heldAt(index, 'a')).toBeUndefined();
   });
 
-  it('begins a restore anew when retention took all that was to be read: nothing is delivered then', () => {
+  it('restarts a restore when retention removed everything left to read, since nothing is delivered then', () => {
     const { topic, follower, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 1);
     topic.trim(0, 3);
@@ -244,11 +244,11 @@ describe('expiry', () => {
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(follower.expire(0, 3)).toBe(false);
     reader.catchUp(0);
-    expect(causes).toEqual(['the log starts at offset 3 now, where 1 was due']);
+    expect(causes).toEqual(['the log now starts at offset 3, but 1 was expected']);
     expect(follower.refusal(0)).toBeUndefined();
   });
 
-  it('begins anew as well when it took the last entry of an index from before, which is not recognised then', () => {
+  it('also restarts when it removed the last entry of an older index, which then cannot be recognised', () => {
     const { topic } = followedWorld({ entries: three });
     const { follower, reader, causes, index } = follow(topic, indexOf(topic));
     follower.begin(0, topic.bounds(0));
@@ -259,7 +259,7 @@ describe('expiry', () => {
     expect([follower.refusal(0), heldAt(index, 'c'), index.horizon(0)]).toEqual([undefined, undefined, undefined]);
   });
 
-  it('begins a restore anew when the log lost its tail: what is missing is never delivered', () => {
+  it('restarts a restore when the log lost its tail, which is never delivered', () => {
     const { topic, follower, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 1);
     topic.truncate(0, 1);
@@ -267,11 +267,11 @@ describe('expiry', () => {
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(follower.expire(0, 0, 1)).toBe(false);
     reader.catchUp(0);
-    expect(causes).toEqual(['the log ends at offset 1 now, where it ended at 3 before']);
+    expect(causes).toEqual(['the log now ends at offset 1, but ended at 3 before']);
     expect(follower.refusal(0)).toBeUndefined();
   });
 
-  it('lets a restore go on when retention took no more than what was read', () => {
+  it('continues a restore when retention removed only what was read', () => {
     const { topic, follower, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 2);
     topic.trim(0, 2);
@@ -280,17 +280,17 @@ describe('expiry', () => {
     expect([causes, follower.refusal(0)]).toEqual([[], undefined]);
   });
 
-  it('restores a partition that followed when retention took what it had not read yet', () => {
+  it('restores a following partition when retention removed what it had not read yet', () => {
     const { topic, follower, reader, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d', { end: 3 }), entry('e', { end: 3 })]);
     topic.trim(0, 5);
     follower.expire(0, 5);
-    expect(causes).toEqual(['the log starts at offset 5 now, where 3 was due']);
+    expect(causes).toEqual(['the log now starts at offset 5, but 3 was expected']);
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
   });
 
-  it('keeps what is known when all of it was read, though reading went back to the last entry since', () => {
+  it('keeps the copy when everything was read, even if reading went back to the last entry since', () => {
     const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     reader.rejoin(0);
@@ -299,7 +299,7 @@ describe('expiry', () => {
     expect([causes, follower.refusal(0), index.horizon(0)]).toEqual([[], undefined, 0]);
   });
 
-  it('asks for one restart however often it comes', () => {
+  it('requests one restart, however often it runs', () => {
     const { topic, follower, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 1);
     topic.trim(0, 3);

@@ -5,7 +5,7 @@ import { type LedgerDraft, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 
 describe('restoring', () => {
-  it('refuses with INDEX_RESTORING before it has begun, and until the end that the log had then', () => {
+  it('refuses with INDEX_RESTORING before it has started, and up to the end that the log had then', () => {
     const { topic, follower, reader, index } = followedWorld({ entries: three });
     expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     reader.poll(0, 2);
@@ -18,13 +18,13 @@ describe('restoring', () => {
     expect(follower.progress(0)).toEqual({ state: 'following', isRecognised: true, end: 3, logEnd: 3 });
   });
 
-  it('is over at once for an empty partition', () => {
+  it('completes immediately for an empty partition', () => {
     const { follower, reader } = followedWorld();
     reader.poll(0);
     expect(follower.refusal(0)).toBeUndefined();
   });
 
-  it('begins where retention left the log when nothing is known', () => {
+  it('starts at the first entry that retention left when nothing is known', () => {
     const { topic, follower, reader, index } = followedWorld({
       entries: [entry('a'), entry('b'), entry('c', { end: 2 })],
     });
@@ -34,7 +34,7 @@ describe('restoring', () => {
     expect([heldAt(index, 'b'), heldAt(index, 'c')]).toEqual([undefined, 2]);
   });
 
-  it('tells when a partition is caught up, once', () => {
+  it('reports once that a partition has caught up', () => {
     const { topic, reader, changes } = followedWorld({ entries: three });
     reader.poll(0, 2);
     expect(changes()).toBe(0);
@@ -47,7 +47,7 @@ describe('restoring', () => {
 });
 
 describe('a reader that takes over from another', () => {
-  it('has to find the last entry again, and it is told when it has', () => {
+  it('must find the last entry again, and reports when it has', () => {
     const { topic, follower, reader, changes } = followedWorld({ entries: three });
     reader.catchUp(0);
     const before = changes();
@@ -60,8 +60,8 @@ describe('a reader that takes over from another', () => {
   });
 });
 
-describe('an index from before', () => {
-  it('goes on at its last entry and applies only what is new', () => {
+describe('an existing index', () => {
+  it('continues at its last entry and applies only what is new', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d'), entry('a', { first: 5n })]);
@@ -72,7 +72,7 @@ describe('an index from before', () => {
     expect([heldAt(index, 'a'), heldAt(index, 'd'), index.end(0)]).toEqual([0, 3, 5]);
   });
 
-  it('is not asked before its last entry was recognised, even if the log is no longer than it', () => {
+  it('is not queried before its last entry was recognised, even if the log ends where it does', () => {
     const { topic } = followedWorld({ entries: three });
     const { follower, reader, changes } = follow(topic, indexOf(topic));
     follower.begin(0, topic.bounds(0));
@@ -83,7 +83,7 @@ describe('an index from before', () => {
     expect(changes()).toBeGreaterThan(0);
   });
 
-  it('is distrusted when the log was made anew and ends in the same marker, which a clock was asked by', () => {
+  it('is invalidated when the log was recreated and ends in the same marker', () => {
     let nowMs = 1_700_000_000_000;
     const topic = new MemoryLedger(1, () => nowMs++);
     const clockMarker = { key: null, value: encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 }) };
@@ -96,7 +96,7 @@ describe('an index from before', () => {
     expect([causes.length, heldAt(index, 'a'), heldAt(index, 'x')]).toEqual([1, undefined, 0]);
   });
 
-  it('is distrusted and restored when another entry stands where its last one was', () => {
+  it('is invalidated and restored when another entry is at the offset of its last one', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.truncate(0, 0);
@@ -129,7 +129,7 @@ describe('an index from before', () => {
     expect([heldAt(index, 'c'), heldAt(index, 'e'), index.end(0)]).toEqual([undefined, 4, 6]);
   });
 
-  it('is kept when retention took all that it has read, for it lacks nothing', () => {
+  it('is kept when retention removed everything that it has read, since it lacks nothing', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d', { end: 3 })]);
@@ -148,7 +148,7 @@ describe('an index from before', () => {
     expect([heldAt(index, 'c'), follower.refusal(0)]).toEqual([2, undefined]);
   });
 
-  it('is restored when retention took more than it has read', () => {
+  it('is restored when retention removed more than it has read', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d'), entry('e', { end: 4 })]);
@@ -184,36 +184,36 @@ describe('following', () => {
     topic.truncate(0, 7);
     topic.land(0, [entry('z')]);
     follower.deliver(0, topic.read(0, 7), 7);
-    expect(causes).toEqual([expect.stringContaining('offset 7 is not the one that was applied')]);
+    expect(causes).toEqual([expect.stringContaining('offset 7 differs from the one that was applied')]);
   });
 
-  it('distrusts a log in which reading skips an entry', () => {
+  it('invalidates a log in which reading skips an entry', () => {
     const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d'), entry('e')]);
     follower.deliver(0, topic.read(0, 4));
-    expect(causes).toEqual([expect.stringContaining('offset 4 where 3 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 4, but 3 was expected')]);
     expect(index.end(0)).toBe(3);
     reader.catchUp(0);
     expect(index.end(0)).toBe(5);
   });
 
-  it('distrusts a log in which reading falls back to the start', () => {
+  it('invalidates a log in which reading falls back to the start', () => {
     const { topic, reader, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.truncate(0, 1);
     reader.poll(0);
-    expect(causes).toEqual([expect.stringContaining('offset 0 where 3 was due')]);
+    expect(causes).toEqual([expect.stringContaining('offset 0, but 3 was expected')]);
   });
 
-  it('takes nothing while it waits for its restart', () => {
+  it('accepts nothing while it waits for its restart', () => {
     const { topic, follower, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
-    follower.distrust(0, 'for a test');
+    follower.invalidate(0, 'for a test');
     topic.land(0, [entry('d')]);
     follower.deliver(0, topic.read(0, 3));
     expect(index.end(0)).toBe(3);
-    follower.distrust(0, 'again');
+    follower.invalidate(0, 'again');
     expect(causes).toEqual(['for a test']);
   });
 
@@ -232,7 +232,7 @@ describe('following', () => {
   });
 });
 
-describe('an entry that can not be read', () => {
+describe('an unreadable entry', () => {
   const foreign: readonly (readonly [string, LedgerDraft])[] = [
     ['no value', { key: entry('x').key, value: null }],
     ['bytes of somebody else', { key: entry('x').key, value: Buffer.from('hello') }],
@@ -251,7 +251,7 @@ describe('an entry that can not be read', () => {
     expect(heldAt(index, 'd')).toBeUndefined();
   });
 
-  it('that the reader could not even decode stops the partition with the reason', async () => {
+  it('that the reader could not decode stops the partition with the reason', async () => {
     const { topic, follower, reader, index, changes } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 4)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
@@ -266,16 +266,16 @@ describe('an entry that can not be read', () => {
     expect(heldAt(index, 'd')).toBeUndefined();
   });
 
-  it('is no news of a partition that is to be restored', () => {
+  it('is ignored in a partition that must be restored', () => {
     const { follower, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
-    follower.distrust(0, 'it was another log');
+    follower.invalidate(0, 'it was another log');
     follower.unreadable(0, 3, 'a zstd batch is damaged');
     reader.catchUp(0);
     expect(follower.refusal(0)).toBeUndefined();
   });
 
-  it('ends the waiting of whoever waits for the entries behind it', async () => {
+  it('rejects callers that wait for the entries after it', async () => {
     const { topic, follower, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
@@ -296,7 +296,7 @@ describe('a marker', () => {
 });
 
 describe('reached', () => {
-  it('resolves when the offset is applied, at once when it already is', async () => {
+  it('resolves when the offset is applied, immediately if it already is', async () => {
     const { topic, follower, reader, timers } = followedWorld({ entries: three });
     reader.catchUp(0);
     await follower.reached(0, 3);
@@ -312,12 +312,12 @@ describe('reached', () => {
     expect(timers.pending).toBe(0);
   });
 
-  it('gives up after its time, and keeps nothing of it', async () => {
+  it('times out, and leaves nothing behind', async () => {
     const { follower, reader, timers } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({
       code: 'INDEX_RESTORING',
-      message: expect.stringContaining('to offset 3 only, not to 9'),
+      message: expect.stringContaining('only up to offset 3, not 9'),
     });
     timers.fire();
     await reached;
@@ -328,7 +328,7 @@ describe('reached', () => {
     const { follower, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
     const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
-    follower.distrust(0, 'for a test');
+    follower.invalidate(0, 'for a test');
     await reached;
   });
 });

@@ -21,8 +21,8 @@ function arrived(worker: MemoryWorker, from: number) {
     .map(({ value, headers }, i) => record(from + i, value, headers, NOW_MS + 1_000 + i));
 }
 
-describe('a request that lies in another partition than its correlation ID names', () => {
-  it('is forwarded as it came, under its correlation ID, with where and when it came in', async () => {
+describe('a request outside its home partition', () => {
+  it('is forwarded as it came, under its correlation ID, with its origin', async () => {
     const { worker } = world();
     const came = request(7, 'a1', { headers: { 'x-mine': 'kept' } });
     await worker.serve([came], 0);
@@ -53,7 +53,7 @@ describe('a request that lies in another partition than its correlation ID names
     expect(worker.events.at(-1)).toBe('resolved 7');
   });
 
-  it('gets one batch, whichever partitions its records lie in', async () => {
+  it('gets one batch, whichever partitions its records are in', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a1'), request(1, 'b0')], 0);
     await worker.serve([...arrived(worker, 0), request(1, 'a1')], 1);
@@ -64,7 +64,7 @@ describe('a request that lies in another partition than its correlation ID names
     expect(batches.map(({ replayed }) => replayed)).toEqual([false, true, true]);
   });
 
-  it('is answered where it lies when that partition has decided it before', async () => {
+  it('is answered in place when that partition has decided it before', async () => {
     const { topic, worker } = world();
     topic.land(0, [entry('a1', { first: 77n })]);
     worker.catchUp();
@@ -73,7 +73,7 @@ describe('a request that lies in another partition than its correlation ID names
     expect(worker.publisher.on(REQUESTS)).toEqual([]);
   });
 
-  it('keeps its first origin when it is forwarded again, three times at the most', async () => {
+  it('keeps its first origin when it is forwarded again, three times at most', async () => {
     const { worker } = world();
     const headers = (hops: number) => ({ [ORIGIN]: '9/4/1699999000000', [HOPS]: String(hops) });
     await worker.serve([request(5, 'a1', { headers: headers(2) })], 0);
@@ -84,18 +84,18 @@ describe('a request that lies in another partition than its correlation ID names
     expect(worker.replies()).toMatchObject([{ id: 'b1', error: { code: 'MISROUTED' } }]);
   });
 
-  it('holds up its partition while the request topic takes nothing: it is never lost', async () => {
+  it('blocks its partition while the request topic accepts nothing: it is never lost', async () => {
     const { worker } = world();
     worker.publisher.refusing.set(REQUESTS, 'TOPIC_AUTHORIZATION_FAILED');
     await expect(worker.serve([request(7, 'a1')], 0)).rejects.toMatchObject({
       code: 'TOPIC_INVALID',
-      message: expect.stringContaining('right to write to id.requests'),
+      message: expect.stringContaining('write access to id.requests'),
     });
     expect(worker.events).not.toContain('resolved 7');
     expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
   });
 
-  it('becomes a dead letter when it alone can not be forwarded, and its sender gets the reason', async () => {
+  it('becomes a dead letter when only it cannot be forwarded, and its sender gets the reason', async () => {
     const { worker } = world();
     const { publish } = worker.publisher;
     worker.publisher.publish = async (records) => {
@@ -120,7 +120,7 @@ describe('a request that lies in another partition than its correlation ID names
   });
 });
 
-describe('a request that came a second way', () => {
+describe('a forwarded or resent request', () => {
   /** A ledger whose head is gone: what is left of it begins with an entry that was appended at NOW_MS. */
   function trimmed() {
     const topic = new MemoryLedger(1, () => NOW_MS);
@@ -130,7 +130,7 @@ describe('a request that came a second way', () => {
   }
   const bornAt = (ms: number) => ({ headers: { [ORIGIN]: `3/9/${ms}`, [HOPS]: '1' } });
 
-  it('is forgotten when it is older than what the ledger reaches back to, with a margin for clocks', async () => {
+  it('is forgotten when it is older than the start of the ledger, with a margin for clocks', async () => {
     const worker = trimmed();
     const late = { timestampMs: NOW_MS + CLOCK_MARGIN_MS };
     await worker.serve([

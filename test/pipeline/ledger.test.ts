@@ -18,7 +18,7 @@ describe('an append without an answer', () => {
     expect(worker.events).toEqual(['append 1']);
   });
 
-  it('whose entries landed gives their batch when the requests come again', async () => {
+  it('whose entries landed yields their batch when the requests are retried', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic, link: linkOf('answer lost') });
     await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
@@ -28,14 +28,14 @@ describe('an append without an answer', () => {
     expect(topic.bounds(0).high).toBe(1);
   });
 
-  it('whose entries were lost leaves a gap when the requests come again', async () => {
+  it('whose entries were lost leaves a gap when the requests are retried', async () => {
     const worker = new MemoryWorker({ topic: topicOf(), link: linkOf('entries lost') });
     await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
     await worker.serve([request(0, 'a')]);
     expect(worker.replies().map(gist)).toEqual(['1+1']);
   });
 
-  it('whose entries land after the requests came again loses against what was decided then', async () => {
+  it('whose entries land after the retry loses against what the retry decided', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic, link: linkOf('late') });
     await expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
@@ -75,7 +75,7 @@ describe('an append without an answer', () => {
     expect(worker.allocator.asked).toEqual([1]);
   });
 
-  it('says so when the ledger can not be read to its end either', async () => {
+  it('is reported when the ledger cannot be read to its end either', async () => {
     const worker = new MemoryWorker({ topic: topicOf(), link: linkOf('answer lost'), diligent: false });
     const served = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({
       code: 'APPEND_UNANSWERED',
@@ -88,7 +88,7 @@ describe('an append without an answer', () => {
 });
 
 describe('a log that lost entries', () => {
-  it('is LEDGER_TRUNCATED when an append goes below the end that was read, and nothing is told', async () => {
+  it('is LEDGER_TRUNCATED when an append lands below the end that was read, and no reply is sent', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic });
     await worker.serve([request(0, 'a'), request(1, 'b')]);
@@ -153,14 +153,14 @@ describe('settling', () => {
     expect(worker.replies().map(gist)).toEqual(['900+1']);
   });
 
-  it('waits for nobody when nobody else wrote', async () => {
+  it('does not wait when there is no other writer', async () => {
     const worker = new MemoryWorker({ topic: topicOf(), diligent: false });
     await worker.serve([request(0, 'a')]);
     expect(worker.replies()).toHaveLength(1);
     expect(worker.timers.pending).toBe(0);
   });
 
-  it('gives the same when the reader came first', async () => {
+  it('has the same result when the reader was faster', async () => {
     const topic = topicOf();
     const answer = Promise.withResolvers<void>();
     const worker = new MemoryWorker({ topic, link: async () => ({ fate: 'pass', back: answer.promise }) });
@@ -172,7 +172,7 @@ describe('settling', () => {
     expect(worker.replies()).toMatchObject([{ replayed: false }]);
   });
 
-  it('gives up when the reader does not come, and the requests get their batch later', async () => {
+  it('fails when the reader does not catch up, and the requests get their batch later', async () => {
     const topic = topicOf();
     const link: Link = async () => {
       if (topic.bounds(0).high === 0) topic.land(0, [entry('y')]);
@@ -233,7 +233,7 @@ describe('turns', () => {
     expect(worker.replies().map(({ id }) => id)).toEqual(['b']);
   });
 
-  it('a request that came with two sessions gets one batch', async () => {
+  it('a request delivered by two sessions gets one batch', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic });
     await Promise.all([worker.serve([request(0, 'a')]), worker.serve([request(0, 'a')])]);
@@ -270,7 +270,7 @@ describe('the reader, while an append is under way', () => {
   it.each<[string, Link]>([
     ['is not answered', linkOf('answer lost')],
     ['has to wait for entries that lie before its own', linkOf('sent again')],
-  ])('goes on when the append %s', async (_, link) => {
+  ])('continues when the append %s', async (_, link) => {
     const worker = new MemoryWorker({ topic: topicOf(), link, diligent: false });
     const served = worker.serve([request(0, 'a')]).catch(() => undefined);
     await settle();

@@ -17,7 +17,7 @@ type Knowing = Awaited<ReturnType<typeof knowing>>;
 
 /** The worker, when its reader has met a log that is shorter than what it had read. */
 function noticing(worker: MemoryWorker): MemoryWorker {
-  worker.follower.distrust(0, 'the log is shorter');
+  worker.follower.invalidate(0, 'the log is shorter');
   worker.catchUp();
   return worker;
 }
@@ -42,7 +42,7 @@ describe.each([
   ['runs', ({ worker }: Knowing) => noticing(worker)],
   ['was away', ({ worker, topic }) => taking(new MemoryWorker({ topic, index: worker.index, workerId: 1 }))],
 ])('what a worker that %s knew, and the ledger lost', (_, later: (world: Knowing) => MemoryWorker) => {
-  it('is FORGOTTEN when the ledger was made anew, and stays so', async () => {
+  it('is FORGOTTEN when the ledger was recreated, and stays so', async () => {
     const world = await knowing();
     world.topic.truncate(0, 0);
     const worker = later(world);
@@ -51,7 +51,7 @@ describe.each([
     expect((await again(restarted)).slice(0, 4)).toEqual(['FORGOTTEN', 'FORGOTTEN', 'FORGOTTEN', 'FORGOTTEN']);
   });
 
-  it('is FORGOTTEN but for what somebody else has decided in the new one', async () => {
+  it('is FORGOTTEN except for what another worker decided in the new one', async () => {
     const world = await knowing();
     world.topic.truncate(0, 0);
     const other = new MemoryWorker({ topic: world.topic, workerId: 9 });
@@ -60,7 +60,7 @@ describe.each([
     expect(replies).toEqual(['FORGOTTEN', ...other.replies().map(gist), 'FORGOTTEN', 'FORGOTTEN', FRESH]);
   });
 
-  it('is FORGOTTEN when its tail is gone; what is left is known', async () => {
+  it('is FORGOTTEN when its tail is gone; the rest is known', async () => {
     const world = await knowing();
     world.topic.truncate(0, 2);
     expect(await again(later(world))).toEqual([...world.told.slice(0, 2), 'FORGOTTEN', 'FORGOTTEN', FRESH]);
@@ -74,14 +74,14 @@ describe.each([
     expect(replies).toEqual(['FORGOTTEN', 'FORGOTTEN', world.told[2], 'FORGOTTEN', FRESH]);
   });
 
-  it('is refused when the request topic was made anew as well, until the index is empty: REQUESTS_RECREATED', async () => {
+  it('is refused when the request topic was recreated too, until the index is empty: REQUESTS_RECREATED', async () => {
     const world = await knowing();
     world.topic.truncate(0, 0);
     world.topic.requestEnds.set(0, 2);
     const worker = later(world);
     await expect(again(worker)).rejects.toMatchObject({
       code: 'REQUESTS_RECREATED',
-      message: expect.stringMatching(/request offset 3 .* ends at 2: .*INDEX_DIR/),
+      message: expect.stringMatching(/request offset 3 .* ends at 2, .*INDEX_DIR/),
     });
     expect(world.topic.bounds(0).high).toBe(0);
     const empty = new MemoryWorker({ topic: world.topic });

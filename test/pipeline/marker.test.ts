@@ -24,8 +24,8 @@ function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; ans
 
 const lastOf = (topic: MemoryLedger) => decodeLedgerEntry(topic.read(0, topic.bounds(0).high - 1)[0]?.value as Buffer);
 
-describe('a marker whose answer about the request topic is late', () => {
-  it('does not take requests that were asked and decided meanwhile for those of another request topic', async () => {
+describe('a marker with a late answer about the request topic', () => {
+  it('does not mistake requests decided meanwhile for those of another request topic', async () => {
     const topic = new MemoryLedger(1, () => 1_700_000_000_000);
     topic.requestEnds.set(0, 0);
     const { worker, ledger, answer } = asked(topic);
@@ -38,7 +38,7 @@ describe('a marker whose answer about the request topic is late', () => {
     expect(lastOf(topic)).toEqual({ kind: 'marker', end: 1, through: 0 });
   });
 
-  it('tells of what the index learned meanwhile, where the horizon is not known', async () => {
+  it('includes what the index learned meanwhile if the horizon is unknown', async () => {
     const topic = new MemoryLedger(1, () => 1_700_000_000_000);
     topic.land(0, [entry('gone'), entry('kept', { requestOffset: 1 })]);
     topic.trim(0, 1);

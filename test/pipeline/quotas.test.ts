@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseQuotas } from '../../src/codec/quota.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
-import { PutOffQueue } from '../../src/pipeline/later.ts';
+import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { Quotas } from '../../src/pipeline/quotas.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { REPLIES, request } from '../support/memory-records.ts';
@@ -20,7 +20,7 @@ function world(text: string, share = 1) {
 }
 
 describe('a quota', () => {
-  it('lets pass what one second brings at once, and then what comes in', () => {
+  it('lets one second of tokens pass immediately, and then the rate', () => {
     const { its, passes } = world('a. 100 -');
     expect([passes('a.x', 60), passes('a.x', 40), passes('a.x', 1)]).toEqual([true, true, false]);
     its.nowMs += 500;
@@ -29,7 +29,7 @@ describe('a quota', () => {
     expect([passes('a.x', 100), passes('a.x', 1)]).toEqual([true, false]);
   });
 
-  it('bounds requests beside IDs, and one that is refused takes of neither', () => {
+  it('limits requests as well as IDs, and a refused one takes of neither', () => {
     const { its, passes } = world('a. 100 2');
     expect([passes('a.x', 1), passes('a.x', 100), passes('a.x', 99), passes('a.x', 1)]).toEqual([
       true,
@@ -40,7 +40,7 @@ describe('a quota', () => {
     expect(its.exceeded).toEqual(['a.', 'a.']);
   });
 
-  it('lets a request for more than a second brings pass when it is unused, and is in debt afterwards', () => {
+  it('lets a request for more than one second of tokens pass when full, and is in debt afterwards', () => {
     const { its, passes } = world('a. 100 -');
     expect(passes('a.x', 1_000)).toBe(true);
     its.nowMs += 9_000;
@@ -49,7 +49,7 @@ describe('a quota', () => {
     expect(passes('a.x', 1)).toBe(true);
   });
 
-  it('is that of the longest prefix, and a topic without one is free', () => {
+  it('is that of the longest prefix, and a topic without one is unlimited', () => {
     const { passes } = world('a. 1 -; a.b. 10 -');
     expect([passes('a.b.c', 10), passes('a.b.c', 10), passes('a.c', 1), passes('a.c', 1)]).toEqual([
       true,
@@ -60,7 +60,7 @@ describe('a quota', () => {
     expect(passes('z', 100_000)).toBe(true);
   });
 
-  it('is as much of the whole as the worker has of the partitions', () => {
+  it('is divided among workers by their share of the partitions', () => {
     const { its, passes } = world('a. 100 -', 0.25);
     expect([passes('a.x', 25), passes('a.x', 1)]).toEqual([true, false]);
     its.share = 1;
@@ -74,7 +74,7 @@ describe('a quota', () => {
     expect(quotas.refuse('a.x', 100)).toBe(undefined);
     expect(quotas.wouldRefuse('a.x', 50)).toBe(true);
     expect(quotas.refuse('a.x', 50)).toBe(
-      'the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): send the request again, not before 500 ms',
+      'the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): send the request again after 500 ms',
     );
   });
 });
@@ -83,13 +83,13 @@ describe('requests over a quota', () => {
   const shared = () => {
     const { its, quotas } = world(`${REPLIES} 100 -`);
     const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000) });
-    const later = new PutOffQueue();
+    const deferrals = new DeferredQueue();
     const serve = (...records: Parameters<typeof processBatch>[2]) =>
-      processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, later });
-    return { its, worker, later, serve };
+      processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals });
+    return { its, worker, deferrals, serve };
   };
 
-  it('are refused without an entry or an ID, and get a batch when they come again later', async () => {
+  it('are refused without an entry or an ID, and get a batch when they are sent again later', async () => {
     const { its, worker, serve } = shared();
     await serve(request(0, 'a', { count: 100 }), request(1, 'b', { count: 1 }));
     expect(worker.replies().map(gist)).toEqual(['0+100', 'QUOTA_EXCEEDED']);
@@ -106,10 +106,10 @@ describe('requests over a quota', () => {
     expect(worker.replies().map(gist)).toEqual(['0+100', '0+100', '0+100']);
   });
 
-  it('are told at once, however many IDs they ask for', async () => {
-    const { worker, later, serve } = shared();
+  it('are refused immediately, however many IDs they ask for', async () => {
+    const { worker, deferrals, serve } = shared();
     await serve(request(0, 'a', { count: 100 }));
     await serve(request(1, 'b', { count: 50_000 }));
-    expect([later.first, worker.replies().map(gist)]).toEqual([undefined, ['0+100', 'QUOTA_EXCEEDED']]);
+    expect([deferrals.first, worker.replies().map(gist)]).toEqual([undefined, ['0+100', 'QUOTA_EXCEEDED']]);
   });
 });

@@ -59,7 +59,7 @@ const passing = new IdallocError('APPEND_UNANSWERED', 'no answer');
 const lasting = new IdallocError('LEDGER_UNREADABLE', 'not ours');
 
 describe('a request session', () => {
-  it('takes the next chunk when all records of this one were answered, and moves behind markers that follow them', async () => {
+  it('takes the next chunk when all records of this one were answered, and moves past markers that follow them', async () => {
     const { session, calls, progress } = scene();
     let taken = false;
     const delivered = session.deliver({ records: recordsAt(5, 6), next: 9 }).then(() => (taken = true));
@@ -72,13 +72,13 @@ describe('a request session', () => {
     expect([session.next, progress]).toEqual([9, [6, 7, 9]]);
   });
 
-  it('moves behind a chunk of markers alone without asking the handler', async () => {
+  it('moves past a chunk of markers alone without calling the handler', async () => {
     const { session, calls } = scene();
     await session.deliver({ records: [], next: 4 });
     expect([session.next, calls.length]).toEqual([4, 0]);
   });
 
-  it('tries again from the first record that was not answered, after a rest', async () => {
+  it('retries from the first unanswered record, after a pause', async () => {
     const { session, calls, faults, due } = scene();
     void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
     calls[0]?.control.resolved(1);
@@ -89,14 +89,14 @@ describe('a request session', () => {
     expect(calls[1]?.offsets).toEqual([2, 3]);
   });
 
-  it('rests longer after a fault that no waiting fixes', async () => {
+  it('pauses longer after an error that waiting cannot fix', async () => {
     const { session, calls, faults, due } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
     await calls[0]?.end(lasting);
     expect([faults, due().map(({ delayMs }) => delayMs)]).toEqual([[true], [5_000]]);
   });
 
-  it('asks the handler once at a time', async () => {
+  it('calls the handler once at a time', async () => {
     const { session, calls } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
     session.pause();
@@ -105,7 +105,7 @@ describe('a request session', () => {
     expect(calls.length).toBe(1);
   });
 
-  it('begins nothing while its gate is closed, and goes on when it opens', async () => {
+  it('starts nothing while its gate is closed, and continues when it opens', async () => {
     const { session, calls } = scene({ isOpen: false });
     void session.deliver({ records: recordsAt(1), next: 2 });
     await turn();
@@ -129,7 +129,7 @@ describe('a request session', () => {
     expect(calls[1]?.offsets).toEqual([2]);
   });
 
-  it('rests no longer when its gate opens, and does not go on twice', async () => {
+  it('ends the pause when its gate opens, and does not continue twice', async () => {
     const { session, calls, due } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
     session.pause();
@@ -143,7 +143,7 @@ describe('a request session', () => {
     expect(calls.length).toBe(2);
   });
 
-  it('keeps resting when it is resumed though its gate was open all the time', async () => {
+  it('keeps the pause when it is resumed but its gate was never closed', async () => {
     const { session, calls, due } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
     await calls[0]?.end(passing);
@@ -152,7 +152,7 @@ describe('a request session', () => {
     expect([calls.length, due().length]).toEqual([1, 1]);
   });
 
-  it('that has ended resolves nothing, begins nothing, and holds nobody up', async () => {
+  it('that has ended resolves nothing, starts nothing, and blocks no caller', async () => {
     const { session, calls, progress } = scene();
     let left = false;
     void session.deliver({ records: recordsAt(1, 2), next: 3 }).then(() => (left = true));
@@ -165,7 +165,7 @@ describe('a request session', () => {
     expect(calls.length).toBe(1);
   });
 
-  it('that ends while it rests leaves no timer behind', async () => {
+  it('that ends during a pause leaves no timer behind', async () => {
     const { session, calls, due } = scene();
     const delivered = session.deliver({ records: recordsAt(1), next: 2 });
     await calls[0]?.end(passing);
@@ -196,25 +196,25 @@ describe('a request session', () => {
   });
 });
 
-describe('requests that are put off', () => {
+describe('deferred requests', () => {
   const large = (offset: number) => ({ record: recordsAt(offset)[0] as RequestRecord, name: `n${offset}`, share: 1 });
 
-  it('are served beside those behind them, of the next chunk as well', async () => {
+  it('are served in parallel with those after them, in the next chunk as well', async () => {
     const { session, calls } = scene();
     const delivered = session.deliver({ records: recordsAt(1, 2), next: 3 });
-    expect(calls[0]?.control.later?.take(large(1))).toBe(true);
+    expect(calls[0]?.control.deferrals?.take(large(1))).toBe(true);
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
     await delivered;
     void session.deliver({ records: recordsAt(3), next: 4 });
     expect(calls.map(({ offsets }) => offsets)).toEqual([[1, 2], [1], [3]]);
-    expect(calls[1]?.control.later).toBe(undefined);
+    expect(calls[1]?.control.deferrals).toBe(undefined);
   });
 
   it('hold back the offset to commit, and nothing else, until they are answered', async () => {
     const { session, calls, progress } = scene();
     void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
-    calls[0]?.control.later?.take(large(2));
+    calls[0]?.control.deferrals?.take(large(2));
     calls[0]?.control.resolved(3);
     expect(session.next).toBe(2);
     await calls[0]?.end();
@@ -222,11 +222,11 @@ describe('requests that are put off', () => {
     expect([session.next, progress]).toEqual([4, [2, 4]]);
   });
 
-  it('are tried again after a fault, and then the next of them', async () => {
+  it('are retried after an error, and then the next of them', async () => {
     const { session, calls, due } = scene();
     void session.deliver({ records: recordsAt(1, 2), next: 3 });
-    calls[0]?.control.later?.take(large(1));
-    calls[0]?.control.later?.take(large(2));
+    calls[0]?.control.deferrals?.take(large(1));
+    calls[0]?.control.deferrals?.take(large(2));
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
     await calls[1]?.end(passing);
@@ -241,10 +241,10 @@ describe('requests that are put off', () => {
     expect([session.next, calls.length]).toEqual([3, 4]);
   });
 
-  it('are not begun while the gate is closed, and are part of what settles', async () => {
+  it('are not started while the gate is closed, and count for settled', async () => {
     const { session, calls } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
-    calls[0]?.control.later?.take(large(1));
+    calls[0]?.control.deferrals?.take(large(1));
     session.pause();
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
@@ -261,10 +261,10 @@ describe('requests that are put off', () => {
     expect([settled, session.next]).toEqual([true, 1]);
   });
 
-  it('let nobody get further ahead than so many requests', async () => {
+  it('limit how far other requests run ahead', async () => {
     const { session, calls } = scene();
     const delivered = session.deliver({ records: recordsAt(1), next: 9_000 });
-    calls[0]?.control.later?.take(large(1));
+    calls[0]?.control.deferrals?.take(large(1));
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
     await delivered;

@@ -24,7 +24,7 @@ const markersOf = (topic: MemoryLedger) =>
   });
 
 describe('a ledger whose head was trimmed', () => {
-  it('never gives a second batch to a request that it decided: FORGOTTEN', async () => {
+  it('never allocates a second batch for a request that it decided: FORGOTTEN', async () => {
     const topic = await served('a', 'b', 'c');
     topic.trim(0, 2);
     const later = new MemoryWorker({ topic });
@@ -33,7 +33,7 @@ describe('a ledger whose head was trimmed', () => {
     expect(later.allocator.asked).toEqual([]);
   });
 
-  it('still gives the batches that it has, and new ones to requests above the horizon', async () => {
+  it('still returns the batches that it has, and allocates new ones for requests above the horizon', async () => {
     const topic = await served('a', 'b', 'c');
     topic.trim(0, 2);
     const later = new MemoryWorker({ topic, workerId: 7 });
@@ -53,7 +53,7 @@ describe('a ledger whose head was trimmed', () => {
     expect(outcomes(later)).toEqual(['FORGOTTEN']);
   });
 
-  it('that has nothing left counts all requests that exist as decided, and serves what comes after', async () => {
+  it('that is empty counts all existing requests as decided, and serves later ones', async () => {
     const topic = await served('a', 'b');
     topic.trim(0, 2);
     topic.requestEnds.set(0, 2);
@@ -75,14 +75,14 @@ describe('a marker', () => {
     expect(topic.read(0, 1).map(({ value }) => decodeLedgerEntry(value as Buffer).kind)).toEqual(['marker', 'batch']);
   });
 
-  it('tells how far the requests were decided', async () => {
+  it('records how far the requests were decided', async () => {
     const topic = await served('a', 'b');
     const later = new MemoryWorker({ topic });
     await later.ledger.mark(0);
     expect(markersOf(topic)).toEqual([{ kind: 'marker', end: 2, through: 1 }]);
   });
 
-  it('keeps the requests that wait from being forgotten when everything before it was trimmed', async () => {
+  it('keeps waiting requests from being forgotten when everything before it was trimmed', async () => {
     const topic = await served('a', 'b');
     await new MemoryWorker({ topic }).ledger.mark(0);
     topic.trim(0, 2);
@@ -91,7 +91,7 @@ describe('a marker', () => {
     expect(outcomes(later)).toEqual([expect.any(BigInt)]);
   });
 
-  it('is refused when the request topic was made anew: REQUESTS_RECREATED, and nothing is decided', async () => {
+  it('is refused when the request topic was recreated: REQUESTS_RECREATED, and nothing is decided', async () => {
     const topic = await served('a', 'b', 'c');
     topic.requestEnds.set(0, 1);
     const later = new MemoryWorker({ topic });
@@ -130,7 +130,7 @@ describe('a request that is answered with an old decision', () => {
     expect(topic.bounds(0).high).toBe(2);
   });
 
-  it('has it renewed though a loser is younger than the decision', async () => {
+  it('has it renewed even if a loser is younger than the decision', async () => {
     let now = NOW;
     const topic = new MemoryLedger(1, () => now);
     const worker = new MemoryWorker({ topic });
@@ -153,7 +153,7 @@ describe('a request that is answered with an old decision', () => {
     expect([outcomes(worker), topic.bounds(0).high]).toEqual([['CONFLICT'], 1]);
   });
 
-  it('gets its batch again after retention took the first entry, from who knew that one and from who did not', async () => {
+  it('gets its batch again after retention removed the first entry, from a worker that knew that entry and from one that did not', async () => {
     const topic = await served('a');
     const worker = new MemoryWorker({ topic, workerId: 7 });
     await worker.serve([later(9, RENEW_AFTER_MS)]);

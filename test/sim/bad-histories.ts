@@ -21,7 +21,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'two allocations share an ID': {
       issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 101n, last: 105n })],
     },
-    'two requests were told one ID': {
+    'two replies contain one ID': {
       told: [toldOf(batchOf(100n)), toldOf(batchOf(101n), { key: 'd', offset: 1 })],
     },
   },
@@ -32,8 +32,10 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   disjoint: {
     'a ceiling fell': { ceilings: [{ workerId: 1, before: 60, after: 59, aheadMs: 0 }] },
     'a ceiling was deleted': { ceilings: [{ workerId: 1, before: 60, after: undefined, aheadMs: 0 }] },
-    'two processes had one reign': { grants: [grantOf(), grantOf({ process: 'm1.1' })] },
-    'a reign began below the end of the one before': { grants: [grantOf(), grantOf({ fence: 11n, from: 59, to: 80 })] },
+    'two processes had one term': { grants: [grantOf(), grantOf({ process: 'm1.1' })] },
+    'a term started below the end of the previous one': {
+      grants: [grantOf(), grantOf({ fence: 11n, from: 59, to: 80 })],
+    },
   },
   'near the present': {
     'a ceiling lies far ahead': { ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 11_501 }] },
@@ -42,7 +44,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a reservation that a rebuild had not read was used afterwards': {
       rebuilds: [{ order: 5, floor: 80, known: new Map([['1/10', 59]]) }],
     },
-    'a reign that a rebuild had not read of went on': { rebuilds: [{ order: 5, floor: 80, known: new Map() }] },
+    'a term that a rebuild had not read continued': { rebuilds: [{ order: 5, floor: 80, known: new Map() }] },
   },
   'one configuration': {
     'workers with two configurations allocated': { grants: [grantOf(), grantOf({ config: 'other' })] },
@@ -51,20 +53,20 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a worker was ready with the ledger of another request topic': { strays: ['m4.1 was ready at 9 ms'] },
   },
   increasing: {
-    'IDs fell within a reign': {
+    'IDs fell within a term': {
       issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 90n, last: 91n })],
     },
-    'IDs fell from one reign to the next': {
+    'IDs fell from one term to the next': {
       issued: [issuedOf({ order: 6 }), issuedOf({ order: 5, allocation: 2, fence: 11n, first: 90n, last: 91n })],
     },
   },
   stopped: {
     'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] },
     'a clock that went back was used': { grants: [grantOf({ behindMs: 1 })] },
-    'a process that stood still went on': { grants: [grantOf({ stoodStill: true })] },
+    'a paused process continued': { grants: [grantOf({ stoodStill: true })] },
   },
   'no false alarm': {
-    'a worker took a sound etcd for one that was set back': { alarms: [5] },
+    'a worker reported a healthy etcd as set back': { alarms: [5] },
     'a worker did so before it was': { alarms: [5], setBacks: [6] },
   },
   replay: {

@@ -1,7 +1,7 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
-import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
+import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import type { LedgerRecord } from '../../src/pipeline/ports.ts';
@@ -260,7 +260,7 @@ export class Brokers {
   shareOf(process: string): Pick<Share, 'partitions' | 'standbys'> {
     const member = this.cluster.groups.get(FIRST.group)?.members.find(({ clientId }) => clientId === process);
     const { userData } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
-    const standbys = decodeStanding(userData ?? Buffer.alloc(0))?.standbys ?? [];
+    const standbys = decodeStandbys(userData ?? Buffer.alloc(0))?.standbys ?? [];
     return { partitions: this.#assignedTo(FIRST, member?.memberId ?? ''), standbys };
   }
 

@@ -28,7 +28,7 @@ describe('the checker', () => {
     expect(CHECKS['one answer'](lost)).toBeUndefined();
   });
 
-  it('allows a partition that nobody asked, and one that was taken over', () => {
+  it('allows a partition without requests, and one that was taken over', () => {
     expect(CHECKS['taken over']({ ...good(), takeOvers: [{ ...takeOver, asked: 0 }] })).toBeUndefined();
     const heir = entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 });
     const copies = [{ ...opened, process: 'm1.1' }];

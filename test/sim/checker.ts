@@ -5,6 +5,8 @@ import { askedBy, decidersOf, hadLost, mayBeLost, nameOf, sameRanges } from './d
 import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import { homeOf, pairAt } from './pairs.ts';
+import { markedFirst, oneAppendAtATime, ownCommits, toldBeforeCommitted } from './serving-checks.ts';
+import { FOREIGN_TOPIC } from './setting.ts';
 import {
   compare,
   covered,
@@ -15,9 +17,7 @@ import {
   oneConfiguration,
   rebuiltOverAll,
   stopped,
-} from './reign-checks.ts';
-import { markedFirst, oneAppendAtATime, ownCommits, toldBeforeCommitted } from './serving-checks.ts';
-import { FOREIGN_TOPIC } from './setting.ts';
+} from './term-checks.ts';
 
 /** From the look at a request's expiry to its allocation, which may wait for ticks. */
 const LONGEST_DECISION_MS = 7_000;

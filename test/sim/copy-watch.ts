@@ -1,6 +1,6 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
+import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
 import type { FetchRequest, JoinRequest, SyncRequest } from '../../src/kafka/wire/port.ts';
@@ -131,7 +131,7 @@ export class CopyWatch {
 function warmUpsOf({ assignments }: SyncRequest): number {
   return assignments.reduce((sum, { assignment }) => {
     const { userData } = decodeAssignment(assignment);
-    return sum + (decodeStanding(userData ?? Buffer.alloc(0))?.warmups.length ?? 0);
+    return sum + (decodeStandbys(userData ?? Buffer.alloc(0))?.warmups.length ?? 0);
   }, 0);
 }
 

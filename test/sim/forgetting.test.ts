@@ -57,7 +57,7 @@ describe('what may be forgotten', () => {
     expect([0, 4, 9].map((offset) => forgets(ledger(two), offset))).toEqual([false, false, false]);
   });
 
-  it('is what is not above the requests of lost entries, nor above what the first anchor covers', () => {
+  it('is every request not above those of lost entries, nor above what the first anchor covers', () => {
     const lost = ledger(two, trimmed(1));
     expect([4, 5, 7].map((offset) => forgets(lost, offset))).toEqual([true, false, false]);
     const covered = ledger([...two, { end: 3, through: 9 }], trimmed(3));
@@ -69,13 +69,13 @@ describe('what may be forgotten', () => {
     expect([2, 3].map((offset) => forgets(later, offset))).toEqual([true, false]);
   });
 
-  it('is a key whose entry was written by somebody who had not read up to the start', () => {
+  it('is a key whose entry was written by a worker that had not read up to the start', () => {
     expect(forgets(ledger(two, trimmed(2)), 20, 'c')).toBe(true);
     expect(forgets(ledger(two, trimmed(1)), 20, 'c')).toBe(false);
     expect(forgets(ledger(two, trimmed(1)), 20, 'b')).toBe(false);
   });
 
-  it('is what was so by the time of the reply', () => {
+  it('is judged at the time of the reply', () => {
     expect(forgets(ledger(two, trimmed(1)), 4, 'new', 50)).toBe(false);
   });
 });

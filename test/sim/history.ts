@@ -120,7 +120,7 @@ export interface Issued {
   readonly allocation: number;
   readonly workerId: number;
   readonly fence: bigint;
-  /** Where the reservation of its reign begins. */
+  /** Where the reservation of its term begins. */
   readonly from: number;
   readonly first: bigint;
   readonly last: bigint;
@@ -141,7 +141,7 @@ export interface Grant {
   readonly to: number;
   /** Since the sending of the last renewal of any lease of this process that was answered. */
   readonly sinceRenewalMs: number;
-  /** How far the wall clock lies behind what this process has seen of it since its reign began. */
+  /** How far the wall clock lies behind what this process has seen of it since its term began. */
   readonly behindMs: number;
   /** Whether the process has stood still since that renewal was sent. */
   readonly stoodStill: boolean;
@@ -218,7 +218,7 @@ interface Loss {
 interface Rebuild {
   readonly order: number;
   readonly floor: number;
-  /** By worker ID and fence: how far a witness says that the reign has reserved. */
+  /** By worker ID and fence: how far a witness says that the term has reserved. */
   readonly known: ReadonlyMap<string, number>;
 }
 

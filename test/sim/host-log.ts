@@ -4,7 +4,7 @@ import type { History } from './history.ts';
 import type { World } from './world.ts';
 
 /** Lines at the level of an error that the faults of a simulation bring about. */
-const EXPECTED_ERRORS: readonly RegExp[] = [/^no worker ID can be held: .*"RESTORED"/];
+const EXPECTED_ERRORS: readonly RegExp[] = [/^no worker ID can be acquired: .*"RESTORED"/];
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 
 /** Writes into the trace. An error means that somebody has to act, for which there is no cause here. */

@@ -1,7 +1,7 @@
 import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
-import type { Surroundings } from '../../src/worker/surroundings.ts';
+import { LeasedAllocator } from '../../src/worker/allocator.ts';
+import type { Environment } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import type { Brokers } from './brokers.ts';
 import { CopyWatch } from './copy-watch.ts';
@@ -55,13 +55,13 @@ export class Host {
     this.#probe = new Probe(world, history, store, this.process, JSON.stringify(machine.pool));
     const copies = new CopyWatch(place, this.process.name, machine.pair);
     const readiness = new ReadinessProbe(place, machine, this.process);
-    const surroundings: Surroundings = {
+    const environment: Environment = {
       runtime: this.#probe.watched(runtime),
       dialer: brokers.dialer(this.process, [readiness.observer, copies.observer]),
       etcd: this.#etcd(),
       openIndex: (binding, events) => copies.around(machine.disk.open(binding, events)),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
-      createAllocator: (options) => this.#probe.around(options, (watched) => new ReignAllocator(watched)),
+      createAllocator: (options) => this.#probe.around(options, (watched) => new LeasedAllocator(watched)),
     };
     this.worker = new Worker(config, {
       log: logOf(this.process.name, place),
@@ -69,7 +69,7 @@ export class Host {
         ...NO_METRICS,
         setGate: (reason) => void (reason === 'RESTORED' && history.alarms.push(world.tick())),
       },
-      surroundings,
+      environment,
     });
     this.worker.done.catch((error) => this.process.deliver(() => this.#failed(error, onEnd)));
     readiness.watch(this.worker);

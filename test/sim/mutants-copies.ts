@@ -56,16 +56,16 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'a copy that was dropped counts as taken',
-    patches: [patch('src/pipeline/followed-state.ts', '    this.isTaken = false;\n', '')],
+    name: 'a dropped copy counts as present',
+    patches: [patch('src/pipeline/partition-state.ts', '    this.hasCopy = false;\n', '')],
   },
   {
-    name: 'a copy that nobody recognised told to the group',
+    name: 'an unrecognised copy reported to the group',
     scenario: 'lost-tail',
-    patches: [patch('src/worker/request-side.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
+    patches: [patch('src/worker/request-service.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
   },
   {
-    name: 'decisions by a copy that is not complete',
+    name: 'decisions by an incomplete copy',
     patches: [
       patch(
         'src/pipeline/follower.ts',
@@ -75,12 +75,12 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'first without a look at earlier places',
+    name: 'first without checking earlier offsets',
     // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
     patches: [patch('test/support/memory-index.ts', 'if (first?.offset === offset &&', 'if (first !== undefined &&')],
   },
   {
-    name: 'a partition given to who has no copy of it',
+    name: 'a partition assigned to a member without a copy of it',
     scenario: 'take-over',
     patches: [
       patch('src/kafka/loops/warm-ups.ts', 'one !== undefined && lags.isCaughtUp(one, partition)', 'one !== undefined'),

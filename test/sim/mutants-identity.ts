@@ -9,8 +9,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
         'src/identity/identity.ts',
         'const found = readBack(asked, owner, ceiling);',
         `const stored = swap && ceiling ? { ...swap, modRevision: ceiling.modRevision } : asked.stored;
-    const found = { ...readBack({ ...reign, stored }, owner, ceiling), kind: 'ours' as const, reign: { ...reign, stored } };
-    if (owner?.createRevision !== reign.fence) return await this.#lose(turn, 'the owner key is gone');`,
+    const found = { ...readBack({ ...term, stored }, owner, ceiling), kind: 'ours' as const, term: { ...term, stored } };
+    if (owner?.createRevision !== term.fence) return await this.#lose(turn, 'the owner key is gone');`,
       ),
     ],
   },
@@ -30,7 +30,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch('src/identity/choose.ts', 'waitMs: ceilingWaitMs(layout, ceiling.ticks, now)', 'waitMs: 0'),
       patch('src/identity/choose.ts', 'import { ceilingWaitMs, MAX', 'import { MAX'),
-      patch('src/identity/reign.ts', 'from: ceiling.ticks,', 'from: toTicks(layout, sent.wall),'),
+      patch('src/identity/term.ts', 'from: ceiling.ticks,', 'from: toTicks(layout, sent.wall),'),
     ],
   },
   {
@@ -38,8 +38,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/identity.ts',
-        'const renewed = { ...found.reign, sent };',
-        'const renewed = { ...found.reign, sent: this.#settings.readClock().reading };',
+        'const renewed = { ...found.term, sent };',
+        'const renewed = { ...found.term, sent: this.#settings.readClock().reading };',
       ),
     ],
   },
@@ -54,7 +54,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'ticks begun anew within the back-fill window',
+    name: 'ticks restarted within the back-fill window',
     patches: [
       patch(
         'src/core/generator.ts',
@@ -78,7 +78,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     scenario: 'etcd-loss',
     patches: [
       patch('src/identity/protocol.ts', '  requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
-      patch('src/identity/protocol.ts', '  requireUnopposed(view, { ...own, from: reservation.from });\n', ''),
+      patch('src/identity/protocol.ts', '  requireNoRival(view, { ...own, from: reservation.from });\n', ''),
       patch('src/identity/protocol.ts', '    requireUnused(view);\n', ''),
       patch('src/identity/namespace.ts', '      requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
       patch('src/identity/namespace.ts', '    requireUnused(view);\n', ''),
@@ -116,8 +116,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/rebuild.ts',
-        '  await witness.write([{ seal: wanted.uuid }]);\n  const remains = await readRemains(etcd, witness, keys);',
-        '  const remains = await readRemains(etcd, witness, keys);\n  await witness.write([{ seal: wanted.uuid }]);',
+        '  await witness.write([{ seal: wanted.uuid }]);\n  const found = await readStoredNamespace(etcd, witness, keys);',
+        '  const found = await readStoredNamespace(etcd, witness, keys);\n  await witness.write([{ seal: wanted.uuid }]);',
       ),
     ],
   },
@@ -129,11 +129,11 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the descriptor written without comparing its absence',
     scenario: 'mixed',
-    patches: [patch('src/identity/namespace.ts', 'attempt(etcd, [absent, there],', 'attempt(etcd, [there],')],
+    patches: [patch('src/identity/namespace.ts', 'tryTransact(etcd, [absent, there],', 'tryTransact(etcd, [there],')],
   },
   {
     // A nonce alone decides nothing: claims are told by their leases, and raises by fence, compared revision and ticks.
-    name: 'a reign told by its fence alone',
+    name: 'a term identified by its fence alone',
     scenario: 'lost-claim',
     patches: [
       patch(
@@ -144,17 +144,17 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'no suspension when the process stood still',
+    name: 'no suspension after a pause of the process',
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
-        "if (stoodMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);",
+        "if (pausedMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);",
         '',
       ),
     ],
   },
   {
-    name: 'the allocator reads the clock past its guard',
+    name: 'the allocator reads the clock without its guard',
     scenario: 'clocks',
     patches: [
       patch(
@@ -172,12 +172,12 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'a worker ID claimed by a clock that nobody compared',
+    name: 'a worker ID claimed without comparing the clock',
     patches: [
       patch(
         'src/identity/choose.ts',
-        "choice.kind === 'take' ? await doubtClock(settings, snapshot) : undefined",
-        'undefined && (await doubtClock(settings, snapshot))',
+        "choice.kind === 'take' ? await checkClock(settings, snapshot) : undefined",
+        'undefined && (await checkClock(settings, snapshot))',
       ),
     ],
   },

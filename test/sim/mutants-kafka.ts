@@ -22,7 +22,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'reading goes on at the end when its offset is gone',
+    name: 'reading continues at the end when its offset is gone',
     patches: [
       patch(
         'src/worker/request-group.ts',
@@ -36,7 +36,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/kafka/records/decode.ts', "isolation === 'read_committed' ? fetched.aborted : []", '[]')],
   },
   {
-    name: 'markers of transactions taken for requests',
+    name: 'transaction markers taken for requests',
     patches: [
       patch(
         'src/kafka/records/decode.ts',
@@ -46,7 +46,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'a batch that the fetch cut off is passed over',
+    name: 'a batch truncated by the fetch is skipped',
     patches: [
       patch(
         'src/kafka/records/decode.ts',
@@ -56,7 +56,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'records below the offset asked for handed on',
+    name: 'records below the fetched offset passed on',
     patches: [
       patch(
         'src/kafka/records/decode.ts',
@@ -66,7 +66,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'a partition that nobody gets',
+    name: 'a partition assigned to no member',
     scenario: 'take-over',
     patches: [
       patch(

@@ -55,15 +55,15 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/pipeline/decided.ts', 'if (entry.end >= origin && entry.end > before) {', '{')],
   },
   {
-    name: 'a restore that retention has overtaken goes on',
+    name: 'a restore overtaken by retention continues',
     scenario: 'retention',
     // Whoever reads notices it by the offset, and whoever looks after the index by the bounds: each is enough.
     patches: [
       patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
       patch(
         'src/adapters/kafka/ledger-reader.ts',
-        'sink.distrust(partition, `offset',
-        'void [sink, position, end]; false && sink.distrust(partition, `offset',
+        'sink.invalidate(partition, `offset',
+        'void [sink, position, end]; false && sink.invalidate(partition, `offset',
       ),
     ],
   },
@@ -79,11 +79,11 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no marker at a take-over',
-    patches: [patch('src/worker/request-side.ts', 'for (const partition of added) this.#mark(partition);', '')],
+    patches: [patch('src/worker/request-service.ts', 'for (const partition of added) this.#mark(partition);', '')],
   },
   {
-    name: 'an index that was thrown away is not restored',
-    patches: [patch('src/worker/ledger-side.ts', 'this.#follower?.restore(cause); //', '//')],
+    name: 'a discarded index is not restored',
+    patches: [patch('src/worker/ledger-service.ts', 'this.#follower?.restore(cause); //', '//')],
   },
   {
     name: 'a horizon that forgets too much',
@@ -110,7 +110,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/pipeline/lane.ts', 'if (!this.#open) await this.#woken();', 'if (!this.#open) break;')],
   },
   {
-    name: 'a request served where it lies',
+    name: 'a request served outside its home partition',
     patches: [patch('src/pipeline/decide.ts', 'if (home === partition) return undefined;', 'return undefined;')],
   },
   {
@@ -118,7 +118,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/pipeline/decide.ts', 'bornMs(request.route)', 'undefined as number | undefined')],
   },
   {
-    name: 'a log without its head taken for whole',
+    name: 'a log without its head taken for complete',
     // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
     patches: [patch('test/support/memory-index.ts', 'since: from === 0 && through === -1 ? 0 : undefined', 'since: 0')],
   },

@@ -5,10 +5,10 @@ import { bindingsOf } from '../../src/identity/bindings.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import { isRestored } from '../../src/identity/protocol.ts';
-import { floorOver, type Remains, rebuildNamespace } from '../../src/identity/rebuild.ts';
+import { floorAbove, rebuildNamespace, type StoredNamespace } from '../../src/identity/rebuild.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { ledgerTail } from '../../src/worker/ledger-tail.ts';
-import { startWitness } from '../../src/worker/witness-side.ts';
+import { startWitness } from '../../src/worker/witness-service.ts';
 import type { Place } from './host.ts';
 import { Machine, type Process } from './machine.ts';
 import { runtimeOf } from './runtime.ts';
@@ -142,19 +142,19 @@ export class Operator {
       const damaged = error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED';
       if (!isRestored(error) && !damaged) throw error;
       const now = wallMs(brokers.nowMs());
-      const floorOf = (remains: Remains): Ticks => this.#floorOf(remains, now);
+      const floorOf = (found: StoredNamespace): Ticks => this.#floorOf(found, now);
       const { floor } = await rebuildNamespace({ ...ports, keys, wanted, bindings, floorOf });
       world.note(() => `${process.name} rebuilt the namespace from ${floor}`);
     }
   }
 
-  #floorOf(remains: Remains, now: WallMs): Ticks {
+  #floorOf(found: StoredNamespace, now: WallMs): Ticks {
     const { world, history } = this.#place;
-    const floor = floorOver(layout, { remains, ledger: undefined, now, reserveMs: timing.reserveMs });
+    const floor = floorAbove(layout, { found, ledger: undefined, now, reserveMs: timing.reserveMs });
     const known = new Map<string, number>();
-    for (const { workerId, fence, ticks } of remains.view.witnesses) {
-      const reign = `${workerId}/${fence}`;
-      known.set(reign, Math.max(ticks, known.get(reign) ?? 0));
+    for (const { workerId, fence, ticks } of found.view.witnesses) {
+      const term = `${workerId}/${fence}`;
+      known.set(term, Math.max(ticks, known.get(term) ?? 0));
     }
     history.rebuilds.push({ order: world.tick(), floor, known });
     return floor;

@@ -35,7 +35,7 @@ export class Probe {
   /** When the last answered renewal was sent: by the monotonic clock, and by the true one. */
   #renewed = { monoMs: Number.NEGATIVE_INFINITY, trueMs: Number.NEGATIVE_INFINITY };
   readonly #seen = new SeenClock();
-  #reign = '';
+  #term = '';
   #present: Takings = [];
   #steady = false;
 
@@ -96,9 +96,9 @@ export class Probe {
   #granted(granted: Authority, now: Reading): Authority {
     if (!granted.ok || !this.#steady) return granted;
     const { workerId, fence, reservation } = granted;
-    const reign = `${workerId}/${fence}/${reservation.from}`; // etcd that was set back gives a fence a second time
-    if (reign !== this.#reign) this.#seen.forget();
-    this.#reign = reign;
+    const term = `${workerId}/${fence}/${reservation.from}`; // etcd that was set back gives a fence a second time
+    if (term !== this.#term) this.#seen.forget();
+    this.#term = term;
     this.#present.push({
       order: this.#world.tick(),
       nowTicks: toTicks(layout, now.wall),

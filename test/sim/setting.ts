@@ -15,7 +15,7 @@ export const REPLY_TOPICS = ['id.replies.a', 'id.replies.b'] as const;
 export const LATE_REPLY_TOPIC = 'id.replies.late';
 /** Where no reply may go. */
 export const FOREIGN_TOPIC = 'somebody.elses';
-/** A shorter lease than the usual, so that more reigns begin and end in the same time. */
+/** A shorter lease than the usual, so that more terms begin and end in the same time. */
 export const timing: LeaseTiming = {
   ttlMs: 12_000,
   heartbeatMs: 3_000,

@@ -13,7 +13,7 @@ const PLAYED: readonly (readonly [number, Scenario | undefined])[] = [
 ];
 
 describe('simulated histories', { timeout: 60_000 }, () => {
-  it('of 30 seeds, and of 10 with take-overs, keep every promise, and meet everything that is hard', async () => {
+  it('of 30 seeds, and of 10 with take-overs, pass every check and cover every hard case', async () => {
     let met = NOTHING;
     for (const [seed, scenario] of PLAYED) {
       const { faults, history } = await simulate(seed, { scenario });
@@ -37,7 +37,7 @@ describe('simulated histories', { timeout: 60_000 }, () => {
     expect(one.trace).not.toEqual(other.trace);
   });
 
-  it('can not reach the real clocks, timers or randomness, which come back afterwards', async () => {
+  it('cannot use the real clocks, timers or randomness, which are restored afterwards', async () => {
     const reach = [() => Math.random(), () => Date.now(), () => performance.now(), () => setTimeout(() => {}, 0)];
     for (const real of reach) await expect(sealed(async () => real(), 0)).rejects.toThrow(/real clock/);
     expect(Math.random()).toBeLessThan(1);
@@ -60,7 +60,7 @@ describe('mutants', { timeout: 60_000 }, () => {
     expect(faults.map(({ check }) => check)).toContain('unique');
   });
 
-  it('whose text is gone, or not the only one, are refused as stale', () => {
+  it('whose text is missing or ambiguous are rejected as stale', () => {
     expect(() => patched('a b', 'c', 'd', 'somewhere')).toThrow(/stale mutant: somewhere/);
     expect(() => patched('a a', 'a', 'd', 'somewhere')).toThrow(/stale mutant: somewhere/);
     expect(patched('a b', 'a', '$&', 'somewhere')).toBe('$& b');
@@ -74,7 +74,7 @@ describe('the command line', { timeout: 60_000 }, () => {
     return { code, out: out.join('\n'), note: note.join('\n') };
   }
 
-  it('plays seeds from where it is told, and counts them', async () => {
+  it('plays seeds from a given one, and counts them', async () => {
     const { code, out } = await told('--seeds', '3', '--from', '5', '--json');
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({ seeds: 3, from: 5, failed: [] });
@@ -87,7 +87,7 @@ describe('the command line', { timeout: 60_000 }, () => {
     expect(once.note).toBe('seed 7: every promise was kept');
   });
 
-  it('refuses what it does not understand, and helps when asked', async () => {
+  it('rejects unknown arguments, and shows help', async () => {
     expect(await told('--seeds', 'many')).toMatchObject({ code: 2, note: expect.stringContaining('--seeds is many') });
     expect(await told('--sedes', '3')).toMatchObject({ code: 2 });
     expect(await told('--help')).toMatchObject({ code: 0, out: expect.stringContaining('--mutants') });

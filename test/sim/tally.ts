@@ -29,7 +29,7 @@ export interface Tally {
   /** Changes of the leaders of ledger partitions. */
   readonly elections: number;
   readonly rebalances: number;
-  readonly reigns: number;
+  readonly terms: number;
   readonly setBacks: number;
   /** The longest time from the end of the faults until everything was answered. */
   readonly healedMs: number;
@@ -57,7 +57,7 @@ export const NOTHING: Tally = {
   takeOvers: 0,
   elections: 0,
   rebalances: 0,
-  reigns: 0,
+  terms: 0,
   setBacks: 0,
   healedMs: 0,
 };
@@ -91,7 +91,7 @@ export function tallyOf(history: History): Tally {
     takeOvers: history.takeOvers.length,
     elections: history.elections,
     rebalances: history.rebalances,
-    reigns: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,
+    terms: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,
     setBacks: setBacks.length,
     healedMs: Math.round(history.healedMs ?? 0),
   };

@@ -11,7 +11,7 @@ import { RateLimit } from '../../src/http/rate-limit.ts';
 import type { TlsSettings } from '../../src/http/tls.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
+import { LeasedAllocator } from '../../src/worker/allocator.ts';
 
 export const STAGE_LAYOUT = presetLayout('default');
 const STAGE_MAX_COUNT = 100_000;
@@ -38,7 +38,7 @@ export class ApiStage {
   readonly #hasTokens: boolean;
   readonly issuer: Issuer;
   readonly #layout: Layout;
-  readonly #allocator: ReignAllocator;
+  readonly #allocator: LeasedAllocator;
 
   constructor({ tokens, perSecond, layout = STAGE_LAYOUT }: StageOptions = {}) {
     this.#layout = layout;
@@ -50,7 +50,7 @@ export class ApiStage {
     const authority = () => this.authority;
     const datacenterId = Math.min(4, layout.maxDatacenter);
     const options = { layout, datacenterId, readClock, authority, random: Math.random };
-    this.#allocator = new ReignAllocator({ ...options, sleep: (delayMs) => sleep(delayMs) });
+    this.#allocator = new LeasedAllocator({ ...options, sleep: (delayMs) => sleep(delayMs) });
     const source: Allocator = {
       allocate: async (counts) => {
         await this.before();

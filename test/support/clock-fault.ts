@@ -40,7 +40,7 @@ export async function expectEjected({ realm, worker }: Watched, reason: string):
   expect([readyz.status, await readyz.json()]).toEqual([503, { status: 'not ready', reason }]);
   expect(await worker.metric(`idalloc_gate{reason="${reason}"}`)).toBe(1);
   expect(await gateChanges(worker, reason)).toBeGreaterThan(0);
-  await expect.poll(() => reignsOf(realm), { timeout: GIVEN_BACK_WITHIN_MS }).toEqual([]);
+  await expect.poll(() => termsOf(realm), { timeout: GIVEN_BACK_WITHIN_MS }).toEqual([]);
 }
 
 /** How often the gate has said this, as the metrics count it. */
@@ -49,14 +49,14 @@ export function gateChanges(worker: WorkerProcess, reason: string): Promise<numb
 }
 
 /** Who holds a worker ID now, each by what nobody else will ever have: its key and the revision that made it. */
-export async function reignsOf(realm: Realm): Promise<readonly string[]> {
+export async function termsOf(realm: Realm): Promise<readonly string[]> {
   const owners = await realm.etcd.get(poolOf(realm).map((workerId) => realm.keys.owner(workerId)));
   return [...owners.values()].map(({ key, createRevision }) => `${key} of revision ${createRevision}`);
 }
 
 /** None of them holds a worker ID any longer, whoever else may by now. */
-export async function expectGivenBack(realm: Realm, reigns: readonly string[]): Promise<void> {
-  const left = async () => (await reignsOf(realm)).filter((reign) => reigns.includes(reign));
+export async function expectGivenBack(realm: Realm, terms: readonly string[]): Promise<void> {
+  const left = async () => (await termsOf(realm)).filter((term) => terms.includes(term));
   await expect.poll(left, { timeout: GIVEN_BACK_WITHIN_MS }).toEqual([]);
 }
 
@@ -70,7 +70,7 @@ export function lastFence(replies: Followed): bigint {
 export async function firstReplyAfter(fence: bigint, replies: Followed, from: number): Promise<number> {
   let at = from;
   let atMs = Number.NaN;
-  await replies.until('a reply of another reign', (seen) => {
+  await replies.until('a reply of another term', (seen) => {
     for (; at < seen.length; at += 1) {
       const one = seen[at];
       if (one === undefined || fenceOf(one) === fence) continue;

@@ -35,7 +35,7 @@ export function follow(topic: MemoryLedger, index = new MemoryIndex(), partition
   });
   for (let partition = 0; partition < partitions; partition += 1) {
     index.load(partition);
-    follower.take(partition);
+    follower.addCopy(partition);
   }
   const reader = new MemoryReader(topic, follower);
   return { index, timers, causes, stopped, follower, reader, changes: () => changes };

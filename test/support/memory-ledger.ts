@@ -57,7 +57,7 @@ export class MemoryLedger {
       append: async (partition, entries) => {
         const { fate, back } = await link(partition);
         const answer = this.#serve(fate, () => this.land(partition, entries));
-        if (back) await back;
+        if (back !== undefined) await back;
         if (answer === undefined) throw new IdallocError('APPEND_UNANSWERED', `no answer to an append (${fate})`);
         return answer;
       },

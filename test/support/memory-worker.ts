@@ -96,7 +96,7 @@ export class MemoryWorker {
     });
     for (let partition = 0; partition < partitions; partition += 1) {
       this.index.load(partition);
-      this.follower.take(partition);
+      this.follower.addCopy(partition);
     }
     this.reader = new MemoryReader(topic, this.follower);
     const log = this.#recorded(topic.producer(options.link));

@@ -228,7 +228,7 @@ export class Realm implements AsyncDisposable {
   }
 
   /** The witnesses in the topic, as they were written; those that a later one made void among them. */
-  async witnessed(): Promise<readonly Witness[]> {
+  async withWitness(): Promise<readonly Witness[]> {
     this.#witnesses ??= this.follow(this.witnessTopic);
     const records = await this.records(this.witnessTopic);
     const { seen } = await this.#witnesses;

@@ -1,4 +1,4 @@
-import { decodeStanding } from '../../src/kafka/loops/copies-format.ts';
+import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Realm } from './realm.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
@@ -35,7 +35,7 @@ export async function sharesOfGroup({ admin, groupId }: Realm): Promise<readonly
   const { groups } = await admin.describeGroups([groupId]);
   return (groups[0]?.members ?? []).map(({ memberAssignment }) => {
     const { assigned, userData } = decodeAssignment(memberAssignment);
-    const standing = userData === null ? undefined : decodeStanding(userData);
+    const standing = userData === null ? undefined : decodeStandbys(userData);
     const { standbys = [], warmups = [] } = standing ?? {};
     return { partitions: assigned.flatMap(({ partitions }) => partitions), standbys, warmups };
   });

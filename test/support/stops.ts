@@ -2,10 +2,10 @@ import { expect } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeReply, type Followed } from './followed.ts';
 import type { Sent } from './load.ts';
-import { faultsOf, type Made, refuses, reignsOf, resumedMs } from './reigns.ts';
+import { faultsOf, type Made, refuses, resumedMs, termsOf } from './terms.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
-/** A clock that is set back by less than this stays in its reign. */
+/** A clock that is set back by less than this stays in its term. */
 const STEP_BACK_MS = 10;
 
 /** The next closing of the gate, at line `from` of the log or later. */
@@ -44,7 +44,7 @@ export async function nextReplyBy(worker: WorkerProcess, replies: Followed): Pro
   return atMs;
 }
 
-/** The fences of all reigns that a worker has had. */
+/** The fences of all terms that a worker has had. */
 export function fencesOf(worker: WorkerProcess): ReadonlySet<bigint> {
   const acquired = worker.lines.filter(({ msg }) => msg === 'worker ID acquired');
   return new Set(acquired.map(({ fence }) => BigInt(String(fence))));
@@ -70,14 +70,14 @@ function madeUnder(replies: Followed, sent: readonly Sent[]): ReadonlyMap<bigint
 
 /**
  * Stopped means stopped: no worker has made a batch while its gate was closed for want of an authority or a clock, nor
- * outside of the reign whose fence the batch has. And the IDs of one worker ID rise from one reign to the next. Tells how
+ * outside of the term whose fence the batch has. And the IDs of one worker ID rise from one term to the next. Tells how
  * often the workers stopped.
  */
 export function checkStops(workers: readonly WorkerProcess[], replies: Followed, sent: readonly Sent[]): number {
   const made = madeUnder(replies, sent);
   for (const { lines, hasFakedClock } of workers) {
     const stepMs = hasFakedClock ? STEP_BACK_MS : 0;
-    for (const reign of reignsOf(lines)) expect(faultsOf(reign, made.get(reign.fence) ?? [], stepMs)).toEqual([]);
+    for (const term of termsOf(lines)) expect(faultsOf(term, made.get(term.fence) ?? [], stepMs)).toEqual([]);
   }
   for (const ofOneId of Map.groupBy(batchesOf(replies), ({ workerId }) => workerId).values()) checkRising(ofOneId);
   return workers.reduce((sum, { lines }) => sum + lines.filter(stops).length, 0);
@@ -91,19 +91,19 @@ export function silencesMs(workers: readonly WorkerProcess[]): readonly number[]
   return stopped.map(({ detail }) => Number(/for (\d+) ms/.exec(String(detail))?.[1]));
 }
 
-/** How long after each opening of its gate within a reign a worker made its next batch, by its own clock. */
+/** How long after each opening of its gate within a term a worker made its next batch, by its own clock. */
 export function reopeningsMs({ lines }: WorkerProcess, replies: Followed): readonly number[] {
   const made = madeUnder(replies, []);
-  return reignsOf(lines).flatMap((reign) => resumedMs(reign, made.get(reign.fence) ?? []));
+  return termsOf(lines).flatMap((term) => resumedMs(term, made.get(term.fence) ?? []));
 }
 
 function checkRising(batches: readonly IdBatch[]): void {
-  const reigns = [...Map.groupBy(batches, ({ fence }) => fence)].toSorted(([a], [b]) => (a < b ? -1 : 1));
+  const terms = [...Map.groupBy(batches, ({ fence }) => fence)].toSorted(([a], [b]) => (a < b ? -1 : 1));
   let highest = -1n;
-  for (const [fence, reign] of reigns) {
-    const ids = reign.flatMap(expandIds);
+  for (const [fence, term] of terms) {
+    const ids = term.flatMap(expandIds);
     const low = ids.filter((id) => id <= highest);
-    expect(low, `IDs of fence ${fence} that are not above those of an earlier reign`).toEqual([]);
+    expect(low, `IDs of fence ${fence} that are not above those of an earlier term`).toEqual([]);
     for (const id of ids) if (id > highest) highest = id;
   }
 }

@@ -3,8 +3,8 @@ import { loadWorkerConfig } from '../../src/config/config.ts';
 import type { Runtime } from '../../src/core/runtime.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
-import type { Surroundings } from '../../src/worker/surroundings.ts';
+import { LeasedAllocator } from '../../src/worker/allocator.ts';
+import type { Environment } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
 import { fakeKafka } from './fake-kafka/fake-kafka.ts';
@@ -59,13 +59,13 @@ export class WorkerStage {
 
   start(): Worker {
     const { runtime, kafka, logged, lines } = this;
-    const surroundings: Surroundings = {
+    const environment: Environment = {
       runtime: bound(runtime),
       dialer: kafka.dialer(),
       etcd: { ...this.etcd.port(), fault: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => 'instance',
-      createAllocator: (options) => new ReignAllocator(options),
+      createAllocator: (options) => new LeasedAllocator(options),
     };
     const write = (text: string) => {
       const line = JSON.parse(text) as LogLine;
@@ -73,7 +73,7 @@ export class WorkerStage {
       logged.push(line.msg);
     };
     const log = createLogger({ level: 'info', destination: { write } });
-    this.#worker = new Worker(config, { log, metrics: createMetrics(), surroundings });
+    this.#worker = new Worker(config, { log, metrics: createMetrics(), environment });
     return this.#worker;
   }
 

@@ -5,7 +5,7 @@ import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, type Ticks, ticks, wallMs } from '../../src/core/units.ts';
 import type { Allocation } from '../../src/pipeline/ports.ts';
-import { ReignAllocator } from '../../src/worker/allocator.ts';
+import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import { GuardedClock } from '../../src/worker/guarded-clock.ts';
 
 const layout = presetLayout('default');
@@ -13,35 +13,35 @@ const layout = presetLayout('default');
 const T0 = 1_000_000;
 const at = (tick: number) => tickStartMs(layout, ticks(tick));
 
-type Authority = ReturnType<ConstructorParameters<typeof ReignAllocator>[0]['authority']>;
+type Authority = ReturnType<ConstructorParameters<typeof LeasedAllocator>[0]['authority']>;
 
-interface Reign {
+interface Term {
   readonly workerId: number;
   readonly fence: bigint;
   readonly from: number;
   readonly to: number;
 }
 
-const REIGN: Reign = { workerId: 7, fence: 70n, from: T0 - 100, to: T0 + 25_000 };
+const TERM: Term = { workerId: 7, fence: 70n, from: T0 - 100, to: T0 + 25_000 };
 
 /**
  * An allocator on a clock that moves only while it sleeps (by what it asked for), under an authority that tests change.
  * `onSleep` runs as the sleep begins.
  */
-function world(options: { readonly onSleep?: (world: World) => void; readonly reign?: Reign } = {}) {
+function world(options: { readonly onSleep?: (world: World) => void; readonly term?: Term } = {}) {
   let reading: Reading = { wall: at(T0), mono: monoMs(5_000) };
   const clock = new GuardedClock(() => reading);
   const sleeps: number[] = [];
   let readings = 0;
   const its: World = {
-    granted: options.reign ?? REIGN,
+    granted: options.term ?? TERM,
     move: (wallBy, monoBy = wallBy) => {
       reading = { wall: wallMs(reading.wall + wallBy), mono: monoMs(reading.mono + monoBy) };
     },
-    trustAnew: () => clock.trustAnew(),
+    resetAnchor: () => clock.resetAnchor(),
     sleeps,
     readings: () => readings,
-    allocator: new ReignAllocator({
+    allocator: new LeasedAllocator({
       layout,
       datacenterId: 3,
       readClock: () => {
@@ -62,12 +62,12 @@ function world(options: { readonly onSleep?: (world: World) => void; readonly re
 }
 
 interface World {
-  granted: Reign | { readonly code: 'NO_IDENTITY' | 'LEASE_SUSPENDED' };
+  granted: Term | { readonly code: 'NO_IDENTITY' | 'LEASE_SUSPENDED' };
   readonly move: (wallBy: number, monoBy?: number) => void;
-  readonly trustAnew: () => void;
+  readonly resetAnchor: () => void;
   readonly sleeps: readonly number[];
   readonly readings: () => number;
-  readonly allocator: ReignAllocator;
+  readonly allocator: LeasedAllocator;
 }
 
 function authorityOf(granted: World['granted']): Authority {
@@ -82,7 +82,7 @@ const ticksOf = (allocation: Allocation): Ticks[] => [
 ];
 
 describe('an allocation', () => {
-  it('has the worker, the fence and the moment it was made by, and IDs that say the same', async () => {
+  it('names the worker, fence and time that its IDs contain', async () => {
     const { allocator } = world();
     const [one] = await allocator.allocate([3]);
     expect(one).toMatchObject({ workerId: 7, fence: 70n, generatedAt: at(T0) });
@@ -135,7 +135,7 @@ describe('a large batch', () => {
 });
 
 describe('a small batch', () => {
-  it('has its IDs at once while a large one takes every tick that passes', async () => {
+  it('gets its IDs immediately while a large one takes every tick that passes', async () => {
     const small: Promise<readonly Allocation[]>[] = [];
     const its = world({
       onSleep: ({ move, allocator }) => {
@@ -152,11 +152,11 @@ describe('a small batch', () => {
   it('waits for its tick beside large ones where the layout can use no earlier tick', async () => {
     const sonyflake = presetLayout('sonyflake');
     let wall = tickStartMs(sonyflake, ticks(T0));
-    const allocator = new ReignAllocator({
+    const allocator = new LeasedAllocator({
       layout: sonyflake,
       datacenterId: 0,
       readClock: () => ({ reading: { wall, mono: monoMs(0) }, verdict: { kind: 'steady' } }),
-      authority: () => authorityOf({ ...REIGN, from: T0 - 1 }),
+      authority: () => authorityOf({ ...TERM, from: T0 - 1 }),
       random: () => 0,
       sleep: async (delayMs) => {
         wall = wallMs(wall + delayMs);
@@ -173,11 +173,11 @@ describe('two IDs in a second', () => {
   it('are shared by all who ask, each after the other, with no ID given up', async () => {
     let wall = wallMs(T0 * 1_000 + 300);
     const woken: (() => void)[] = [];
-    const allocator = new ReignAllocator({
+    const allocator = new LeasedAllocator({
       layout: tiny,
       datacenterId: 0,
       readClock: () => ({ reading: { wall, mono: monoMs(0) }, verdict: { kind: 'steady' } }),
-      authority: () => authorityOf({ ...REIGN, workerId: 1, from: T0 - 1 }),
+      authority: () => authorityOf({ ...TERM, workerId: 1, from: T0 - 1 }),
       random: () => 0,
       sleep: () => new Promise((resolve) => woken.push(resolve)),
     });
@@ -202,7 +202,7 @@ describe('a refusal', () => {
     }
   });
 
-  it('meets a batch that waits when the authority ends meanwhile', async () => {
+  it('fails a waiting batch when the authority ends meanwhile', async () => {
     const its = world({
       onSleep: (world) => {
         world.move(1);
@@ -223,21 +223,21 @@ describe('a refusal', () => {
     await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'CLOCK_BACKWARD' });
   });
 
-  it('meets a batch that waits when the clock goes back meanwhile', async () => {
+  it('fails a waiting batch when the clock goes back meanwhile', async () => {
     const its = world({ onSleep: ({ move }) => move(-10, 1) });
     await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'CLOCK_BACKWARD' });
   });
 
   it('is RESERVATION_EXHAUSTED when the reservation ends before the batch, however long it waits', async () => {
-    const its = world({ reign: { ...REIGN, to: T0 + 3 } });
+    const its = world({ term: { ...TERM, to: T0 + 3 } });
     await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'RESERVATION_EXHAUSTED' });
     expect(its.sleeps.length).toBeLessThan(5);
   });
 
   it('is LAYOUT_EXHAUSTED at the end of the layout', async () => {
-    const its = world({ reign: { ...REIGN, to: layout.endTicks + 25_000 } });
+    const its = world({ term: { ...TERM, to: layout.endTicks + 25_000 } });
     its.move(layout.endTicks - 1 - T0);
-    its.trustAnew();
+    its.resetAnchor();
     const [last] = await its.allocator.allocate([40_960]);
     expect(Math.max(...ticksOf(last as Allocation))).toBe(layout.endTicks - 1);
     its.move(5);
@@ -245,14 +245,14 @@ describe('a refusal', () => {
   });
 
   it('comes after a bounded wait when the reservation lies in the future', async () => {
-    const its = world({ reign: { ...REIGN, from: T0 + 60_000, to: T0 + 90_000 }, onSleep: ({ move }) => move(1) });
+    const its = world({ term: { ...TERM, from: T0 + 60_000, to: T0 + 90_000 }, onSleep: ({ move }) => move(1) });
     await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'RESERVATION_EXHAUSTED' });
     expect(its.sleeps.length).toBeLessThan(10);
   });
 });
 
 describe('a small step back', () => {
-  it('is waited out, and nothing is given before the clock is where it was', async () => {
+  it('is waited out, and nothing is allocated before the clock catches up', async () => {
     const its = world();
     await its.allocator.allocate([1]);
     its.move(-9, 0);
@@ -263,11 +263,11 @@ describe('a small step back', () => {
   });
 });
 
-describe('reigns', () => {
-  it('a new one starts at its reservation, above all of the one before', async () => {
+describe('terms', () => {
+  it('a new one starts at its reservation, above all of the previous one', async () => {
     const its = world();
     const [before] = await its.allocator.allocate([10]);
-    its.granted = { ...REIGN, fence: 80n, from: T0 + 2, to: T0 + 25_000 };
+    its.granted = { ...TERM, fence: 80n, from: T0 + 2, to: T0 + 25_000 };
     its.move(5);
     const [after] = await its.allocator.allocate([10]);
     expect(after).toMatchObject({ workerId: 7, fence: 80n });
@@ -278,16 +278,16 @@ describe('reigns', () => {
   it('a new one with another worker ID may use ticks that the old one used', async () => {
     const its = world();
     await its.allocator.allocate([10]);
-    its.granted = { ...REIGN, workerId: 8, fence: 80n, from: T0 - 50 };
+    its.granted = { ...TERM, workerId: 8, fence: 80n, from: T0 - 50 };
     const [after] = await its.allocator.allocate([1]);
     expect(after).toMatchObject({ workerId: 8, fence: 80n });
     expect(decompose(layout, idsOf(after as Allocation)[0] as bigint)).toMatchObject({ worker: 8, ticks: T0 - 9 });
   });
 
-  it('a new one under the same fence, as after etcd was wiped, gives IDs of its own worker ID', async () => {
+  it('a new one under the same fence, as after a wipe of etcd, allocates IDs of its own worker ID', async () => {
     const its = world();
     await its.allocator.allocate([1]);
-    its.granted = { ...REIGN, workerId: 8 };
+    its.granted = { ...TERM, workerId: 8 };
     const [batch] = await its.allocator.allocate([1]);
     expect(decompose(layout, batch?.ranges[0]?.first ?? 0n).worker).toBe(8);
   });
@@ -300,28 +300,28 @@ describe('reigns', () => {
     const its = world({
       onSleep: (world) => {
         world.move(1);
-        world.granted = { ...REIGN, ...next, from: T0 };
+        world.granted = { ...TERM, ...next, from: T0 };
       },
     });
     await expect(its.allocator.allocate([100_000])).rejects.toMatchObject({ code: 'LEASE_LOST' });
   });
 
-  it('one that is suspended and resumed goes on where it was', async () => {
+  it('one that is suspended and resumed continues where it stopped', async () => {
     const its = world();
     const [before] = await its.allocator.allocate([10]);
     its.granted = { code: 'LEASE_SUSPENDED' };
     await expect(its.allocator.allocate([1])).rejects.toMatchObject({ code: 'LEASE_SUSPENDED' });
-    its.granted = REIGN;
+    its.granted = TERM;
     const [after] = await its.allocator.allocate([1]);
     expect(idsOf(after as Allocation)[0]).toBe((idsOf(before as Allocation).at(-1) as bigint) + 1n);
   });
 
-  it('an extended reservation is used at once', async () => {
+  it('an extended reservation is used immediately', async () => {
     const its = world({
-      reign: { ...REIGN, to: T0 + 3 },
+      term: { ...TERM, to: T0 + 3 },
       onSleep: (world) => {
         world.move(1);
-        world.granted = REIGN;
+        world.granted = TERM;
       },
     });
     const [batch] = await its.allocator.allocate([100_000]);

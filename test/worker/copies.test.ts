@@ -43,7 +43,7 @@ const pass = (ms: number) => runtime.until(runtime.sleep(ms));
 const without = (what: string) => events.filter((event) => !event.startsWith(what));
 
 describe('copies', () => {
-  it('that the disk has are opened at the start, each when the one before is open', async () => {
+  it('on disk are opened at the start, one after the other', async () => {
     held = [2, 5];
     await runtime.until(copies().openHeld());
     expect(events).toEqual(['load 2', 'load 2', 'load 2', 'opened 2', 'load 5', 'load 5', 'load 5', 'opened 5']);
@@ -57,7 +57,7 @@ describe('copies', () => {
     expect(without('load')).toEqual(['opened 1']);
   });
 
-  it('that are not wanted any more are deleted after a while, first for whoever asks for them', async () => {
+  it('that are no longer wanted are deleted after a while, and not queried before that', async () => {
     const own = copies();
     own.want([1, 2]);
     await pass(1);
@@ -95,7 +95,7 @@ describe('copies', () => {
     expect(without('load')).toEqual(['opened 1', 'dropped 1', 'drop 1', 'drop 1', 'drop 1', 'opened 1']);
   });
 
-  it('of the disk stay until it is known what is wanted', async () => {
+  it('on disk stay until it is known what is wanted', async () => {
     held = [3];
     const own = copies();
     await runtime.until(own.openHeld());
@@ -106,7 +106,7 @@ describe('copies', () => {
     expect(without('load').slice(1)).toEqual(['dropped 3', 'drop 3', 'drop 3', 'drop 3']);
   });
 
-  it('that others were told of stay until it is known again what is wanted', async () => {
+  it('that were reported to the group stay until it is known again what is wanted', async () => {
     const own = copies();
     own.want([1]);
     await pass(1);
@@ -119,7 +119,7 @@ describe('copies', () => {
     expect(without('load').slice(1)).toEqual(['dropped 1', 'drop 1', 'drop 1', 'drop 1']);
   });
 
-  it('are opened all the same when the store fails meanwhile and is replaced', async () => {
+  it('are opened even if the store fails meanwhile and is replaced', async () => {
     let failures = 1;
     onStep = () => {
       if (failures > 0) {
@@ -141,7 +141,7 @@ describe('copies', () => {
     expect(events).toEqual([expect.stringContaining('no space')]);
   });
 
-  it('are left alone after the end', async () => {
+  it('are not touched after the end', async () => {
     const own = copies();
     own.want([1]);
     await pass(1);

@@ -17,8 +17,8 @@ function world() {
   return { clock, pauses, pass };
 }
 
-describe('the one clock of a worker', () => {
-  it('tells of a process that stood still, before anybody has the reading', () => {
+describe('the clock of a worker', () => {
+  it('reports a pause of the process before it returns the reading', () => {
     const { pass, pauses } = world();
     pass(50);
     pass(MAX_PAUSE_MS + 1);
@@ -27,31 +27,31 @@ describe('the one clock of a worker', () => {
     expect(pauses).toHaveLength(1);
   });
 
-  it('takes a collection of garbage, or a busy machine, for no stop of the process', () => {
+  it('does not report garbage collection or a busy machine as a pause', () => {
     const { pass, pauses } = world();
     for (const ms of [50, 300, 50, 1_000, MAX_PAUSE_MS]) pass(ms);
     expect(pauses).toEqual([]);
   });
 
-  it('tells of a pause by whichever clock saw more of it', () => {
+  it('measures a pause by the clock that advanced more', () => {
     const { pass, pauses } = world();
     expect(pass(1_060, 200)).toEqual({ kind: 'steady' });
     expect(pauses).toHaveLength(1);
   });
 
-  it('calls a wall clock that jumped wrong, not the process paused', () => {
+  it('reports a jump of the wall clock as such, not as a pause', () => {
     const { pass, pauses } = world();
     expect(pass(3_600_000, 50)).toMatchObject({ kind: 'eject', reason: 'CLOCK_FORWARD' });
     expect(pass(50)).toMatchObject({ kind: 'eject', reason: 'CLOCK_FORWARD' });
     expect(pauses).toEqual([]);
   });
 
-  it('forgets what the brokers said of it when it is trusted anew', () => {
+  it('forgets the drift when its anchor is reset', () => {
     const { clock, pass } = world();
     const sent = wallMs(0);
     clock.recordDrift({ broker: '0', sent, received: sent, appended: wallMs(5_000) });
     expect(pass(50)).toMatchObject({ kind: 'eject', reason: 'CLOCK_DRIFT' });
-    clock.trustAnew();
+    clock.resetAnchor();
     expect(pass(50)).toEqual({ kind: 'steady' });
     expect(clock.drift()).toBeUndefined();
   });

@@ -16,7 +16,7 @@ async function started(): Promise<void> {
   await stage.pass(START_MS);
 }
 
-test('an etcd that was set back is one error line, which names the remedy', async () => {
+test('an etcd that was set back is logged as one error line with the remedy', async () => {
   await started();
   stage.etcd.wipe();
   await stage.pass(60_000);

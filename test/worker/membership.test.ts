@@ -35,7 +35,7 @@ const log: Log = createLogger({ level: 'silent', destination: 'stderr' });
 /** A membership whose members leave at once, unless `slow`. */
 function world({ slow = false } = {}) {
   const members: FakeMember[] = [];
-  const gate = { open: false, graceOver: false };
+  const gate = { open: false, graceExpired: false };
   const membership = new Membership({
     createMember: () => {
       const member = new FakeMember();
@@ -44,7 +44,7 @@ function world({ slow = false } = {}) {
       return member;
     },
     isOpen: () => gate.open,
-    graceOver: () => gate.graceOver,
+    graceExpired: () => gate.graceExpired,
     runtime: RUNTIME,
     log,
   });
@@ -78,7 +78,7 @@ describe('a worker', () => {
     expect(only(members).calls).toEqual(['start']);
   });
 
-  it('joins once, however often the gate is looked at', async () => {
+  it('joins once, however often the gate is checked', async () => {
     const { members, change } = world();
     change({ open: true });
     change({ open: true });
@@ -86,7 +86,7 @@ describe('a worker', () => {
     expect(only(members).calls.filter((call) => call === 'start')).toHaveLength(1);
   });
 
-  it('joins also when nobody reports that the gate has opened', async () => {
+  it('joins even if the opening of the gate is not reported', async () => {
     const { members, gate } = world();
     gate.open = true;
     await pass(CHECK_MS);
@@ -104,7 +104,7 @@ describe('a worker', () => {
 });
 
 describe('a gate that closes', () => {
-  it('pauses the member at once and keeps it in the group', async () => {
+  it('pauses the member immediately and keeps it in the group', async () => {
     const { members, change } = world();
     change({ open: true });
     change({ open: false });
@@ -121,13 +121,13 @@ describe('a gate that closes', () => {
     expect(only(members).calls.slice(-2)).toEqual(['pause', 'resume']);
   });
 
-  it('resumes the member in the turn in which the last reason goes', () => {
+  it('resumes the member in the turn in which the last reason is cleared', () => {
     const gate = new Gatekeeper({ now: () => monoMs(0), log });
     const member = new FakeMember();
     const membership = new Membership({
       createMember: () => member,
       isOpen: () => gate.reason() === undefined,
-      graceOver: () => false,
+      graceExpired: () => false,
       runtime: RUNTIME,
       log,
     });
@@ -141,28 +141,28 @@ describe('a gate that closes', () => {
     expect(member.calls.at(-1)).toBe('resume');
   });
 
-  it('for longer than the grace makes the member leave once, and a new one joins when it opens again', async () => {
+  it('for longer than the grace time makes the member leave once, and a new one joins when it opens again', async () => {
     const { members, change, gate } = world();
     change({ open: true });
     change({ open: false });
-    gate.graceOver = true;
+    gate.graceExpired = true;
     await pass(CHECK_MS);
     expect(only(members).calls.at(-1)).toBe('stop');
     await pass(10 * CHECK_MS);
     expect(only(members).calls.filter((call) => call === 'stop')).toHaveLength(1);
-    change({ open: true, graceOver: false });
+    change({ open: true, graceExpired: false });
     expect(members).toHaveLength(2);
     expect(members[1]?.calls).toEqual(['start']);
   });
 });
 
 describe('leaving', () => {
-  it('is over before anybody joins again', async () => {
+  it('completes before the next join', async () => {
     const { members, change } = world({ slow: true });
     change({ open: true });
-    change({ open: false, graceOver: true });
+    change({ open: false, graceExpired: true });
     expect(members[0]?.calls.at(-1)).toBe('stop');
-    change({ open: true, graceOver: false });
+    change({ open: true, graceExpired: false });
     await pass(10 * CHECK_MS);
     expect(members).toHaveLength(1);
     members[0]?.leaving.resolve();
@@ -170,13 +170,13 @@ describe('leaving', () => {
     expect(members).toHaveLength(2);
   });
 
-  it('that fails does not keep the next member from joining', async () => {
+  it('that fails does not prevent the next member from joining', async () => {
     const { members, change } = world({ slow: true });
     change({ open: true });
-    change({ open: false, graceOver: true });
+    change({ open: false, graceExpired: true });
     members[0]?.leaving.reject(new Error('no brokers'));
     await pass(0);
-    change({ open: true, graceOver: false });
+    change({ open: true, graceExpired: false });
     expect(members).toHaveLength(2);
   });
 });
@@ -202,14 +202,14 @@ describe('stopping', () => {
   it('waits for a member that is leaving already', async () => {
     const { members, change, membership } = world({ slow: true });
     change({ open: true });
-    change({ open: false, graceOver: true });
+    change({ open: false, graceExpired: true });
     const stopping = membership.stop();
     members[0]?.leaving.resolve();
     await stopping;
     expect(only(members).calls.filter((call) => call === 'stop')).toHaveLength(1);
   });
 
-  it('has nothing to do for a worker that never joined', async () => {
+  it('does nothing for a worker that never joined', async () => {
     const { members, membership } = world();
     await membership.stop();
     expect(members).toEqual([]);

@@ -42,7 +42,7 @@ test('a worker that starts on a ledger that it can not read serves the other par
   expect(stage.logged).not.toContain('idalloc ready');
 });
 
-test('a worker that was ready is so no more when a ledger partition stops', async () => {
+test('a ready worker becomes unready when a ledger partition stops', async () => {
   const worker = await started();
   stage.foreignEntry(2);
   await stage.pass(2_000);
@@ -50,18 +50,18 @@ test('a worker that was ready is so no more when a ledger partition stops', asyn
   expect(stage.logged).not.toContain('gate closed');
 });
 
-test('a worker is ready again, by itself, when the log starts behind what it could not read', async () => {
+test('a worker becomes ready again when the log starts after what it could not read', async () => {
   const worker = await started((at) => at.foreignEntry(1));
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
   const ledger = stage.kafka.cluster.partition(config.topics.ledger, 1);
   ledger.trim(ledger.log.end);
   await stage.pass(EXPIRE_MS);
   expect([worker.unready, worker.vitals().stoppedPartitions]).toEqual([undefined, 0]);
-  expect(stage.logged.filter((line) => line === 'ledger partition is restored from the log')).toHaveLength(1);
+  expect(stage.logged.filter((line) => line === 'restoring a ledger partition from the log')).toHaveLength(1);
   expect(stage.logged).toContain('idalloc ready');
 });
 
-test('a worker tells for how long no broker has answered, from its own start on', async () => {
+test('a worker reports how long no broker has answered, counted from its start', async () => {
   const worker = await started((at) => at.onBrokers('freeze'), SILENT_MS);
   expect(worker.vitals()).toMatchObject({ isMember: false, kafkaSilenceMs: SILENT_MS });
   stage.onBrokers('thaw');
@@ -73,7 +73,7 @@ test('a worker tells for how long no broker has answered, from its own start on'
   expect(SILENT_MS - worker.vitals().kafkaSilenceMs).toBeLessThan(1_000);
 });
 
-test('a worker that waits for Kafka stops at once', async () => {
+test('a worker that waits for Kafka stops immediately', async () => {
   await started((at) => at.onBrokers('freeze'), SILENT_MS);
   await stage.stop();
   expect(stage.runtime.monotonicMs()).toBe(SILENT_MS);

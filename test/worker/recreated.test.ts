@@ -28,7 +28,7 @@ const endOf = (topic: string) => stage.kafka.cluster.partition(topic, 0).log.end
 test.each([
   ['under its ledger', [requests]],
   ['after its ledger was', [ledger, requests]],
-])('a request topic that is made anew %s is noticed within seconds, and nothing is decided', async (_, anew) => {
+])('a request topic recreated %s is noticed within seconds, and nothing is decided', async (_, anew) => {
   stage = new WorkerStage();
   stage.start();
   await stage.pass(START_MS);

@@ -9,10 +9,10 @@ function world(next = 0) {
 }
 
 describe('the lag of a request partition', () => {
-  it('is nothing before the log was looked at, and after all of it was answered', () => {
+  it('is 0 before the end of the log is known, and after all of it was answered', () => {
     const { lag, pass } = world();
     expect([lag.records, lag.oldestMs]).toEqual([0, 0]);
-    lag.looked(3);
+    lag.fetched(3);
     pass(50);
     lag.progressed(3);
     expect([lag.records, lag.oldestMs]).toEqual([0, 0]);
@@ -20,27 +20,27 @@ describe('the lag of a request partition', () => {
 
   it('counts from where the group had committed', () => {
     const { lag } = world(10);
-    lag.looked(12);
+    lag.fetched(12);
     expect(lag.records).toBe(2);
-    lag.looked(12);
+    lag.fetched(12);
     lag.progressed(7);
     expect(lag.records).toBe(2);
   });
 
-  it('has the age of the oldest record that waits while nothing moves on', () => {
+  it('has the age of the oldest waiting record while no progress is made', () => {
     const { lag, pass } = world();
-    lag.looked(1);
+    lag.fetched(1);
     for (let i = 0; i < 40; i += 1) {
       pass(250);
-      lag.looked(2 + i);
+      lag.fetched(2 + i);
     }
     expect(lag.oldestMs).toBe(10_000);
   });
 
-  it('has the age of what waits now, however long there has always been something', () => {
+  it('has the age of the records that wait now, however long the partition was never empty', () => {
     const { lag, pass } = world();
     for (let end = 10; end <= 1_000; end += 10) {
-      lag.looked(end);
+      lag.fetched(end);
       lag.progressed(end - 15);
       pass(100);
     }
@@ -50,7 +50,7 @@ describe('the lag of a request partition', () => {
   it('keeps the age of the oldest when it has seen the log grow very often', () => {
     const { lag, pass } = world();
     for (let end = 1; end <= 1_000; end += 1) {
-      lag.looked(end);
+      lag.fetched(end);
       pass(250);
     }
     expect([lag.records, lag.oldestMs]).toEqual([1_000, 250_000]);
@@ -61,9 +61,9 @@ describe('the lag of a request partition', () => {
     expect(lag.oldestMs).toBe(0);
   });
 
-  it('is told whenever it may have changed', () => {
+  it('is reported whenever it may have changed', () => {
     const { lag, told } = world();
-    lag.looked(5);
+    lag.fetched(5);
     lag.progressed(2);
     expect(told).toEqual([5, 3]);
   });

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
-import type { KeptCopy } from '../../src/pipeline/followed-state.ts';
+import type { KeptCopy } from '../../src/pipeline/partition-state.ts';
 import { RestoreLog } from '../../src/worker/restore-log.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 const INTERVAL_MS = 10_000;
 
-it('a restore that takes long is logged every 10 s, with its place and its speed; a short one is not', async () => {
+it('a long restore is logged every 10 s with its progress and speed; a short one is not', async () => {
   const runtime = new VirtualRuntime();
   const lines: Record<string, unknown>[] = [];
   const log = createLogger({ level: 'info', destination: { write: (line) => void lines.push(JSON.parse(line)) } });

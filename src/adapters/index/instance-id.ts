@@ -6,8 +6,8 @@ const FILE = 'instance-id';
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
- * The name of this worker in the request group, for as long as its index directory lives: a process that restarts on the
- * directory is the same member. The caller holds the directory's lock, so two processes can't have it on one machine.
+ * The name of this worker in the request group, stored in its index directory: a process that restarts with the same
+ * directory is the same member. The caller holds the directory's lock, so two processes can't share a name.
  *
  * @throws IdallocError INDEX_UNUSABLE when the directory can't be read or written.
  */

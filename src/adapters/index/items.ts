@@ -1,14 +1,14 @@
 /**
- * What is kept of an entry: the hash of its key and its place within its run, 64 bits in two words. The upper word has
- * the highest 32 bits of the hash, the lower one its last 11 and the place. As whole numbers they are in the order of
- * hashes, and of places where the hash is the same.
+ * What the index stores of entries: for each the hash of its key and its place within its run, 64 bits in two words. The
+ * upper word has the highest 32 bits of the hash, the lower one its last 11 bits and the place. As 64-bit integers they
+ * sort by hash, then by place.
  */
 export type Items = Uint32Array<ArrayBuffer>;
 
 const PLACE_BITS = 21;
 /** The most entries of a run. */
 export const MAX_PLACES = 2 ** PLACE_BITS;
-/** What is left of a hash without the upper word. */
+/** The number of values of a hash's lower part. */
 const LOWER_HASHES = 2 ** 11;
 const UPPER_HASHES = 2 ** 32;
 const PLACE_MASK = MAX_PLACES - 1;
@@ -33,17 +33,17 @@ export function placeIn(lower: number): number {
   return lower & PLACE_MASK;
 }
 
-/** Sorts by hash, then by place. A number has its lower word first, as on all machines that the images are made for. */
+/** Sorts by hash, then by place. Needs a little-endian machine, as all platforms of the images are. */
 export function sortItems(items: Items): void {
   new BigUint64Array(items.buffer, items.byteOffset, items.length / ITEM_WORDS).sort();
 }
 
-/** Which of so many equal parts of all hashes has this one. */
+/** The part that a hash is in, when all hashes are divided into `parts` equal parts. */
 export function partOf(upper: number, parts: number): number {
   return Math.floor((upper * parts) / UPPER_HASHES);
 }
 
-/** Where each of `parts` begins in sorted items, from the part `first` to before `last`, and where the last one ends. */
+/** Where each of the parts [first, last) of `parts` starts in sorted items, and where the last one ends. */
 export function cutItems(items: Items, parts: number, first: number, last: number): number[] {
   const starts = [0];
   let at = 0;
@@ -54,7 +54,7 @@ export function cutItems(items: Items, parts: number, first: number, last: numbe
   return starts;
 }
 
-/** Adds the places that have this hash to `found`, raised by `first`; the items are sorted. */
+/** Adds the offsets of the items with this hash to `found`: `first` plus their place. The items are sorted. */
 export function findPlaces(items: Items, hash: number, first: number, found: number[]): void {
   const upper = upperOf(hash);
   const rest = hash % LOWER_HASHES;

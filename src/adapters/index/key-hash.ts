@@ -1,4 +1,4 @@
-/** Bits of a key's hash; with the 21 bits of a place within a run they are 64. */
+/** Bits of a key's hash; together with the 21 bits of a place they make 64. */
 export const HASH_BITS = 43;
 
 /** Two 32-bit words, random for each store. */
@@ -10,8 +10,8 @@ export interface HashSeed {
 /**
  * A keyed hash of a ledger key, in [0, 2^HASH_BITS).
  *
- * HalfSipHash-1-3 with 64 bits of output (Aumasson and Bernstein's SipHash in 32-bit words): requesters choose the
- * keys, and without the seed they can't choose them so that many meet in one place and a look-up takes long.
+ * HalfSipHash-1-3 with 64 bits of output (Aumasson and Bernstein's SipHash in 32-bit words). Requesters choose the keys;
+ * since they don't know the seed they can't choose keys that collide and slow down look-ups.
  */
 export function hashKey(key: Uint8Array, seed: HashSeed): number {
   let v0 = seed.low;
@@ -49,7 +49,7 @@ function wordAt(bytes: Uint8Array, at: number): number {
   );
 }
 
-/** What is left over of the key, with its length in the highest byte. */
+/** The remaining bytes of the key, with its length in the highest byte. */
 function lastWord(bytes: Uint8Array): number {
   let word = bytes.length << 24;
   for (let at = bytes.length & ~3, shift = 0; at < bytes.length; at++, shift += 8) word |= byteAt(bytes, at) << shift;

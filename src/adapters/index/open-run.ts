@@ -4,7 +4,7 @@ import { hashIn, ITEM_WORDS, type Items, placeIn, sortItems } from './items.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { asBuffer, requireIntact } from './store.ts';
 
-/** The newest entries of a partition, which make the next run: in memory, and as each apply brought them, on disk. */
+/** The newest entries of a partition, which will become the next run: in memory, and on disk one row per apply. */
 export class OpenRun {
   readonly #name: string;
   readonly #keys: RecentKeys;
@@ -13,10 +13,10 @@ export class OpenRun {
   readonly #clear: StatementSync;
   readonly #entries: number;
   #first: number;
-  /** Items that are on disk. */
+  /** The number of items on disk. */
   #saved = 0;
 
-  /** Of at most `entries` entries from the offset `first` on. */
+  /** For at most `entries` entries, from the offset `first` on. */
   constructor(db: DatabaseSync, partition: number, entries: number, first: number) {
     this.#name = `open_${partition}`;
     this.#keys = new RecentKeys(entries);
@@ -27,23 +27,23 @@ export class OpenRun {
     this.#clear = db.prepare(`DELETE FROM ${this.#name}`);
   }
 
-  /** Where it begins. */
+  /** The offset at which it starts. */
   get first(): number {
     return this.#first;
   }
 
-  /** Where it ends when it is full. */
+  /** The offset at which it ends when it is full. */
   get limit(): number {
     return this.#first + this.#entries;
   }
 
-  /** Reads what is on disk. Throws StoreFault unless that is the entries up to `end`, as they were written. */
+  /** Reads the rows on disk. Throws StoreFault unless they are intact and cover the entries up to `end`. */
   load(end: number): void {
     let due = this.#first;
     for (const row of this.#all.all()) {
       const bytes = asBuffer(row.bytes);
       const [from, to] = [Number(row.id), Number(row.end)];
-      requireIntact(from === due && row.sum === this.#sumOf(from, to, bytes), 'what is known of the newest entries');
+      requireIntact(from === due && row.sum === this.#sumOf(from, to, bytes), 'the open run');
       const items: Items = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
       for (let at = 0; at < items.length; at += ITEM_WORDS) {
         const lower = items[at] as number;
@@ -51,7 +51,7 @@ export class OpenRun {
       }
       due = to;
     }
-    requireIntact(due === end, 'what is known of the newest entries');
+    requireIntact(due === end, 'the open run');
     this.#saved = this.#keys.count;
   }
 
@@ -59,7 +59,7 @@ export class OpenRun {
     this.#keys.add(hash, offset - this.#first);
   }
 
-  /** Writes what was added for the entries at [from, to). */
+  /** Writes what was added for the entries at the offsets [from, to). */
   save(from: number, to: number): void {
     const items = this.#keys.since(this.#saved);
     const bytes = new Uint8Array(items.buffer);
@@ -67,19 +67,19 @@ export class OpenRun {
     this.#saved = this.#keys.count;
   }
 
-  /** Adds the offsets that have this hash, in rising order. */
+  /** Adds the offsets with this hash to `found`, in rising order. */
   find(hash: number, found: number[]): void {
     this.#keys.find(hash, this.#first, found);
   }
 
-  /** All of it, in the order of hashes. */
+  /** All items, sorted by hash. */
   sorted(): Items {
     const items = this.#keys.since(0);
     sortItems(items);
     return items;
   }
 
-  /** Begins anew at an offset. */
+  /** Empties it, and starts again at `first`. */
   restart(first: number): void {
     this.#clear.run();
     this.#keys.clear();

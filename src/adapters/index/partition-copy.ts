@@ -14,7 +14,7 @@ export interface CopyOptions {
   readonly seed: HashSeed;
 }
 
-/** Opens the copy of a partition in steps, an empty one where there is none, or where one is half deleted. */
+/** Opens the copy of a partition, in steps; creates an empty one if there is none, or if one is half deleted. */
 export function* loadPartition(
   db: DatabaseSync,
   partition: number,
@@ -30,7 +30,7 @@ export function* loadPartition(
   return yield* openParts(db, partition, saved, state, options);
 }
 
-/** Throws StoreFault unless everything between the origin and the end is there, but for items, which a look-up reads. */
+/** Throws StoreFault unless everything from the origin to the end is there; items are only checked by look-ups. */
 function* openParts(
   db: DatabaseSync,
   partition: number,
@@ -59,7 +59,7 @@ function* openParts(
   return new PartitionIndex(db, partition, { state, saved, open, runs: sealed }, seed);
 }
 
-/** Tables without a state would be those of a partition whose state is gone: to make them anew fails then. */
+/** Fails if tables exist without a state: then the state of the partition was lost. */
 function createTables(db: DatabaseSync, partition: number, saved: SavedState): void {
   inTransaction(db, () => {
     for (const { name, columns } of tablesOf(partition)) db.exec(`CREATE TABLE ${name} (${columns})`);
@@ -67,7 +67,7 @@ function createTables(db: DatabaseSync, partition: number, saved: SavedState): v
   });
 }
 
-/** Deletes all that there is of a partition, in steps. After a restart in the middle of it, it has to be called again. */
+/** Deletes everything of a partition, in steps. If it is interrupted by a restart, it must be called again. */
 export function* dropPartition(db: DatabaseSync, partition: number): Generator<void, void> {
   const saved = new SavedState(db, partition);
   if (saved.find() === undefined) return;

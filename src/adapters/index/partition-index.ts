@@ -9,7 +9,7 @@ import { NOTHING, type SavedState, type State } from './partition-state.ts';
 import { highestRequest, type SealedRuns } from './sealed-runs.ts';
 import { inTransaction } from './store.ts';
 
-/** What a partition consists of, as it was loaded. */
+/** The loaded parts of a partition. */
 export interface PartitionParts {
   readonly state: State;
   readonly saved: SavedState;
@@ -20,8 +20,8 @@ export interface PartitionParts {
 }
 
 /**
- * One partition that is loaded: two ways from a key's hash to offsets, OpenRun for the run that is being filled, SealedRuns
- * for those before. Only whole runs are forgotten, so the origin always lies where a run begins.
+ * The index of one loaded partition. It maps the hash of a key to offsets: OpenRun for the run that is being filled,
+ * SealedRuns for the runs before. Only whole runs are dropped, so the origin is always the start of a run.
  */
 export class PartitionIndex {
   readonly #db: DatabaseSync;
@@ -84,14 +84,14 @@ export class PartitionIndex {
     return firsts;
   }
 
-  /** Nothing is written before all of it was read: an entry that can't be read leaves everything as it was. */
+  /** Reads all records before it writes any: an unreadable entry leaves the index unchanged. */
   apply(records: readonly LedgerRecord[]): Applied {
     const fresh = records.filter((record) => record.offset >= this.end);
     const last = fresh.at(-1);
     if (last === undefined) return {};
     const positions = fresh.map((record) => positionOf(this.#partition, record));
     this.#requireWhole(fresh);
-    this.#change(() => {
+    this.#commit(() => {
       for (let at = 0; at < fresh.length; ) {
         const left = this.#open.limit - this.end;
         this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
@@ -106,11 +106,11 @@ export class PartitionIndex {
   #requireWhole(fresh: readonly LedgerRecord[]): void {
     const hole = fresh.findIndex(({ offset }, i) => offset !== this.end + i);
     if (hole === -1) return;
-    const message = `ledger partition ${this.#partition} goes on at offset ${fresh[hole]?.offset} where ${this.end + hole} was due`;
+    const message = `ledger partition ${this.#partition} continues at offset ${fresh[hole]?.offset}, but ${this.end + hole} was expected`;
     throw new IdallocError('LEDGER_TRUNCATED', message);
   }
 
-  /** Goes on with the open run, which has room for these; seals it when it is full. Then merges what is due. */
+  /** Adds records to the open run, which has room for them, and seals it when it is full. Then merges what is due. */
   #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
     const first = this.end;
     this.#read(records, positions);
@@ -120,7 +120,7 @@ export class PartitionIndex {
     this.#runs.merge(records.length);
   }
 
-  /** Takes over what these entries tell, in memory. */
+  /** Updates the state in memory from these entries. */
   #read(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
     let { end, through, horizon, anchored, since, recent, opened } = this.#state;
     for (const [i, record] of records.entries()) {
@@ -130,7 +130,7 @@ export class PartitionIndex {
         horizon = Math.max(horizon, position.through);
         anchored = true;
       }
-      // What is gone was appended before this entry, and before the last one that was known.
+      // Lost entries were appended before this one, and after the last known one at the latest.
       if (since === undefined || position.end > record.offset) {
         since = Math.max(since ?? this.#state.appended, record.appendedAtMs);
       }
@@ -153,7 +153,7 @@ export class PartitionIndex {
 
   wipe(from: number): void {
     const { through, appended } = this.#state;
-    this.#change(() => {
+    this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
       const since = from === 0 && through === -1 ? 0 : undefined;
@@ -162,7 +162,7 @@ export class PartitionIndex {
     });
   }
 
-  /** Forgets whole runs below an offset, then deletes some of what was forgotten. True while there is more to delete. */
+  /** Drops whole runs below an offset, then deletes some of what was dropped. True while there is more to delete. */
   expire(low: number): boolean {
     const forgotten = this.#runs.below(low);
     const origin = forgotten.at(-1)?.end;
@@ -171,7 +171,7 @@ export class PartitionIndex {
       const horizon = Math.max(this.#state.horizon, highestRequest(forgotten));
       const oldest = this.#runs.appendedFrom(origin) ?? opened ?? appended;
       const since = Math.max(this.#state.since ?? 0, oldest);
-      this.#change(() => {
+      this.#commit(() => {
         this.#runs.forgetBelow(origin);
         this.#state = { ...this.#state, origin, horizon, since };
       });
@@ -183,8 +183,8 @@ export class PartitionIndex {
     return hasMore;
   }
 
-  /** Entries and what is said of them change together or not at all: an end without its entries would be believed. */
-  #change(change: () => void): void {
+  /** Entries and state change in one transaction: an end without its entries would make the index lie. */
+  #commit(change: () => void): void {
     inTransaction(this.#db, () => {
       change();
       this.#saved.save(this.#state);
@@ -193,8 +193,8 @@ export class PartitionIndex {
 }
 
 /**
- * Whether all that may be gone of the log is covered by the `through` of an entry. Its writer had read the log to `end`:
- * if that was its own place, it had read what was trimmed; if that was above, what lay between is lost.
+ * Whether the `through` of an entry covers everything that may be missing from the log. Its writer had read the log up to
+ * `end`: if that is the entry's own offset, it had read what was trimmed; if that is above, the entries between are lost.
  */
 function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
   return end > offset || (end === offset && !anchored);
@@ -210,6 +210,6 @@ function positionOf(partition: number, record: LedgerRecord): LedgerPosition {
 function foreign(partition: number, record: LedgerRecord, what: string): IdallocError {
   return new IdallocError(
     'LEDGER_UNREADABLE',
-    `ledger partition ${partition} has an entry with ${what} at offset ${record.offset}: somebody else writes to the ledger topic`,
+    `ledger partition ${partition} has an entry with ${what} at offset ${record.offset}: another program writes to the ledger topic`,
   );
 }

@@ -1,27 +1,27 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { asBuffer, requireIntact, sumOf } from './store.ts';
 
-/** What is known of a partition besides its entries. */
+/** What is stored about a partition besides its entries. */
 export interface State {
   readonly end: number;
   readonly through: number;
   readonly digest: Buffer | undefined;
-  /** Where the part of the log begins that this knows. */
+  /** The offset from which on the log is known. */
   readonly origin: number;
   readonly horizon: number;
-  /** Whether an entry covers what the lost head of the log decided: before that the horizon is only the least that it can be. */
+  /** Whether an entry covers what the lost head of the log decided: until then the horizon is only a lower bound. */
   readonly anchored: boolean;
-  /** Since when all decisions are known, by the brokers' clocks; 0 for ever, undefined when nothing tells. */
+  /** Since when all decisions are known, by the brokers' clocks; 0 for all time, undefined if unknown. */
   readonly since: number | undefined;
   /** When the last entry was appended. */
   readonly appended: number;
-  /** Highest request offset that entries since the last sealed run tell of. */
+  /** The highest request offset in the entries since the last sealed run. */
   readonly recent: number;
-  /** When the first entry since the last sealed run was appended that is not a marker; undefined for none. */
+  /** When the first entry since the last sealed run, not counting markers, was appended; undefined for none. */
   readonly opened: number | undefined;
 }
 
-/** Of a partition of which nothing was read yet. */
+/** The state of a partition of which nothing was read yet. */
 export const NOTHING: State = {
   end: 0,
   through: -1,
@@ -35,7 +35,7 @@ export const NOTHING: State = {
   opened: undefined,
 };
 
-/** The row of a partition's state, which is there for as long as anything else of the partition. */
+/** The row with a partition's state. It exists as long as anything else of the partition does. */
 export class SavedState {
   readonly #partition: number;
   readonly #find: StatementSync;
@@ -49,7 +49,7 @@ export class SavedState {
     this.#delete = db.prepare('DELETE FROM state WHERE id = ?');
   }
 
-  /** `dropped` tells that the rest of the partition is being deleted. */
+  /** `dropped`: the rest of the partition is being deleted. */
   save(state: State, dropped = false): void {
     const { end, through, digest, origin, horizon, anchored, since, appended, recent, opened } = state;
     const known = [end, through, digest ?? null, origin, horizon, Number(anchored), since ?? null];
@@ -57,7 +57,7 @@ export class SavedState {
     this.#put.run(...fields, sumOf(...fields));
   }
 
-  /** Undefined where there is nothing of the partition. Throws StoreFault when the row is not as it was written. */
+  /** Undefined if nothing of the partition is stored. Throws StoreFault if the row is damaged. */
   find(): State | 'dropped' | undefined {
     const stored = this.#find.get(this.#partition);
     if (stored === undefined) return undefined;
@@ -82,7 +82,7 @@ export class SavedState {
   }
 }
 
-/** The partitions of which there is anything, in rising order. Throws StoreFault when a row is not as it was written. */
+/** The stored partitions, in rising order. Throws StoreFault if a row is damaged. */
 export function partitionsIn(db: DatabaseSync): readonly number[] {
   return db
     .prepare('SELECT * FROM state ORDER BY id')
@@ -94,7 +94,7 @@ export function partitionsIn(db: DatabaseSync): readonly number[] {
 }
 
 function requireSum({ sum, ...fields }: Record<string, unknown>): void {
-  requireIntact(sum === sumOf(...Object.values(fields)), 'what is said of a partition');
+  requireIntact(sum === sumOf(...Object.values(fields)), 'the state of a partition');
 }
 
 function numberIn(value: unknown): number | undefined {

@@ -1,14 +1,14 @@
 import { hashIn, ITEM_WORDS, type Items, lowerOf, placeIn, upperOf } from './items.ts';
 
 /**
- * The items of the open run, by hash: those since the last run was sealed.
+ * The items of the open run, by hash.
  *
- * A table with linear probing that only grows until it is cleared. Places come in rising order, so that among equal
- * hashes the first that is met is the oldest.
+ * A hash table with linear probing that only grows until it is cleared. Places are added in rising order, so that the
+ * first match of a hash is the oldest.
  */
 export class RecentKeys {
   readonly #items: Items;
-  /** Number + 1 of the item in each slot; 0 for none. */
+  /** The index of the item in each slot, plus 1; 0 for an empty slot. */
   readonly #slots: Uint16Array;
   #count = 0;
 
@@ -32,7 +32,7 @@ export class RecentKeys {
     slots[slot] = this.#count;
   }
 
-  /** Adds the places that have this hash to `found`, raised by `first`, the lowest one first. */
+  /** Adds the offsets with this hash to `found`, `first` plus their place, the lowest one first. */
   find(hash: number, first: number, found: number[]): void {
     const slots = this.#slots;
     for (let slot = hash % slots.length; slots[slot] !== 0; slot = (slot + 1) % slots.length) {
@@ -42,7 +42,7 @@ export class RecentKeys {
     }
   }
 
-  /** The items from the number `from` on, in the order in which they came. */
+  /** The items from index `from` on, in the order in which they were added. */
   since(from: number): Items {
     return this.#items.slice(from * ITEM_WORDS, this.#count * ITEM_WORDS);
   }

@@ -4,7 +4,7 @@ import { requireIntact } from './store.ts';
 /** A block is a cache line: 8 lanes of 64 bits, in each of which a hash has one bit. */
 const BLOCK_WORDS = 16;
 const BLOCK_BITS = 512;
-/** One for each lane, by which a hash gets its bit: odd numbers without a pattern. */
+/** One multiplier per lane that picks the bit of a hash: random odd numbers. */
 const SALTS = Int32Array.of(
   0x47b6137b,
   0x44974d91,
@@ -16,18 +16,18 @@ const SALTS = Int32Array.of(
   0x5c6bfb31,
 );
 
-/** So many words of a filter make a row of the store, and so many of those the filter of the largest run. */
+/** The words of a filter in one row of the store, and the rows of the largest run's filter. */
 const CHUNK_WORDS = 16_384;
 export const MAX_CHUNKS = 64;
 
-/** How many chunks a filter of so many bits has. */
+/** The number of chunks of a filter with this many bits. */
 export function chunksFor(bits: number): number {
   return Math.ceil((Math.ceil(bits / BLOCK_BITS) * BLOCK_WORDS) / CHUNK_WORDS);
 }
 
 /**
- * Tells in memory whether a run may hold a hash, so that the look-up of a new key need not read it: a blocked Bloom filter.
- * Blocks follow each other in the order of hashes, so that it fills from its beginning when a run is written in order.
+ * A blocked Bloom filter in memory that says whether a run may contain a hash, so that looking up a new key need not read
+ * the run. Blocks are in the order of hashes, so the filter fills from its start when a run is written in order.
  */
 export class RunFilter {
   readonly #words: Uint32Array<ArrayBuffer>;
@@ -42,19 +42,19 @@ export class RunFilter {
     return Math.ceil(this.#words.length / CHUNK_WORDS);
   }
 
-  /** The part of its words that one row of the store has. */
+  /** The part of its words that is stored in one row. */
   chunk(number: number): Uint32Array<ArrayBuffer> {
     return this.#words.subarray(number * CHUNK_WORDS, (number + 1) * CHUNK_WORDS);
   }
 
-  /** Takes over a chunk that was stored. Throws StoreFault when it has another length. */
+  /** Restores a stored chunk. Throws StoreFault if its length is wrong. */
   restore(number: number, words: Uint32Array): void {
     const chunk = this.chunk(number);
     requireIntact(words.length === chunk.length, 'the filter of a run');
     chunk.set(words);
   }
 
-  /** How many chunks are complete when all hashes below a part of them, of so many, were added. */
+  /** How many chunks are complete once all hashes below part `part` of `parts` were added. */
   chunksBelow(part: number, parts: number): number {
     if (part === parts) return this.chunks;
     return Math.floor((Math.floor((part * this.#blocks) / parts) * BLOCK_WORDS) / CHUNK_WORDS);

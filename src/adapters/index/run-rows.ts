@@ -3,16 +3,16 @@ import { chunksFor, MAX_CHUNKS, RunFilter } from './run-filter.ts';
 import type { RunShape } from './run-shape.ts';
 import type { RunFacts, RunTables } from './run-tables.ts';
 
-/** Read or deleted in one step, which takes a millisecond or so. */
+/** Read or deleted in one step, which takes about a millisecond. */
 const CHUNKS_A_STEP = 8;
 const ROWS_A_STEP = 128;
 
-/** A sealed run, with what tells whether a hash may be in it. */
+/** A sealed run with its filter. */
 export interface Run extends RunFacts {
   readonly filter: RunFilter;
 }
 
-/** Writes all of a run, `facts` excepted. */
+/** Writes all of a run except `facts`. */
 export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): Run {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   filter.addAll(items);
@@ -22,8 +22,8 @@ export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, it
 }
 
 /**
- * Writes one run with all that is in others, which follow each other and are of the level below; `facts` excepted. Each
- * step does what one row of each has, in the order of hashes. What it has written counts for nothing before the end.
+ * Merges consecutive runs of the level below into one run; writes all of it except `facts`. Each step merges one row of
+ * each input, in the order of hashes. The output does not count before the last step.
  */
 export function* mergeRuns(
   tables: RunTables,
@@ -53,7 +53,7 @@ export function* mergeRuns(
   return { ...facts, filter };
 }
 
-/** All items of some rows; the places of each row are raised. */
+/** All items of some rows; each row's places are raised by its number in `raises`. */
 function joined(rows: readonly Items[], raises: readonly number[]): Items {
   const items: Items = new Uint32Array(rows.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
@@ -66,7 +66,7 @@ function joined(rows: readonly Items[], raises: readonly number[]): Items {
   return items;
 }
 
-/** A row without items is written as well: one that is gone is seen. */
+/** Writes empty rows as well, so that a missing row is noticed. */
 function writeRows(
   tables: RunTables,
   shape: RunShape,
@@ -86,7 +86,7 @@ function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, fro
   for (let chunk = from; chunk < to; chunk += 1) tables.writeFilter(id * MAX_CHUNKS + chunk, filter.chunk(chunk));
 }
 
-/** Reads the filter of a run, some of it in each step. Throws StoreFault when it is not as it was written. */
+/** Reads the filter of a run, in steps. Throws StoreFault if it is damaged. */
 export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, Run> {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
@@ -96,7 +96,7 @@ export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): G
   return { ...facts, filter };
 }
 
-/** Deletes all rows of a run that does not count any more, some of them in each step. */
+/** Deletes all rows of a run that no longer counts, in steps. */
 export function* deleteRun(tables: RunTables, shape: RunShape, { id, level }: RunFacts): Generator<void, void> {
   const rows = shape.rowsAt(level);
   for (let row = 0; row < rows; row += ROWS_A_STEP) {

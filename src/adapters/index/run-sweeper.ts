@@ -2,15 +2,15 @@ import { deleteRun } from './run-rows.ts';
 import type { RunShape } from './run-shape.ts';
 import type { RunFacts, RunTables } from './run-tables.ts';
 
-/** Steps of one call that has nothing else to do, a few milliseconds. */
+/** Steps per call of `sweep`, a few milliseconds. */
 const STEPS_A_SWEEP = 2;
 
-/** Deletes the runs that don't count any more, in steps. What it has not done at a restart is told to the next one. */
+/** Deletes runs that no longer count, in steps. After a restart the remaining ones are passed to the constructor. */
 export class RunSweeper {
   readonly #tables: RunTables;
   readonly #shape: RunShape;
   readonly #dead: RunFacts[];
-  /** A step deletes a run of the first level or as much of another: with each run that is sealed, two of three are due. */
+  /** How often a step is due: twice for each sealed run. A step deletes a run of the first level, or as much of another. */
   readonly #entriesAStep: number;
   #steps: Generator<void, void> | undefined;
   #due = 0;
@@ -23,10 +23,10 @@ export class RunSweeper {
   }
 
   add({ id, level, first, end, requests, appended }: RunFacts): void {
-    this.#dead.push({ id, level, first, end, requests, appended }); // not its filter
+    this.#dead.push({ id, level, first, end, requests, appended }); // without the filter, to free its memory
   }
 
-  /** Does as much as is due when so many entries were applied. */
+  /** Does the work that is due after `entries` entries were applied. */
   sweepFor(entries: number): void {
     this.#due += entries;
     for (; this.#due >= this.#entriesAStep; this.#due -= this.#entriesAStep) this.#step();

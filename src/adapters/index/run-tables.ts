@@ -4,15 +4,15 @@ import { ITEM_BYTES, type Items } from './items.ts';
 import { LEVELS } from './run-shape.ts';
 import { asBuffer, requireIntact, sumOf } from './store.ts';
 
-/** What is said of a run: the entries at the offsets [first, end). */
+/** Describes a run: the entries at the offsets [first, end). */
 export interface RunFacts {
   readonly id: number;
   readonly level: number;
   readonly first: number;
   readonly end: number;
-  /** The highest request offset that its entries tell of; -1 for none. */
+  /** The highest request offset of its entries; -1 for none. */
   readonly requests: number;
-  /** When the first of its entries was appended that is not a marker; undefined for none. */
+  /** When its first entry, not counting markers, was appended; undefined for none. */
   readonly appended: number | undefined;
 }
 
@@ -20,7 +20,7 @@ export interface RunFacts {
 export interface TableFacts {
   readonly name: string;
   readonly columns: string;
-  /** How many rows are deleted in a millisecond or two. */
+  /** How many rows can be deleted in a millisecond or two. */
   readonly rowsAStep: number;
 }
 
@@ -36,7 +36,7 @@ export function tablesOf(partition: number): readonly TableFacts[] {
   ];
 }
 
-/** Rows of the store that are a number and bytes, with a checksum over both and the table's name. */
+/** A table whose rows have a number and bytes, with a checksum over both and the table's name. */
 class BlobTable {
   readonly #name: string;
   readonly #salt: number;
@@ -49,7 +49,7 @@ class BlobTable {
     this.#salt = crc32(name);
     this.#insert = db.prepare(`INSERT INTO ${name} VALUES (?, ?, ?)`);
     this.#find = db.prepare(`SELECT bytes, sum FROM ${name} WHERE id = ?`);
-    this.#find.setReturnArrays(true); // a quarter less for a look-up
+    this.#find.setReturnArrays(true); // makes look-ups a quarter faster
     this.#delete = db.prepare(`DELETE FROM ${name} WHERE id >= ? AND id < ?`);
   }
 
@@ -58,7 +58,7 @@ class BlobTable {
     this.#insert.run(id, bytes, this.#sumOf(id, bytes));
   }
 
-  /** Throws StoreFault when the row is gone, which shows as no blob, or not as it was written. */
+  /** Throws StoreFault if the row is missing or damaged. */
   read(id: number): Uint32Array<ArrayBuffer> {
     const [blob, sum] = (this.#find.get(id) ?? []) as readonly unknown[];
     const bytes = asBuffer(blob);
@@ -77,7 +77,7 @@ class BlobTable {
 
 /**
  * The rows of the sealed runs of a partition. Each level has a table for its items, in which one run at a time is written,
- * behind all that is there: so its pages are filled as they are made, and given back from the other end.
+ * after all existing rows: so pages are filled in order, and freed from the other end.
  */
 export class RunTables {
   readonly #items: readonly BlobTable[];
@@ -94,17 +94,17 @@ export class RunTables {
     this.#delete = db.prepare(`DELETE FROM run_${partition} WHERE id = ?`);
   }
 
-  /** `whole` tells that the run counts: it is written to its end, and not forgotten. */
+  /** `whole`: the run counts, since it is completely written and not dropped. */
   put({ id, level, first, end, requests, appended }: RunFacts, whole: boolean): void {
     const fields = [id, level, first, end, requests, appended ?? null, Number(whole)];
     this.#put.run(...fields, sumOf(...fields));
   }
 
-  /** All runs, in the order in which they were begun. Throws StoreFault when one is not as it was written. */
+  /** All runs, in the order in which they were started. Throws StoreFault if one is damaged. */
   all(): readonly (RunFacts & { readonly whole: boolean })[] {
     return this.#all.all().map((row) => {
       const { sum, ...fields } = row;
-      requireIntact(sum === sumOf(...Object.values(fields)), 'what is said of a run');
+      requireIntact(sum === sumOf(...Object.values(fields)), 'the description of a run');
       return {
         id: Number(row.id),
         level: Number(row.level),
@@ -125,7 +125,7 @@ export class RunTables {
     this.#table(level).write(row, items);
   }
 
-  /** Throws StoreFault when the row is gone, or not as it was written. */
+  /** Throws StoreFault if the row is missing or damaged. */
   readItems(level: number, row: number): Items {
     const items = this.#table(level).read(row);
     requireIntact(items.byteLength % ITEM_BYTES === 0, `row ${row} of a run`);
@@ -140,7 +140,7 @@ export class RunTables {
     this.#filters.write(row, words);
   }
 
-  /** Throws StoreFault when the row is gone, or not as it was written. */
+  /** Throws StoreFault if the row is missing or damaged. */
   readFilter(row: number): Uint32Array<ArrayBuffer> {
     return this.#filters.read(row);
   }

@@ -5,38 +5,38 @@ import { RunSweeper } from './run-sweeper.ts';
 import type { RunFacts, RunTables } from './run-tables.ts';
 import { requireIntact } from './store.ts';
 
-/** A merge does so many entries' work for each entry that is applied: its inputs are gone after one more run or so. */
+/** How many entries are merged for each entry applied: a merge is done by about the time when one more run is full. */
 const MERGE_PACE = 8;
 
 interface Merge {
   readonly inputs: readonly Run[];
   readonly output: RunFacts;
   readonly steps: Generator<void, Run>;
-  /** Entries that a step merges. */
+  /** The number of entries that a step merges. */
   readonly stepPlaces: number;
-  /** Entries' work that is due. */
+  /** The number of entries to merge by now. */
   due: number;
 }
 
 /**
- * The way from a key's hash to offsets, for entries that are not in the open run any more.
+ * Maps the hash of a key to offsets, for entries that are no longer in the open run: a log-structured merge tree.
  *
- * A run is written in the order of hashes and never changed: random keys cost no random writes. Eight runs of a level,
- * the oldest ones, are merged into one of the next, so that few have to be asked. A merge is done in steps, so much with each
- * apply as the apply adds. Until its last step only its inputs count, and after a restart it begins anew. What does not count
- * any more is deleted in steps as well.
+ * A run is written in the order of hashes and never changed, so random keys cost no random writes. The eight oldest runs
+ * of a level are merged into one of the next, so that a look-up has few runs to check. A merge is done in steps, in
+ * proportion to the entries applied. Until its last step only its inputs count, and after a restart it starts again. Runs
+ * that no longer count are deleted in steps as well.
  */
 export class SealedRuns {
   readonly #tables: RunTables;
   readonly #shape: RunShape;
   readonly #sweeper: RunSweeper;
-  /** Each begins where the one before it ends; levels never rise. */
+  /** Each starts where the previous one ends; levels never rise. */
   #runs: readonly Run[];
   /** By the level of their inputs. */
   readonly #merges = new Map<number, Merge>();
   #nextId: number;
 
-  /** `runs` are those that count, `dead` those that don't. */
+  /** `runs` count; `dead` ones no longer do. */
   constructor(tables: RunTables, shape: RunShape, runs: readonly Run[], dead: readonly RunFacts[]) {
     this.#tables = tables;
     this.#shape = shape;
@@ -45,7 +45,7 @@ export class SealedRuns {
     this.#nextId = Math.max(-1, ...[...runs, ...dead].map(({ id }) => id)) + 1;
   }
 
-  /** Writes the items of the entries at [first, end), which follow those of the last run. */
+  /** Writes the items of the entries at the offsets [first, end), which follow the last run. */
   seal(items: Items, entries: Pick<RunFacts, 'first' | 'end' | 'requests' | 'appended'>): void {
     const facts = { id: this.#newId(), level: 0, ...entries };
     const run = writeRun(this.#tables, this.#shape, facts, items);
@@ -53,7 +53,7 @@ export class SealedRuns {
     this.#runs = [...this.#runs, run];
   }
 
-  /** Adds the offsets that have this hash, in rising order. */
+  /** Adds the offsets with this hash to `found`, in rising order. */
   find(hash: number, found: number[]): void {
     for (const run of this.#runs) {
       if (!run.filter.mayHold(hash)) continue;
@@ -63,7 +63,7 @@ export class SealedRuns {
     }
   }
 
-  /** Merges as much as is due when so many entries were applied. */
+  /** Does the merging that is due after `entries` entries were applied. */
   merge(entries: number): void {
     for (let level = 0; level < LEVELS - 1; level += 1) {
       const merge = this.#merges.get(level) ?? this.#begin(level);
@@ -104,21 +104,21 @@ export class SealedRuns {
     this.#merges.delete(level);
     this.#tables.put(output, true);
     const at = this.#runs.indexOf(inputs[0] as Run);
-    this.#bury(inputs);
+    this.#retire(inputs);
     this.#runs = this.#runs.toSpliced(at, inputs.length, merged);
   }
 
-  /** The runs of which every entry lies below an offset. */
+  /** The runs that end at or below an offset. */
   below(low: number): readonly Run[] {
     return this.#runs.filter(({ end }) => end <= low);
   }
 
-  /** When the first entry at this offset or later was appended that is not a marker; undefined for none. */
+  /** When the first entry from this offset on, not counting markers, was appended; undefined for none. */
   appendedFrom(offset: number): number | undefined {
     return firstAppended(this.#runs.filter(({ first }) => first >= offset));
   }
 
-  /** Forgets runs that end below an offset, within a transaction. They are deleted later. */
+  /** Drops runs that end at or below an offset, within a transaction. They are deleted later. */
   forgetBelow(low: number): void {
     const forgotten = new Set(this.below(low));
     for (const [level, { inputs, output }] of this.#merges) {
@@ -126,16 +126,16 @@ export class SealedRuns {
       this.#merges.delete(level);
       this.#sweeper.add(output);
     }
-    this.#bury([...forgotten]);
+    this.#retire([...forgotten]);
     this.#runs = this.#runs.filter((run) => !forgotten.has(run));
   }
 
-  /** Deletes some of what was forgotten or merged; true while there is more. */
+  /** Deletes some of the dropped and merged runs; true while there is more. */
   sweep(): boolean {
     return this.#sweeper.sweep();
   }
 
-  #bury(runs: readonly Run[]): void {
+  #retire(runs: readonly Run[]): void {
     for (const run of runs) {
       this.#tables.put(run, false);
       this.#sweeper.add(run);
@@ -149,7 +149,7 @@ export class SealedRuns {
   }
 }
 
-/** The runs that count, in order. Throws StoreFault unless they cover the offsets from `origin` on without a gap. */
+/** The runs in order. Throws StoreFault unless they cover the offsets from `origin` on without a gap. */
 export function requireContiguous<R extends RunFacts>(
   runs: readonly R[],
   shape: RunShape,
@@ -167,7 +167,7 @@ export function requireContiguous<R extends RunFacts>(
   return sorted;
 }
 
-/** The highest request offset that entries of these runs tell of; -1 for none. */
+/** The highest request offset in these runs; -1 for none. */
 export function highestRequest(runs: readonly RunFacts[]): number {
   return runs.reduce((highest, { requests }) => Math.max(highest, requests), -1);
 }

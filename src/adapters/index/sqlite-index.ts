@@ -6,10 +6,10 @@ import { partitionsIn } from './partition-state.ts';
 import { RUN_ENTRIES, RunShape } from './run-shape.ts';
 import { isStoreFault, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
 
-/** Bumped when the tables change: an index of another format is wiped, since the ledger can restore it. */
+/** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 9;
 
-/** Which ledger an index belongs to; any difference makes what is stored worthless. */
+/** The ledger that an index belongs to; any difference makes its content worthless. */
 export interface IndexBinding {
   readonly clusterId: string;
   readonly ledgerTopic: string;
@@ -17,27 +17,27 @@ export interface IndexBinding {
 }
 
 export interface IndexEvents {
-  /** What the disk held was thrown away, all of it, with the reason: all partitions are to be restored. */
+  /** The whole store was wiped, for this reason: all partitions have to be restored. */
   onWiped(cause: string): void;
-  /** The index can't be used any more, nor made anew; a human is needed. Every call is refused from now on. */
+  /** The index can't be used or replaced any more: an operator is needed. Every call fails from now on. */
   onUnusable(error: IdallocError): void;
 }
 
 /**
- * The ledger index on local disk, in one SQLite file in a directory that one process locks. It has hashes and offsets; the
+ * The ledger index on local disk: one SQLite file in a directory that one process locks. It stores hashes and offsets; the
  * entries are in the ledger.
  *
- * What is known of entries and the end offset change in one transaction, so after a crash the index is an older, whole
- * state of itself, and the reader goes on from there.
+ * Entries and the end offset change in one transaction, so after a crash the index is in an older, consistent state, and
+ * the reader continues from there.
  *
- * A fault of the store (damaged, full, deleted) never shows as an answer: the call is refused with INDEX_RESTORING, the
- * store has been replaced by an empty one by then, in which the partitions that were loaded are loaded, and `onWiped` was
- * told. A second fault in one process is not mended: INDEX_UNUSABLE.
+ * A fault of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By then
+ * the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a second
+ * fault in the same process calls fail with INDEX_UNUSABLE.
  *
- * SQLite notices damage to the shape of its pages, not to what is in them. Nothing else would notice it either: a key
- * that is not found any more is decided anew, and the entry of that is the first one of its key that this index knows.
- * So everything has checksums, which are compared when it is read, and rows that have to be there must be: items and
- * filters of runs, what is said of runs and of a partition, the open run, and the hash seed.
+ * SQLite notices damage to the structure of its pages, but not to their content, and neither would anything else: a key
+ * that is no longer found is decided again, and that entry is then the first one of its key that this index knows. So
+ * everything has checksums, which are verified when it is read, and missing rows are noticed: items, filters and
+ * descriptions of runs, the state of a partition, the open run, and the hash seed.
  */
 export class SqliteIndex implements LedgerCopies {
   readonly #directory: string;
@@ -47,26 +47,22 @@ export class SqliteIndex implements LedgerCopies {
   readonly #lock: Disposable;
   #store!: Store;
   readonly #loaded = new Map<number, PartitionIndex>();
-  /** Under way, and to be taken up again with the next call. */
+  /** Loads under way; each call does one more step. */
   readonly #loads = new Map<number, Generator<void, PartitionIndex>>();
   readonly #drops = new Map<number, Generator<void, void>>();
-  #mended = false;
+  #replaced = false;
   #refusal: IdallocError | undefined;
 
   /**
-   * What is there and can't be read, or is of another ledger, is wiped. Throws INDEX_LOCKED when another process has
-   * the directory, INDEX_UNUSABLE when it can't be read and written.
+   * An index that is unreadable or of another ledger is wiped. Throws INDEX_LOCKED if another process has locked the
+   * directory, INDEX_UNUSABLE if it can't be read and written.
    */
   constructor(directory: string, binding: IndexBinding, events: IndexEvents, runEntries = RUN_ENTRIES) {
     this.#directory = directory;
     this.#binding = binding;
     this.#events = events;
     this.#shape = new RunShape(runEntries);
-    try {
-      this.#lock = lockDirectory(directory);
-    } catch (error) {
-      throw refusalOf(directory, error);
-    }
+    this.#lock = lockDirectory(directory);
     try {
       this.#openOrReplace();
     } catch (error) {
@@ -152,7 +148,7 @@ export class SqliteIndex implements LedgerCopies {
     });
   }
 
-  /** Whoever comes later, as with what was under way, is refused: a file that is closed is not a damaged one. */
+  /** Later calls fail with STOPPING, so that a closed file is not taken for a damaged one. */
   [Symbol.dispose](): void {
     this.#refusal ??= new IdallocError('STOPPING', 'the ledger index is closed');
     this.#close();
@@ -186,15 +182,15 @@ export class SqliteIndex implements LedgerCopies {
       return operation();
     } catch (error) {
       if (sqliteResult(error) === undefined && !isStoreFault(error)) throw error;
-      throw this.#mend(error);
+      throw this.#replaceStore(error);
     }
   }
 
-  /** Puts an empty store in the place of the one that failed, once; tells what to refuse the call with. */
-  #mend(error: unknown): IdallocError {
+  /** Replaces the failed store by an empty one, once; returns the error to fail the call with. */
+  #replaceStore(error: unknown): IdallocError {
     this.#close();
-    if (this.#mended || !isStoreFault(error)) return this.#giveUp(error);
-    this.#mended = true;
+    if (this.#replaced || !isStoreFault(error)) return this.#giveUp(error);
+    this.#replaced = true;
     try {
       this.#openEmpty();
     } catch (again) {
@@ -202,7 +198,10 @@ export class SqliteIndex implements LedgerCopies {
     }
     const cause = describeError(error);
     this.#events.onWiped(cause);
-    return new IdallocError('INDEX_RESTORING', `the ledger index failed (${cause}) and is restored from the log`);
+    return new IdallocError(
+      'INDEX_RESTORING',
+      `the ledger index failed (${cause}) and is being restored from the ledger`,
+    );
   }
 
   #openEmpty(): void {

@@ -6,30 +6,30 @@ import { crc32 } from 'node:zlib';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { HashSeed } from './key-hash.ts';
 
-/** The database of an index, as long as nothing goes wrong with it. */
+/** The open database of an index. */
 export interface Store {
   readonly db: DatabaseSync;
   readonly seed: HashSeed;
-  /** Throws StoreFault when the file is not at its place any more. */
+  /** Throws StoreFault if the file was deleted or replaced. */
   requirePresent(): void;
 }
 
-/** The store can't be believed or used any more; the ledger can restore it. */
+/** The store can't be trusted or used any more; it can be restored from the ledger. */
 class StoreFault extends Error {}
 
-/** What a row's checksum is taken over, where it is not the bytes of a blob. */
+/** The checksum of a row, for rows other than blobs. */
 export function sumOf(...fields: readonly unknown[]): number {
   return crc32(JSON.stringify(fields.map((field) => (field instanceof Uint8Array ? [...field] : field))));
 }
 
-/** Throws StoreFault when something was not read as it was written. */
+/** Throws StoreFault unless `intact`. */
 export function requireIntact(intact: boolean, what: string): asserts intact {
-  if (!intact) throw new StoreFault(`${what} is not as it was written: the disk, or what is between, damaged it`);
+  if (!intact) throw new StoreFault(`${what} is corrupted: check the disk`);
 }
 
 /**
- * Changes all of something or nothing. What fails in here may leave objects in memory ahead of the disk, so it is the end
- * of the store, whatever it is.
+ * Runs changes in a transaction. A failure may leave objects in memory ahead of the disk, so any error here becomes a
+ * fault of the store.
  */
 export function inTransaction(db: DatabaseSync, change: () => void): void {
   try {
@@ -41,22 +41,35 @@ export function inTransaction(db: DatabaseSync, change: () => void): void {
   }
 }
 
-/** SQLite's results that a new file does not mend: somebody has it; or permissions, memory, no such directory. */
+/** SQLite's result codes that a new file does not fix: it is locked; or permissions, memory, a missing directory. */
 const LOCKED = new Set([5, 6]);
 const HOPELESS = new Set([3, 7, 8, 14, 22, 23]);
 
 const FILE = 'ledger-index.sqlite';
 const LOCK_FILE = 'ledger-index.lock';
 
-/** Entries tell who asked for what: a directory that is made here is for this user alone. */
+/** Only for this user, since entries show who requested what. */
 const OWN_DIRECTORY = 0o700;
 const OWN_FILE = 0o600;
 
+/** Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is made if it is missing. */
+export function requireIndexDirectory(directory: string): void {
+  lockDirectory(directory)[Symbol.dispose]();
+}
+
 /**
- * Holds a directory for this process alone until it is disposed. The lock has a file of its own, so that the index can
- * be thrown away under it. Throws what `refusalOf` explains.
+ * Locks a directory for this process until disposed, and makes it if it is missing. The lock has its own file, so that the
+ * index can be replaced while it is locked. Throws INDEX_LOCKED if another process has locked it, else INDEX_UNUSABLE.
  */
 export function lockDirectory(directory: string): Disposable {
+  try {
+    return lockedDirectory(directory);
+  } catch (error) {
+    throw refusalOf(directory, error);
+  }
+}
+
+function lockedDirectory(directory: string): Disposable {
   mkdirSync(directory, { recursive: true, mode: OWN_DIRECTORY });
   const file = join(directory, LOCK_FILE);
   requireNoLink(file);
@@ -71,8 +84,8 @@ export function lockDirectory(directory: string): Disposable {
 }
 
 /**
- * Makes a file that is not there, and throws where a symbolic link stands: SQLite would follow it, to write where it leads.
- * A file that is there is not opened, for to close it again would end this process' locks on it.
+ * Creates the file if it is missing, and throws if it is a symbolic link, which SQLite would follow and write to. An
+ * existing file is not opened, since closing it would release this process' locks on it.
  */
 function requireNoLink(file: string): void {
   try {
@@ -83,31 +96,31 @@ function requireNoLink(file: string): void {
   }
 }
 
-/** An empty store in the place of whatever is in a locked directory. Throws as openStore. */
+/** Replaces the content of a locked directory by an empty store. Throws as openStore does. */
 export function replaceStore(directory: string, identity: string): Store {
   for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(join(directory, FILE + suffix), { force: true });
   return openStore(directory, identity);
 }
 
-/** Whether an empty store may do what this one could not. */
+/** Whether an empty store may fix the error. */
 export function isStoreFault(error: unknown): boolean {
   if (error instanceof StoreFault || isOutOfRange(error)) return true;
   const result = sqliteResult(error);
   return result !== undefined && !LOCKED.has(result) && !HOPELESS.has(result);
 }
 
-/** SQLite holds integers that a number can't: none was written. */
+/** An integer beyond the safe range: none was written, so the file is damaged. */
 function isOutOfRange(error: unknown): boolean {
   return error instanceof RangeError && 'code' in error && error.code === 'ERR_OUT_OF_RANGE';
 }
 
-/** What the operator is told when the index can't be had: INDEX_LOCKED or INDEX_UNUSABLE. */
+/** The error for the operator when the index can't be opened: INDEX_LOCKED or INDEX_UNUSABLE. */
 export function refusalOf(directory: string, error: unknown): IdallocError {
   if (LOCKED.has(sqliteResult(error) ?? 0)) {
     const message = `the ledger index in ${directory} is in use by another process: give each worker its own INDEX_DIR`;
     return new IdallocError('INDEX_LOCKED', message, { cause: error });
   }
-  const message = `the ledger index in ${directory} can't be used (${describeError(error)}): give INDEX_DIR a directory that this process can write, on a disk that works and has space; the ledger restores what was in it`;
+  const message = `the ledger index in ${directory} can't be used (${describeError(error)}): set INDEX_DIR to a directory that this process can write, on a healthy disk with free space; its content is restored from the ledger`;
   return new IdallocError('INDEX_UNUSABLE', message, { cause: error });
 }
 
@@ -118,15 +131,15 @@ export function sqliteResult(error: unknown): number | undefined {
 }
 
 /**
- * Opens the store in a locked directory. Throws a StoreFault when the file says something else of itself than
- * `identity`, and whatever SQLite and the file system throw.
+ * Opens the store in a locked directory. Throws StoreFault if the stored identity is not `identity`, and any error of
+ * SQLite and the file system.
  */
 export function openStore(directory: string, identity: string): Store {
   const file = join(directory, FILE);
   const db = new DatabaseSync(file);
   try {
-    // The write-ahead log makes a commit cheap; what a power failure takes back, the ledger gives again. It is carried
-    // over a megabyte at a time, since nothing else runs while the disk confirms it.
+    // The write-ahead log makes commits cheap; commits lost in a power failure are read from the ledger again. A
+    // checkpoint moves one megabyte at a time, since it blocks the process until the disk confirms it.
     db.exec(`
       PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA journal_mode = WAL;
@@ -147,8 +160,8 @@ export function openStore(directory: string, identity: string): Store {
 function readSeed(db: DatabaseSync, identity: string): HashSeed | undefined {
   const stored = db.prepare('SELECT text, seed, sum FROM binding WHERE id = 1').get();
   if (stored === undefined) return undefined;
-  if (stored.text !== identity) throw new StoreFault(`it is of ${stored.text}, not of ${identity}`);
-  requireIntact(stored.sum === sumOf(stored.text, stored.seed), 'what the store says of itself');
+  if (stored.text !== identity) throw new StoreFault(`it belongs to ${stored.text}, not to ${identity}`);
+  requireIntact(stored.sum === sumOf(stored.text, stored.seed), 'the binding of the index');
   return toSeed(stored.seed as Uint8Array);
 }
 
@@ -173,8 +186,9 @@ function requirePresent(file: string, inode: number): void {
   throw new StoreFault('its file was deleted or replaced while it was in use');
 }
 
-/** A view of a blob. Throws StoreFault when it is none. */
+/** A view of a blob. Throws StoreFault if the value is not a blob. */
 export function asBuffer(blob: unknown): Buffer<ArrayBuffer> {
-  if (!(blob instanceof Uint8Array && blob.buffer instanceof ArrayBuffer)) throw new StoreFault('a blob is none');
+  if (!(blob instanceof Uint8Array && blob.buffer instanceof ArrayBuffer))
+    throw new StoreFault('a stored value is not a blob');
   return Buffer.from(blob.buffer, blob.byteOffset, blob.byteLength);
 }

@@ -5,20 +5,20 @@ import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../../kafka/wi
 import type { Answer, BrokerLink } from '../../kafka/wire/port.ts';
 import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
-/** What it takes to ask the brokers for something: calls, and a clock for trying again. */
+/** What it takes to call brokers with retries: the cluster, and a clock. */
 export interface Brokers {
   readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'doubtCoordinator'>;
   readonly runtime: Pick<Runtime, 'monotonicMs' | 'sleep'>;
 }
 
-/** Longest wait for one answer to a question that brokers answer at once. */
+/** The longest wait for an answer that brokers give without delay. */
 export const CALL_TIMEOUT_MS = 5_000;
-/** Faults that pass are tried again for so long: it outlasts the election of a leader. */
+/** How long transient faults are retried: longer than a leader election takes. */
 const PATIENCE_MS = 10_000;
 const REST_MS = 100;
 
-/** Faults of one broker, of an election, or of a topic that not every broker knows yet. */
-const PASSING: ReadonlySet<FaultName | undefined> = new Set([
+/** Faults of one broker, of an election, or of a topic that not all brokers know yet. */
+const TRANSIENT: ReadonlySet<FaultName | undefined> = new Set([
   'UNREACHABLE',
   'CONNECTION_LOST',
   'NO_ANSWER',
@@ -36,7 +36,7 @@ const PASSING: ReadonlySet<FaultName | undefined> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
 ]);
 
-/** A write that met one of these has not been taken, now or later. */
+/** After one of these faults a write was not executed, and never will be. */
 const UNSENT: ReadonlySet<FaultName | undefined> = new Set([
   'UNREACHABLE',
   'LEADER_NOT_AVAILABLE',
@@ -45,33 +45,33 @@ const UNSENT: ReadonlySet<FaultName | undefined> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
 ]);
 
-export function passes(fault: FaultName | undefined): boolean {
-  return PASSING.has(fault);
+export function isTransientFault(fault: FaultName | undefined): boolean {
+  return TRANSIENT.has(fault);
 }
 
 export function isUnsent(fault: FaultName | undefined): boolean {
   return UNSENT.has(fault);
 }
 
-/** Does it again and again for 10 s while it fails with a fault that passes: by default, one after which it can be repeated. */
-export async function patiently<T>(
+/** Retries for 10 s while the fault is transient. By default these include faults after which a write may have been executed. */
+export async function withRetries<T>(
   { runtime }: Pick<Brokers, 'runtime'>,
   attempt: () => Promise<T>,
-  isPassing: (fault: FaultName | undefined) => boolean = passes,
+  isTransient: (fault: FaultName | undefined) => boolean = isTransientFault,
 ): Promise<T> {
   const endMs = runtime.monotonicMs() + PATIENCE_MS;
   for (;;) {
     try {
       return await attempt();
     } catch (error) {
-      const mayPass = !(error instanceof IdallocError) && isPassing(faultOf(error));
-      if (!mayPass || runtime.monotonicMs() >= endMs) throw error;
+      const mayRetry = !(error instanceof IdallocError) && isTransient(faultOf(error));
+      if (!mayRetry || runtime.monotonicMs() >= endMs) throw error;
     }
     await runtime.sleep(REST_MS);
   }
 }
 
-/** Settles as the work does; rejects with STOPPING as soon as the signal aborts, and does not begin after that. */
+/** Settles as the work does; rejects with STOPPING when the signal aborts, without starting the work if it already has. */
 export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const end = () => reject(new IdallocError('STOPPING', 'stopped by a signal before it was done'));
@@ -83,13 +83,13 @@ export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Pro
   });
 }
 
-/** A call that every broker can answer: each is asked in turn until one does. */
+/** A call that any broker can answer: each is asked in turn until one does. */
 export async function askAny<R extends Answer>(
   { cluster }: Brokers,
   use: (link: BrokerLink) => Promise<R>,
 ): Promise<R> {
   const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  let fault: unknown = new KafkaFault('UNREACHABLE', 'the cluster names no broker');
+  let fault: unknown = new KafkaFault('UNREACHABLE', 'the cluster has no brokers');
   for (const { nodeId } of brokers) {
     try {
       return await cluster.call(nodeId, 'control', CALL_TIMEOUT_MS, use);
@@ -101,14 +101,14 @@ export async function askAny<R extends Answer>(
   throw fault;
 }
 
-/** A call to the broker that coordinates a group; looked for anew when it has moved, or loads its groups. */
+/** A call to the coordinator of a group, which is looked up again when it has moved or is loading its groups. */
 export function askCoordinator<R extends Answer>(
   brokers: Brokers,
   groupId: string,
   use: (link: BrokerLink) => Promise<R>,
 ): Promise<R> {
   const { cluster } = brokers;
-  return patiently(brokers, async () => {
+  return withRetries(brokers, async () => {
     const node = await cluster.coordinator(groupId, CALL_TIMEOUT_MS);
     try {
       return await cluster.call(node, 'control', CALL_TIMEOUT_MS, use);
@@ -119,16 +119,16 @@ export function askCoordinator<R extends Answer>(
   });
 }
 
-/** Throws the fault that stands in an answer, if there is one. */
+/** Throws the fault of an answer, if it has one. */
 export function requireNoFault(fault: FaultName | undefined, what: string): void {
   if (fault !== undefined) throw new KafkaFault(fault, `${what}: ${fault}`);
 }
 
-/** A fault of the brokers as one of ours; anything else as it is. */
+/** Converts a Kafka fault to an IdallocError; returns any other error unchanged. */
 export function asUnavailable(error: unknown): unknown {
   const fault = faultOf(error);
   if (error instanceof IdallocError || fault === undefined) return error;
   if (fault === 'LOGIN_REFUSED') return loginRefused(error, LOGIN_SETTINGS);
-  const message = `the brokers refused or did not answer: ${describeError(error)}`;
+  const message = `the brokers rejected the call or did not answer: ${describeError(error)}`;
   return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
 }

@@ -5,7 +5,7 @@ import { askCoordinator, type Brokers, requireNoFault } from './brokers.ts';
 
 type Group = Pick<GroupsAnswer['groups'][number], 'state' | 'members'>;
 
-/** What the coordinator knows of a group; undefined for one that does not exist. Rejects with a KafkaFault. */
+/** The state and the members of a group; undefined if it does not exist. Rejects with a KafkaFault. */
 export async function describeGroup(brokers: Brokers, groupId: string): Promise<Group | undefined> {
   const { groups } = await askCoordinator(brokers, groupId, async (link) => {
     const answer = await link.describeGroups({ groupIds: [groupId] });
@@ -17,7 +17,7 @@ export async function describeGroup(brokers: Brokers, groupId: string): Promise<
 
 const NOT_FOUND = 'GROUP_ID_NOT_FOUND';
 
-/** The group's next offset of each partition of a topic for which it has committed one. Rejects with a KafkaFault. */
+/** The committed offsets of a group, for the partitions that have one. Rejects with a KafkaFault. */
 export async function committedOffsets(
   brokers: Brokers,
   groupId: string,
@@ -36,7 +36,7 @@ export async function committedOffsets(
   return new Map(committed.map(({ partition, offset }) => [partition, offset]));
 }
 
-/** By these a coordinator refuses a commit from outside of a group that has members. */
+/** The faults by which a coordinator rejects an outside commit to a group with members. */
 const ACTIVE: ReadonlySet<FaultName | undefined> = new Set([
   'UNKNOWN_MEMBER_ID',
   'ILLEGAL_GENERATION',
@@ -44,7 +44,7 @@ const ACTIVE: ReadonlySet<FaultName | undefined> = new Set([
 ]);
 
 /**
- * Commits offsets for a group without members, from outside of it.
+ * Commits offsets from outside a group, which must have no members.
  *
  * @throws IdallocError GROUP_ACTIVE when it has a member, KAFKA_UNAVAILABLE.
  */

@@ -8,7 +8,7 @@ import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
-import { passes } from './brokers.ts';
+import { isTransientFault } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
@@ -16,20 +16,20 @@ export interface KafkaLedgerEntriesOptions {
   readonly topic: string;
 }
 
-/** For one offset, whatever has to be tried meanwhile. */
+/** For one offset, including retries. */
 const READ_TIMEOUT_MS = 5_000;
 const ONE_READ_TIMEOUT_MS = 1_500;
-/** A fetch for one entry brings the record batch that it lies in; a replay wants what follows as well. */
+/** A fetch for one entry returns its record batch; a replay needs what follows as well. */
 const FEW_BYTES = 64 * 1024;
 const MANY_BYTES = 1_048_576;
-/** With so many entries to be read, those next to them are likely to be asked for next. */
+/** When this many entries are read, their neighbours are likely to be read next. */
 const MANY_ENTRIES = 16;
-/** Partitions whose last chunk is kept: some 3 MB each once it is decoded. */
+/** Partitions whose last chunk is kept: about 3 MB each when decoded. */
 const MAX_KEPT_CHUNKS = 16;
-/** Who reads on in a chunk does so at once. What is kept may have gone from the log since. */
+/** Sequential reads follow immediately. Later, the entries of a kept chunk may be gone from the log. */
 const KEPT_MS = 1_000;
 
-/** Entries as they were read on from an offset, at this time or later. */
+/** Entries read from an offset on, at `askedMs` or later. */
 interface Chunk {
   readonly askedMs: number;
   readonly from: number;
@@ -40,15 +40,15 @@ interface Chunk {
 const NOTHING: Chunk = { askedMs: 0, from: 0, next: 0, records: [] };
 
 /**
- * Reads single entries of the ledger, by their offsets. A replay asks for one after the other: so the last chunk of a
- * partition is kept for a moment, until it is read elsewhere. Not for longer: an entry that retention has taken decides
- * nothing any more, and whoever does not know of it may have decided anew.
+ * Reads single entries of the ledger by their offsets. A replay reads one after the other, so the last chunk of each
+ * partition is kept for a moment. Not for longer: an entry deleted by retention no longer decides anything, and a worker
+ * that does not know it may have decided again.
  */
 export class KafkaLedgerEntries implements LedgerEntries {
   readonly #options: KafkaLedgerEntriesOptions;
-  /** The one that was used last stands last. */
+  /** The most recently used one is last. */
   readonly #kept = new Map<number, Chunk>();
-  /** Times that `forget` was called: what was being read by then is not kept. */
+  /** The number of calls to `forget`: reads that started before the last one are not kept. */
   #forgets = 0;
 
   constructor(options: KafkaLedgerEntriesOptions) {
@@ -70,7 +70,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     return found;
   }
 
-  /** What was read of the partition may be of another log by now. */
+  /** The log of the partition may have been replaced: drops what was read of it. */
   forget(partition: number): void {
     this.#forgets += 1;
     this.#kept.delete(partition);
@@ -92,11 +92,11 @@ export class KafkaLedgerEntries implements LedgerEntries {
   async #readFrom(partition: number, offset: number, maxBytes: number): Promise<Chunk> {
     const { runtime, topic } = this.#options;
     try {
-      return await retrying(runtime, { timeoutMs: READ_TIMEOUT_MS, isPassing: mayPass }, (leftMs) => {
+      return await retrying(runtime, { timeoutMs: READ_TIMEOUT_MS, isTransient }, (leftMs) => {
         return this.#fetch(partition, offset, maxBytes, Math.min(leftMs, ONE_READ_TIMEOUT_MS));
       });
     } catch (error) {
-      const message = `the entry at offset ${offset} of ledger partition ${partition} was not read from topic '${topic}': ${describeError(error)}`;
+      const message = `reading the entry at offset ${offset} of ledger partition ${partition} from topic '${topic}' failed: ${describeError(error)}`;
       throw new IdallocError(isBeyondEnd(error) ? 'LEDGER_TRUNCATED' : 'LEDGER_UNANSWERED', message, { cause: error });
     }
   }
@@ -110,29 +110,31 @@ export class KafkaLedgerEntries implements LedgerEntries {
       link.fetch(request),
     );
     const fetched = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-    if (fetched === undefined)
-      throw new KafkaFault('MALFORMED_ANSWER', `nothing of ${topic}/${partition} was answered`);
+    if (fetched === undefined) throw new KafkaFault('MALFORMED_ANSWER', `the answer lacks ${topic}/${partition}`);
     if (fetched.fault === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
     if (fetched.fault !== undefined) throw partitionFault(cluster, place, fetched.fault);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());
     if (next > offset) return { askedMs, from: offset, next, records };
-    throw new KafkaFault('OFFSET_NOT_AVAILABLE', `${topic}/${partition} ends before offset ${offset} by its leader`);
+    throw new KafkaFault(
+      'OFFSET_NOT_AVAILABLE',
+      `${topic}/${partition} ends before offset ${offset}, according to its leader`,
+    );
   }
 
   /**
-   * Below the log's start an entry is gone. Beyond the end it is to come yet, when the leader turns out to be none any more;
-   * a log whose leader goes on to say so has lost it.
+   * Below the log's start an entry is gone. Beyond the end it may still exist, if the broker turns out not to lead any more;
+   * if the leader keeps saying so, the log has lost the entry.
    */
   async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;
     const askedMs = runtime.monotonicMs();
     const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
     if (offset < start) return { askedMs, from: offset, next: start, records: [] };
-    throw new KafkaFault(BEYOND_END, `${topic}/${partition} lacks offset ${offset} by its leader`);
+    throw new KafkaFault(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
   }
 }
 
-/** As the index reads: what is in the ledger counts, whoever wrote it. */
+/** As the index reads: every entry of the ledger counts, whichever producer wrote it. */
 const isolation = 'read_uncommitted' as const;
 
 const BEYOND_END = 'OFFSET_OUT_OF_RANGE';
@@ -141,8 +143,8 @@ function isBeyondEnd(error: unknown): boolean {
   return faultOf(error) === BEYOND_END;
 }
 
-function mayPass(fault: ReturnType<typeof faultOf>): boolean {
-  return passes(fault) || fault === 'MALFORMED_ANSWER' || fault === BEYOND_END;
+function isTransient(fault: ReturnType<typeof faultOf>): boolean {
+  return isTransientFault(fault) || fault === 'MALFORMED_ANSWER' || fault === BEYOND_END;
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {
@@ -155,7 +157,7 @@ function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined 
   return records[low]?.offset === offset ? records[low] : undefined;
 }
 
-/** Throws LEDGER_UNREADABLE for one that stands for what can't be read. */
+/** Throws LEDGER_UNREADABLE for the placeholder of an unreadable batch. */
 function toEntry(partition: number, { offset, key, value, headers, timestampMs }: FetchedRecord): LedgerRecord {
   const why = headers[UNREADABLE];
   if (why === undefined) return { offset, key, value, appendedAtMs: timestampMs };

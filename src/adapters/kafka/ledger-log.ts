@@ -9,7 +9,7 @@ import { retrying } from '../../kafka/loops/retrying.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
-import { isUnsent, passes } from './brokers.ts';
+import { isTransientFault, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt' | 'metadata'>;
@@ -17,26 +17,26 @@ export interface KafkaLedgerLogOptions {
   readonly topic: string;
   readonly requestTopic: string;
   readonly readClock: () => Reading;
-  /** Each answer shows the broker's clock. */
+  /** Gets a sample of the broker's clock from each answer. */
   readonly onDriftSample: (sample: DriftSample) => void;
 }
 
-/** The whole of an append: a broker that is silent holds the turn of a partition no longer. */
+/** Of an append with its retries: a silent broker blocks a partition no longer than this. */
 const APPEND_TIMEOUT_MS = 5_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 4_000;
-/** For the end of a partition, asked of one leader after the other. */
+/** For the end of a partition, with retries. */
 const OFFSET_TIMEOUT_MS = 5_000;
 const ONE_OFFSET_TIMEOUT_MS = 1_500;
 const METADATA_TIMEOUT_MS = 5_000;
-/** A broker that was cut off believes for so long that it leads, and answers with the end that it knows. */
+/** For this long an isolated broker may believe that it still leads, and return an outdated end. */
 const DEPOSED_MS = 10_000;
 const ASK_AGAIN_MS = 500;
-/** So many brokers are asked for the time: the median of five stands two that are wrong. */
+/** The most brokers that are asked for the time: the median of five tolerates two that are wrong. */
 const MAX_ASKED = 5;
-/** Brokers that have not reported the time so long after the first one are not waited for. */
+/** How long after the first answer the others are waited for. */
 const STRAGGLER_MS = 1_500;
-/** A marker that says nothing about the log, wherever it lies: whoever wrote it had read nothing. */
+/** A marker whose writer had read nothing, so that it says nothing about the log. */
 const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
 
 interface Timed {
@@ -44,7 +44,7 @@ interface Timed {
   readonly sample: DriftSample;
 }
 
-/** The ledger topic's writing side. One record batch for each append, neither idempotent nor transactional. */
+/** Writes the ledger topic. One record batch per append, neither idempotent nor transactional. */
 export class KafkaLedgerLog implements LedgerLog {
   readonly #options: KafkaLedgerLogOptions;
 
@@ -59,11 +59,11 @@ export class KafkaLedgerLog implements LedgerLog {
   }
 
   /**
-   * Asks the leaders of the ledger for the time, by an entry that says nothing: no other answer of a broker shows its
-   * clock. Resolves with one sample for each that answered, once most have or the others are too late; onDriftSample gets
-   * none of them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE when none did.
+   * Asks the leaders of the ledger for the time by appending an empty marker: no other answer of a broker contains its
+   * clock. Resolves with one sample per answer, once most have answered or the others are too late; onDriftSample does not
+   * get them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE if none answers.
    */
-  async askClocks(): Promise<readonly DriftSample[]> {
+  async sampleBrokerClocks(): Promise<readonly DriftSample[]> {
     const partitions = await this.#onePartitionOfEachLeader();
     if (partitions.length === 0) {
       throw new IdallocError('KAFKA_UNAVAILABLE', `no partition of ${this.#options.topic} has a leader`);
@@ -104,7 +104,7 @@ export class KafkaLedgerLog implements LedgerLog {
     const { cluster, runtime, topic, readClock } = this.#options;
     const batch = encodeBatch(entries, runtime.wallMs());
     try {
-      return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isPassing: isUnsent }, async (timeoutMs) => {
+      return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isTransient: isUnsent }, async (timeoutMs) => {
         const sent = readClock();
         const appending = { topic, partition, lane: 'append', timeoutMs, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
         const { baseOffset, appendedAtMs, node } = await append(cluster, runtime, { ...appending, batch });
@@ -125,15 +125,19 @@ export class KafkaLedgerLog implements LedgerLog {
   async #endOf(topic: string, partition: number): Promise<number> {
     const { cluster, runtime } = this.#options;
     try {
-      return await retrying(runtime, { timeoutMs: OFFSET_TIMEOUT_MS, isPassing: passes }, async (leftMs) => {
-        const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
-        return safeOffset(
-          await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),
-        );
-      });
+      return await retrying(
+        runtime,
+        { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: isTransientFault },
+        async (leftMs) => {
+          const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
+          return safeOffset(
+            await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),
+          );
+        },
+      );
     } catch (error) {
       if (error instanceof IdallocError) throw error;
-      const message = `the end of partition ${partition} of topic '${topic}' is not known: ${describeError(error)}`;
+      const message = `the end of partition ${partition} of topic '${topic}' is unknown: ${describeError(error)}`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
     }
   }
@@ -143,19 +147,19 @@ function requireStamped(appendedAtMs: number): void {
   if (appendedAtMs >= 0) return;
   throw new IdallocError(
     'LEDGER_WEAK',
-    'the ledger topic does not stamp its entries: set its message.timestamp.type to LogAppendTime',
+    "the ledger topic does not use the brokers' timestamps: set its message.timestamp.type to LogAppendTime",
   );
 }
 
-/** Throws LEDGER_UNREADABLE for a number that is no offset, as -1. */
+/** Throws LEDGER_UNREADABLE for a number that is not an offset, such as -1. */
 function safeOffset(offset: number): number {
   if (Number.isSafeInteger(offset) && offset >= 0) return offset;
   throw new IdallocError('LEDGER_UNREADABLE', `Kafka returned invalid offset ${offset}`);
 }
 
 /**
- * What most of the promises resolve to; fewer when all have settled, or STRAGGLER_MS after the first has resolved. Rejects
- * when none resolves.
+ * The results of more than half of the promises; fewer once all have settled, or STRAGGLER_MS after the first resolved.
+ * Rejects if none resolves.
  */
 function mostOf<T>(runtime: Runtime, promises: readonly Promise<T>[]): Promise<readonly T[]> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly T[]>();

@@ -1,7 +1,7 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { boundsOf, type PartitionBounds } from '../../kafka/loops/offsets.ts';
-import { SparingLog } from '../../kafka/loops/sparing-log.ts';
+import { RateLimitedLog } from '../../kafka/loops/rate-limited-log.ts';
 import type { Tail } from '../../kafka/loops/tail.ts';
 import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
@@ -10,97 +10,97 @@ import type { WireLog } from '../../kafka/wire/broker.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
 
-/** What the reader feeds; the follower decides where to read and what to make of it. */
+/** Receives what is read; the follower decides where to read and what to do with the records. */
 interface LedgerSink {
-  /** The offset behind the last entry that is known of this log; 0 when what is known is of another one. */
+  /** The offset after the last known entry of this log; 0 if the known entries are of another log. */
   knownEnd(partition: number): number;
   begin(partition: number, bounds: LogBounds): number;
-  /** Entries below this offset are known: reading them again would show nothing. Resolves when it wants to have more. */
+  /** Entries below this offset are known and need not be read. Resolves when the sink is ready for more. */
   neededFrom(partition: number): Promise<number>;
-  /** `from`: entries below this offset were left out, since they were not needed. */
+  /** `from`: entries below this offset were skipped, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from: number): void;
   expire(partition: number, low: number, high: number): boolean;
-  distrust(partition: number, cause: string): void;
+  invalidate(partition: number, cause: string): void;
   unreadable(partition: number, offset: number, cause: string): void;
 }
 
 export interface LedgerReaderOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
   readonly runtime: Runtime;
-  /** Read uncommitted. Whoever made it closes it. */
+  /** Reads uncommitted; its creator closes it. */
   readonly tail: Pick<Tail, 'follow'>;
   readonly topic: string;
   readonly sink: LedgerSink;
   readonly log: WireLog;
 }
 
-/** Entries applied in one go, about 20 ms of work; more would hold up everybody else in the process. */
+/** Entries applied at once, about 20 ms of work; more would block the event loop too long. */
 const APPLY_MAX_ENTRIES = 1_000;
 const BOUNDS_TIMEOUT_MS = 2_000;
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 1_000;
-/** At most so often a partition is begun again, whatever its log looks like. */
+/** The shortest time between two starts of a partition. */
 const RESTART_INTERVAL_MS = 500;
-/** A log that ends before what is known of it is not believed for so long: its leader may be one that was deposed. */
+/** For this long a log that ends below its known end is not believed: the broker may no longer be the leader. */
 const SHORT_LOG_MS = 6_000;
-/** How often the index learns where the log starts; it looks after its store then as well. */
+/** How often the index learns where the log starts; it also maintains its store then. */
 const EXPIRE_INTERVAL_MS = 10_000;
 
 /**
  * A partition of the ledger.
  *
- *   beginning -> following   its bounds were asked for, and the sink said where to read
- *   following -> beginning   it is to be begun again: what was fetched is dropped
- *   any       -> left        it is not to be read any more
+ *   starting  -> following   the bounds are known, and the sink has said where to read
+ *   following -> starting    a restart: what was fetched is dropped
+ *   any       -> left        it is no longer read
  *
- * `epoch` rises whenever it is to be begun again or is left, so that bounds and chunks from before are known.
+ * `epoch` rises with every restart and when the partition is left, which identifies outdated bounds and chunks.
  */
 interface Place {
   readonly partition: number;
   epoch: number;
-  isBeginning: boolean;
-  begunMs: number;
-  /** Since when the log ends before what is known of it. */
+  isStarting: boolean;
+  startedMs: number;
+  /** Since when the log has ended below its known end. */
   shortSinceMs: number | undefined;
   followed: Followed | undefined;
 }
 
 /**
- * Reads partitions of the ledger topic, all the time, into one sink. No call to the sink comes after `stop`, nor one for a
- * partition after `leave`.
+ * Reads partitions of the ledger topic into one sink, continuously. The sink is not called after `stop`, nor for a partition
+ * after `leave`.
  */
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
-  readonly #log: SparingLog;
+  readonly #log: RateLimitedLog;
   readonly #places = new Map<number, Place>();
   readonly #stopped = new AbortController();
   #expireTimer: Timer | undefined;
 
   constructor(options: LedgerReaderOptions) {
     this.#options = options;
-    this.#log = new SparingLog(options.runtime, options.log);
+    this.#log = new RateLimitedLog(options.runtime, options.log);
   }
 
   start(): void {
     this.#scheduleExpiry();
   }
 
-  /** Reads a partition from now on. It begins when its leader answers. */
+  /** Starts reading a partition, as soon as its leader answers. */
   follow(partition: number): void {
     if (this.#places.has(partition)) return;
     const place: Place = {
       partition,
       epoch: 0,
-      isBeginning: false,
-      begunMs: Number.NEGATIVE_INFINITY,
+      isStarting: false,
+      startedMs: Number.NEGATIVE_INFINITY,
       shortSinceMs: undefined,
       followed: undefined,
     };
     this.#places.set(partition, place);
-    void this.#begin(place);
+    void this.#start(place);
   }
 
-  /** Reads a partition no longer. */
+  /** Stops reading a partition. */
   leave(partition: number): void {
     const place = this.#places.get(partition);
     if (place === undefined) return;
@@ -121,47 +121,47 @@ export class LedgerReader {
     if (place === undefined) throw new RangeError(`ledger partition ${partition} is not followed`);
     place.epoch += 1;
     place.followed?.pause();
-    void this.#begin(place);
+    void this.#start(place);
   }
 
   get #isStopped(): boolean {
     return this.#stopped.signal.aborted;
   }
 
-  /** It was left, as all are when the reader stops. */
+  /** Whether the partition was left, as all are when the reader stops. */
   #isOver(place: Place): boolean {
     return this.#places.get(place.partition) !== place;
   }
 
-  async #begin(place: Place): Promise<void> {
-    if (place.isBeginning) return; // it looks at the epoch
-    place.isBeginning = true;
+  async #start(place: Place): Promise<void> {
+    if (place.isStarting) return; // the start under way checks the epoch
+    place.isStarting = true;
     const { runtime } = this.#options;
-    await runtime.sleep(place.begunMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
+    await runtime.sleep(place.startedMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
     for (let restMs = MIN_RETRY_MS; !this.#isOver(place); restMs = Math.min(MAX_RETRY_MS, restMs * 2)) {
       try {
-        await this.#tryToBegin(place);
-        if (!place.isBeginning) return;
+        await this.#tryToStart(place);
+        if (!place.isStarting) return;
       } catch (error) {
         const fields = { partition: place.partition, error: describeError(error) };
-        this.#log.warn(fields, 'a ledger partition could not be begun, trying again');
+        this.#log.warn(fields, "a ledger partition can't be read yet, retrying");
       }
       await runtime.sleep(restMs, this.#stopped.signal);
     }
   }
 
-  /** Does nothing when the partition was to be begun again meanwhile. */
-  async #tryToBegin(place: Place): Promise<void> {
+  /** Does nothing if the partition was restarted meanwhile. */
+  async #tryToStart(place: Place): Promise<void> {
     const { sink, runtime } = this.#options;
     const { partition, epoch } = place;
     const { logStart, end } = await this.#boundsOf(partition);
     if (this.#isOver(place) || place.epoch !== epoch) return;
     this.#requireLength(place, end);
-    place.begunMs = runtime.monotonicMs();
+    place.startedMs = runtime.monotonicMs();
     const offset = sink.begin(partition, { low: logStart, high: end });
     if (place.epoch !== epoch) return; // the index was replaced
-    place.isBeginning = false;
-    // The last entry is read again to recognise the log; more than that is worth a line.
+    place.isStarting = false;
+    // The last entry is read again to recognise the log; only more than that is worth a log line.
     if (end - offset > 1) this.#options.log('info', { partition, from: offset, to: end }, 'reading a ledger partition');
     this.#readFrom(place, offset);
   }
@@ -174,7 +174,9 @@ export class LedgerReader {
     place.shortSinceMs = sinceMs;
     if (sinceMs === undefined || nowMs - sinceMs >= SHORT_LOG_MS) return;
     cluster.doubt(topic);
-    throw new Error(`${topic}/${place.partition} ends at offset ${end} by its leader, and was known up to ${known}`);
+    throw new Error(
+      `${topic}/${place.partition} ends at offset ${end} according to its leader, but is known up to offset ${known}`,
+    );
   }
 
   #readFrom(place: Place, offset: number): void {
@@ -188,9 +190,9 @@ export class LedgerReader {
           neededFrom: () => sink.neededFrom(partition),
           outOfRange: async ({ logStart, end }, position) => {
             const needed = await sink.neededFrom(partition);
-            // Entries of one's own are settled before they are read: retention may have taken what nobody needs.
+            // Own entries are settled before they are read: retention may have deleted entries that are not needed.
             if (needed > position && needed >= logStart && needed <= end) return needed;
-            sink.distrust(partition, `offset ${position} was due, but the log reaches from ${logStart} to ${end} now`);
+            sink.invalidate(partition, `offset ${position} was expected, but the log spans ${logStart} to ${end} now`);
             return logStart;
           },
         },
@@ -219,7 +221,7 @@ export class LedgerReader {
     const first = records[unreadable];
     if (first === undefined || place.epoch !== epoch) return;
     place.followed?.pause();
-    const until = 'requests of this partition are refused until retention or kafka-delete-records has removed them';
+    const until = 'requests of this partition are rejected until retention or kafka-delete-records has removed them';
     const cause = `topic '${topic}' has records that can't be read: ${first.headers[UNREADABLE]}; ${until}`;
     sink.unreadable(partition, first.offset, cause);
   }
@@ -232,20 +234,20 @@ export class LedgerReader {
     });
   }
 
-  /** Lets the index forget what the log no longer has, a step at a time. */
+  /** Removes from the index what the log no longer has, step by step. */
   async #expireAll(): Promise<void> {
     const askedMs = this.#options.runtime.monotonicMs();
-    const begun = [...this.#places.values()].filter(({ isBeginning }) => !isBeginning);
-    const asked = await Promise.allSettled(begun.map(({ partition }) => this.#boundsOf(partition)));
+    const started = [...this.#places.values()].filter(({ isStarting }) => !isStarting);
+    const asked = await Promise.allSettled(started.map(({ partition }) => this.#boundsOf(partition)));
     for (const [i, answer] of asked.entries()) {
-      const place = begun[i] as Place;
+      const place = started[i] as Place;
       try {
         if (answer.status === 'rejected') throw answer.reason;
-        // Newer bounds than these may have been begun by.
-        if (!place.isBeginning && place.begunMs < askedMs) await this.#expire(place, answer.value);
+        // A restart meanwhile used newer bounds.
+        if (!place.isStarting && place.startedMs < askedMs) await this.#expire(place, answer.value);
       } catch (error) {
         const fields = { partition: place.partition, error: describeError(error) };
-        this.#log.warn(fields, 'the index could not forget what the ledger no longer has');
+        this.#log.warn(fields, 'removing expired entries from the index failed');
       }
     }
   }

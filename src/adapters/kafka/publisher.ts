@@ -12,29 +12,29 @@ import type { ReplyTopics } from './reply-topics.ts';
 export interface KafkaPublisherOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
   readonly runtime: Runtime;
-  readonly topics: Pick<ReplyTopics, 'standing' | 'doubt' | 'markUnwritable' | 'clear'>;
-  /** Whether a topic that refuses us is waited for: it took records before, and will do so when its right is given back. */
+  readonly topics: Pick<ReplyTopics, 'status' | 'doubt' | 'markUnwritable' | 'clear'>;
+  /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
   readonly isRevoked?: (topic: string) => boolean;
 }
 
-/** A record batch stays below the broker's usual limit of 1 MiB. */
+/** Keeps record batches below the brokers' default limit of 1 MiB. */
 const BATCH_MAX_BYTES = 900_000;
-/** A topic without a leader, or without enough replicas, is waited for so long: it outlasts an election. */
+/** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
 const PATIENCE_MS = 10_000;
 const RETRY_MS = 200;
-/** Of one append, those before it on its connection included: brokers answer them in their order. */
+/** Of one append, including those queued before it on its connection, since brokers answer in order. */
 const APPEND_TIMEOUT_MS = 10_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;
 
-/** What is published together. Its parts are named by the places of their records in it. */
+/** Records that are published together. `place` is the index of a record in it. */
 interface Publication {
   readonly records: readonly OutgoingRecord[];
-  /** What became of each record; nothing at its place until that is known. */
+  /** The outcome of each record; undefined until it is known. */
   readonly deliveries: Delivery[];
 }
 
-/** Where some of the records go. */
+/** The destination of some of the records. */
 interface Target {
   readonly topic: string;
   readonly partition: number;
@@ -43,11 +43,11 @@ interface Target {
 const DELIVERED: Delivery = Object.freeze({ ok: true });
 
 /**
- * Publishes a topic at a time, and all its partitions at once, a record batch for each: no topic or partition holds up
- * another. What became of a record is written into `deliveries`, at its place, once it is known.
+ * Publishes all topics and partitions in parallel, one record batch for each partition, so that none delays another. The
+ * outcome of each record is written into `deliveries` once it is known.
  *
- * A fault ends with the records that met it: a record's own with that record, a topic's with the records of that topic.
- * Any other is everybody's, and rejects when it lasts.
+ * A fault affects only the records that it belongs to: a fault of a record that record, a fault of a topic the records of
+ * that topic. Any other fault that persists rejects the whole publication.
  */
 export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
@@ -71,7 +71,7 @@ export class KafkaPublisher implements Publisher {
     return publication.deliveries;
   }
 
-  /** Tries until each record has an answer, or the topic's time is up. */
+  /** Retries until each record has an outcome, or the topic's time is up. */
   async #publishTopic(topic: string, places: readonly number[], publication: Publication): Promise<void> {
     const { topics, runtime } = this.#options;
     const { deliveries } = publication;
@@ -81,40 +81,40 @@ export class KafkaPublisher implements Publisher {
       const refuse = (reason: string) => {
         for (const place of left) deliveries[place] = { ok: false, reason, fault: 'topic' };
       };
-      const standing = await topics.standing(topic);
-      if (standing.kind === 'bad') {
+      const status = await topics.status(topic);
+      if (status.kind === 'unwritable') {
         this.#requireNotRevoked(topic);
-        return refuse(standing.reason);
+        return refuse(status.reason);
       }
-      if (standing.kind === 'leaderless') {
-        if (runtime.monotonicMs() - standing.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
+      if (status.kind === 'leaderless') {
+        if (runtime.monotonicMs() - status.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
         await runtime.sleep(RETRY_MS);
         continue;
       }
-      const addressed = this.#address(left, standing.partitions, publication);
+      const addressed = this.#address(left, status.partitions, publication);
       const errors = await this.#sendAll(topic, addressed, publication);
       if (errors.length === 0) {
-        if (standing.onProbation && addressed.size > 0) topics.clear(topic);
+        if (status.onProbation && addressed.size > 0) topics.clear(topic);
         return;
       }
       topics.doubt(topic);
       if (doubted) {
-        const isOver = standing.onProbation || runtime.monotonicMs() - begunMs >= PATIENCE_MS;
+        const isOver = status.onProbation || runtime.monotonicMs() - begunMs >= PATIENCE_MS;
         this.#judge(topic, errors, isOver);
         await runtime.sleep(RETRY_MS);
       }
-      doubted = true; // the first fault may only have shown what has changed
+      doubted = true; // the first fault may only reveal an outdated leader
     }
   }
 
-  /** What lasting faults of a topic mean. Throws when they are everybody's, or nobody knows. */
+  /** Interprets persistent faults of a topic. Throws unless they are the topic's own. */
   #judge(topic: string, errors: readonly unknown[], isOver: boolean): void {
     const faults = errors.map(faultOf);
     if (faults.some(isTopicFault)) this.#requireNotRevoked(topic);
     const own = faults.find(isTopicFault) ?? (isOver && faults.every(isWeakness) ? faults[0] : undefined);
     if (own !== undefined) this.#options.topics.markUnwritable(topic, `topic ${topic} refused the record: ${own}`);
     else if (isOver) {
-      const message = `topic ${topic} did not take records: ${describeError(errors[0])}`;
+      const message = `topic ${topic} did not accept records: ${describeError(errors[0])}`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: errors[0] });
     }
   }
@@ -123,11 +123,11 @@ export class KafkaPublisher implements Publisher {
     if (this.#options.isRevoked?.(topic) !== true) return;
     throw new IdallocError(
       'KAFKA_UNAVAILABLE',
-      `topic ${topic} refuses records that it took before: allow Write on it`,
+      `topic ${topic} rejects records, though it accepted some before: allow Write on it`,
     );
   }
 
-  /** The places of the records by their partitions. */
+  /** The places of the records, by partition. */
   #address(left: readonly number[], partitions: number, { records, deliveries }: Publication): Map<number, number[]> {
     const addressed = new Map<number, number[]>();
     for (const place of left) {
@@ -146,7 +146,7 @@ export class KafkaPublisher implements Publisher {
     return this.#keyless;
   };
 
-  /** The faults that are no record's own, one for each partition that has met one. */
+  /** The faults that are not a record's own, at most one per partition. */
   async #sendAll(
     topic: string,
     addressed: ReadonlyMap<number, readonly number[]>,
@@ -159,8 +159,8 @@ export class KafkaPublisher implements Publisher {
   }
 
   /**
-   * Sends the records to one partition, in order, halved where they are too large together, or where the topic refuses
-   * one of them, so that a bad record fails alone. Resolves to the first fault that is no record's own, which ends it.
+   * Sends the records to one partition, in order. Splits them in half if they are too large together or if the topic rejects
+   * one of them, so that a bad record fails alone. Stops at the first fault that is not a record's own, and resolves to it.
    */
   async #send(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
     const { cluster, runtime } = this.#options;
@@ -199,6 +199,6 @@ function addTo<K>(groups: Map<K, number[]>, group: K, place: number): void {
 
 function recordAt(records: readonly OutgoingRecord[], place: number): OutgoingRecord {
   const record = records[place];
-  if (record === undefined) throw new RangeError(`there is no record at place ${place}`);
+  if (record === undefined) throw new RangeError(`no record at place ${place}`);
   return record;
 }

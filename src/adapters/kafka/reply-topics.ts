@@ -3,34 +3,34 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { FaultName } from '../../kafka/wire/fault.ts';
 
-/** How a topic stands: whether it can be written to, and if not, whether that may pass. */
-export type Standing =
-  /** On probation it was unwritable before and has not taken a record since. */
-  | { readonly kind: 'well'; readonly partitions: number; readonly onProbation: boolean }
-  | { readonly kind: 'bad'; readonly reason: string }
-  /** An election is due; a topic that stays so is as bad as one that is missing. */
+/** Whether a topic can be written to, and if not, whether that may be temporary. */
+export type TopicStatus =
+  /** On probation: it was marked unwritable before and has not accepted a record since. */
+  | { readonly kind: 'writable'; readonly partitions: number; readonly onProbation: boolean }
+  | { readonly kind: 'unwritable'; readonly reason: string }
+  /** Temporary, during a leader election; a topic that stays leaderless counts as unwritable. */
   | { readonly kind: 'leaderless'; readonly sinceMs: number };
 
 const ASK_TIMEOUT_MS = 10_000;
-/** How long a standing is believed; a missing topic stays so for a moment, so that a burst of requests asks once. */
-const MAX_AGE_MS = { well: 60_000, bad: 2_000, leaderless: 200 } as const;
-/** How long a topic that was found unwritable by writing to it is not tried again. */
+/** How long a status is cached; that of a missing topic for a moment, so that a burst of requests asks once. */
+const MAX_AGE_MS = { writable: 60_000, unwritable: 2_000, leaderless: 200 } as const;
+/** How long a topic is not retried after a write to it failed. */
 const UNWRITABLE_MAX_AGE_MS = 10_000;
-/** Requests may name any number of topics; what is remembered of them is bounded. */
+/** Requests may name any number of topics, so the cache is bounded. */
 const MAX_REMEMBERED = 1_000;
 
 interface Remembered {
-  readonly standing: Standing;
+  readonly status: TopicStatus;
   readonly untilMs: number;
   readonly isUnwritable: boolean;
 }
 
-/** What is known of the topics that replies go to, by asking the brokers about one at a time. */
+/** The cached status of the reply topics; brokers are asked about one topic at a time. */
 export class ReplyTopics {
   readonly #cluster: Pick<Cluster, 'metadata'>;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #remembered = new Map<string, Remembered>();
-  readonly #asked = new Map<string, Promise<Standing>>();
+  readonly #asked = new Map<string, Promise<TopicStatus>>();
 
   constructor(cluster: Pick<Cluster, 'metadata'>, runtime: Pick<Runtime, 'monotonicMs'>) {
     this.#cluster = cluster;
@@ -38,9 +38,9 @@ export class ReplyTopics {
   }
 
   /** Rejects with KAFKA_UNAVAILABLE when the brokers do not answer. */
-  async standing(topic: string): Promise<Standing> {
+  async status(topic: string): Promise<TopicStatus> {
     const known = this.#remembered.get(topic);
-    if (known !== undefined && this.#runtime.monotonicMs() < known.untilMs) return known.standing;
+    if (known !== undefined && this.#runtime.monotonicMs() < known.untilMs) return known.status;
     const before = this.#asked.get(topic);
     if (before !== undefined) return await before;
     const asked = this.#ask(topic).finally(() => this.#asked.delete(topic));
@@ -48,32 +48,32 @@ export class ReplyTopics {
     return await asked;
   }
 
-  /** Writing to the topic failed: what was known of it holds no longer, except since when it is in trouble. */
+  /** A write to the topic failed: its cached status has expired, except for how long it has been leaderless or unwritable. */
   doubt(topic: string): void {
     const known = this.#remembered.get(topic);
-    if (known !== undefined) this.#remember(topic, known.standing, 0, known.isUnwritable);
+    if (known !== undefined) this.#remember(topic, known.status, 0, known.isUnwritable);
   }
 
-  /** Writing to the topic has shown that it can't take records, whatever its metadata say. */
+  /** Writes have shown that the topic can't accept records, whatever its metadata say. */
   markUnwritable(topic: string, reason: string): void {
-    this.#remember(topic, { kind: 'bad', reason }, UNWRITABLE_MAX_AGE_MS, true);
+    this.#remember(topic, { kind: 'unwritable', reason }, UNWRITABLE_MAX_AGE_MS, true);
   }
 
-  /** The topic has taken records again. */
+  /** The topic has accepted records again. */
   clear(topic: string): void {
     this.#remembered.delete(topic);
   }
 
-  async #ask(topic: string): Promise<Standing> {
+  async #ask(topic: string): Promise<TopicStatus> {
     const found = await this.#describe(topic);
     const known = this.#remembered.get(topic);
     const isUnwritable = known?.isUnwritable === true;
-    const standing = this.#judge(topic, found, known);
-    this.#remember(topic, standing, MAX_AGE_MS[standing.kind], isUnwritable);
-    return standing;
+    const status = this.#judge(topic, found, known);
+    this.#remember(topic, status, MAX_AGE_MS[status.kind], isUnwritable);
+    return status;
   }
 
-  /** How many partitions it has, or the fault that the brokers report of it. */
+  /** The number of its partitions, or its fault in the metadata. */
   async #describe(topic: string): Promise<number | FaultName> {
     try {
       const { topics } = await this.#cluster.metadata([topic], ASK_TIMEOUT_MS);
@@ -87,34 +87,34 @@ export class ReplyTopics {
     }
   }
 
-  #judge(topic: string, found: number | FaultName, known: Remembered | undefined): Standing {
+  #judge(topic: string, found: number | FaultName, known: Remembered | undefined): TopicStatus {
     if (found === 'TOPIC_AUTHORIZATION_FAILED') return denied(topic);
     if (found === 0 || found === 'UNKNOWN_TOPIC_OR_PARTITION' || found === 'INVALID_TOPIC_EXCEPTION') {
       return missing(topic);
     }
     if (typeof found === 'number') {
-      return { kind: 'well', partitions: found, onProbation: known?.isUnwritable === true };
+      return { kind: 'writable', partitions: found, onProbation: known?.isUnwritable === true };
     }
-    if (known?.standing.kind === 'leaderless') return known.standing;
+    if (known?.status.kind === 'leaderless') return known.status;
     return { kind: 'leaderless', sinceMs: this.#runtime.monotonicMs() };
   }
 
-  #remember(topic: string, standing: Standing, maxAgeMs: number, isUnwritable: boolean): void {
+  #remember(topic: string, status: TopicStatus, maxAgeMs: number, isUnwritable: boolean): void {
     this.#remembered.delete(topic); // so that the order is by age
     if (this.#remembered.size >= MAX_REMEMBERED) {
       const [oldest] = this.#remembered.keys();
       if (oldest !== undefined) this.#remembered.delete(oldest);
     }
-    this.#remembered.set(topic, { standing, untilMs: this.#runtime.monotonicMs() + maxAgeMs, isUnwritable });
+    this.#remembered.set(topic, { status, untilMs: this.#runtime.monotonicMs() + maxAgeMs, isUnwritable });
   }
 }
 
-const missing = (topic: string): Standing => ({
-  kind: 'bad',
+const missing = (topic: string): TopicStatus => ({
+  kind: 'unwritable',
   reason: `topic ${topic} does not exist or can't be seen: create it`,
 });
 
-const denied = (topic: string): Standing => ({
-  kind: 'bad',
-  reason: `topic ${topic} may not be described by the worker: allow it`,
+const denied = (topic: string): TopicStatus => ({
+  kind: 'unwritable',
+  reason: `the worker may not describe topic ${topic}: allow Describe on it`,
 });

@@ -4,13 +4,13 @@ import type { Followed, TailSink } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 
-/** What was read of the witness topic so far. */
+/** What has been read of the witness topic. */
 export class WitnessFollower {
   readonly #table: WitnessTable;
   readonly #waiting = new Set<{ readonly offset: number; readonly arrived: () => void }>();
-  /** The offset to go on from; everything below was read. */
+  /** The offset to continue from; everything below was read. */
   position = 0;
-  /** Why a record could not be decoded: what it says, and for whom, nobody knows. */
+  /** Why a record could not be decoded; its worker ID and ceiling are unknown. */
   unreadable: string | undefined;
 
   constructor(datacenterId: number) {
@@ -18,8 +18,8 @@ export class WitnessFollower {
   }
 
   /**
-   * Records in the order of the log, which goes on at `next`. It is compacted, so offsets are missing; what comes a second
-   * time is left out.
+   * Takes records in log order; the log continues at `next`. Offsets may be missing, since the topic is compacted. Records
+   * that were delivered before are skipped.
    */
   deliver(records: readonly Pick<FetchedRecord, 'offset' | 'key' | 'value' | 'headers'>[], next: number): void {
     for (const { offset, key, value, headers } of records) {
@@ -36,7 +36,7 @@ export class WitnessFollower {
     }
   }
 
-  /** Resolves once the record at an offset was read; a caller that no longer waits aborts the signal. */
+  /** Resolves once the record at `offset` was read; a caller that no longer waits aborts the signal. */
   reached(offset: number, signal: AbortSignal): Promise<void> {
     if (offset < this.position) return Promise.resolve();
     return new Promise((resolve) => {
@@ -46,8 +46,8 @@ export class WitnessFollower {
     });
   }
 
-  /** Reads the log from its start again. What was witnessed before still counts. */
-  startAnew(): void {
+  /** Goes back to the start of the log. Witnesses that were read before still count. */
+  rewind(): void {
     this.position = 0;
     this.unreadable = undefined;
   }
@@ -57,14 +57,14 @@ export class WitnessFollower {
   }
 }
 
-/** Reads the one partition of the witness topic, all the time, into a follower. */
+/** Reads the only partition of the witness topic into a follower, continuously. */
 export class WitnessReader {
   readonly #tail: Pick<Tail, 'follow'>;
   readonly #topic: string;
   readonly #follower: WitnessFollower;
   #followed: Followed | undefined;
 
-  /** The tail reads uncommitted; whoever made it closes it. */
+  /** The tail reads uncommitted; its creator closes it. */
   constructor(tail: Pick<Tail, 'follow'>, topic: string, follower: WitnessFollower) {
     this.#tail = tail;
     this.#topic = topic;
@@ -76,7 +76,7 @@ export class WitnessReader {
     const sink: TailSink = {
       deliver: ({ records, next }) => follower.deliver(records, next),
       outOfRange: ({ logStart, end }, position) => {
-        if (position > end) follower.startAnew(); // it is another log, or has lost its end
+        if (position > end) follower.rewind(); // the log was replaced, or has lost its end
         return logStart;
       },
     };
@@ -87,7 +87,7 @@ export class WitnessReader {
     this.#followed?.stop();
   }
 
-  /** Goes on from where the follower is. */
+  /** Continues from the follower's position. */
   restart(): void {
     this.#followed?.seek(this.#follower.position);
   }

@@ -14,9 +14,9 @@ export interface WitnessTopicOptions {
   readonly topic: string;
   readonly datacenterId: number;
   readonly follower: WitnessFollower;
-  /** Reads the topic again from where the follower is. */
+  /** Makes the reader continue from the follower's position. */
   readonly restartReader: () => void;
-  /** How long a call may take in all. */
+  /** The time limit of a call. */
   readonly callLimitMs: number;
 }
 
@@ -32,15 +32,15 @@ interface Message {
 /**
  * The witness topic: written in record batches that are neither idempotent nor transactional, and read by a follower.
  *
- * "Read to the end" means: up to a record that was written after the call. The high watermark would not do, since the
- * last records of a compacted log may be gone, and a reader never gets there.
+ * "Read to the end" means: up to a record that was written after the call. The high watermark would not work, since the
+ * last records of a compacted log may be gone, and a reader would never reach it.
  *
- * One write is under way at a time, so that an earlier one does not come to lie behind a later. One without an answer
- * ends at its deadline and may still do so, which readers have to bear.
+ * One write is under way at a time, so that an earlier one is not appended after a later one. A write without an answer
+ * ends at its deadline and may still be appended later; readers have to tolerate that.
  */
 export class WitnessTopic implements WitnessPort {
   readonly #options: WitnessTopicOptions;
-  /** Ends with the write that was asked for last. */
+  /** Settles with the last write. */
   #writing: Promise<unknown> = Promise.resolve();
 
   constructor(options: WitnessTopicOptions) {
@@ -48,7 +48,7 @@ export class WitnessTopic implements WitnessPort {
   }
 
   read(): Promise<WitnessView> {
-    // A record without a value, under a key that nobody uses: it is gone with the next compaction.
+    // A record without a value, under an unused key: the next compaction removes it.
     return this.#call([{ key: Buffer.from(`${this.#options.datacenterId}/end`), value: null }]);
   }
 
@@ -83,17 +83,17 @@ export class WitnessTopic implements WitnessPort {
     const { follower, restartReader } = this.#options;
     const { known, base } = await this.#inTurn(() => this.#append(messages, untilMs));
     if (base < known) {
-      follower.startAnew();
+      follower.rewind();
       restartReader();
-      throw unavailable('its log has become shorter, and is read from its start');
+      throw unavailable('its log was truncated and is being read again from its start');
     }
     await follower.reached(base + messages.length - 1, over);
     if (follower.unreadable === undefined) return follower.view();
     const { unreadable } = follower;
-    follower.startAnew(); // a compaction may have taken it away by the next call
+    follower.rewind(); // compaction may remove the record before the next call
     restartReader();
     const { topic } = this.#options;
-    const message = `the witness topic '${topic}' has records that can't be read, so that nobody knows what was reserved: ${unreadable}`;
+    const message = `the witness topic '${topic}' has unreadable records, so the highest reserved ceilings are unknown: ${unreadable}`;
     throw new IdallocError('KAFKA_UNAVAILABLE', message);
   }
 
@@ -103,7 +103,7 @@ export class WitnessTopic implements WitnessPort {
     return turn;
   }
 
-  /** The offset of the first message, and how far the log was known before. */
+  /** Returns the offset of the first message, and how far the log was read before. */
   async #append(messages: readonly Message[], untilMs: number): Promise<{ known: number; base: number }> {
     const { cluster, runtime, topic, follower } = this.#options;
     const { position: known } = follower;
@@ -111,18 +111,18 @@ export class WitnessTopic implements WitnessPort {
     const appending = { topic, partition: 0, lane: 'append', replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     if (timeoutMs <= 0) throw unavailable('an earlier write was not answered');
     try {
-      const { baseOffset } = await retrying(runtime, { timeoutMs, isPassing: isUnsent }, (leftMs) =>
+      const { baseOffset } = await retrying(runtime, { timeoutMs, isTransient: isUnsent }, (leftMs) =>
         append(cluster, runtime, { ...appending, timeoutMs: leftMs, records: messages }),
       );
       if (baseOffset >= 0) return { known, base: baseOffset };
     } catch (error) {
       throw unavailable(describeError(error), error);
     }
-    throw unavailable('its answer names no offset');
+    throw unavailable('the answer has no offset');
   }
 }
 
 function unavailable(why: string, cause?: unknown): IdallocError {
-  const message = `the witness topic did not take or show a record: ${why}; check that the brokers are healthy`;
+  const message = `the witness topic could not be written or read: ${why}; check that the brokers are healthy`;
   return new IdallocError('KAFKA_UNAVAILABLE', message, { cause });
 }

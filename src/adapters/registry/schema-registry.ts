@@ -5,7 +5,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { SchemaIds } from '../../pipeline/ports.ts';
 
 export interface RegistrySettings {
-  /** Without a slash at its end; the paths of Confluent's API follow. */
+  /** The base URL of Confluent's API, without a trailing slash. */
   readonly url: string;
   readonly auth?: { readonly username: string; readonly password: Secret };
 }
@@ -15,30 +15,30 @@ interface RegistryDeps {
   readonly fetch: typeof fetch;
 }
 
-/** A registry that does not answer keeps requests waiting for so long; then those whose schema is unknown are dead letters. */
+/** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
 export const PATIENCE_MS = 30_000;
 const CALL_TIMEOUT_MS = 2_000;
 /** Between two calls to a registry that did not answer. */
 const REST_MS = 1_000;
 const MAX_IDS = 10_000;
 const AT_ONCE = 8;
-/** An id that the registry does not have may be on its way to this member of it. */
+/** How long an unknown id is remembered: another node of the registry may have it already. */
 const ABSENT_MS = 60_000;
 const MAX_BODY_BYTES = 256 * 1024;
 const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
 /** Replies go to many topics, so their subject is the record's name. */
 const REPLY_SUBJECT = 'idalloc.IdReply';
-/** Workers of today read what was sent before; readers of before read what workers send today. */
+/** Newer workers read older requests; older readers read newer replies. */
 const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
 
 type SchemaName = keyof typeof COMPATIBILITY;
 type Answer = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
 
-/** A schema registry with Confluent's API. Ids never change their meaning, so what was learned is kept, within a bound. */
+/** A client of a schema registry with Confluent's API. Ids never change their meaning, so they are cached, up to a limit. */
 export class SchemaRegistry implements SchemaIds {
   readonly #settings: RegistrySettings;
   readonly #deps: RegistryDeps;
-  /** Oldest first. `untilMs` is there for an id that the registry did not have. */
+  /** Oldest first. `untilMs` is set for an id that the registry did not have. */
   readonly #ids = new Map<number, { readonly isRequest: boolean; readonly untilMs?: number }>();
   #replyId: number | undefined;
   #fault: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
@@ -78,8 +78,8 @@ export class SchemaRegistry implements SchemaIds {
   }
 
   /**
-   * Registers the schemas of requests and replies, where they are not registered yet, and sets the compatibility of
-   * subjects that are new. Throws IdallocError SCHEMA_INCOMPATIBLE when the registry's rules refuse one.
+   * Registers the schemas of requests and replies if they are not registered yet, and sets the compatibility of new
+   * subjects. Throws IdallocError SCHEMA_INCOMPATIBLE if the registry's rules reject one.
    *
    * @returns the subjects, with the schemas' ids
    */
@@ -100,7 +100,7 @@ export class SchemaRegistry implements SchemaIds {
     return missing;
   }
 
-  /** What a subject has for the schema of this version, if it has it. */
+  /** The registry's answer for this version's schema under a subject, if it is registered. */
   async #find(subject: string, name: SchemaName): Promise<Answer | undefined> {
     const question = { schema: schemaText(name), schemaType: 'AVRO' };
     const found = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, question, [404]);
@@ -119,7 +119,7 @@ export class SchemaRegistry implements SchemaIds {
     return idOf(made);
   }
 
-  /** Rejects as long as requests shall wait. After that they are not held up any longer. */
+  /** Throws while requests should wait for the registry. */
   #wait(error: IdallocError): void {
     if (this.#deps.monotonicMs() - (this.#fault?.sinceMs ?? 0) < PATIENCE_MS) throw error;
   }
@@ -140,14 +140,14 @@ export class SchemaRegistry implements SchemaIds {
     this.#ids.set(id, { isRequest, ...(status === 404 ? { untilMs } : {}) });
   }
 
-  /** The oldest that is no request's: made-up ids must not push out those that good requests have. */
+  /** Evicts the oldest id that is not of a request schema: made-up ids must not evict those of valid requests. */
   #forgetOne(): void {
     const useless = this.#ids.entries().find(([, { isRequest }]) => !isRequest);
     const [id] = useless ?? this.#ids.entries().next().value ?? [];
     if (id !== undefined) this.#ids.delete(id);
   }
 
-  /** Any other status than 200 and those expected is a fault of the registry. */
+  /** Throws for any status other than 200 and those in `expected`. */
   async #call(method: string, path: string, json?: object, expected: readonly number[] = []): Promise<Answer> {
     const { url, auth } = this.#settings;
     const basic =
@@ -172,7 +172,7 @@ export class SchemaRegistry implements SchemaIds {
   }
 }
 
-/** The registry that is configured, if one is. */
+/** The configured registry, if there is one. */
 export function openRegistry(settings: RegistrySettings | undefined): SchemaRegistry | undefined {
   return settings && new SchemaRegistry(settings, { monotonicMs: () => performance.now(), fetch: globalThis.fetch });
 }
@@ -187,7 +187,7 @@ function subjectsOf(requestTopic: string) {
 function idOf({ body }: Answer): number {
   const { id } = body;
   if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff) return id;
-  throw unavailable(`it answered without a schema id`);
+  throw unavailable('it answered without a schema id');
 }
 
 function unavailable(why: string): IdallocError {
@@ -199,7 +199,7 @@ async function bounded(response: Response): Promise<string> {
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
     bytes += chunk.length;
-    if (bytes > MAX_BODY_BYTES) throw new Error(`an answer of more than ${MAX_BODY_BYTES} bytes`);
+    if (bytes > MAX_BODY_BYTES) throw new Error(`a response of more than ${MAX_BODY_BYTES} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');

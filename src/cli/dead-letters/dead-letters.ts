@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { isUnsent, patiently } from '../../adapters/kafka/brokers.ts';
+import { isUnsent, withRetries } from '../../adapters/kafka/brokers.ts';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { RESENT } from '../../codec/dead-letter.ts';
@@ -203,7 +203,7 @@ function resentHeaders({ note }: Letter, headers: TopicRecord['headers'] = {}): 
 async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
   const { cluster, runtime } = source;
   const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };
-  const { baseOffset } = await patiently(source, () => append(cluster, runtime, appending), isUnsent);
+  const { baseOffset } = await withRetries(source, () => append(cluster, runtime, appending), isUnsent);
   return baseOffset;
 }
 

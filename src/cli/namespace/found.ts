@@ -9,7 +9,7 @@ import { decompose, tickStartMs } from '../../core/layout.ts';
 import type { Ticks } from '../../core/units.ts';
 import { IdallocError } from '../../errors.ts';
 import type { WitnessPort } from '../../identity/ports.ts';
-import { type Remains, usedTicks } from '../../identity/rebuild.ts';
+import { type StoredNamespace, usedTicks } from '../../identity/rebuild.ts';
 import type { CliContext } from '../context.ts';
 import { counted, timeText } from '../table.ts';
 import { Progress } from '../terminal.ts';
@@ -114,18 +114,18 @@ export interface FoundView {
   };
 }
 
-export function viewFound(config: Config, remains: Remains, ledger?: LedgerFound): FoundView {
+export function viewFound(config: Config, found: StoredNamespace, ledger?: LedgerFound): FoundView {
   const time = (ticks: number | undefined) =>
     ticks === undefined ? null : timeText(tickStartMs(config.layout, ticks as Ticks));
-  const { seal, witnesses, unreadable } = remains.view;
-  const stored = [...remains.ceilings.values()].flatMap((ceiling) => ceiling.stored ?? []);
-  const used = usedTicks(remains);
+  const { seal, witnesses, unreadable } = found.view;
+  const stored = [...found.ceilings.values()].flatMap((ceiling) => ceiling.stored ?? []);
+  const used = usedTicks(found);
   return {
-    uuid: uuidOf(remains),
-    holders: [...remains.owners.keys()].sort((a, b) => a - b),
+    uuid: uuidOf(found),
+    holders: [...found.owners.keys()].sort((a, b) => a - b),
     ceilings: {
-      count: remains.ceilings.size,
-      unreadable: remains.ceilings.size - stored.length,
+      count: found.ceilings.size,
+      unreadable: found.ceilings.size - stored.length,
       highest: time(used.ceilings),
     },
     witness: {
@@ -140,7 +140,7 @@ export function viewFound(config: Config, remains: Remains, ledger?: LedgerFound
   };
 }
 
-function uuidOf({ descriptor }: Remains): string | null {
+function uuidOf({ descriptor }: StoredNamespace): string | null {
   if (descriptor === undefined) return null;
   try {
     return decodeDescriptor(descriptor.value).uuid;

@@ -11,17 +11,17 @@ import { namespaceKeys } from '../../identity/keys.ts';
 import { requireDescriptor } from '../../identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
 import {
-  floorOver,
-  type Remains,
-  readRemains,
+  floorAbove,
+  readStoredNamespace,
   rebuildNamespace,
   requireNoOwners,
+  type StoredNamespace,
   usedTicks,
   withoutForged,
 } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
-import { startWitness } from '../../worker/witness-side.ts';
+import { startWitness } from '../../worker/witness-service.ts';
 import { confirmedTime } from '../confirmed-time.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
@@ -95,8 +95,8 @@ export function namespaceCommand(context: CliContext): Command {
 async function runShow(context: CliContext, json: boolean): Promise<void> {
   const { found, fault } = await withServers(context, async ({ config, etcd, witness }) => {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-    const remains = await readRemains(etcd, witness, keys);
-    return { found: viewFound(config, remains), fault: await faultOf(config, etcd, remains) };
+    const found = await readStoredNamespace(etcd, witness, keys);
+    return { found: viewFound(config, found), fault: await faultOf(config, etcd, found) };
   });
   if (fault !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
@@ -108,7 +108,7 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
 }
 
 /** A read of etcd that fails for what it holds is an answer, too. */
-async function faultOf(config: Config, etcd: EtcdPort, { view }: Remains): Promise<IdallocError | undefined> {
+async function faultOf(config: Config, etcd: EtcdPort, { view }: StoredNamespace): Promise<IdallocError | undefined> {
   try {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
     const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
@@ -131,12 +131,12 @@ async function runRebuild(context: CliContext, options: RebuildFlags): Promise<v
 async function rebuild(context: CliContext, servers: Servers, options: RebuildFlags) {
   const { yes, now, json, forgedAfter } = options;
   const { config, source, etcd, witness } = servers;
-  const believed = (remains: Remains) =>
-    forgedAfter === undefined ? remains : withoutForged(remains, toTicks(config.layout, wallMs(forgedAfter)));
+  const believed = (found: StoredNamespace) =>
+    forgedAfter === undefined ? found : withoutForged(found, toTicks(config.layout, wallMs(forgedAfter)));
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   const wanted = descriptorOf(config, randomUUID());
   const bindings = bindingsOf(keys, config);
-  const before = believed(await readRemains(etcd, witness, keys));
+  const before = believed(await readStoredNamespace(etcd, witness, keys));
   requireNoOwners(before.owners);
   const refusals = await bindingFaults(etcd, bindings);
   if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
@@ -148,8 +148,8 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const time = await confirmedTime(context, now, lastUseMs(config, before, ledger));
   const { reserveMs } = config.timing;
   if (forgedAfter !== undefined) requireUnreachable(forgedAfter, time + reserveMs);
-  const floorOf = (remains: Remains): Ticks =>
-    floorOver(config.layout, { remains: believed(remains), ledger: ledger.highest, now: time, reserveMs });
+  const floorOf = (found: StoredNamespace): Ticks =>
+    floorAbove(config.layout, { found: believed(found), ledger: ledger.highest, now: time, reserveMs });
   const from = timeText(tickStartMs(config.layout, floorOf(before)));
   const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
   await confirm(context, `Make ${where} anew, with IDs from ${from} on? No worker of it may run.`, yes === true);
@@ -183,8 +183,8 @@ function withLedgerHint(error: unknown): never {
 }
 
 /** When the last tick began that somebody is known to have reserved or used. */
-function lastUseMs({ layout }: Config, remains: Remains, ledger: LedgerFound): WallMs | undefined {
-  const { ceilings, witnesses } = usedTicks(remains);
+function lastUseMs({ layout }: Config, found: StoredNamespace, ledger: LedgerFound): WallMs | undefined {
+  const { ceilings, witnesses } = usedTicks(found);
   const known = [ceilings, witnesses, ledger.highest].filter((at) => at !== undefined);
   return known.length === 0 ? undefined : wallMs(Math.max(...known.map((at) => tickStartMs(layout, at))));
 }

@@ -4,28 +4,28 @@ import type { NewRecord } from '../records/record.ts';
 import type { Cluster } from '../wire/cluster.ts';
 import { callLeader, type LeaderCall, partitionFault } from './leader-call.ts';
 
-/** What is appended: one record batch, or the records of one. */
+/** What to append: one record batch, or the records of one. */
 export type Appending = LeaderCall & {
-  /** How long the broker may wait for its followers. It is shortened so that its answer comes before our deadline. */
+  /** How long the broker may wait for its followers. Shortened so that its answer arrives before our deadline. */
   readonly replicationTimeoutMs: number;
 } & ({ readonly records: readonly NewRecord[] } | { readonly batch: Buffer });
 
 export interface Appended {
   readonly baseOffset: number;
-  /** The broker's clock where the topic has LogAppendTime; -1 where it has not. */
+  /** By the broker's clock if the topic has LogAppendTime, else -1. */
   readonly appendedAtMs: number;
   readonly logStartOffset: number;
-  /** Who answered. */
+  /** The node ID of the broker that answered. */
   readonly node: number;
 }
 
-/** The broker's answer needs so long to reach us. */
+/** Time allowed for the broker's answer to arrive. */
 const ANSWER_MS = 500;
 
 /**
- * Appends one record batch to one partition, acknowledged by all replicas in sync. Sent once at most: one answer, or
- * none. Rejects with a KafkaFault; after CONNECTION_LOST, NO_ANSWER, MALFORMED_ANSWER and REQUEST_TIMED_OUT the batch may be
- * in the log, or come to it later.
+ * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one answer, or
+ * none. Rejects with a KafkaFault; after CONNECTION_LOST, NO_ANSWER, MALFORMED_ANSWER and REQUEST_TIMED_OUT the batch may
+ * be in the log, or may still be appended.
  */
 export async function append(
   cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,

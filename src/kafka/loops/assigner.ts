@@ -1,39 +1,40 @@
 import type { Copies, Lags } from './copies.ts';
 
-/** What a member has of the topic: lists of partitions in their order. */
+/** What a member has of the topic: sorted lists of partitions. */
 export interface Share {
-  /** Those that it owns. */
+  /** Partitions that it owns. */
   readonly partitions: readonly number[];
-  /** Those of others whose state it keeps a copy of. */
+  /** Partitions of other members of which it keeps a copy. */
   readonly standbys: readonly number[];
-  /** The standbys that it is to own as soon as its copy is complete. */
+  /** The standbys that it will own as soon as its copy is complete. */
   readonly warmups: readonly number[];
 }
 
-/** What a member had, or has, and in which generation of the group. */
+/** What a member has or had, with the generation of the group. */
 export interface Claims extends Share {
   readonly generation: number;
 }
 
-/** A member that gets partitions. */
+/** A member that can get partitions. */
 export interface Candidate {
   readonly memberId: string;
-  /** The same after a restart, so that it orders members alike in every generation. */
+  /** Stable across restarts, so that members are ordered the same way in every generation. */
   readonly instanceId?: string;
   readonly claims: readonly Claims[];
-  /** Undefined when it says nothing of them. */
+  /** Undefined if the member does not report any. */
   readonly copies?: Copies | undefined;
 }
 
 /**
- * Deals out the partitions 0 to `partitions` - 1 of one topic, and returns the owner of each.
+ * Assigns the partitions 0 to `partitions` - 1 of one topic, and returns the owner of each.
  *
- * - Balanced: the members' counts differ by one at most.
- * - Sticky: a partition that is claimed belongs to the claim of the highest generation, and of one generation to whom it
- *   was promised as a warm-up. Only as many leave their owner as balance demands: those first that an earlier owner
- *   claims too, so that who returns gets back what it had, then those of which a member with room lacks least.
- * - What nobody claims goes, among the members with room, to the one that lacks least of it.
- * - Deterministic: the same members in the same order have the same partitions.
+ * - Balanced: the members' counts differ by at most one.
+ * - Sticky: a claimed partition goes to the claim of the highest generation, and within a generation to the member that
+ *   was promised it as a warm-up. Only as many partitions change owner as balance requires: first those that an earlier
+ *   owner claims too, so that a returning member gets back what it had, then those with the smallest lag at a member with
+ *   room.
+ * - An unclaimed partition goes to the member with room that has the smallest lag.
+ * - Deterministic: the same members in the same order get the same partitions.
  */
 export function assignSticky(partitions: number, candidates: readonly Candidate[], lags: Lags): Candidate[] {
   if (candidates.length === 0) return [];
@@ -44,15 +45,15 @@ export function assignSticky(partitions: number, candidates: readonly Candidate[
   });
   setQuotas(partitions, seats);
   const free = claimants.flatMap((claiming, partition) => (claiming.length === 0 ? [partition] : []));
-  for (const seat of seats) giveBack(seat, claimants);
-  for (const seat of seats) free.push(...handBack(seat, seats, lags));
-  deal(free, seats, lags);
+  for (const seat of seats) returnToEarlierOwners(seat, claimants);
+  for (const seat of seats) free.push(...releaseSurplus(seat, seats, lags));
+  distribute(free, seats, lags);
   return ownersOf(partitions, seats);
 }
 
 /**
- * As kafkajs' RoundRobinAssigner does: partition by partition to the members in the order of their IDs. For groups with a
- * member that knows nothing else.
+ * Like kafkajs' RoundRobinAssigner: partition by partition to the members in the order of their IDs. For groups with a
+ * member that supports nothing else.
  */
 export function assignRoundRobin(partitions: number, memberIds: readonly string[]): ReadonlyMap<string, number[]> {
   const sorted = memberIds.toSorted(compare);
@@ -71,7 +72,7 @@ function seat(partitions: number, candidates: readonly Candidate[]): Seat[] {
   return candidates.map((candidate) => ({ candidate, held: [], quota }));
 }
 
-/** By names that outlive a restart. */
+/** Sorted by names that survive a restart. */
 export function inOrder(candidates: readonly Candidate[]): Candidate[] {
   const nameOf = ({ instanceId, memberId }: Candidate) => instanceId ?? memberId;
   return candidates.toSorted(
@@ -84,7 +85,7 @@ function compare(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0;
 }
 
-/** For each partition who claims it, each once: the newest claim first, of the same generation the first member's. */
+/** The claimants of each partition, each once: newest generation first, then promised warm-ups, then order of members. */
 function claimantsOf(partitions: number, seats: readonly Seat[]): Seat[][] {
   const claims = seats.flatMap((seat) =>
     seat.candidate.claims.flatMap(({ generation, warmups, partitions: owned }) => [
@@ -104,7 +105,7 @@ function claimantsOf(partitions: number, seats: readonly Seat[]): Seat[][] {
   return claimants;
 }
 
-/** What does not divide goes by one to those who have most: so most of them keep what they have. */
+/** Members that hold most get one of the remainder each, so that they keep what they have. */
 function setQuotas(partitions: number, seats: readonly Seat[]): void {
   const byHeld = seats.toSorted((one, other) => other.held.length - one.held.length);
   for (const seat of byHeld.slice(0, partitions % seats.length)) seat.quota += 1;
@@ -112,8 +113,8 @@ function setQuotas(partitions: number, seats: readonly Seat[]): void {
 
 const room = ({ quota, held }: Seat) => quota - held.length;
 
-/** Gives earlier owners with room what a member has above its quota. */
-function giveBack(seat: Seat, claimants: readonly (readonly Seat[])[]): void {
+/** Gives partitions above a member's quota to earlier owners with room. */
+function returnToEarlierOwners(seat: Seat, claimants: readonly (readonly Seat[])[]): void {
   for (const partition of seat.held.toReversed()) {
     if (room(seat) >= 0) return;
     const owner = claimants[partition]?.find((one) => one !== seat && room(one) > 0);
@@ -123,16 +124,16 @@ function giveBack(seat: Seat, claimants: readonly (readonly Seat[])[]): void {
   }
 }
 
-/** Takes from a member what is above its quota, for anybody with room: that of which they lack least. */
-function handBack(seat: Seat, seats: readonly Seat[], lags: Lags): number[] {
+/** Takes from a member the partitions above its quota, those first in which members with room lag least. */
+function releaseSurplus(seat: Seat, seats: readonly Seat[], lags: Lags): number[] {
   const roomy = seats.filter((one) => room(one) > 0);
   const leastLag = (partition: number) => Math.min(...roomy.map(({ candidate }) => lags.of(candidate, partition)));
   if (room(seat) < 0) seat.held.sort((one, other) => leastLag(other) - leastLag(one));
   return seat.held.splice(seat.quota);
 }
 
-/** Each to the member that lacks least of it, of several to the one with the most room, and then to the first. */
-function deal(free: readonly number[], seats: readonly Seat[], lags: Lags): void {
+/** Gives each partition to the member with the smallest lag; of several to the one with the most room, then to the first. */
+function distribute(free: readonly number[], seats: readonly Seat[], lags: Lags): void {
   for (const partition of fewestCopiesFirst(free, seats, lags)) {
     const lag = ({ candidate }: Seat) => lags.of(candidate, partition);
     const [best] = seats
@@ -142,7 +143,7 @@ function deal(free: readonly number[], seats: readonly Seat[], lags: Lags): void
   }
 }
 
-/** Whoever has the only copy of a partition should have room for it still. Those of which nobody has one take what is left. */
+/** So that the member with the only copy of a partition still has room for it. Partitions without a copy come last. */
 function fewestCopiesFirst(free: readonly number[], seats: readonly Seat[], lags: Lags): number[] {
   const copies = (partition: number) =>
     seats.filter(({ candidate }) => lags.isCaughtUp(candidate, partition)).length || Number.POSITIVE_INFINITY;

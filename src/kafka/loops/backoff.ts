@@ -1,6 +1,6 @@
 import type { Runtime } from '../../core/runtime.ts';
 
-/** Waits between tries: the first short, each next one twice as long up to a limit, all a little at random. */
+/** Exponential backoff with jitter: each wait is twice as long as the one before, up to a limit. */
 export class Backoff {
   readonly #runtime: Pick<Runtime, 'random'>;
   readonly #minMs: number;
@@ -13,7 +13,7 @@ export class Backoff {
     this.#maxMs = maxMs;
   }
 
-  /** Tries that failed since the last reset. */
+  /** Failed attempts since the last reset. */
   get failures(): number {
     return this.#failures;
   }
@@ -22,7 +22,7 @@ export class Backoff {
     this.#failures = 0;
   }
 
-  /** How long to wait after one more failure: between half of the wait and the whole. */
+  /** How long to wait after another failure: a random time between half of the wait and all of it. */
   nextMs(): number {
     const waitMs = Math.min(this.#maxMs, this.#minMs * 2 ** Math.min(this.#failures, MAX_DOUBLINGS));
     this.#failures += 1;

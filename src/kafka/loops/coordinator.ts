@@ -4,27 +4,27 @@ import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../wire/fault.
 import type { Lane } from '../wire/lane.ts';
 import type { Answer, BrokerLink } from '../wire/port.ts';
 
-/** What of a cluster a group needs. */
+/** The part of a cluster that a group needs. */
 export type GroupCluster = Pick<Cluster, 'coordinator' | 'doubtCoordinator' | 'call'>;
 
-/** With less time left nothing is sent: a broker is not suspected because its caller came late. */
+/** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
-/** Any broker can say who coordinates a group, so this is not waited for as long as a group is. */
+/** Any broker can name the coordinator, so this gets less time than a call to the group. */
 const MAX_FIND_MS = 5_000;
 
-/** Answers by which a broker says that it is not the coordinator, or does not know the group yet. */
+/** Errors of a broker that is not the coordinator, or has not loaded the group yet. */
 const COORDINATION_FAULTS: ReadonlySet<FaultName> = new Set([
   'GROUP_LOAD_IN_PROGRESS',
   'GROUP_COORDINATOR_NOT_AVAILABLE',
   'NOT_COORDINATOR_FOR_GROUP',
 ]);
 
-/** Whether nobody has answered who knows the group. */
+/** Whether no coordinator answered that knows the group. */
 export function isUnanswered(fault: FaultName | undefined): boolean {
   return isLinkFault(fault) || (fault !== undefined && COORDINATION_FAULTS.has(fault));
 }
 
-/** The broker that coordinates one group: looked for again whenever it has not answered, or says that it is another. */
+/** The coordinator of one group; looked up again whenever it does not answer or is no longer the coordinator. */
 export class Coordinator {
   readonly groupId: string;
   readonly #cluster: GroupCluster;
@@ -37,30 +37,30 @@ export class Coordinator {
     this.groupId = groupId;
   }
 
-  /** One call, sent once at most. The time covers finding the coordinator and connecting to it as well. */
+  /** Makes one call, sent at most once. The time includes finding the coordinator and connecting to it. */
   async call<R extends Answer>(lane: Lane, timeoutMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
     const beganMs = this.#runtime.monotonicMs();
     try {
       const node = await this.#cluster.coordinator(this.groupId, Math.min(timeoutMs, MAX_FIND_MS));
       const leftMs = timeoutMs - (this.#runtime.monotonicMs() - beganMs);
-      if (leftMs < MIN_CALL_MS) throw new KafkaFault('UNREACHABLE', 'no time was left to ask the coordinator');
+      if (leftMs < MIN_CALL_MS) throw new KafkaFault('UNREACHABLE', 'no time was left to call the coordinator');
       const answer = await this.#cluster.call(node, lane, leftMs, use);
       this.#answeredMs = this.#runtime.monotonicMs();
       return answer;
     } catch (error) {
-      this.heard(faultOf(error));
+      this.noteFault(faultOf(error));
       throw error;
     }
   }
 
-  /** A fault that the coordinator answered with, or that came in place of its answer. */
-  heard(fault: FaultName | undefined): void {
+  /** Takes note of a fault that the coordinator returned, or that came instead of its answer. */
+  noteFault(fault: FaultName | undefined): void {
     if (isUnanswered(fault)) this.#cluster.doubtCoordinator(this.groupId);
     else if (fault !== undefined) this.#answeredMs = this.#runtime.monotonicMs();
   }
 
-  /** Rejects unless the coordinator answers, or has answered within the last second. What it answers does not matter. */
-  async reach(timeoutMs: number): Promise<void> {
+  /** Rejects unless the coordinator answers, or did so within the last second. The content of its answer does not matter. */
+  async ping(timeoutMs: number): Promise<void> {
     if (this.#runtime.monotonicMs() - this.#answeredMs < RECENT_MS) return;
     const nobody = { groupId: this.groupId, generation: -1, memberId: '' };
     try {

@@ -1,41 +1,41 @@
 import type { Copies, Copy } from './copies.ts';
 
 /**
- * What members and their leader tell each other of copies of the partitions' state.
+ * The wire format of what members report of their copies, and of the standbys that the leader assigns.
  *
  *   by a member    version int8 | [gap, end, behind] copies | [gap] standbys | [gap] warm-ups
  *   by the leader  version int8 | [gap] standbys | [gap] warm-ups
  *
  *   [x]     count, that many x; each number is unsigned, 7 bits a byte, the lowest first, bit 7 set in all but the last
  *   gap     by how much the partition is above the one before it, which at first is -1, less one
- *   end     the offset behind the last entry of the copy
- *   behind  how many offsets the log reached beyond that
+ *   end     the offset after the last entry of the copy
+ *   behind  how many offsets the log extended beyond that
  *
- * A newer version is another format. It can't be read here, no more than bytes that are cut off, run on or break the
- * order: for all of these the result is undefined.
+ * Decoding returns undefined for a newer version, which is another format, and for bytes that are truncated, too long or
+ * out of order.
  */
 const VERSION = 1;
 
-/** Partitions that a member keeps a copy of for others, and those among them that it is to own once that is complete. */
-export interface Standing {
+/** The partitions that a member is a standby for, and those of them that it will own once its copy is complete. */
+export interface StandbyShare {
   readonly standbys: readonly number[];
   readonly warmups: readonly number[];
 }
 
-export interface Told extends Standing {
+export interface MemberReport extends StandbyShare {
   readonly copies: Copies;
 }
 
-/** A copy that ends beyond its log, or has no offsets, is a copy of something else, and not told. */
-export function encodeTold({ copies, standbys, warmups }: Told): Buffer {
+/** Leaves out a copy that ends beyond its log or has invalid offsets: it is a copy of another log. */
+export function encodeMemberReport({ copies, standbys, warmups }: MemberReport): Buffer {
   const isOfItsLog = ({ end, logEnd }: Copy) => end >= 0 && end <= logEnd && [end, logEnd].every(Number.isSafeInteger);
-  const told = [...copies].filter(([, copy]) => isOfItsLog(copy)).sort(([one], [other]) => one - other);
-  const gaps = gapsOf(told.map(([partition]) => partition));
-  const fields = told.flatMap(([, { end, logEnd }], i) => [gaps[i] as number, end, logEnd - end]);
-  return encoded([told.length, ...fields, ...list(standbys), ...list(warmups)]);
+  const reported = [...copies].filter(([, copy]) => isOfItsLog(copy)).sort(([one], [other]) => one - other);
+  const gaps = gapsOf(reported.map(([partition]) => partition));
+  const fields = reported.flatMap(([, { end, logEnd }], i) => [gaps[i] as number, end, logEnd - end]);
+  return encoded([reported.length, ...fields, ...list(standbys), ...list(warmups)]);
 }
 
-export function decodeTold(bytes: Buffer): Told | undefined {
+export function decodeMemberReport(bytes: Buffer): MemberReport | undefined {
   return decoded(bytes, (reader) => {
     const copies = reader.list((partition) => {
       const end = reader.number();
@@ -43,19 +43,19 @@ export function decodeTold(bytes: Buffer): Told | undefined {
       if (!Number.isSafeInteger(logEnd)) throw new RangeError('an offset is too large');
       return [partition, { end, logEnd }] as const;
     });
-    return { copies: new Map(copies), ...standing(reader) };
+    return { copies: new Map(copies), ...readStandbys(reader) };
   });
 }
 
-export function encodeStanding({ standbys, warmups }: Standing): Buffer {
+export function encodeStandbys({ standbys, warmups }: StandbyShare): Buffer {
   return encoded([...list(standbys), ...list(warmups)]);
 }
 
-export function decodeStanding(bytes: Buffer): Standing | undefined {
-  return decoded(bytes, standing);
+export function decodeStandbys(bytes: Buffer): StandbyShare | undefined {
+  return decoded(bytes, readStandbys);
 }
 
-function standing(reader: Reader): Standing {
+function readStandbys(reader: Reader): StandbyShare {
   const standbys = reader.list((partition) => partition);
   return { standbys, warmups: reader.list((partition) => partition) };
 }
@@ -91,10 +91,10 @@ function decoded<T>(bytes: Buffer, read: (reader: Reader) => T): T | undefined {
 }
 
 const MAX_PARTITION = 2 ** 31 - 1;
-/** Eight bytes have room for every exact number. */
+/** Eight bytes hold every safe integer. */
 const MAX_SCALE = 0x80 ** 7;
 
-/** Behind the version. What only claims to be long ends with the bytes, since each item takes some. */
+/** Reads after the version. A false count ends at the last byte, since each item takes at least one. */
 class Reader {
   readonly #bytes: Buffer;
   #at = 1;

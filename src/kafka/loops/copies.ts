@@ -1,8 +1,8 @@
-/** How far a member's copy of the state of one partition reaches, in offsets of the log that it is made from. */
+/** How complete a member's copy of one partition is, in offsets of its log. */
 export interface Copy {
-  /** Behind the last entry that it holds. */
+  /** The offset after the last entry of the copy. */
   readonly end: number;
-  /** Where the log ended when the member looked. */
+  /** The end of the log when the member last looked. */
   readonly logEnd: number;
 }
 
@@ -10,19 +10,19 @@ export interface Copy {
 export type Copies = ReadonlyMap<number, Copy>;
 
 interface Holder {
-  /** Undefined when nothing is known of them. */
+  /** Undefined if the member does not report any. */
   readonly copies?: Copies | undefined;
 }
 
-/** Entries that may be appended to a partition from the first member's telling of its copies to the last one's. */
+/** Entries that may be appended to a partition between the reports of the first and the last member that joins. */
 const WHILE_JOINING = 100_000;
 
 /**
- * How many entries the members' copies lack. A log ends where the member that has seen most of it says, and who has no
- * copy lacks all of it, so that of a short log everybody is caught up.
+ * How many entries the members' copies lack. The end of a log is the highest that a member reports. A member without a
+ * copy lacks the whole log, so of a short log every member is caught up.
  *
- * Who says nothing of its copies is taken to have them all: members of earlier releases do, and waiting for their copies
- * would never end.
+ * A member that reports no copies counts as having them all: members of earlier releases report none, and waiting for
+ * their copies would never end.
  */
 export class Lags {
   readonly #acceptableLag: number;
@@ -41,8 +41,8 @@ export class Lags {
   }
 
   /**
-   * Members don't tell of their copies at the same moment: of a log that grows, one that joined earlier knows less. So a
-   * copy that had all of the log as its member saw it may lack what came while the others joined.
+   * Members don't report at the same moment: of a growing log, one that joined earlier saw less. So a copy that was
+   * complete when its member reported may lack what was appended while the others joined.
    */
   isCaughtUp(holder: Holder, partition: number): boolean {
     const lag = this.of(holder, partition);

@@ -3,7 +3,7 @@ import { AT, LENGTH_END, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 
-/** What was fetched of a partition; its records once they are decoded. */
+/** What was fetched of a partition, and its records once they are decoded. */
 export interface Fetched {
   readonly from: number;
   readonly next: number;
@@ -12,30 +12,30 @@ export interface Fetched {
 }
 
 export interface PartitionHooks {
-  /** There may be room for a fetch now. */
+  /** There may now be room for a fetch. */
   readonly onRoom: (place: FollowedPartition) => void;
   readonly decode: (fetched: Fetched) => Promise<TailChunk>;
-  /** The chunk could not be handed on. Resolves when it is time to try again. */
+  /** Decoding or delivering a chunk failed. Resolves when it is time to retry. */
   readonly onFailure: (place: FollowedPartition, error: unknown) => Promise<void>;
 }
 
 /**
- * A partition that a tail follows. It gets chunks and hands them on, each on its own.
+ * A partition that a tail follows. Fetching chunks and delivering them run independently.
  *
- * Getting; the tail changes the state:
+ * Fetching, where the tail changes the state:
  *
- *   finding  -> ready      the cluster has named the leader
- *   ready    -> fetching   part of a fetch: it is not paused, and `ahead` is free
- *   fetching -> ready      answered, with records or without
- *   fetching -> lost       its offset lies outside of the log
- *   lost     -> resting    the bounds were asked for, and the sink said where to go on
- *   any      -> resting    a fault of the call or of the partition
- *   resting  -> finding    after 50 ms, doubled up to 1 s
- *   any      -> stopped    it never goes on
+ *   finding     -> ready        the cluster has named the leader
+ *   ready       -> fetching     part of a fetch: it is not paused, and `ahead` is free
+ *   fetching    -> ready        answered, with or without records
+ *   fetching    -> locating     its offset is outside the log
+ *   locating    -> backing off  the bounds are known, and the sink has chosen where to continue
+ *   any         -> backing off  a fault of the call or of the partition
+ *   backing off -> finding      after 50 ms, doubled up to 1 s
+ *   any         -> stopped      final
  *
- * Handing on: `ahead` (as fetched) -> `current` (decoded, then delivered) -> gone. So two chunks are held at most, and the
- * next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `epoch`, by
- * which an answer to an earlier fetch is known.
+ * Delivering: `ahead` (as fetched) -> `current` (decoded, then delivered) -> released. So at most two chunks are held, and
+ * the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `epoch`,
+ * which identifies answers to earlier fetches.
  */
 export class FollowedPartition implements Followed {
   readonly topic: string;
@@ -43,22 +43,22 @@ export class FollowedPartition implements Followed {
   readonly key: string;
   readonly sink: TailSink;
   readonly #hooks: PartitionHooks;
-  state: 'finding' | 'ready' | 'fetching' | 'lost' | 'resting' | 'stopped' = 'finding';
-  /** The node ID of the leader, once it was found. */
+  state: 'finding' | 'ready' | 'fetching' | 'locating' | 'backing off' | 'stopped' = 'finding';
+  /** The node ID of the leader, once it is found. */
   leader: number | undefined;
-  /** Where the next fetch begins. */
+  /** Where the next fetch starts. */
   fetchFrom: number;
   epoch = 0;
   /** The epoch of the fetch under way. */
   askedIn = 0;
   /** Faults in a row. */
   faults = 0;
-  restTimer: Timer | undefined;
+  backoffTimer: Timer | undefined;
   #ahead: Fetched | undefined;
   #current: Fetched | undefined;
   #isPaused = false;
-  #isHandingOn = false;
-  #handingOn: Promise<void> = Promise.resolve();
+  #isDelivering = false;
+  #delivering: Promise<void> = Promise.resolve();
 
   constructor(
     at: { readonly topic: string; readonly partition: number; readonly offset: number },
@@ -77,19 +77,19 @@ export class FollowedPartition implements Followed {
     return this.#current?.from ?? this.#ahead?.from ?? this.fetchFrom;
   }
 
-  /** Whether it may be part of a fetch. */
+  /** Whether it can be part of a fetch. */
   get hasRoom(): boolean {
     return this.state === 'ready' && !this.#isPaused && this.#ahead === undefined;
   }
 
-  /** Whether it may have room any moment, when its sink is done. */
+  /** Whether it waits only for its sink to have room again. */
   get isFull(): boolean {
     return this.state === 'ready' && !this.#isPaused && this.#ahead !== undefined;
   }
 
-  /** Resolves when nothing of it is being handed on any more. */
-  get handingOn(): Promise<void> {
-    return this.#handingOn;
+  /** Resolves when no delivery is under way. */
+  get delivering(): Promise<void> {
+    return this.#delivering;
   }
 
   pause(): void {
@@ -98,56 +98,56 @@ export class FollowedPartition implements Followed {
 
   resume(): void {
     this.#isPaused = false;
-    this.goOn();
+    this.proceed();
   }
 
   seek(offset: number): void {
     this.#current = undefined;
-    this.#fetchAnew(offset);
+    this.#refetchFrom(offset);
   }
 
   stop(): void {
     this.state = 'stopped';
     this.#ahead = undefined;
     this.#current = undefined;
-    this.restTimer?.cancel();
+    this.backoffTimer?.cancel();
   }
 
-  /** Takes what was fetched from `fetchFrom`; false where there is not one whole batch. */
+  /** Takes what was fetched from `fetchFrom`; false if it does not contain one whole batch. */
   keep(answer: FetchedPartition): boolean {
     const from = this.fetchFrom;
     const next = endOfBatches(answer.records, from);
     if (next === from) return false;
     this.#ahead = { from, next, answer };
     this.fetchFrom = next;
-    this.goOn();
+    this.proceed();
     return true;
   }
 
-  /** Something has changed: it fetches and hands on, as far as it can. */
-  goOn(): void {
+  /** Fetches and delivers as far as possible after a change. */
+  proceed(): void {
     if (this.hasRoom) this.#hooks.onRoom(this);
-    if (this.#canHandOn() && !this.#isHandingOn) this.#handingOn = this.#handOn();
+    if (this.#canDeliver() && !this.#isDelivering) this.#delivering = this.#deliverAll();
   }
 
-  #fetchAnew(offset: number): void {
+  #refetchFrom(offset: number): void {
     this.epoch += 1;
     this.fetchFrom = offset;
     this.#ahead = undefined;
-    this.goOn();
+    this.proceed();
   }
 
-  #canHandOn(): boolean {
+  #canDeliver(): boolean {
     return !this.#isPaused && (this.#current ?? this.#ahead) !== undefined;
   }
 
-  async #handOn(): Promise<void> {
-    this.#isHandingOn = true;
-    while (this.#canHandOn()) {
+  async #deliverAll(): Promise<void> {
+    this.#isDelivering = true;
+    while (this.#canDeliver()) {
       this.#current ??= this.#takeAhead();
-      if (this.#current !== undefined) await this.#handOnOne(this.#current);
+      if (this.#current !== undefined) await this.#decodeOrDeliver(this.#current);
     }
-    this.#isHandingOn = false; // in the turn in which there was nothing more
+    this.#isDelivering = false; // in the same turn in which nothing was left
   }
 
   #takeAhead(): Fetched | undefined {
@@ -157,12 +157,12 @@ export class FollowedPartition implements Followed {
     return ahead;
   }
 
-  /** Decodes, or delivers what is decoded: it may be paused in between. */
-  async #handOnOne(fetched: Fetched): Promise<void> {
+  /** Decodes, or delivers what is decoded: a pause may come in between. */
+  async #decodeOrDeliver(fetched: Fetched): Promise<void> {
     try {
       if (fetched.chunk === undefined) {
         fetched.chunk = await this.#hooks.decode(fetched);
-        if (this.#current === fetched && fetched.chunk.next !== fetched.next) this.#fetchAnew(fetched.chunk.next);
+        if (this.#current === fetched && fetched.chunk.next !== fetched.next) this.#refetchFrom(fetched.chunk.next);
         return;
       }
       await this.sink.deliver(fetched.chunk);
@@ -178,8 +178,7 @@ export function keyOf({ topic, partition }: { readonly topic: string; readonly p
 }
 
 /**
- * Behind the last whole batch, where the next fetch begins while this one is still to be decoded. Decoding has the last
- * word on it.
+ * The offset after the last whole batch, where the next fetch starts before this one is decoded. Decoding may correct it.
  */
 function endOfBatches(records: Buffer, from: number): number {
   let next = from;

@@ -6,11 +6,11 @@ const COMMIT_MS = 2_000;
 const FETCH_MS = 3_000;
 
 /**
- * The committed offsets of one topic in one group. Each call is sent once at most, and rejects with a KafkaFault.
+ * The committed offsets of one topic in one group. Each call is sent at most once, and rejects with a KafkaFault.
  *
- * A commit waits for the followers of the broker, which takes seconds when one of them is frozen, and whatever follows it
- * on its connection waits as well. So commits don't share one with heartbeats, but with JoinGroup, which never goes out
- * while one is under way.
+ * A commit waits for the broker's followers, which takes seconds when one of them is frozen, and everything after it on
+ * its connection waits as well. So commits don't share a connection with heartbeats, but with JoinGroup, which is never
+ * sent while a commit is under way.
  */
 export class GroupOffsets {
   readonly #coordinator: Coordinator;
@@ -22,15 +22,15 @@ export class GroupOffsets {
     this.#topic = topic;
   }
 
-  /** Resolves when all commits so far have ended, well or not. */
+  /** Resolves when all commits so far have succeeded or failed. */
   get settled(): Promise<void> {
     return this.#last;
   }
 
-  /** One at a time, since an earlier one that is late could take offsets back. `begin` returns whose turn it is, or throws. */
+  /** One commit at a time, since a late earlier one could move offsets back. `begin` returns the member to commit as, or throws. */
   commit(offsets: ReadonlyMap<number, number>, begin: () => MemberRequest): Promise<void> {
     const turn = this.#last.then(() => this.#commit(offsets, begin()));
-    this.#last = turn.catch(() => undefined); // the caller hears of it; the next one only waits
+    this.#last = turn.catch(() => undefined); // the caller gets the error; the next commit only waits
     return turn;
   }
 
@@ -68,7 +68,7 @@ export class GroupOffsets {
 
   #failed(fault: string, partition: number): KafkaFault {
     const { groupId } = this.#coordinator;
-    this.#coordinator.heard(fault);
+    this.#coordinator.noteFault(fault);
     return new KafkaFault(fault, `offset of partition ${partition} of ${this.#topic} in group ${groupId}: ${fault}`);
   }
 }

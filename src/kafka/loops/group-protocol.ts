@@ -1,6 +1,6 @@
 /**
- * The bytes that members of a consumer group exchange through the coordinator: ConsumerProtocol as Kafka's own clients
- * and tools write and read it, all numbers big-endian.
+ * The ConsumerProtocol format, in which members of a consumer group exchange data through the coordinator, as Kafka's own
+ * clients and tools use it. All numbers are big-endian.
  *
  *   subscription  version int16 | topics [string] | user data bytes | from 1 on: owned [topic string, [partition int32]]
  *   assignment    version int16 | [topic string, [partition int32]] | user data bytes
@@ -8,7 +8,7 @@
  *   string  length int16, UTF-8          [x]    count int32, that many x
  *   bytes   length int32 or -1 for none
  *
- * A newer version only adds fields at the end, so it is read as far as it is known here.
+ * A newer version only adds fields at the end, so the known fields are read and the rest is ignored.
  */
 
 interface TopicPartitions {
@@ -19,7 +19,7 @@ interface TopicPartitions {
 export interface Subscription {
   readonly topics: readonly string[];
   readonly userData: Buffer | null;
-  /** What the member had when it joined; undefined in version 0, which can't say. */
+  /** What the member owned when it joined; undefined in version 0, which lacks the field. */
   readonly owned?: readonly TopicPartitions[];
 }
 
@@ -28,13 +28,13 @@ export interface Assignment {
   readonly userData: Buffer | null;
 }
 
-/** Version 1 when it says what is owned, else version 0. */
+/** Version 1 if `owned` is given, else version 0. */
 export function encodeSubscription({ topics, userData, owned }: Subscription): Buffer {
   const parts = [int16(owned === undefined ? 0 : 1), array(topics, string), bytes(userData)];
   return Buffer.concat(owned === undefined ? parts : [...parts, array(owned, topicPartitions)]);
 }
 
-/** Throws a RangeError for what is no subscription. */
+/** Throws RangeError for bytes that are not a subscription. */
 export function decodeSubscription(buffer: Buffer): Subscription {
   const reader = new Reader(buffer);
   const version = reader.version();
@@ -48,7 +48,7 @@ export function encodeAssignment({ assigned, userData }: Assignment): Buffer {
   return Buffer.concat([int16(0), array(assigned, topicPartitions), bytes(userData)]);
 }
 
-/** No bytes at all are an assignment of nothing: what a member gets that the leader left out. Throws as above. */
+/** No bytes mean an empty assignment: a member that the leader left out. Throws as `decodeSubscription` does. */
 export function decodeAssignment(buffer: Buffer): Assignment {
   if (buffer.length === 0) return { assigned: [], userData: null };
   const reader = new Reader(buffer);
@@ -88,7 +88,7 @@ function topicPartitions({ topic, partitions }: TopicPartitions): Buffer {
   return Buffer.concat([string(topic), array(partitions, int32)]);
 }
 
-/** Reads on from field to field. What only claims to be long ends with the bytes, since each item takes some. */
+/** Reads field by field. A false count ends at the last byte, since each item takes at least one. */
 class Reader {
   readonly #buffer: Buffer;
   #at = 0;
@@ -99,7 +99,7 @@ class Reader {
 
   version(): number {
     const version = this.#buffer.readInt16BE(this.#take(2));
-    if (version < 0) throw new RangeError(`version ${version} of the consumer protocol`);
+    if (version < 0) throw new RangeError(`invalid version ${version} of the consumer protocol`);
     return version;
   }
 
@@ -118,7 +118,7 @@ class Reader {
 
   array<T>(read: () => T): T[] {
     const count = this.#int32();
-    if (count < 0) throw new RangeError(`${count} items`);
+    if (count < 0) throw new RangeError(`invalid number of items: ${count}`);
     const items: T[] = [];
     while (items.length < count) items.push(read());
     return items;
@@ -132,10 +132,10 @@ class Reader {
     return this.#buffer.readInt32BE(this.#take(4));
   }
 
-  /** The place of the next so many bytes. */
+  /** The position of the next `length` bytes. */
   #take(length: number): number {
     const at = this.#at;
-    if (length < 0 || at + length > this.#buffer.length) throw new RangeError(`${length} bytes at ${at} are not there`);
+    if (length < 0 || at + length > this.#buffer.length) throw new RangeError(`there are not ${length} bytes at ${at}`);
     this.#at += length;
     return at;
   }

@@ -4,41 +4,41 @@ import { KafkaFault } from '../wire/fault.ts';
 import type { Answer, BrokerLink, JoinAnswer, MemberRequest } from '../wire/port.ts';
 import type { Claims, Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
-import { decodeStanding } from './copies-format.ts';
+import { decodeStandbys } from './copies-format.ts';
 import { decodeAssignment } from './group-protocol.ts';
 import { Leadership } from './leadership.ts';
 import { offeredProtocols } from './member-claims.ts';
 import { type MemberSettings, planSettingsOf, timingOf } from './member-options.ts';
-import type { SparingLog } from './sparing-log.ts';
+import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** A generation of the group with what this member got in it. */
 export interface Joined {
   readonly generation: number;
   readonly share: Share;
-  /** When the last call was sent that brought it: the session counts from there. */
+  /** When the last call of the join was sent: the session counts from then. */
   readonly sentMs: number;
 }
 
-/** A call that waits for other members is given up so long after the coordinator should have ended the wait. */
+/** A call that waits for other members fails this long after the coordinator should have ended the wait. */
 const GRACE_MS = 5_000;
 const NO_GENERATION = -1;
 const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 
 /**
- * JoinGroup and SyncGroup, which the coordinator holds until the other members have come. They have a connection of
- * their own. It is closed to give a held call up: what was silent meanwhile may have forgotten it, and never answer.
+ * JoinGroup and SyncGroup, which the coordinator holds until the other members have joined. They have their own
+ * connection, which is closed to give up a held call: a coordinator that was silent may have lost the call and never answer.
  */
 export class Joiner {
   readonly #settings: MemberSettings;
   readonly #coordinator: Coordinator;
   readonly #runtime: Runtime;
-  readonly #log: SparingLog;
+  readonly #log: RateLimitedLog;
   readonly #leadership: Leadership;
   #held: { readonly link: BrokerLink; doubtful: boolean } | undefined;
   #asksForId = false;
   #cancelled = false;
 
-  constructor(settings: MemberSettings, coordinator: Coordinator, runtime: Runtime, log: SparingLog) {
+  constructor(settings: MemberSettings, coordinator: Coordinator, runtime: Runtime, log: RateLimitedLog) {
     this.#settings = settings;
     this.#coordinator = coordinator;
     this.#runtime = runtime;
@@ -46,7 +46,7 @@ export class Joiner {
     this.#leadership = new Leadership(settings.topic, planSettingsOf(settings), log);
   }
 
-  /** A call is under way, so that it matters whether the coordinator lives. */
+  /** Whether the coordinator holds a call, so that its silence matters. */
   get isHeld(): boolean {
     return this.#held !== undefined;
   }
@@ -56,34 +56,34 @@ export class Joiner {
     if (this.#held !== undefined) this.#held.doubtful = true;
   }
 
-  /** The coordinator, the same broker or another, has answered another call. */
+  /** The coordinator, on the same broker or another, answered another call. */
   trust(): void {
     if (this.#held?.doubtful === true) this.#held.link.close();
   }
 
-  /** For good. A call that asks for a member ID gets its answer still: who has been given one has to give it back. */
+  /** Cancels permanently. A call that asks for a member ID still gets its answer, since a granted ID must be returned. */
   cancel(): void {
     this.#cancelled = true;
     if (!this.#asksForId) this.#held?.link.close();
   }
 
   /**
-   * Joins as `memberId`, or as a new member if that is empty. `onJoined` gets the member ID and the generation as soon as
-   * they are known. Rejects with a KafkaFault.
+   * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as soon
+   * as they are known. Rejects with a KafkaFault.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
     const { sessionTimeoutMs } = timingOf(this.#settings);
-    await this.#coordinator.reach(sessionTimeoutMs / 3);
+    await this.#coordinator.ping(sessionTimeoutMs / 3);
     let joined = await this.#joinGroup(memberId, claims);
     if (joined.fault === 'MEMBER_ID_REQUIRED') {
       onJoined(this.#member(NO_GENERATION, joined.memberId));
       joined = await this.#joinGroup(joined.memberId, claims);
     }
     const { fault, generation } = joined;
-    if (fault !== undefined) throw new KafkaFault(fault, `group ${this.#settings.groupId} was not joined: ${fault}`);
+    if (fault !== undefined) throw new KafkaFault(fault, `joining group ${this.#settings.groupId} failed: ${fault}`);
     const member = this.#member(generation, joined.memberId);
     onJoined(member);
-    // Only the leader is given the members. A static member that led before it restarted is not, while the group is stable.
+    // Only the leader receives the members, but not a restarted static member that led before, while the group is stable.
     const assignments = this.#leadership.assign(joined);
     const sentMs = this.#runtime.monotonicMs();
     const { assignment } = await this.#wait((link) => link.syncGroup({ ...member, assignments }));
@@ -117,20 +117,20 @@ export class Joiner {
       const { assigned, userData } = decodeAssignment(assignment);
       const ours = assigned.filter(({ topic }) => topic === this.#settings.topic);
       const partitions = [...new Set(ours.flatMap((one) => one.partitions))].sort((one, other) => one - other);
-      return { partitions, ...this.#standingOf(userData, partitions) };
+      return { partitions, ...this.#standbysOf(userData, partitions) };
     } catch (error) {
       const fields = { groupId: this.#settings.groupId, error: describeError(error) };
-      this.#log.warn(fields, 'the assignment by the leader of the group is malformed; no partition is served');
+      this.#log.warn(fields, "the group leader's assignment is malformed; no partition is served");
       return NOTHING;
     }
   }
 
-  /** A leader of an earlier release says nothing, and one of a later release what can't be understood: no copies are kept. */
-  #standingOf(userData: Buffer | null, owned: readonly number[]): Pick<Share, 'standbys' | 'warmups'> {
-    const standing = userData === null ? undefined : decodeStanding(userData);
+  /** Leaders of earlier releases send no standbys, and later ones maybe in an unknown format: then no copies are kept. */
+  #standbysOf(userData: Buffer | null, owned: readonly number[]): Pick<Share, 'standbys' | 'warmups'> {
+    const copying = userData === null ? undefined : decodeStandbys(userData);
     const isFree = (partition: number) => partition < this.#settings.partitions && !owned.includes(partition);
-    const standbys = standing?.standbys.filter(isFree) ?? [];
-    return { standbys, warmups: standing?.warmups.filter((partition) => standbys.includes(partition)) ?? [] };
+    const standbys = copying?.standbys.filter(isFree) ?? [];
+    return { standbys, warmups: copying?.warmups.filter((partition) => standbys.includes(partition)) ?? [] };
   }
 
   #member(generation: number, memberId: string): MemberRequest {

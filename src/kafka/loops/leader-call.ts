@@ -3,10 +3,10 @@ import type { Cluster, Lane } from '../wire/cluster.ts';
 import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../wire/fault.ts';
 import type { Answer, BrokerLink } from '../wire/port.ts';
 
-/** With less time left nothing is sent: a broker is not suspected because its caller came late. */
+/** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
 
-/** Answers by which a broker says that another one leads the partition, or that it does not know yet who does. */
+/** Errors of a broker that does not lead the partition, or does not know its leader yet. */
 const LEADERSHIP_FAULTS: ReadonlySet<FaultName> = new Set([
   'NOT_LEADER_FOR_PARTITION',
   'LEADER_NOT_AVAILABLE',
@@ -22,11 +22,11 @@ export interface LeaderCall {
   readonly topic: string;
   readonly partition: number;
   readonly lane: Lane;
-  /** For the whole of it: finding the leader, connecting, and the answer. */
+  /** For all of it: finding the leader, connecting, and the answer. */
   readonly timeoutMs: number;
 }
 
-/** Makes one call to the leader of a partition, once. `leftMs` is what is left of the deadline when it is made. */
+/** Makes one call to the leader of a partition, sent at most once. `leftMs` is the time left when it is made. */
 export async function callLeader<R extends Answer>(
   cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,
   runtime: Runtime,
@@ -37,7 +37,7 @@ export async function callLeader<R extends Answer>(
   const node = await cluster.leader(topic, partition, timeoutMs);
   const leftMs = timeoutMs - (runtime.monotonicMs() - beganMs);
   if (leftMs < MIN_CALL_MS) {
-    throw new KafkaFault('UNREACHABLE', `no time was left to ask the leader of ${topic}/${partition}`);
+    throw new KafkaFault('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
   }
   try {
     return { answer: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
@@ -47,7 +47,7 @@ export async function callLeader<R extends Answer>(
   }
 }
 
-/** The fault of a partition in an answer, as an error. What is known of its leader is doubted where the fault says so. */
+/** The fault of a partition in an answer, as an error. A leadership fault puts the cached leader in doubt. */
 export function partitionFault(
   cluster: Pick<Cluster, 'doubt'>,
   { topic, partition }: { readonly topic: string; readonly partition: number },

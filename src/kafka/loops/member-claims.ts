@@ -1,18 +1,18 @@
 import type { Claims } from './assigner.ts';
 import type { Copies } from './copies.ts';
-import { decodeTold, encodeTold } from './copies-format.ts';
+import { decodeMemberReport, encodeMemberReport } from './copies-format.ts';
 import { decodeSubscription, encodeSubscription } from './group-protocol.ts';
 
-/** How the partitions are dealt out among members that all know this release's assigner. */
+/** The assigner of this release, used when all members support it. */
 export const STICKY = 'idalloc-sticky';
-/** kafkajs' only assigner, which members of earlier releases have: a group that has one of them falls back to it. */
+/** kafkajs' only assigner, that of earlier releases: a group with such a member falls back to it. */
 export const ROUND_ROBIN = 'RoundRobinAssigner';
 
-/** What a member says when it joins, to whoever leads the group. */
+/** What a joining member sends to the group leader. */
 export interface JoiningMember {
   readonly topics: readonly string[];
   readonly claims: Claims;
-  /** Undefined when it says nothing of them that can be understood. */
+  /** Undefined if the member reports none, or in an unknown format. */
   readonly copies: Copies | undefined;
 }
 
@@ -20,7 +20,7 @@ const FORMAT = 1;
 const HEAD_BYTES = 5;
 const NO_GENERATION = -1;
 
-/** The assigners that a member offers, the preferred one first. The group takes one that all its members offer. */
+/** The assigners that a member offers, the preferred one first. The group uses one that all members offer. */
 export function offeredProtocols(topic: string, claims: Claims, copies?: Copies) {
   return [
     { name: STICKY, metadata: encodeJoining(topic, claims, copies) },
@@ -29,27 +29,26 @@ export function offeredProtocols(topic: string, claims: Claims, copies?: Copies)
 }
 
 /**
- * The user data of a subscription, behind what it owns: format byte 1 | generation of the claims int32 | copies, or
- * nothing, which earlier releases send and pass over. Owned partitions alone would not do: of two members that claim one,
- * the later owner has to be known.
+ * The user data of the subscription: format byte 1 | generation of the claims int32 | report of copies, which earlier
+ * releases neither send nor read. The generation tells which of two members that claim a partition owned it last.
  */
 function encodeJoining(topic: string, claims: Claims, copies: Copies | undefined): Buffer {
   const { generation, partitions, standbys, warmups } = claims;
   const head = Buffer.alloc(HEAD_BYTES);
   head.writeInt8(FORMAT);
   head.writeInt32BE(generation, 1);
-  const told = copies === undefined ? [] : [encodeTold({ copies, standbys, warmups })];
+  const told = copies === undefined ? [] : [encodeMemberReport({ copies, standbys, warmups })];
   const owned = partitions.length === 0 ? [] : [{ topic, partitions }];
   return encodeSubscription({ topics: [topic], userData: Buffer.concat([head, ...told]), owned });
 }
 
-/** Throws a RangeError for what is no subscription. User data of others counts as none. */
+/** Throws RangeError for bytes that are not a subscription. User data in an unknown format is ignored. */
 export function decodeJoining(topic: string, metadata: Buffer): JoiningMember {
   const { topics, userData, owned = [] } = decodeSubscription(metadata);
   const partitions = owned.flatMap((one) => (one.topic === topic ? one.partitions : []));
   const isOurs = userData !== null && userData.length >= HEAD_BYTES && userData.readInt8() === FORMAT;
   const generation = isOurs ? userData.readInt32BE(1) : NO_GENERATION;
-  const told = isOurs ? decodeTold(userData.subarray(HEAD_BYTES)) : undefined;
+  const told = isOurs ? decodeMemberReport(userData.subarray(HEAD_BYTES)) : undefined;
   const { standbys, warmups, copies } = told ?? { standbys: [], warmups: [], copies: undefined };
   return { topics, claims: { generation, partitions, standbys, warmups }, copies };
 }

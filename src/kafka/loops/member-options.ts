@@ -10,35 +10,35 @@ import type { PlanSettings } from './planner.ts';
 export interface MemberSettings {
   readonly groupId: string;
   readonly topic: string;
-  /** How many the topic has. */
+  /** The number of partitions of the topic. */
   readonly partitions: number;
-  /** Static membership (KIP-345): who restarts with it within the session takes its partitions back, without a rebalance. */
+  /** Static membership (KIP-345): after a restart within the session the member keeps its partitions without a rebalance. */
   readonly instanceId?: string;
   readonly sessionTimeoutMs?: number;
   /** A rebalance is noticed within this time. At most a third of the session. */
   readonly heartbeatMs?: number;
-  /** The coordinator waits so long for members to join again. */
+  /** How long the coordinator waits for members to rejoin. */
   readonly rebalanceTimeoutMs?: number;
-  /** A generation lasts so long at least before this member ends it by `rejoin`. */
+  /** The least time that a generation lasts before this member ends it by `rejoin`. */
   readonly rejoinAfterMs?: number;
   /**
-   * The copies that this member has of partitions' state, those included that it owns; asked at each join. A copy that may
-   * be one of another log must not be among them. Who has no such function is a member that keeps what it needs by itself:
-   * it gets its partitions at once, and no standbys.
+   * The copies of partitions that this member has, including those that it owns; called at each join. A copy that may be
+   * of another log must not be included. A member without this function restores its state itself: it gets its partitions
+   * immediately, and no standbys.
    */
   readonly copies?: () => Copies;
-  /** How many members keep a copy of each partition beside its owner, where this member leads the group. */
+  /** How many members besides the owner keep a copy of each partition; used if this member leads the group. */
   readonly standbys?: number | 'all';
-  /** Entries that a copy may lack to be complete enough for its member to own the partition. */
+  /** How many entries a copy may lack for its member to own the partition. */
   readonly acceptableLag?: number;
 }
 
-/** What a member has in a generation of the group, all in their order. */
+/** What a member has in a generation of the group; sorted lists. */
 export interface Assigned extends Share {
   readonly generation: number;
-  /** Those of its partitions that it did not have before. */
+  /** Partitions that it did not own before. */
   readonly added: readonly number[];
-  /** Those that it has no longer. */
+  /** Partitions that it no longer owns. */
   readonly removed: readonly number[];
 }
 
@@ -47,11 +47,11 @@ export interface MemberOptions extends MemberSettings {
   readonly runtime: Runtime;
   readonly log?: WireLog;
   readonly onAssigned: (assigned: Assigned) => void;
-  /** Not a member any more: all partitions may be somebody else's. It joins again by itself. */
+  /** The membership was lost: other members may own all partitions now. It rejoins automatically. */
   readonly onLost: (cause: KafkaFault) => void;
-  /** The last chance to commit before the group is joined again; waited for one second at most. */
+  /** The last chance to commit before rejoining; awaited for one second at most. */
   readonly beforeRejoin?: () => Promise<void>;
-  /** Another process has the instance ID: this member has ended for good. */
+  /** Another process has the instance ID: this member has ended permanently. */
   readonly onFenced: (error: KafkaFault) => void;
 }
 

@@ -4,21 +4,21 @@ import type { MemberRequest } from '../wire/port.ts';
 import type { Claims } from './assigner.ts';
 import { Backoff } from './backoff.ts';
 import { Coordinator } from './coordinator.ts';
-import { sayGoodbye } from './goodbye.ts';
-import { DISOWNED, FENCED, LASTING, REBALANCING, STRANGER } from './group-faults.ts';
+import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-faults.ts';
 import { GroupOffsets } from './group-offsets.ts';
+import { Heartbeats } from './heartbeats.ts';
 import { type Joined, Joiner } from './joiner.ts';
+import { leaveGroup } from './leave-group.ts';
 import { type MemberOptions, timingOf } from './member-options.ts';
-import { Pulse } from './pulse.ts';
+import { RateLimitedLog } from './rate-limited-log.ts';
 import { Rejoining } from './rejoining.ts';
 import { SessionWatch } from './session-watch.ts';
-import { SparingLog } from './sparing-log.ts';
 
 const BEFORE_REJOIN_MS = 1_000;
 const LEAVE_MS = 1_000;
 const BACKOFF_MS = { min: 50, max: 500 } as const;
-/** After a fault that no try will end soon. */
-const LASTING_MS = 5_000;
+/** The wait after a fault that retries don't fix. */
+const PERSISTENT_RETRY_MS = 5_000;
 
 const NO_GENERATION = -1;
 
@@ -29,28 +29,28 @@ type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
  *
  *   out      ──start──▶ joining
  *   joining  ──assignment──▶ in                                  onAssigned
- *   in       ──a rebalance is announced, or wished──▶ closing    beforeRejoin
+ *   in       ──a rebalance is announced, or requested──▶ closing  beforeRejoin
  *   closing  ──no commit is under way any more──▶ joining
- *   in, closing, joining  ──not a member any more──▶ joining     onLost, if it had an assignment
+ *   in, closing, joining  ──membership lost──▶ joining           onLost, if it had an assignment
  *   any      ──another process has the instance ID──▶ ended      onLost, onFenced
  *   any      ──leave──▶ ended
  *
- * - A rebalance does not stop the work: partitions are held until the next assignment gives them to somebody else, or
- *   until this is no member any more. It is none when the coordinator says so, and when no heartbeat was answered for a
- *   session, counted from when the last answered one was sent.
- * - Offsets are committed in the generation in which they were handed in, one commit at a time. None is under way when
- *   JoinGroup goes out, and none begins before the next assignment is there.
- * - Heartbeats go on while the coordinator holds a JoinGroup or SyncGroup, so that its silence is noticed.
- * - What was held last is claimed at the next join, with its generation, also after the membership was lost.
- * - `rejoin` ends a generation that nobody else does, so that the leader plans anew: the coordinator begins a rebalance
- *   when a member of a stable group joins again and says something else than before. It changes nothing else.
+ * - A rebalance does not stop the work: partitions are held until the next assignment gives them to another member, or
+ *   until the membership is lost: when the coordinator says so, or when no heartbeat was answered for a session, counted
+ *   from the sending of the last answered one.
+ * - Offsets are committed in the generation in which they were submitted, one commit at a time. None is under way when
+ *   JoinGroup is sent, and none starts before the next assignment.
+ * - Heartbeats continue while the coordinator holds a JoinGroup or SyncGroup, so that its silence is noticed.
+ * - The last share is claimed at the next join, with its generation, even after the membership was lost.
+ * - `rejoin` ends a generation so that the leader plans again: the coordinator starts a rebalance when a member of a
+ *   stable group rejoins with other metadata than before.
  */
 export class Member {
   readonly #options: MemberOptions;
-  readonly #log: SparingLog;
+  readonly #log: RateLimitedLog;
   readonly #coordinator: Coordinator;
   readonly #joiner: Joiner;
-  readonly #pulse: Pulse;
+  readonly #heartbeats: Heartbeats;
   readonly #session: SessionWatch;
   readonly #rejoining: Rejoining;
   readonly #offsets: GroupOffsets;
@@ -59,7 +59,7 @@ export class Member {
   readonly #over = Promise.withResolvers<void>();
   #phase: Phase = 'out';
   #changed = Promise.withResolvers<void>();
-  /** As whom heartbeats and commits are sent. */
+  /** The member that heartbeats and commits are sent for. */
   #who: MemberRequest;
   #held: readonly number[] | undefined;
   #claims: Claims = { generation: NO_GENERATION, partitions: [], standbys: [], warmups: [] };
@@ -69,7 +69,7 @@ export class Member {
     this.#options = options;
     const { cluster, runtime, groupId, instanceId, topic } = options;
     const timing = timingOf(options);
-    this.#log = new SparingLog(runtime, options.log);
+    this.#log = new RateLimitedLog(runtime, options.log);
     this.#coordinator = new Coordinator(cluster, runtime, groupId);
     this.#rejoining = new Rejoining(runtime, timing.rejoinAfterMs, () => {
       if (this.#phase === 'in') this.#enter('closing');
@@ -77,13 +77,13 @@ export class Member {
     this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
     this.#backoff = new Backoff(runtime, BACKOFF_MS.min, BACKOFF_MS.max);
     this.#who = { groupId, generation: NO_GENERATION, memberId: '', ...(instanceId !== undefined && { instanceId }) };
-    this.#pulse = new Pulse({
+    this.#heartbeats = new Heartbeats({
       ...timing,
       coordinator: this.#coordinator,
       runtime,
       who: () => (this.#who.generation < 0 && !this.#joiner.isHeld ? undefined : this.#who),
-      onAnswer: (who, sentMs, fault) => this.#heard(who, sentMs, fault),
-      onSilence: (error) => this.#unheard(error),
+      onAnswer: (who, sentMs, fault) => this.#onHeartbeatAnswer(who, sentMs, fault),
+      onSilence: (error) => this.#onHeartbeatSilence(error),
     });
     this.#offsets = new GroupOffsets(this.#coordinator, topic);
     this.#session = new SessionWatch(runtime, timing.sessionTimeoutMs, () =>
@@ -91,7 +91,7 @@ export class Member {
     );
   }
 
-  /** Has an assignment. Stays true while it joins again. */
+  /** Whether it has an assignment. Stays true while it rejoins. */
   get joined(): boolean {
     return this.#held !== undefined;
   }
@@ -105,35 +105,35 @@ export class Member {
     if (this.#phase !== 'out') return;
     this.#enter('joining');
     this.#joining = this.#keepJoined();
-    void this.#pulse.run(this.#ending.signal);
+    void this.#heartbeats.run(this.#ending.signal);
   }
 
   /**
-   * Joins again though no rebalance was announced, since its copies have changed. A generation lasts a while at least;
-   * all wishes until then are one.
+   * Rejoins without an announced rebalance, because its copies have changed. A generation lasts for a minimum time; all
+   * requests until then are combined.
    */
   rejoin(why: string): void {
     if (this.#phase === 'out' || this.#phase === 'ended' || this.#options.copies === undefined) return;
-    this.#log.debug({ groupId: this.#options.groupId, why }, 'the group is going to be joined again');
-    this.#rejoining.wish();
+    this.#log.debug({ groupId: this.#options.groupId, why }, 'rejoining the group');
+    this.#rejoining.request();
   }
 
   /**
-   * Leaves at once, so that the others need not wait for a session to end, and calls nobody back any more. Resolves
-   * within a second, also when the coordinator is silent.
+   * Leaves immediately, so that the others need not wait for the session to end, and makes no more callbacks. Resolves
+   * within a second, even when the coordinator is silent.
    */
   async leave(): Promise<void> {
     const isOut = this.#phase === 'out' || this.#phase === 'ended';
     this.#end();
     if (isOut) return;
     const over = new AbortController();
-    await Promise.race([this.#sayGoodbye(), this.#options.runtime.sleep(LEAVE_MS, over.signal)]);
+    await Promise.race([this.#leaveGroup(), this.#options.runtime.sleep(LEAVE_MS, over.signal)]);
     over.abort();
   }
 
   /**
-   * Commits in the present generation, when the commits before have ended. Rejects with REBALANCE_IN_PROGRESS while there
-   * is no generation to commit in, else with what the coordinator answered, or did not.
+   * Commits in the current generation, after the earlier commits have ended. Rejects with REBALANCE_IN_PROGRESS while there
+   * is no generation to commit in, else with the coordinator's fault or a link fault.
    */
   async commit(offsets: ReadonlyMap<number, number>): Promise<void> {
     const { groupId, topic } = this.#options;
@@ -145,15 +145,15 @@ export class Member {
     try {
       await this.#offsets.commit(offsets, () => {
         if (isPresent()) return who;
-        throw new KafkaFault(REBALANCING, `group ${groupId} has no generation to commit in at present`);
+        throw new KafkaFault(REBALANCING, `group ${groupId} currently has no generation to commit in`);
       });
     } catch (error) {
-      if (isPresent()) this.#refused(faultOf(error));
+      if (isPresent()) this.#onFault(faultOf(error));
       throw error;
     }
   }
 
-  /** The group's committed offsets, undefined where there is none. Asked once; rejects with a KafkaFault. */
+  /** The group's committed offsets, undefined where there is none. Sent once; rejects with a KafkaFault. */
   fetchCommitted(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
     return this.#offsets.fetch(partitions);
   }
@@ -185,7 +185,7 @@ export class Member {
         if (this.#phase === 'in') await this.#changed.promise;
         else await this.#joinAgain();
       } catch (error) {
-        const waitMs = this.#notJoined(error);
+        const waitMs = this.#joinFailed(error);
         await this.#options.runtime.sleep(waitMs, this.#ending.signal);
       }
     }
@@ -229,49 +229,49 @@ export class Member {
     this.#options.onAssigned({ ...this.#claims, added, removed });
   }
 
-  /** How long to wait before the next try. */
-  #notJoined(error: unknown): number {
+  /** Handles a failed join; returns how long to wait before the next attempt. */
+  #joinFailed(error: unknown): number {
     const fault = faultOf(error);
     if (this.#phase === 'ended') return 0;
     if (fault === FENCED) {
       this.#fence();
       return 0;
     }
-    if (DISOWNED.has(fault)) this.#lose(fault, 'the coordinator has given this member up');
-    if (fault === STRANGER) this.#who = { ...this.#who, memberId: '' };
-    const isUsual = fault === REBALANCING || DISOWNED.has(fault);
+    if (EXPELLED.has(fault)) this.#lose(fault, 'the coordinator removed this member from the group');
+    if (fault === UNKNOWN_MEMBER) this.#who = { ...this.#who, memberId: '' };
+    const isUsual = fault === REBALANCING || EXPELLED.has(fault);
     if (!isUsual) {
       const fields = { groupId: this.#options.groupId, fault, error: describeError(error) };
-      this.#log.warn(fields, 'the group was not joined, trying again');
+      this.#log.warn(fields, 'joining the group failed, retrying');
     }
     const isFirst = this.#backoff.failures === 0;
     const waitMs = this.#backoff.nextMs();
-    if (LASTING.has(fault)) return LASTING_MS;
+    if (PERSISTENT.has(fault)) return PERSISTENT_RETRY_MS;
     return isUsual && isFirst ? 0 : waitMs;
   }
 
-  #heard(who: MemberRequest, sentMs: number, fault: FaultName | undefined): void {
+  #onHeartbeatAnswer(who: MemberRequest, sentMs: number, fault: FaultName | undefined): void {
     this.#joiner.trust();
     if (who !== this.#who || who.generation < 0) return;
     if (this.joined && (fault === undefined || fault === REBALANCING)) this.#session.confirm(sentMs);
-    this.#refused(fault);
+    this.#onFault(fault);
   }
 
-  #unheard(error: unknown): void {
+  #onHeartbeatSilence(error: unknown): void {
     this.#joiner.doubt();
     const fields = { groupId: this.#options.groupId, error: describeError(error) };
     this.#log.warn(fields, 'the coordinator of the group does not answer');
   }
 
-  /** A heartbeat or a commit of ours was refused. What concerns a join under way comes as its answer as well. */
-  #refused(fault: FaultName | undefined): void {
+  /** A heartbeat or a commit was rejected. A join under way gets the same fault as its own answer. */
+  #onFault(fault: FaultName | undefined): void {
     if (fault === FENCED) this.#fence();
     else if (!this.#isIn()) return;
     else if (fault === REBALANCING && this.#phase === 'in') this.#enter('closing');
-    else if (DISOWNED.has(fault)) this.#lose(fault, 'the coordinator has given this member up');
+    else if (EXPELLED.has(fault)) this.#lose(fault, 'the coordinator removed this member from the group');
   }
 
-  /** The member ID is kept until the coordinator disowns it: it may know this member still. */
+  /** Keeps the member ID until the coordinator rejects it: the coordinator may still know this member. */
   #lose(fault: FaultName | undefined, why: string): void {
     const had = this.#held !== undefined;
     this.#held = undefined;
@@ -280,7 +280,7 @@ export class Member {
     if (this.#isIn()) this.#enter('joining');
     if (!had) return;
     const { groupId, onLost } = this.#options;
-    onLost(new KafkaFault(fault ?? STRANGER, `the membership in group ${groupId} was lost: ${why}`));
+    onLost(new KafkaFault(fault ?? UNKNOWN_MEMBER, `the membership in group ${groupId} was lost: ${why}`));
   }
 
   #fence(): void {
@@ -291,9 +291,9 @@ export class Member {
     onFenced(new KafkaFault(FENCED, message));
   }
 
-  async #sayGoodbye(): Promise<void> {
+  async #leaveGroup(): Promise<void> {
     const { memberId, instanceId } = this.#who;
-    if (memberId === '' && instanceId === undefined) await this.#joining; // it may be given a member ID yet
-    await sayGoodbye(this.#coordinator, this.#who, LEAVE_MS, this.#log);
+    if (memberId === '' && instanceId === undefined) await this.#joining; // it may still get a member ID
+    await leaveGroup(this.#coordinator, this.#who, LEAVE_MS, this.#log);
   }
 }

@@ -5,14 +5,14 @@ import type { FetchRequest } from '../wire/port.ts';
 import { callLeader, type LeaderCall, partitionFault } from './leader-call.ts';
 
 export interface OffsetQuery extends Omit<LeaderCall, 'lane'> {
-  /** With read_committed the end is that of what is committed. */
+  /** With read_committed the end is the last stable offset. */
   readonly isolation: FetchRequest['isolation'];
 }
 
 export const START = -2;
 export const END = -1;
 
-/** How far a partition reaches: [logStart, end). */
+/** The bounds of a partition: [logStart, end). */
 export interface PartitionBounds {
   readonly logStart: number;
   readonly end: number;
@@ -21,8 +21,8 @@ export interface PartitionBounds {
 type Asked = Pick<Cluster, 'leader' | 'call' | 'doubt'>;
 
 /**
- * The offset at a time: START, END, or that of the first record not older, -1 where there is none. Asked once; rejects
- * with a KafkaFault.
+ * The offset at a time: START, END, or that of the first record not older; -1 if there is none. Sent once; rejects with a
+ * KafkaFault.
  */
 export async function offsetAt(
   cluster: Asked,
@@ -36,17 +36,18 @@ export async function offsetAt(
     link.listOffsets({ isolation, partitions }),
   );
   const found = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-  if (found === undefined) throw new KafkaFault('MALFORMED_ANSWER', `no offset of ${topic}/${partition} was answered`);
+  if (found === undefined)
+    throw new KafkaFault('MALFORMED_ANSWER', `the answer has no offset of ${topic}/${partition}`);
   if (found.fault !== undefined) throw partitionFault(cluster, query, found.fault);
   return found.offset;
 }
 
-/** Where a partition starts and ends now. Asked once; rejects with a KafkaFault. */
+/** Where a partition starts and ends now. Sent once; rejects with a KafkaFault. */
 export async function boundsOf(cluster: Asked, runtime: Runtime, query: OffsetQuery): Promise<PartitionBounds> {
-  // Two requests: a broker refuses one that has a partition twice.
+  // Two requests: a broker rejects one that has a partition twice.
   const [logStart, end] = await Promise.all([START, END].map((at) => offsetAt(cluster, runtime, query, at)));
   if (logStart === undefined || end === undefined || logStart < 0 || end < logStart) {
-    const said = `${query.topic}/${query.partition} is said to reach from ${logStart} to ${end}`;
+    const said = `invalid bounds of ${query.topic}/${query.partition}: ${logStart} to ${end}`;
     throw new KafkaFault('MALFORMED_ANSWER', said);
   }
   return { logStart, end };

@@ -1,32 +1,32 @@
 import { assignRoundRobin, assignSticky, type Candidate, inOrder, type Share } from './assigner.ts';
 import { Lags } from './copies.ts';
 import { chooseStandbys } from './standbys.ts';
-import { ownersForNow } from './warm-ups.ts';
+import { interimOwners } from './warm-ups.ts';
 
 export interface PlanSettings {
-  /** How many the topic has. */
+  /** The number of partitions of the topic. */
   readonly partitions: number;
-  /** Members that keep a copy of a partition's state beside its owner. */
+  /** Members besides the owner that keep a copy of each partition. */
   readonly standbys: number | 'all';
-  /** Entries that a copy may lack for a member to own the partition at once. */
+  /** Entries that a copy may lack for its member to own the partition immediately. */
   readonly acceptableLag: number;
 }
 
-/** The share of each member by its member ID. */
+/** Shares by member ID. */
 export type Plan = ReadonlyMap<string, Share>;
 
 /**
- * Who owns each partition, and who keeps copies of its state.
+ * Plans the owner and the standbys of each partition.
  *
- * The target is balanced and sticky. A partition whose target owner has no complete copy stays with somebody who has one,
- * and the target owner warms up as a standby (KIP-441). It keeps that promise in later plans, and gets the partition in
- * the first one that finds its copy complete. The same members give the same plan, in whatever order they come.
+ * The target is balanced and sticky. A partition whose target owner has no complete copy stays with a member that has one,
+ * while the target owner warms up as a standby (KIP-441). Later plans keep that promise: it gets the partition in the
+ * first plan that finds its copy complete. The same members give the same plan, in any order.
  */
 export function planGroup({ partitions, standbys, acceptableLag }: PlanSettings, members: readonly Candidate[]): Plan {
   const candidates = inOrder(members);
   const lags = new Lags(candidates, acceptableLag);
   const targets = assignSticky(partitions, candidates, lags);
-  const owners = ownersForNow(candidates, targets, lags);
+  const owners = interimOwners(candidates, targets, lags);
   const count = standbys === 'all' ? Number.POSITIVE_INFINITY : standbys;
   const copying = chooseStandbys(candidates, owners, targets, lags, count);
   const all = Array.from(targets.keys());
@@ -43,7 +43,7 @@ export function planGroup({ partitions, standbys, acceptableLag }: PlanSettings,
   );
 }
 
-/** For a group with a member of an earlier release, which knows of no copies. */
+/** For a group with a member of an earlier release, which has no standbys. */
 export function planRoundRobin(partitions: number, members: readonly Candidate[]): Plan {
   const dealt = assignRoundRobin(
     partitions,

@@ -1,31 +1,31 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { type FaultName, faultOf } from '../wire/fault.ts';
 
-const MIN_REST_MS = 50;
-const MAX_REST_MS = 500;
-/** With less time left nothing is tried any more. */
+const MIN_BACKOFF_MS = 50;
+const MAX_BACKOFF_MS = 500;
+/** With less time left there is no further attempt. */
 const MIN_TRY_MS = 300;
 
 export interface Retrying {
-  /** For all tries together. */
+  /** For all attempts together. */
   readonly timeoutMs: number;
-  readonly isPassing: (fault: FaultName | undefined) => boolean;
+  readonly isTransient: (fault: FaultName | undefined) => boolean;
 }
 
-/** Tries until it succeeds, for so long as its faults pass and there is time; rejects as the last try did. */
+/** Retries while the fault is transient and there is time; rejects as the last attempt did. */
 export async function retrying<T>(
   runtime: Runtime,
-  { timeoutMs, isPassing }: Retrying,
+  { timeoutMs, isTransient }: Retrying,
   attempt: (leftMs: number) => Promise<T>,
 ): Promise<T> {
   const untilMs = runtime.monotonicMs() + timeoutMs;
-  for (let restMs = MIN_REST_MS; ; restMs = Math.min(MAX_REST_MS, restMs * 2)) {
+  for (let backoffMs = MIN_BACKOFF_MS; ; backoffMs = Math.min(MAX_BACKOFF_MS, backoffMs * 2)) {
     try {
       return await attempt(untilMs - runtime.monotonicMs());
     } catch (error) {
-      const leftMs = untilMs - runtime.monotonicMs() - restMs;
-      if (leftMs < MIN_TRY_MS || !isPassing(faultOf(error))) throw error;
-      await runtime.sleep(restMs);
+      const leftMs = untilMs - runtime.monotonicMs() - backoffMs;
+      if (leftMs < MIN_TRY_MS || !isTransient(faultOf(error))) throw error;
+      await runtime.sleep(backoffMs);
     }
   }
 }

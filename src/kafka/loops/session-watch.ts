@@ -1,8 +1,8 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
 
 /**
- * How long the coordinator takes a member for alive without hearing from it. The session counts from when a call was
- * sent that was answered later, since the coordinator can't have heard of it before.
+ * How long the coordinator considers a member alive without a call. The session counts from the sending of the last
+ * answered call, since the coordinator can't have received it earlier.
  */
 export class SessionWatch {
   readonly #runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>;
@@ -17,7 +17,7 @@ export class SessionWatch {
     this.#onLapse = onLapse;
   }
 
-  /** A call was answered that was sent then. Begins the watch if there is none. */
+  /** A call that was sent at `sentMs` was answered. Starts the watch if there is none. */
   confirm(sentMs: number): void {
     this.#confirmedMs = Math.max(this.#confirmedMs, sentMs);
     this.#timer?.cancel();

@@ -6,18 +6,18 @@ interface Place {
   readonly copies: Copies;
   readonly before: ReadonlySet<number>;
   readonly partitions: Set<number>;
-  /** Of its copies, how many are of partitions that the same member owns. */
+  /** How many of its copies are of partitions of the same owner. */
   readonly ofOwner: Map<Candidate, number>;
 }
 
 /**
- * Who keeps copies of which partitions beside their owners: `perPartition` members for each, or as many as there are.
+ * Chooses the standbys of each partition: `perPartition` members, or as many as there are.
  *
- * - Whoever warms up is one of them, whatever `perPartition` says.
- * - Those whose copies are most complete come first; all that are caught up are equal.
- * - Of equals one that has less than its part, then one that was a standby before, then one that has some copy, then the
- *   one that has fewest of the same owner's, so that many can share what an owner leaves behind, then fewest of all.
- * - A member that says nothing of its copies is none.
+ * - Members that warm up are always among them, whatever `perPartition` is.
+ * - Members with the most complete copies come first; all that are caught up are equal.
+ * - Among equals: one with less than its share, then one that was a standby before, then one with any copy, then the one
+ *   with the fewest copies of the same owner, so that many can take over what an owner leaves, then the fewest in all.
+ * - A member that reports no copies is never a standby.
  */
 export function chooseStandbys(
   candidates: readonly Candidate[],
@@ -45,7 +45,7 @@ export function chooseStandbys(
   return new Map(places.map(({ candidate, partitions }) => [candidate, partitions]));
 }
 
-/** Those last whose owners were standbys of most: a newcomer can't take its part from what it owns itself. */
+/** Partitions whose owners were standbys of the most come last: a new member can't be standby of what it owns itself. */
 function inTurn(owners: readonly Candidate[]) {
   const before = new Map(owners.map((owner) => [owner, standbysBefore(owner).size]));
   const size = (owner: Candidate) => before.get(owner) ?? 0;

@@ -2,24 +2,24 @@ import type { FetchRequest } from '../wire/port.ts';
 import type { FollowedPartition } from './followed-partition.ts';
 import type { TailOptions } from './tail-port.ts';
 
-/** While another partition may want to be fetched any moment, the first fetches wait so long, and each twice as long. */
+/** While another partition may need a fetch at any moment, the first fetch waits this long, and each next one twice as long. */
 const SHORT_WAIT_MS = 5;
 const MIN_BUDGET_BYTES = 64 * 1024;
 
 type Limits = Pick<TailOptions, 'isolation' | 'maxWaitMs' | 'maxBytes' | 'maxBytesPerPartition'>;
 
-/** A broker, with the partitions that it leads in the order of their next fetch, and what the next fetch is like. */
+/** A broker with the partitions that it leads, in the order of the next fetch, and the limits of that fetch. */
 export class TailLeader {
   readonly node: number;
   readonly places = new Set<FollowedPartition>();
   isFetching = false;
   isWoken = false;
   readonly #limits: Limits;
-  /** What one fetch may bring: less after one whose answer did not get here in time, as by a slow line. */
+  /** The size limit of one fetch; reduced after one whose answer was late, as on a slow network. */
   #budgetBytes: number;
-  /** Fetches in a row that brought nothing. */
+  /** Empty fetches in a row. */
   #empty = 0;
-  /** Partitions that have joined lately: more may follow. */
+  /** Partitions joined recently, and more may follow. */
   #isFilling = false;
 
   constructor(node: number, limits: Limits) {
@@ -34,13 +34,13 @@ export class TailLeader {
     this.#isFilling = true;
   }
 
-  /** Those that may be part of a fetch. */
+  /** Partitions that can be part of a fetch. */
   withRoom(): FollowedPartition[] {
     for (const place of this.places) if (place.state === 'stopped') this.places.delete(place);
     return [...this.places].filter(({ hasRoom }) => hasRoom);
   }
 
-  /** The fetch of these, which are some of its own. The first goes to the end for the next time. */
+  /** The fetch request for some of its partitions. The first of them moves to the end for the next fetch. */
   request(places: readonly FollowedPartition[]): FetchRequest {
     const { isolation, maxWaitMs, maxBytesPerPartition } = this.#limits;
     const [first] = places;

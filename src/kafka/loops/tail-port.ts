@@ -11,9 +11,9 @@ export interface TailOptions {
   readonly runtime: Runtime;
   readonly lane: Lane;
   readonly isolation: FetchRequest['isolation'];
-  /** How long a broker may hold a fetch that finds nothing. */
+  /** How long a broker may hold a fetch without records. */
   readonly maxWaitMs: number;
-  /** Of one fetch, and of one partition in it. A record batch that is larger comes whole all the same. */
+  /** Of one fetch, and of one partition in it. A larger record batch is still returned whole. */
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
   readonly log?: WireLog;
@@ -21,11 +21,11 @@ export interface TailOptions {
 }
 
 export interface TailChunk {
-  /** May be empty, where there were only markers and aborted records. */
+  /** May be empty, if there were only markers and aborted records. */
   readonly records: readonly FetchedRecord[];
-  /** Records below this offset are not among them: they were delivered before, or the sink does not need them. */
+  /** Records below this offset are not included: they were delivered before, or the sink does not need them. */
   readonly from: number;
-  /** The offset to go on from. */
+  /** The offset to continue from. */
   readonly next: number;
   readonly highWatermark: number;
   readonly logStartOffset: number;
@@ -33,26 +33,26 @@ export interface TailChunk {
 
 export interface TailSink {
   /**
-   * Takes one chunk at a time, in order; the next one comes when it has resolved. A rejection is a bug of the sink: it is
+   * Takes one chunk at a time, in order; the next one comes once this resolves. A rejection is a bug of the sink: it is
    * reported as SINK_FAILED, and the chunk is delivered again after a second.
    */
   deliver(chunk: TailChunk): void | Promise<void>;
-  /** A fetch was answered, with records or without: the log ends there now, open transactions included. */
-  looked?(highWatermark: number): void;
-  /** Asked before a chunk is decoded, which waits for it: records below this offset need not be delivered. */
+  /** A fetch was answered, with or without records. The log now ends at `highWatermark`, open transactions included. */
+  fetched?(highWatermark: number): void;
+  /** Awaited before a chunk is decoded: records below this offset need not be delivered. */
   neededFrom?(): Promise<number>;
-  /** The position lies outside of the log: where to go on. Without it that is the log's start, with a warning. */
+  /** The position is outside the log: returns where to continue. By default at the log's start, with a warning. */
   outOfRange?(bounds: PartitionBounds, position: number): number | Promise<number>;
 }
 
 export interface Followed {
-  /** The next offset to be delivered: the sink is done with everything below. */
+  /** The next offset to deliver: the sink is done with everything below. */
   readonly position: number;
-  /** Nothing is delivered while paused. What was fetched is kept. */
+  /** Nothing is delivered while paused. Fetched records are kept. */
   pause(): void;
   resume(): void;
-  /** Reads on from there. What was fetched is dropped; a delivery under way ends by itself. */
+  /** Continues from `offset`. Fetched records are dropped; a delivery under way completes. */
   seek(offset: number): void;
-  /** For good; a delivery under way ends by itself. */
+  /** Stops permanently; a delivery under way completes. */
   stop(): void;
 }

@@ -1,52 +1,52 @@
 import { decodeBatches } from '../records/decode.ts';
 import { faultOf, KafkaFault } from '../wire/fault.ts';
 import type { FetchedPartition } from '../wire/port.ts';
-import { TailComplaints } from './complaints.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
 import { boundsOf, type PartitionBounds } from './offsets.ts';
+import { TailFaultLog } from './tail-fault-log.ts';
 import { TailLeader } from './tail-leader.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
 
 const FIND_TIMEOUT_MS = 5_000;
-const MIN_REST_MS = 50;
-const MAX_REST_MS = 1_000;
-/** A fetch is given up so long after the broker should have answered. */
+const MIN_BACKOFF_MS = 50;
+const MAX_BACKOFF_MS = 1_000;
+/** A fetch fails this long after the broker should have answered. */
 const GRACE_MS = 3_000;
 const REDELIVER_MS = 1_000;
 /** About 2 ms of work. */
 const RECORDS_PER_TURN = 4_000;
 
 /**
- * Follows partitions from offsets, without a group: one lane, one isolation level, any number of partitions of any topics,
- * one fetch in flight for each leader. The states of a partition are written above FollowedPartition.
+ * Follows partitions from given offsets, without a group: one lane, one isolation level, any partitions of any topics, one
+ * fetch in flight per leader. FollowedPartition describes the states of a partition.
  *
- * - No fault ends it. Partitions of other brokers go on undisturbed.
- * - A partition that has no room is left out of the fetch, and the others are fetched.
- * - Brokers fill a fetch in the order in which it names the partitions, so the first goes to the end for the next one.
- * - One chunk is decoded at a time, so that all partitions together hold the event loop no longer than one.
+ * - No fault ends it, and a fault of one broker does not affect partitions of others.
+ * - A partition without room is left out of the fetch; the others are fetched.
+ * - Brokers fill a fetch in the order of its partitions, so the first moves to the end for the next fetch.
+ * - One chunk is decoded at a time, so that all partitions together block the event loop no longer than one.
  */
 export class Tail {
   readonly #options: TailOptions;
-  readonly #complaints: TailComplaints;
+  readonly #faultLog: TailFaultLog;
   readonly #places = new Map<string, FollowedPartition>();
   readonly #leaders = new Map<number, TailLeader>();
   readonly #closed = new AbortController();
   #decoding: Promise<unknown> = Promise.resolve();
-  /** Records decoded since others had their turn. */
+  /** Records decoded since the last yield to the event loop. */
   #decoded = 0;
 
   constructor(options: TailOptions) {
     this.#options = options;
-    this.#complaints = new TailComplaints(options.runtime, options.log);
+    this.#faultLog = new TailFaultLog(options.runtime, options.log);
   }
 
-  /** A partition is followed once at a time: stop the one before first. */
+  /** Throws RangeError if the partition is followed already: stop that first. */
   follow(
     at: { readonly topic: string; readonly partition: number; readonly offset: number },
     sink: TailSink,
   ): Followed {
     const before = this.#places.get(keyOf(at));
-    if (before !== undefined && before.state !== 'stopped') throw new RangeError(`${before.key} is followed already`);
+    if (before !== undefined && before.state !== 'stopped') throw new RangeError(`${before.key} is already followed`);
     const place = new FollowedPartition(at, sink, {
       onRoom: ({ leader }) => this.#wake(leader),
       decode: (fetched) => this.#decode(fetched, sink),
@@ -58,12 +58,12 @@ export class Tail {
     return place;
   }
 
-  /** Nothing is delivered after the call. Resolves when the deliveries under way have ended: don't wait for it in one. */
+  /** Nothing is delivered after the call. Resolves when the deliveries under way have ended: don't await it in one. */
   async close(): Promise<void> {
     this.#closed.abort();
     const places = [...this.#places.values()];
     for (const place of places) place.stop();
-    await Promise.all(places.map(({ handingOn }) => handingOn));
+    await Promise.all(places.map(({ delivering }) => delivering));
   }
 
   async #find(place: FollowedPartition): Promise<void> {
@@ -77,7 +77,7 @@ export class Tail {
       this.#leaders.set(node, leader);
       leader.join(place);
       place.state = 'ready';
-      place.goOn();
+      place.proceed();
     } catch (error) {
       this.#failed(place, error);
     }
@@ -87,7 +87,7 @@ export class Tail {
     return node === undefined ? undefined : this.#leaders.get(node);
   }
 
-  /** Fetches a turn later, so that partitions that have room at the same time share a fetch. */
+  /** Fetches in the next turn, so that partitions that have room at the same time share a fetch. */
   #wake(node: number | undefined): void {
     const leader = this.#leader(node);
     if (leader === undefined || leader.isWoken || leader.isFetching) return;
@@ -136,41 +136,44 @@ export class Tail {
   }
 
   #keep(place: FollowedPartition, answer: FetchedPartition, wasFirst: boolean): void {
-    place.sink.looked?.(answer.highWatermark);
+    place.sink.fetched?.(answer.highWatermark);
     const isStuck = !place.keep(answer) && wasFirst && answer.records.length > 0;
     if (isStuck) {
-      // The first one gets a whole batch, however large: fetching again at once would never end.
-      this.#failed(place, new KafkaFault('MALFORMED_ANSWER', `${place.key} has no whole record batch`));
+      // The first partition gets a whole batch, however large. Fetching again immediately would loop for ever.
+      this.#failed(place, new KafkaFault('MALFORMED_ANSWER', `${place.key}: the answer has no complete record batch`));
     } else {
       place.faults = 0;
-      this.#complaints.well(place);
+      this.#faultLog.readable(place);
     }
   }
 
-  /** The broker says that the position lies outside of the log. */
+  /** The broker reports that the position is outside the log. */
   async #locate(place: FollowedPartition): Promise<void> {
     const { cluster, runtime, isolation } = this.#options;
     const { topic, partition, epoch, fetchFrom } = place;
-    place.state = 'lost';
+    place.state = 'locating';
     try {
       const query = { topic, partition, isolation, timeoutMs: FIND_TIMEOUT_MS };
       const bounds = await boundsOf(cluster, runtime, query);
       if (fetchFrom >= bounds.logStart && fetchFrom <= bounds.end) {
-        throw new KafkaFault('OFFSET_OUT_OF_RANGE', `${place.key} lacks offset ${fetchFrom}, but not by its bounds`);
+        throw new KafkaFault(
+          'OFFSET_OUT_OF_RANGE',
+          `${place.key}: offset ${fetchFrom} is out of range, yet within the bounds of the log`,
+        );
       }
-      const to = await this.#whereTo(place, bounds, fetchFrom);
-      if (place.state !== 'lost') return;
+      const to = await this.#nextPosition(place, bounds, fetchFrom);
+      if (place.state !== 'locating') return;
       if (place.epoch === epoch) place.fetchFrom = to;
-      this.#rest(place);
+      this.#backOff(place);
     } catch (error) {
       this.#failed(place, error);
     }
   }
 
-  #whereTo({ sink, topic, partition }: FollowedPartition, bounds: PartitionBounds, offset: number) {
+  #nextPosition({ sink, topic, partition }: FollowedPartition, bounds: PartitionBounds, offset: number) {
     if (sink.outOfRange !== undefined) return sink.outOfRange(bounds, offset);
     const fields = { topic, partition, offset, ...bounds };
-    this.#options.log?.('warn', fields, 'the offset is outside of the log, reading on from its start');
+    this.#options.log?.('warn', fields, 'the offset is outside the log; continuing from its start');
     return bounds.logStart;
   }
 
@@ -181,24 +184,24 @@ export class Tail {
         ? error
         : new KafkaFault(faultOf(error) ?? 'UNEXPECTED', String(error), { cause: error });
     this.#options.cluster.doubt(place.topic);
-    this.#rest(place);
-    this.#complain(place, fault);
+    this.#backOff(place);
+    this.#reportFault(place, fault);
   }
 
-  #rest(place: FollowedPartition): void {
-    place.state = 'resting';
-    const restMs = Math.min(MAX_REST_MS, MIN_REST_MS * 2 ** place.faults);
+  #backOff(place: FollowedPartition): void {
+    place.state = 'backing off';
+    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** place.faults);
     place.faults += 1;
-    place.restTimer = this.#options.runtime.schedule(restMs, () => void this.#find(place));
+    place.backoffTimer = this.#options.runtime.schedule(backoffMs, () => void this.#find(place));
   }
 
   async #sinkFailed(place: FollowedPartition, error: unknown): Promise<void> {
-    this.#complain(place, new KafkaFault('SINK_FAILED', `${place.key}: ${error}`, { cause: error }));
+    this.#reportFault(place, new KafkaFault('SINK_FAILED', `${place.key}: ${error}`, { cause: error }));
     await this.#options.runtime.sleep(REDELIVER_MS, this.#closed.signal);
   }
 
-  #complain(place: FollowedPartition, fault: KafkaFault): void {
-    this.#complaints.ill(place, fault);
+  #reportFault(place: FollowedPartition, fault: KafkaFault): void {
+    this.#faultLog.failed(place, fault);
     this.#options.onFault?.(place.topic, place.partition, fault);
   }
 

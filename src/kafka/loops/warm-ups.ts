@@ -2,13 +2,17 @@ import type { Candidate } from './assigner.ts';
 import type { Lags } from './copies.ts';
 
 /**
- * Who owns each partition for now, so that none waits for its state while somebody has it.
+ * The interim owner of each partition, so that no partition waits for a restore while a member has its state.
  *
- * - A target owner that is caught up has its partition at once; so has one where nobody is, and restores it.
- * - Else the present owner keeps it, if that one is caught up.
- * - Else it goes, of those who are caught up, to the one that owns least.
+ * - The target owner, if it is caught up, or if no member is: then it restores the partition.
+ * - Else the current owner, if it is caught up.
+ * - Else the member that owns the fewest among those caught up.
  */
-export function ownersForNow(candidates: readonly Candidate[], targets: readonly Candidate[], lags: Lags): Candidate[] {
+export function interimOwners(
+  candidates: readonly Candidate[],
+  targets: readonly Candidate[],
+  lags: Lags,
+): Candidate[] {
   const present = presentOwners(candidates);
   const owners = targets.map((target, partition) => {
     const first = [target, present.get(partition)];
@@ -26,7 +30,7 @@ export function ownersForNow(candidates: readonly Candidate[], targets: readonly
   });
 }
 
-/** The newest claims to own. Of those of one generation the first member's counts. */
+/** The owners by the newest claims; within one generation the first member wins. */
 function presentOwners(candidates: readonly Candidate[]): ReadonlyMap<number, Candidate> {
   const claims = candidates.flatMap((candidate) => candidate.claims.map((claim) => ({ candidate, ...claim })));
   const oldestFirst = claims.reverse().sort((one, other) => one.generation - other.generation);

@@ -1,22 +1,22 @@
 import { crc32c } from './crc32c.ts';
 import { AT, CHECKED_FROM, FLAGS, RECORD_FORMAT, readInt64 } from './format.ts';
 
-/** What all records of a batch share. */
+/** The fields that all records of a batch share. */
 export interface BatchHead {
   readonly attributes: number;
   readonly baseOffset: number;
   readonly lastOffset: number;
   /** Of the first record; any 64-bit number where senders choose it. */
   readonly baseTime: bigint | number;
-  /** The broker's time, for all records alike; undefined where each has its own. */
+  /** The broker's time, the same for all records; undefined where each record has its own. */
   readonly appendedAtMs: number | undefined;
   readonly count: number;
 }
 
-/** Why the head of a batch can't be believed; undefined when it can. */
+/** Why the head of a batch is invalid; undefined if it is valid. */
 export function headFault(batch: Buffer): string | undefined {
   const format = batch[AT.magic];
-  if (format !== RECORD_FORMAT) return `record format ${format} is not read`;
+  if (format !== RECORD_FORMAT) return `record format ${format} is not supported`;
   if (batch.length < AT.records) return 'the batch is damaged';
   if (batch.readUInt32BE(AT.crc) !== crc32c(batch.subarray(CHECKED_FROM))) return 'the checksum of the batch is wrong';
   const baseOffset = readInt64(batch, AT.baseOffset);
@@ -25,7 +25,7 @@ export function headFault(batch: Buffer): string | undefined {
   return isPossible && batch.readInt32BE(AT.count) >= 0 ? undefined : 'the batch is damaged';
 }
 
-/** Of a batch whose head can be believed. */
+/** Reads the head of a batch that `headFault` accepted. */
 export function readHead(batch: Buffer): BatchHead {
   const attributes = batch.readInt16BE(AT.attributes);
   const baseOffset = readInt64(batch, AT.baseOffset);
@@ -40,7 +40,7 @@ export function readHead(batch: Buffer): BatchHead {
   };
 }
 
-/** Milliseconds since 1970, or NaN where that is no safe number. */
+/** Milliseconds since 1970, or NaN where that is not a safe integer. */
 export function timestampOf({ appendedAtMs, baseTime }: BatchHead, delta: number | bigint): number {
   if (appendedAtMs !== undefined) return appendedAtMs;
   const exact =

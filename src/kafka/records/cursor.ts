@@ -1,9 +1,9 @@
 import { damaged } from './unreadable.ts';
 
-/** Larger ones are exact as big integers only. */
+/** Beyond this shift only a bigint is exact. */
 const MAX_EXACT_SHIFT = 49;
 
-/** Reads on from a place that never passes the end: whatever would is an UnreadableBatch. */
+/** Reads fields one after another. A read past the end throws UnreadableBatch. */
 export class Cursor {
   readonly #bytes: Buffer;
   at = 0;
@@ -34,7 +34,7 @@ export class Cursor {
     throw damaged();
   }
 
-  /** Zigzag, of at most 64 bits; a big integer where it takes more than 49 of them. */
+  /** Zigzag, of at most 64 bits; a bigint where it takes more than 49 of them. */
   varlong(): number | bigint {
     const start = this.at;
     let value = 0;
@@ -57,7 +57,7 @@ export class Cursor {
     return this.#bytes.subarray(start, this.at);
   }
 
-  /** Goes behind these bytes if they are what comes next. */
+  /** Skips these bytes if they come next. */
   skip(expected: Buffer): boolean {
     const start = this.at;
     for (let i = 0; i < expected.length; i += 1) if (this.#bytes[start + i] !== expected[i]) return false;
@@ -65,7 +65,7 @@ export class Cursor {
     return true;
   }
 
-  /** A view of what was read from a place on. */
+  /** A view of the bytes read since `start`. */
   since(start: number): Buffer {
     return this.#bytes.subarray(start, this.at);
   }

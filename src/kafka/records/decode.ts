@@ -1,5 +1,5 @@
 import { type BatchHead, headFault, readHead, timestampOf } from './batch-head.ts';
-import { inflate } from './codecs.ts';
+import { decompress } from './codecs.ts';
 import { Cursor } from './cursor.ts';
 import { AT, CODEC_MASK, FLAGS, LENGTH_END, readInt64 } from './format.ts';
 import { HeaderReader, newHeaders } from './headers.ts';
@@ -7,35 +7,35 @@ import type { FetchedRecord } from './record.ts';
 import { type AbortedTransaction, AbortedTransactions } from './transactions.ts';
 import { damaged, UnreadableBatch } from './unreadable.ts';
 
-/** On the records that stand for a batch that can't be read: why. */
+/** Header of the placeholder records for an unreadable batch: why it can't be read. */
 export const UNREADABLE = 'idalloc-unreadable';
 
-/** Records and headers read before others get their turn, about 2 ms of work. */
+/** Records and headers read before yielding to the event loop, about 2 ms of work. */
 const ITEMS_PER_TURN = 4_000;
-/** What a batch that can't be read counts as. */
-const STAND_IN_ITEMS = 20;
-/** A few KiB of a fetch can inflate to gigabytes. So much is held at once; what lies behind is for the next fetch. */
+/** The items that an unreadable batch counts as. */
+const PLACEHOLDER_ITEMS = 20;
+/** A few KiB of a fetch can decompress to gigabytes. At most this much is held; the rest is left for the next fetch. */
 const MAX_HELD_BYTES = 16 * 1_048_576;
 
 export interface DecodedBatches {
-  /** Their offsets rise, from `from` on, and are below `next`. */
+  /** In rising order of their offsets, which are at least `from` and below `next`. */
   readonly records: FetchedRecord[];
-  /** Where to read on: behind all that was read, also where it was left out; `from` when nothing was. */
+  /** The offset to read next: after everything read, including what was skipped; `from` if nothing was read. */
   readonly next: number;
 }
 
 /**
- * The records of a fetched partition from an offset on, whose bytes anybody may have made up. Keys, values and headers
- * are views of what was fetched. Control records are left out, and for read_committed the records of aborted
- * transactions. A last batch that the fetch has cut off is left for the next fetch.
+ * Decodes the records of a fetched partition, starting at an offset. The bytes are untrusted: any producer may have
+ * crafted them. Keys, values and headers are views of the fetched bytes. Control records are skipped, and so are the
+ * records of aborted transactions for read_committed. A last batch that is cut off is left for the next fetch.
  *
- * Nothing here depends on the input in more than a linear way, and others get their turn in between; who decodes several
- * partitions in a row lets them in between those as well. Nothing is rejected: what can't be read becomes records without
- * a value that say why, so that reading goes on behind it and nothing is left out in silence:
+ * Time is linear in the input, and the event loop gets its turn in between; a caller that decodes several partitions in
+ * a row yields between them as well. Nothing is rejected: a batch that can't be read becomes records without a value
+ * that say why, so that reading continues after it and nothing is skipped silently:
  *
- * - The batch's head is sound, its body is not: one record at its first and one at its last offset.
- * - Its head can't be believed, as for a wrong checksum: one at its first offset, as far as that is possible, and reading
- *   goes on with the next one. Where it ends, and so what else is in it, nobody can say.
+ * - The batch's head is valid, its body is not: one record at its first and one at its last offset.
+ * - Its head is invalid, for example its checksum: one record at its first offset, as far as that is possible, and
+ *   reading continues at the next offset. Where the batch ends, and so what else is in it, is unknown.
  */
 export async function decodeBatches(
   fetched: { readonly records: Buffer; readonly aborted: readonly AbortedTransaction[] },
@@ -49,8 +49,8 @@ export async function decodeBatches(
     const end = at + LENGTH_END + bytes.readInt32BE(at + AT.length);
     if (end > bytes.length) break;
     if (end <= at + AT.magic) {
-      reading.standInAt(readInt64(bytes, at), 'the batch is damaged');
-      break; // where the next one begins is not known
+      reading.placeholderAt(readInt64(bytes, at), 'the batch is damaged');
+      break; // where the next batch starts is unknown
     }
     await reading.take(bytes.subarray(at, end));
     at = end;
@@ -58,7 +58,7 @@ export async function decodeBatches(
   return { records: reading.records, next: reading.next };
 }
 
-/** Goes through the batches of a partition in their order. */
+/** Reads the batches of a partition in order. */
 class Reading {
   readonly records: FetchedRecord[] = [];
   next: number;
@@ -80,8 +80,8 @@ class Reading {
   async take(batch: Buffer): Promise<void> {
     const fault = headFault(batch);
     if (fault !== undefined) {
-      this.standInAt(readInt64(batch, AT.baseOffset), fault);
-      return this.#count(STAND_IN_ITEMS);
+      this.placeholderAt(readInt64(batch, AT.baseOffset), fault);
+      return this.#count(PLACEHOLDER_ITEMS);
     }
     const head = readHead(batch);
     if (!this.#isLeftOut(batch, head)) await this.#read(batch, head);
@@ -89,16 +89,16 @@ class Reading {
     await this.#count(1);
   }
 
-  /** One record for what nobody knows the extent of. */
-  standInAt(offset: number, reason: string): void {
+  /** One record for a batch whose end is unknown. */
+  placeholderAt(offset: number, reason: string): void {
     const at = Number.isSafeInteger(offset + 1) ? Math.max(offset, this.next) : this.next;
-    this.records.push(standIn(at, Number.NaN, `${reason} (at offset ${at})`));
+    this.records.push(placeholder(at, Number.NaN, `${reason} (at offset ${at})`));
     this.next = at + 1;
   }
 
   #isLeftOut(batch: Buffer, { attributes, lastOffset }: BatchHead): boolean {
     const isControl = (attributes & FLAGS.control) !== 0;
-    if ((attributes & FLAGS.transactional) !== 0 && !this.#aborted.areNone) {
+    if ((attributes & FLAGS.transactional) !== 0 && !this.#aborted.isEmpty) {
       const producerId = batch.readBigInt64BE(AT.producerId);
       if (isControl) this.#aborted.end({ producerId, lastOffset });
       else if (this.#aborted.includes({ producerId, lastOffset })) return true;
@@ -113,8 +113,8 @@ class Reading {
     } catch (error) {
       if (!(error instanceof UnreadableBatch)) throw error;
       this.records.length = before;
-      this.#standIn(head, error.message);
-      await this.#count(STAND_IN_ITEMS);
+      this.#addPlaceholders(head, error.message);
+      await this.#count(PLACEHOLDER_ITEMS);
     }
   }
 
@@ -122,12 +122,12 @@ class Reading {
     const body = batch.subarray(AT.records);
     const codec = attributes & CODEC_MASK;
     if (codec === 0) return body;
-    const inflated = await inflate(codec, body, this.#nextTurn);
-    this.#heldBytes += inflated.length;
-    return inflated;
+    const decompressed = await decompress(codec, body, this.#nextTurn);
+    this.#heldBytes += decompressed.length;
+    return decompressed;
   }
 
-  /** Rejects with UnreadableBatch unless the body holds the records that the head says, and nothing else. */
+  /** Rejects with UnreadableBatch unless the body holds exactly the records that the head announces. */
   async #readRecords(body: Buffer, head: BatchHead): Promise<void> {
     const cursor = new Cursor(body);
     const headers = new HeaderReader(cursor);
@@ -143,13 +143,13 @@ class Reading {
     if (cursor.at !== body.length) throw damaged();
   }
 
-  /** One record at each end of the batch: whoever follows offsets must find both. */
-  #standIn(head: BatchHead, reason: string): void {
+  /** One record at each end of the batch, so that a reader sees no gap in the offsets at either end. */
+  #addPlaceholders(head: BatchHead, reason: string): void {
     const { baseOffset, lastOffset, count } = head;
     const why = `${reason} (a batch of ${count} records, offsets ${baseOffset} to ${lastOffset})`;
     const timestampMs = timestampOf(head, 0);
     for (const offset of new Set([baseOffset, lastOffset])) {
-      if (offset >= this.next) this.records.push(standIn(offset, timestampMs, why));
+      if (offset >= this.next) this.records.push(placeholder(offset, timestampMs, why));
     }
   }
 
@@ -169,7 +169,7 @@ function readRecord(cursor: Cursor, headers: HeaderReader, head: BatchHead): Fet
   const length = cursor.varint();
   const end = cursor.at + length;
   if (length < 0 || end > cursor.length) throw damaged();
-  cursor.byte(); // attributes, which mean nothing yet
+  cursor.byte(); // attributes, still unused
   const timestampMs = timestampOf(head, cursor.varlong());
   const offset = head.baseOffset + cursor.varint();
   const record = {
@@ -184,7 +184,7 @@ function readRecord(cursor: Cursor, headers: HeaderReader, head: BatchHead): Fet
   return record;
 }
 
-function standIn(offset: number, timestampMs: number, reason: string): FetchedRecord {
+function placeholder(offset: number, timestampMs: number, reason: string): FetchedRecord {
   const headers = Object.assign(newHeaders(), { [UNREADABLE]: Buffer.from(reason) });
   return { offset, timestampMs, key: null, value: null, headers };
 }

@@ -3,12 +3,12 @@ import { AT, CHECKED_FROM, LENGTH_END, RECORD_FORMAT, writeInt64 } from './forma
 import type { NewRecord } from './record.ts';
 
 /**
- * One uncompressed record batch of neither an idempotent nor a transactional producer, ready for a produce request. The
- * broker sets its offsets. A record without a time, or with one that can't be written, gets the batch's own. Throws
- * RangeError for no records, since a broker refuses an empty batch.
+ * Encodes one uncompressed record batch of a producer that is neither idempotent nor transactional, ready for a produce
+ * request. The broker sets its offsets. A record without a timestamp, or with one that can't be encoded, gets the
+ * batch's. Throws RangeError for no records, since a broker rejects an empty batch.
  */
 export function encodeBatch(records: readonly NewRecord[], baseTimestampMs: number): Buffer {
-  if (records.length === 0) throw new RangeError('a record batch needs a record');
+  if (records.length === 0) throw new RangeError('a record batch needs at least one record');
   const baseMs = Math.floor(baseTimestampMs);
   const plan = new Plan(records, baseMs);
   const batch = Buffer.allocUnsafe(AT.records + plan.bytes);
@@ -23,8 +23,8 @@ export function encodeBatch(records: readonly NewRecord[], baseTimestampMs: numb
 type Value = Buffer | string | null;
 
 /**
- * What is learned about the records before the batch is allocated, so that writing them measures nothing again: the size
- * of each, and the names and values of all headers in one list.
+ * What is measured before the batch is allocated, so that writing measures nothing again: the size of each record, and
+ * the names and values of all headers in one list.
  */
 class Plan {
   /** Of all records, with their lengths. */
@@ -90,7 +90,7 @@ class Plan {
   }
 }
 
-/** Any larger one, doubled, is no safe number. */
+/** Doubled by the zigzag encoding, a larger delta would not be a safe integer. */
 const MAX_TIME_DELTA = 2 ** 52 - 1;
 
 function timeDeltaOf({ timestampMs }: NewRecord, baseMs: number): number {
@@ -136,7 +136,7 @@ function writeHead(batch: Buffer, count: number, baseMs: number, maxDelta: numbe
   batch.writeUInt32BE(crc32c(batch.subarray(CHECKED_FROM)), AT.crc);
 }
 
-/** Writes at a place that the plan has made room for. */
+/** Writes fields one after another into a buffer that the plan has sized. */
 class Writer {
   readonly #bytes: Buffer;
   #at: number;
@@ -179,7 +179,7 @@ class Writer {
     this.#at += bytes.length;
   }
 
-  /** As UTF-8, which takes so many bytes. */
+  /** As UTF-8, which takes `bytes` bytes. */
   text(text: string, bytes: number): void {
     this.varint(bytes);
     this.#bytes.write(text, this.#at, bytes, 'utf8');

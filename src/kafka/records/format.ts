@@ -1,7 +1,7 @@
-/** The format of record batches that brokers have stored since 2017, and the only one that is read and written here. */
+/** The record batch format that brokers have stored since 2017, and the only one supported here. */
 export const RECORD_FORMAT = 2;
 
-/** Positions in a record batch of that format, from its first byte; up to `magic` they are those of older formats too. */
+/** Byte positions in a record batch of that format; up to `magic` they are the same in older formats. */
 export const AT = {
   baseOffset: 0,
   length: 8,
@@ -21,7 +21,7 @@ export const AT = {
 
 /** `length` counts what comes after itself. */
 export const LENGTH_END = 12;
-/** The checksum covers everything from here to the end. The broker may change what comes before. */
+/** The checksum covers everything from here to the end. The broker may change the bytes before it. */
 export const CHECKED_FROM = AT.attributes;
 
 /** In `attributes`. */
@@ -30,13 +30,13 @@ export const FLAGS = { logAppendTime: 0x08, transactional: 0x10, control: 0x20 }
 
 const TWO_TO_32 = 2 ** 32;
 
-/** A 64-bit number, or NaN where it is no safe one. */
+/** A 64-bit number, or NaN where it is not a safe integer. */
 export function readInt64(bytes: Buffer, at: number): number {
   const value = bytes.readInt32BE(at) * TWO_TO_32 + bytes.readUInt32BE(at + 4);
   return Number.isSafeInteger(value) ? value : Number.NaN;
 }
 
-/** `value` is a safe number. */
+/** `value` is a safe integer. */
 export function writeInt64(bytes: Buffer, value: number, at: number): void {
   const high = Math.floor(value / TWO_TO_32);
   bytes.writeInt32BE(high, at);

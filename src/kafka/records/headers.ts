@@ -2,32 +2,32 @@ import type { Cursor } from './cursor.ts';
 import type { Headers, HeaderValue } from './record.ts';
 import { damaged } from './unreadable.ts';
 
-/** A record with more headers has only the first few of them read, and one more that says how many were left out. */
+/** Of a record with more headers only the first KEPT_HEADERS are read, and one is added that says how many were dropped. */
 export const MAX_HEADERS = 1_000;
-/** Leaves room for what a dead letter adds, so that it is not cut again when it is read. */
+/** Leaves room for the headers that a dead letter adds, so that it is not cut again when it is read. */
 const KEPT_HEADERS = 900;
 export const HEADERS_CUT = 'idalloc-headers-cut';
 
 type MutableHeaders = Record<string, HeaderValue | HeaderValue[]>;
 
-/** Longer names are as well read anew. */
+/** Longer names are not worth caching. */
 const MAX_COMPARED_BYTES = 64;
 
-/** Nothing is inherited, so that no name is there before it was sent. Instances of a class are smaller than null objects. */
-class NoNames {}
-Object.setPrototypeOf(NoNames.prototype, null);
-Reflect.deleteProperty(NoNames.prototype, 'constructor');
+/** Inherits nothing, so that only names that were sent exist. Instances of a class are smaller than null-prototype objects. */
+class NullPrototype {}
+Object.setPrototypeOf(NullPrototype.prototype, null);
+Reflect.deleteProperty(NullPrototype.prototype, 'constructor');
 
 export function newHeaders(): MutableHeaders {
-  return new NoNames() as MutableHeaders;
+  return new NullPrototype() as MutableHeaders;
 }
 
 /** Reads the headers of records, one record after the other. */
 export class HeaderReader {
   readonly #cursor: Cursor;
-  /** Of the header in the same place of the record before, which mostly has the same name. */
+  /** The name of the header at the same index of the previous record, which is usually the same. */
   readonly #names: KnownName[] = [];
-  /** Of the record read last. */
+  /** Headers of the last record that were read. */
   read = 0;
   isCut = false;
 
@@ -35,7 +35,7 @@ export class HeaderReader {
     this.#cursor = cursor;
   }
 
-  /** A name that comes again makes a list. */
+  /** A repeated name gets a list of values. */
   headers(): Headers {
     const headers = newHeaders();
     const count = this.#cursor.varint();

@@ -2,27 +2,27 @@ import { PieceTurns } from './turns.ts';
 import { damaged, noCodec, tooLarge } from './unreadable.ts';
 
 const MAGIC = 0x184d2204;
-/** In the first byte behind the magic. */
+/** In the first byte after the magic. */
 const FLAGS = { version: 0xc0, independent: 0x20, blockChecksums: 0x10, contentSize: 0x08, dictionary: 0x01 } as const;
 const VERSION = 0x40;
-/** By the number in the second byte: what a block may inflate to. */
+/** By the size code in the second byte: the most that a block may decompress to. */
 const BLOCK_BYTES: Readonly<Record<number, number>> = { 4: 65_536, 5: 262_144, 6: 1_048_576, 7: 4_194_304 };
-/** In a block's length: it is not compressed. */
+/** Bit of a block's length: the block is not compressed. */
 const STORED = 0x8000_0000;
-/** How far back a block can repeat what lies before it. */
+/** How far back a block can refer. */
 const WINDOW_BYTES = 65_536;
-/** What a byte of a block can inflate to at most. */
+/** The most that one byte of a block can decompress to. */
 const MAX_RATIO = 255;
-/** What records are mostly compressed to, and more. */
+/** More than the usual compression ratio of records. */
 const EXPECTED_RATIO = 4;
 
 type Lz4 = Pick<typeof import('lz4-napi'), 'uncompressSync'>;
 
 /**
- * An LZ4 frame: a head, blocks after their length in four bytes, and a length of 0. Blocks are inflated one by one, each
- * into no more than the head allows. Checksums are passed over: the record batch has its own.
+ * Decompresses an LZ4 frame: a head, blocks that each follow their length in four bytes, and a length of 0. Blocks are
+ * decompressed one by one, each into no more than the head allows. Checksums are ignored: the record batch has its own.
  */
-export async function inflateLz4(body: Buffer, maxBytes: number, nextTurn: () => Promise<void>): Promise<Buffer> {
+export async function decompressLz4(body: Buffer, maxBytes: number, nextTurn: () => Promise<void>): Promise<Buffer> {
   const lz4 = await library();
   const turns = new PieceTurns(nextTurn);
   const frame = readHead(body);
@@ -36,7 +36,7 @@ export async function inflateLz4(body: Buffer, maxBytes: number, nextTurn: () =>
     if (end > body.length) throw damaged();
     const block = body.subarray(start, end);
     const window = frame.isLinked ? output.window() : undefined;
-    const piece = length >= STORED ? block : inflateBlock(lz4, block, frame.blockBytes, window);
+    const piece = length >= STORED ? block : decompressBlock(lz4, block, frame.blockBytes, window);
     output.add(piece);
     await turns.after(piece.length);
     at = end + frame.blockChecksumBytes;
@@ -44,7 +44,7 @@ export async function inflateLz4(body: Buffer, maxBytes: number, nextTurn: () =>
 }
 
 interface FrameHead {
-  /** Blocks may repeat what lies in those before them. */
+  /** Blocks may refer to earlier blocks. */
   readonly isLinked: boolean;
   readonly blockBytes: number;
   readonly blockChecksumBytes: number;
@@ -67,7 +67,7 @@ function readHead(body: Buffer): FrameHead {
   };
 }
 
-function inflateBlock(lz4: Lz4, block: Buffer, blockBytes: number, window: Buffer | undefined): Buffer {
+function decompressBlock(lz4: Lz4, block: Buffer, blockBytes: number, window: Buffer | undefined): Buffer {
   const sized = Buffer.allocUnsafe(4 + block.length);
   sized.writeUInt32LE(Math.min(blockBytes, block.length * MAX_RATIO), 0); // the library allocates it, and fails beyond it
   sized.set(block, 4);
@@ -78,7 +78,7 @@ function inflateBlock(lz4: Lz4, block: Buffer, blockBytes: number, window: Buffe
   }
 }
 
-/** What was inflated so far, in one piece that grows. */
+/** The output so far, in one buffer that grows. */
 class Output {
   readonly #maxBytes: number;
   #buffer: Buffer;
@@ -112,7 +112,7 @@ class Output {
 
 let loading: Promise<Lz4> | undefined;
 
-/** Loaded when it is first used, since it is native and not there for every machine. */
+/** Loaded on first use, since it is native and not available for every platform. */
 async function library(): Promise<Lz4> {
   loading ??= import('lz4-napi');
   try {

@@ -1,6 +1,7 @@
 /**
- * The partition of a record: by the hash of its key, as Kafka's Java client and kafkajs choose it, so that a key's records
- * meet in one partition whoever writes them. Records without a key go where `next` says; any whole number from 0 will do.
+ * The partition of a record: by the hash of its key, as Kafka's Java client and kafkajs choose it, so that the records of
+ * a key share a partition whichever client writes them. Records without a key go to `next()`, any integer from 0 on,
+ * modulo the number of partitions.
  */
 export function partitionFor(key: Buffer | null, partitions: number, next: () => number): number {
   return (key === null ? next() : murmur2(key) & 0x7fff_ffff) % partitions;

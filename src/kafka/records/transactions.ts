@@ -5,14 +5,14 @@ export interface AbortedTransaction {
 }
 
 /**
- * Which batches of a partition belong to aborted transactions, for one reading in the order of the log.
+ * Which batches of a partition belong to aborted transactions, for one pass in log order.
  *
- * A producer has one transaction at a time in a partition. It is aborted from the first offset that the broker names for
- * it to the next control batch of the same producer, which is the marker that ends it. Batches of other producers lie in
- * between, and so do later transactions of the same producer, which the broker names again if they were aborted.
+ * A producer has one transaction at a time in a partition. An aborted one spans from the first offset that the broker
+ * names for it to the next control batch of the same producer, which is the marker that ends it. Batches of other
+ * producers may lie in between. A later transaction of the same producer is listed again if it was aborted.
  */
 export class AbortedTransactions {
-  /** Those not yet reached, the next one last. */
+  /** Those not reached yet, the next one last. */
   readonly #ahead: AbortedTransaction[];
   readonly #open = new Set<bigint>();
 
@@ -20,12 +20,12 @@ export class AbortedTransactions {
     this.#ahead = [...aborted].sort((a, b) => b.firstOffset - a.firstOffset);
   }
 
-  /** Whether no batch of the reading can be aborted, so that their producers need not be looked at. */
-  get areNone(): boolean {
+  /** Whether no further batch can be aborted, so that their producers need not be read. */
+  get isEmpty(): boolean {
     return this.#ahead.length === 0 && this.#open.size === 0;
   }
 
-  /** Whether the batch, which is transactional, was aborted. */
+  /** Whether a transactional batch was aborted. */
   includes(batch: { readonly producerId: bigint; readonly lastOffset: number }): boolean {
     this.#advance(batch.lastOffset);
     return this.#open.has(batch.producerId);

@@ -1,9 +1,9 @@
-/** As much work as inflating one MiB takes some 2 ms at most. */
+/** Decompressing one MiB takes about 2 ms at most. */
 const BYTES_PER_TURN = 1_048_576;
-/** A piece costs as much as so many bytes, however small it is. */
+/** The fixed cost of a piece, in bytes. */
 const PIECE_BYTES = 2_000;
 
-/** Lets others run between the pieces of a body that is inflated. */
+/** Yields to the event loop between the pieces of a body that is decompressed. */
 export class PieceTurns {
   readonly #nextTurn: () => Promise<void>;
   #bytes = 0;

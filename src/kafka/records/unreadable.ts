@@ -1,7 +1,7 @@
-/** Why a record batch can't be read, now or ever. */
+/** A record batch that can never be read, with the reason. */
 export class UnreadableBatch extends Error {}
 
-/** What is wrong with the compressed body of a batch, to be said behind its name. */
+/** A fault of a compressed batch; the message continues "a <codec> batch …". */
 export class CodecFault extends UnreadableBatch {}
 
 export function damaged(options?: ErrorOptions): UnreadableBatch {

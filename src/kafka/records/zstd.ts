@@ -2,13 +2,13 @@ import type { ZSTDDecoder } from 'zstddec';
 import { CodecFault, noCodec } from './unreadable.ts';
 
 /**
- * Zstandard where Node has none. The library's output has the size that it is given, so nothing a frame declares is
- * allocated, and 4 MiB take some 6 ms. It is loaded when it is first used.
+ * Decompresses Zstandard where Node can't. The output buffer has the size passed in, so a size declared by a frame
+ * allocates nothing; 4 MiB take about 6 ms. The library is loaded on first use.
  */
-export async function inflateZstdByWasm(body: Buffer, maxBytes: number): Promise<Buffer> {
+export async function decompressZstdByWasm(body: Buffer, maxBytes: number): Promise<Buffer> {
   const decoder = await library();
   const { buffer, byteOffset, byteLength } = decoder.decode(body, maxBytes);
-  // It gives nothing for any fault, and no batch compresses nothing.
+  // The library returns no bytes on any fault, and no batch is empty.
   if (byteLength === 0) throw new CodecFault(`is damaged, or holds more than ${maxBytes} bytes`);
   return Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength);
 }

@@ -8,12 +8,12 @@ import type { Answer, BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
 export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void;
 
-/** A suspicion that nothing confirms ends after this. */
+/** A broker stays suspect for this long after its last failure. */
 const SUSPECT_MS = 10_000;
 const SAME_LINE_MS = 10_000;
-/** A login that was refused is not tried again for so long: who tries without end may be locked out. */
+/** A rejected login is not retried for this long: endless retries may lock the user out. */
 const REFUSED_MS = 1_000;
-/** Whoever follows a log has an answer twice in this time. */
+/** A lane that follows a log gets an answer at least twice in this time. */
 const ALIVE_MS = 1_000;
 
 export interface BrokerOptions {
@@ -23,17 +23,17 @@ export interface BrokerOptions {
   readonly deadlines: Deadlines;
   readonly log: WireLog;
   readonly onAnswer: () => void;
-  /** It has just been silent, or could not be reached; whether it was not suspect before. */
+  /** Called when it did not answer or could not be reached. `isNew`: it was not suspect before. */
   readonly onSilence: (isNew: boolean) => void;
 }
 
 /**
- * One broker, by its address, with a connection for each lane that is in use.
+ * One broker, identified by its address, with a connection for each lane in use.
  *
- * It is suspect from a call that it left unanswered, or a connection that it did not open, until it answers, or until
- * nothing of the kind has happened for SUSPECT_MS. A call may be late because it waits behind others of its lane, as an
- * append does behind one that followers are slow for: a broker whose last answer on any lane is younger than ALIVE_MS is
- * not suspect. A throttle counts for its lane alone: a broker holds up one connection, not the client.
+ * It becomes suspect when a call goes unanswered or a connection can't be opened, and stays so until it answers, or until
+ * SUSPECT_MS have passed without another such failure. A call may only be late because it queues in its lane, like an
+ * append after one that waits for slow followers: so a broker that answered on any lane within ALIVE_MS is not suspect.
+ * A throttle applies to its lane only: a broker throttles one connection, not the client.
  */
 export class Broker {
   readonly name: string;
@@ -64,7 +64,7 @@ export class Broker {
     return this.#connections.get(lane)?.isOpen ?? false;
   }
 
-  /** One call on the connection of a lane, see `Cluster.call`. */
+  /** Makes one call on the connection of a lane; see `Cluster.call`. */
   async call<R extends Answer>(lane: Lane, deadlineMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
     const { deadlines, onAnswer } = this.#options;
     await this.#unthrottled(lane, deadlineMs);
@@ -96,13 +96,13 @@ export class Broker {
     }
   }
 
-  /** Ends all connections, and opens no more. */
+  /** Closes all connections, and opens no more. */
   close(): Promise<void> {
     this.#isClosed = true;
     return this.drop();
   }
 
-  /** Ends the connections of all lanes but those. */
+  /** Closes the connections of all lanes except those given. */
   async drop(...but: readonly Lane[]): Promise<void> {
     const ending = [...this.#connections].filter(([lane]) => !but.includes(lane));
     await Promise.all(ending.map(([, connection]) => connection.close()));
@@ -112,7 +112,7 @@ export class Broker {
     const known = this.#connections.get(lane);
     if (known !== undefined) return known;
     if (this.#options.deadlines.closed) throw closedFault();
-    if (this.#isClosed) throw new KafkaFault('UNREACHABLE', `${this.name} is no broker of the cluster any more`);
+    if (this.#isClosed) throw new KafkaFault('UNREACHABLE', `${this.name} is no longer a broker of the cluster`);
     const { dialer, address, runtime } = this.#options;
     if (this.#refused !== undefined && runtime.monotonicMs() < this.#refused.untilMs) throw this.#refused.error;
     const connection: Connection = new Connection({
@@ -122,14 +122,14 @@ export class Broker {
       idleMs: idleMsOf(lane),
       onEnd: () => {
         if (this.#connections.get(lane) === connection) this.#connections.delete(lane);
-        this.#log('debug', `connection '${lane}' ended`);
+        this.#log('debug', `connection of lane '${lane}' closed`);
       },
     });
     this.#connections.set(lane, connection);
     return connection;
   }
 
-  /** Waits until the broker takes calls again. It would leave one that comes earlier unread. */
+  /** Waits until the throttle ends. The broker would not read an earlier call. */
   async #unthrottled(lane: Lane, deadlineMs: number): Promise<void> {
     const { runtime, deadlines } = this.#options;
     for (;;) {
@@ -141,7 +141,7 @@ export class Broker {
       }
       await deadlines.until(Math.min(untilMs, deadlineMs));
       if (untilMs > runtime.monotonicMs() && runtime.monotonicMs() >= deadlineMs) {
-        throw new KafkaFault('NO_ANSWER', `${this.name} takes no call of '${lane}' yet: it limits this client`);
+        throw new KafkaFault('NO_ANSWER', `${this.name} throttles this client on lane '${lane}'`);
       }
     }
   }
@@ -153,13 +153,13 @@ export class Broker {
     this.#isSilent = false;
     if (throttleMs <= 0) return;
     this.#throttledUntilMs.set(lane, this.#options.runtime.monotonicMs() + throttleMs);
-    this.#log('debug', `limited on '${lane}'`, { throttleMs });
+    this.#log('debug', `throttled on lane '${lane}'`, { throttleMs });
   }
 
   #late(connection: Connection, lane: Lane): KafkaFault {
     const fault = connection.giveUp()
       ? new KafkaFault('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
-      : new KafkaFault('NO_ANSWER', `${this.name} did not answer on '${lane}' before the deadline`);
+      : new KafkaFault('NO_ANSWER', `${this.name} did not answer on lane '${lane}' before the deadline`);
     const isAlive = this.#options.runtime.monotonicMs() - this.#answeredMs < ALIVE_MS;
     if (!isAlive || fault.fault === 'UNREACHABLE') this.#suspect(fault);
     return fault;

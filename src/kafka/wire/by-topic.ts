@@ -1,4 +1,4 @@
-/** The partitions of each topic, as requests have them. */
+/** Groups partitions by topic, as requests need them. */
 export function byTopic<P extends { readonly topic: string }, T>(
   partitions: readonly P[],
   write: (partition: P) => T,
@@ -12,7 +12,7 @@ export function byTopic<P extends { readonly topic: string }, T>(
   return [...topics].map(([topic, written]) => ({ topic, partitions: written }));
 }
 
-/** The partitions of all topics, as answers of the port have them. */
+/** Flattens the partitions of all topics, as the answers of the port have them. */
 export function flat<P, R>(
   responses: readonly { readonly topic: string; readonly partitions: readonly P[] }[],
   read: (partition: P) => R,

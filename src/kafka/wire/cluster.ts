@@ -1,8 +1,8 @@
 import type { Runtime } from '../../core/runtime.ts';
-import { firstAnswer } from './asking.ts';
 import { Broker, type WireLog } from './broker.ts';
 import { closedFault, Deadlines } from './deadlines.ts';
 import { KafkaFault } from './fault.ts';
+import { firstAnswer } from './first-answer.ts';
 import type { Lane } from './lane.ts';
 import type {
   Answer,
@@ -23,22 +23,22 @@ export interface ClusterOptions {
   /** Asked first; they name the others. */
   readonly seeds: readonly BrokerAddress[];
   readonly runtime: Runtime;
-  /** `warn` when a broker becomes suspect and when it answers again; the same line at most every 10 s for each broker. */
+  /** `warn` when a broker becomes suspect and when it answers again; the same line at most every 10 s per broker. */
   readonly log?: WireLog;
 }
 
 const DEFAULT_TIMEOUT_MS = 10_000;
-/** No single broker is waited for longer when any other could answer as well. */
+/** The longest wait for one broker when any other could answer instead. */
 const MAX_ASK_MS = 3_000;
 
 /**
- * The brokers of one cluster: who leads what, and connections to them.
+ * The brokers of one cluster: the leaders of partitions, and connections.
  *
- * - Every call has a deadline by the monotonic clock. Past it the connection is dropped, for the answer that may still
- *   come belongs to no call; the broker is suspect; the other brokers are asked who leads what it led.
- * - No call is ever sent twice. What is asked of any broker (metadata, coordinators) is asked of one after the other.
- * - A doubt outweighs what is known of a leader: `leader` then waits for the answer to a later question.
- * - After `close` there is no socket and no timer, and everything under way has been rejected with CLOSED.
+ * - Every call has a deadline by the monotonic clock. Past it the connection is closed, since a late answer would belong
+ *   to no call; the broker becomes suspect; other brokers are asked for the leaders of its partitions.
+ * - No call is ever sent twice. A question that any broker can answer (metadata, coordinators) goes to one after another.
+ * - A doubt outweighs a known leader: `leader` then waits for the answer to a later question.
+ * - After `close` no socket and no timer is left, and all pending calls have been rejected with CLOSED.
  */
 export class Cluster {
   readonly #options: ClusterOptions;
@@ -71,15 +71,15 @@ export class Cluster {
   }
 
   /**
-   * Asks one broker after the other, suspects last, until one answers or the time is over. Always asks; never from
-   * memory. Rejects early once each of them has failed.
+   * Asks one broker after another, suspects last, until one answers or the time is up. Never answers from the cache.
+   * Rejects early once all of them have failed.
    */
   metadata(topics: readonly string[] | 'all', timeoutMs = DEFAULT_TIMEOUT_MS): Promise<MetadataAnswer> {
     return this.#metadata(topics, this.#now() + timeoutMs);
   }
 
   /**
-   * The node ID of the leader, from what is known, else asked for. Rejects with UNKNOWN_TOPIC_OR_PARTITION,
+   * The node ID of the leader, from the cache or else from a broker. Rejects with UNKNOWN_TOPIC_OR_PARTITION,
    * LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED …, or a link fault.
    */
   async leader(topic: string, partition: number, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
@@ -87,16 +87,15 @@ export class Cluster {
     return this.#topology.leaderOf(await this.#topic(topic, timeoutMs, hasLeader), partition);
   }
 
-  /** How many partitions the topic has; rejects as `leader` does. */
+  /** The number of partitions of a topic; rejects as `leader` does. */
   async partitions(topic: string, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
     return (await this.#topic(topic, timeoutMs, () => true)).partitions.length;
   }
 
   /**
-   * Runs one call on the connection of a lane to a broker, which is opened if there is none; that counts into the
-   * deadline, and so does waiting until the broker takes calls again where it has limited the lane. Rejects with
-   * NO_ANSWER past the deadline, or with UNREACHABLE if there was no connection yet, so that nothing was sent. Never
-   * sends twice.
+   * Makes one call on the lane's connection to a broker, which is opened if needed. Opening it, and waiting for a throttle
+   * to end, count towards the deadline. Rejects with NO_ANSWER past the deadline, or with UNREACHABLE if there was no
+   * connection yet, so that nothing was sent. Never sends twice.
    */
   async call<R extends Answer>(
     node: number,
@@ -105,15 +104,15 @@ export class Cluster {
     use: (link: BrokerLink) => Promise<R>,
   ): Promise<R> {
     const deadlineMs = this.#now() + timeoutMs;
-    const address = this.#topology.address(node) ?? (await this.#found(node, timeoutMs));
+    const address = this.#topology.address(node) ?? (await this.#lookUpAddress(node, timeoutMs));
     return this.#broker(address).call(lane, deadlineMs, use);
   }
 
-  /** What is known of the topic's leaders is wrong or doubtful: the next `leader` waits for an answer from now on. */
+  /** The cached leaders of the topic may be wrong: the next `leader` waits for an answer to a question sent after this. */
   doubt(topic: string): void {
     if (this.#deadlines.closed) return;
     this.#topology.doubt(topic);
-    this.#refresher.next().catch(() => undefined); // whoever needs it asks again
+    this.#refresher.next().catch(() => undefined); // the next caller asks again
   }
 
   /** The node ID of the group's coordinator; remembered until it is doubted. */
@@ -128,14 +127,14 @@ export class Cluster {
         if (this.#coordinators.get(groupId) === failed) this.#coordinators.delete(groupId);
       });
     }
-    return this.#deadlines.within(deadlineMs, asked, silent);
+    return this.#deadlines.within(deadlineMs, asked, noAnswer);
   }
 
   doubtCoordinator(groupId: string): void {
     this.#coordinators.delete(groupId);
   }
 
-  /** Ends all connections; later calls reject with CLOSED. Resolves when no socket is left. */
+  /** Closes all connections; later calls reject with CLOSED. Resolves when no socket is left. */
   async close(): Promise<void> {
     this.#deadlines.close();
     this.#refresher.close();
@@ -144,13 +143,17 @@ export class Cluster {
     await Promise.all([...this.#ending, ...brokers.map((broker) => broker.close())]);
   }
 
-  /** From what is known if that will do, else from a refresh; throws what is wrong with the topic. */
-  async #topic(topic: string, timeoutMs: number, willDo: (found: TopicMetadata) => boolean): Promise<TopicMetadata> {
+  /** From the cache if that is good enough, else from a refresh; throws the fault of the topic. */
+  async #topic(
+    topic: string,
+    timeoutMs: number,
+    isGoodEnough: (found: TopicMetadata) => boolean,
+  ): Promise<TopicMetadata> {
     if (this.#deadlines.closed) throw closedFault();
     this.#topology.use(topic, this.#now());
     const known = () => {
       const found = this.#topology.known(topic);
-      return found !== undefined && willDo(found) ? found : undefined;
+      return found !== undefined && isGoodEnough(found) ? found : undefined;
     };
     const remembered = known();
     if (remembered !== undefined) return remembered;
@@ -158,16 +161,16 @@ export class Cluster {
     return this.#topology.found(topic);
   }
 
-  /** Waits for a refresh. One that is under way may have begun after the doubt, and will do then. */
-  async #refreshed(timeoutMs: number, willDo: () => boolean = () => false): Promise<void> {
+  /** Waits for a refresh. The one under way is good enough if it started after the doubt. */
+  async #refreshed(timeoutMs: number, isGoodEnough: () => boolean = () => false): Promise<void> {
     const refresh = async () => {
       await this.#refresher.ended();
-      if (!willDo()) await this.#refresher.next();
+      if (!isGoodEnough()) await this.#refresher.next();
     };
-    await this.#deadlines.within(this.#now() + timeoutMs, refresh(), silent);
+    await this.#deadlines.within(this.#now() + timeoutMs, refresh(), noAnswer);
   }
 
-  async #found(node: number, timeoutMs: number): Promise<BrokerAddress> {
+  async #lookUpAddress(node: number, timeoutMs: number): Promise<BrokerAddress> {
     await this.#refreshed(timeoutMs);
     const address = this.#topology.address(node);
     if (address === undefined) throw new KafkaFault('UNREACHABLE', `no broker has the node ID ${node}`);
@@ -184,14 +187,14 @@ export class Cluster {
     const answer = await this.#ask(deadlineMs, (link) => link.metadata({ topics }));
     const led = this.#leadingSuspects();
     this.#topology.apply(question, answer);
-    this.#letGo(led);
-    this.#refresher.keepGoing();
+    this.#closeUseless(led);
+    this.#refresher.scheduleNext();
     return answer;
   }
 
   async #askCoordinator(groupId: string, deadlineMs: number): Promise<number> {
     const found: CoordinatorAnswer = await this.#ask(deadlineMs, (link) => link.findCoordinator({ groupId }));
-    this.#topology.meet(found.nodeId, found);
+    this.#topology.addBroker(found.nodeId, found);
     return found.nodeId;
   }
 
@@ -201,7 +204,7 @@ export class Cluster {
     );
   }
 
-  /** Those with an open connection first, then the others, then the seeds if they are not among them; suspects last. */
+  /** Brokers with an open connection first, then the others, then the remaining seeds; suspects last. */
   #order(): Broker[] {
     const known = this.#shuffled([...this.#topology.brokers.values()]);
     const seeds = this.#shuffled(this.#options.seeds);
@@ -252,10 +255,10 @@ export class Cluster {
   }
 
   /**
-   * Ends connections that have become useless: to addresses that no broker has, while they are idle, and to suspects
-   * that have just lost all that they led, so that nobody waits there for an answer until the deadline.
+   * Closes useless connections: idle ones to addresses that no broker has any more, and those to suspects that have just
+   * lost all their partitions, so that no call waits there until its deadline.
    */
-  #letGo(led: ReadonlySet<number>): void {
+  #closeUseless(led: ReadonlySet<number>): void {
     const nodes = new Map([...this.#topology.brokers].map(([node, address]) => [keyOf(address), node]));
     for (const [key, broker] of this.#brokers) {
       const node = nodes.get(key);
@@ -282,6 +285,6 @@ function keyOf({ host, port }: BrokerAddress): string {
   return `${host}:${port}`;
 }
 
-function silent(): KafkaFault {
+function noAnswer(): KafkaFault {
   return new KafkaFault('NO_ANSWER', 'no broker answered in time');
 }

@@ -2,24 +2,24 @@ import type { Runtime, Timer } from '../../core/runtime.ts';
 import { KafkaFault } from './fault.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
-/** A broker that accepts a connection and says nothing is given up after this, whoever still waits. */
+/** A dial to a broker that accepts the connection and then stays silent ends after this. */
 const MAX_DIAL_MS = 5_000;
 
 export interface ConnectionOptions {
   readonly dialer: Dialer;
   readonly address: BrokerAddress;
   readonly runtime: Runtime;
-  /** Closed after so long without a call; undefined for never. */
+  /** Closed after this long without a call; undefined for never. */
   readonly idleMs: number | undefined;
-  /** Once, when it has ended or could not be opened: whoever holds it lets it go. */
+  /** Called once, when it has ended or could not be opened: the owner drops it. */
   readonly onEnd: () => void;
 }
 
 /**
- * One connection of one lane: dialing, then open, then ended, and never back. All calls of the lane share it, its dial
- * included.
+ * One connection of one lane: dialling, then open, then ended; it never reopens. All calls of the lane share it,
+ * including its dial.
  *
- * A dial ends when the last call that waited for it has given up, and after MAX_DIAL_MS at the latest.
+ * A dial ends when the last call waiting for it has given up, and after MAX_DIAL_MS at the latest.
  */
 export class Connection {
   readonly #options: ConnectionOptions;
@@ -38,10 +38,10 @@ export class Connection {
     this.#usedMs = options.runtime.monotonicMs();
     this.#dialTimer = options.runtime.schedule(MAX_DIAL_MS, () => void this.close());
     this.#dialed = this.#dial();
-    this.#dialed.catch(() => undefined); // each call that waits hears of it by itself
+    this.#dialed.catch(() => undefined); // each waiting call gets the error itself
   }
 
-  /** Calls that wait for it, or for an answer on it. */
+  /** Calls waiting for the connection or for an answer. */
   get calls(): number {
     return this.#calls;
   }
@@ -51,14 +51,14 @@ export class Connection {
   }
 
   /**
-   * Runs a call once the connection is open. The call is not made any more if `isLate` says so by then. The last one to
-   * give up a dial ends it: see `giveUp`.
+   * Runs a call once the connection is open, unless `isLate` by then. The last call to give up a dial ends it: see
+   * `giveUp`.
    */
   async run<R>(use: (link: BrokerLink) => Promise<R>, isLate: () => boolean): Promise<R> {
     this.#calls += 1;
     try {
       const link = this.#link ?? (await this.#dialed);
-      if (isLate()) throw new KafkaFault('UNREACHABLE', 'the connection was there after the deadline');
+      if (isLate()) throw new KafkaFault('UNREACHABLE', 'the connection opened after the deadline');
       return await use(link);
     } finally {
       this.#calls -= 1;
@@ -67,7 +67,7 @@ export class Connection {
     }
   }
 
-  /** A call is late. Whether it waited for the connection only, so that nothing of it was sent. */
+  /** A call is past its deadline. True if it was still waiting for the connection, so that nothing was sent. */
   giveUp(): boolean {
     const wasDialing = this.#link === undefined;
     this.#givenUp += 1;
@@ -75,7 +75,7 @@ export class Connection {
     return wasDialing;
   }
 
-  /** Ends it at once, a dial too. Resolves when the socket is gone. */
+  /** Closes it immediately, or cancels its dial. Resolves when the socket is gone. */
   async close(): Promise<void> {
     this.#end();
     this.#abort.abort();
@@ -108,14 +108,14 @@ export class Connection {
     this.#options.onEnd();
   }
 
-  /** At most one timer, whatever the number of calls: it looks when the last one was. */
+  /** At most one timer, whatever the number of calls: when it fires it checks the time of the last call. */
   #watchIdle(): void {
     const { idleMs, runtime } = this.#options;
     if (idleMs === undefined || this.#calls > 0 || this.#ended || this.#idleTimer !== undefined) return;
     const idleAtMs = () => this.#usedMs + idleMs;
     this.#idleTimer = runtime.schedule(Math.max(0, idleAtMs() - runtime.monotonicMs()), () => {
       this.#idleTimer = undefined;
-      // Compared as it was scheduled: a difference that is rounded the other way would have it look again for ever.
+      // The same expression as when it was scheduled: a difference that rounds the other way would reschedule for ever.
       if (this.#calls === 0 && idleAtMs() <= runtime.monotonicMs()) void this.close();
       else this.#watchIdle();
     });
@@ -123,5 +123,5 @@ export class Connection {
 }
 
 function givenUp({ host, port }: BrokerAddress): KafkaFault {
-  return new KafkaFault('UNREACHABLE', `${host}:${port} was given up before it opened a connection`);
+  return new KafkaFault('UNREACHABLE', `${host}:${port}: the connection attempt was cancelled`);
 }

@@ -1,7 +1,7 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { KafkaFault } from './fault.ts';
 
-/** Everything that is waited for, so that each wait ends at its deadline, and all of them when the cluster closes. */
+/** All pending waits, so that each ends at its deadline, and all end when the cluster closes. */
 export class Deadlines {
   readonly #runtime: Runtime;
   readonly #waits = new Set<(error: KafkaFault) => void>();
@@ -15,10 +15,10 @@ export class Deadlines {
     return this.#closed;
   }
 
-  /** Settles as `work` does, or rejects with what `late` returns when the deadline has passed, or with CLOSED. */
+  /** Settles as `work` does, rejects with `late()` once the deadline has passed, or rejects with CLOSED. */
   within<T>(deadlineMs: number, work: Promise<T>, late: () => Error): Promise<T> {
     if (this.#closed) {
-      work.catch(() => undefined); // nobody waits for it
+      work.catch(() => undefined); // its result is not needed
       return Promise.reject(closedFault());
     }
     return new Promise<T>((resolve, reject) => {
@@ -39,7 +39,7 @@ export class Deadlines {
     });
   }
 
-  /** Resolves at that time; rejects with CLOSED. */
+  /** Resolves at `timeMs`; rejects with CLOSED. */
   until(timeMs: number): Promise<void> {
     if (this.#closed) return Promise.reject(closedFault());
     return new Promise<void>((resolve, reject) => {

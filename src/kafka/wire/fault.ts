@@ -1,12 +1,12 @@
 /**
- * What can go wrong with a call, beside the broker's own answer:
+ * How a call can fail without an answer of the broker:
  *
  * - UNREACHABLE: no connection, so nothing was sent.
- * - CONNECTION_LOST: the connection ended before the answer; the broker may have done what was asked.
- * - NO_ANSWER: the deadline passed; the broker may have done, or may still do, what was asked.
- * - LOGIN_REFUSED: the broker does not take the login, or speaks no TLS where we do.
- * - CLOSED: our own side was closed.
- * - MALFORMED_ANSWER: the broker's answer can't be read.
+ * - CONNECTION_LOST: the connection ended before the answer; the broker may have executed the call.
+ * - NO_ANSWER: the deadline passed; the broker may have executed the call, or may still do so.
+ * - LOGIN_REFUSED: the broker rejects the login, or does not speak TLS where we do.
+ * - CLOSED: this side was closed.
+ * - MALFORMED_ANSWER: the broker's answer can't be decoded.
  */
 export type LinkFault =
   | 'UNREACHABLE'
@@ -25,12 +25,12 @@ const LINK_FAULTS: ReadonlySet<string> = new Set([
   'MALFORMED_ANSWER',
 ] satisfies LinkFault[]);
 
-/** Whether no answer of a broker stands behind the fault. */
+/** Whether the call failed without an answer of the broker. */
 export function isLinkFault(fault: FaultName | undefined): fault is LinkFault {
   return fault !== undefined && LINK_FAULTS.has(fault);
 }
 
-/** A link fault, or Kafka's own name of an error as kafkajs spells it (`NOT_LEADER_FOR_PARTITION`). */
+/** A link fault, or Kafka's name of an error as kafkajs spells it (`NOT_LEADER_FOR_PARTITION`). */
 export type FaultName = LinkFault | (string & {});
 
 /** A call to Kafka that failed. */
@@ -44,7 +44,7 @@ export class KafkaFault extends Error {
   }
 }
 
-/** The name of a fault, also below other errors that have it as their cause; undefined for any other error. */
+/** The name of a KafkaFault, searched along the error's causes; undefined for any other error. */
 export function faultOf(error: unknown): FaultName | undefined {
   for (let at = error, depth = 0; at instanceof Error && depth < MAX_DEPTH; at = at.cause, depth += 1) {
     if (at instanceof KafkaFault) return at.fault;

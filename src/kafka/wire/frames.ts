@@ -1,24 +1,24 @@
 import { KafkaFault } from './fault.ts';
 
-/** No answer is larger: fetches ask for at most half of it, and what answers with more is no Kafka broker. */
+/** No answer is larger: fetches ask for at most half of it. */
 export const MAX_ANSWER_BYTES = 100 * 1024 * 1024;
 
 const LENGTH_BYTES = 4;
-/** An answer begins with the number of its request. */
+/** An answer begins with the correlation number of its request. */
 const LEAST_BYTES = 4;
-/** The first bytes of a TLS record that refuses what it got. */
+/** The first bytes of a TLS alert. */
 const TLS_ALERT = Buffer.of(0x15, 0x03);
 
-/** Cuts what a broker sends into its answers: a length of 4 bytes, then as many bytes. */
+/** Splits what a broker sends into answers: a length of 4 bytes, then as many bytes. */
 export class Frames {
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
-  /** So many have to be there before there is anything to cut. */
+  /** The bytes needed before the next answer can be complete. */
   #needed = LENGTH_BYTES;
 
   /**
-   * The answers that are whole with this chunk, without their lengths; views where they came in one piece. Throws
-   * MALFORMED_ANSWER where a length can't be one: nothing behind it can be read.
+   * The answers that this chunk completes, without their lengths; views where they arrived in one piece. Throws
+   * MALFORMED_ANSWER for an impossible length: nothing after it can be read.
    */
   push(chunk: Buffer): Buffer[] {
     this.#chunks.push(chunk);
@@ -48,5 +48,5 @@ function lengthAt(bytes: Buffer, at: number): number {
   const length = bytes.readInt32BE(at);
   if (length >= LEAST_BYTES && length <= MAX_ANSWER_BYTES) return length;
   const isTls = bytes.subarray(at, at + TLS_ALERT.length).equals(TLS_ALERT);
-  throw new KafkaFault('MALFORMED_ANSWER', isTls ? 'it answers with TLS' : 'what answers is no Kafka broker');
+  throw new KafkaFault('MALFORMED_ANSWER', isTls ? 'it answers with TLS' : 'the server there is not a Kafka broker');
 }

@@ -1,11 +1,11 @@
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 
-/** What one broker says before anybody logs in. */
+/** What one broker answers without a login. */
 export interface BrokerGreeting {
-  /** The newest version of its fetch request, by which its release is known. */
+  /** The newest version of Fetch that it supports, which identifies its release. */
   readonly fetchVersion: number;
-  /** From the question to the answer. */
+  /** From request to answer. */
   readonly latencyMs: number;
 }
 
@@ -14,9 +14,9 @@ const API_VERSIONS = 18;
 const MAX_ANSWER_BYTES = 64 * 1024;
 
 /**
- * Asks one broker which versions it speaks (ApiVersions, version 0). Needs no login, so it distinguishes a broker that can't be
- * reached from one that refuses. `tls`: who signs the certificates, or nobody but those that Node knows, and the
- * certificate to show. Rejects with the socket's error, or when no answer comes within `timeoutMs`.
+ * Asks one broker for the API versions that it supports (ApiVersions, version 0). This needs no login, so it distinguishes
+ * a broker that can't be reached from one that rejects the login. `tls`: the CA, by default those of Node, and the client
+ * certificate. Rejects with the socket's error, or when no answer arrives within `timeoutMs`.
  */
 export async function greetBroker(
   broker: string,
@@ -72,14 +72,14 @@ function question(): Buffer {
   return bytes;
 }
 
-/** Answer => size int32, correlation int32, error int16, [key int16, least int16, most int16]; undefined while it is short. */
+/** Answer => size int32, correlation int32, error int16, [key int16, min int16, max int16]; undefined while incomplete. */
 function readAnswer(bytes: Buffer): number | undefined {
   if (bytes.length < 4) return undefined;
   const size = bytes.readInt32BE(0);
-  if (size < 10 || size > MAX_ANSWER_BYTES) throw new Error('what answers is no Kafka broker');
+  if (size < 10 || size > MAX_ANSWER_BYTES) throw new Error('the server there is not a Kafka broker');
   if (bytes.length < 4 + size) return undefined;
   const count = bytes.readInt32BE(10);
-  if (count < 0 || 14 + count * 6 > 4 + size) throw new Error('what answers is no Kafka broker');
+  if (count < 0 || 14 + count * 6 > 4 + size) throw new Error('the server there is not a Kafka broker');
   for (let at = 14; at < 14 + count * 6; at += 6) if (bytes.readInt16BE(at) === FETCH) return bytes.readInt16BE(at + 4);
-  throw new Error('the broker does not speak of fetching');
+  throw new Error('the broker lists no version of Fetch');
 }

@@ -2,8 +2,8 @@ import { KafkaFault } from './fault.ts';
 import type { Entry, RequestQueue } from './kafkajs-modules.ts';
 
 /**
- * The requests of one connection that wait for their answers, in the place of kafkajs' queue: without its timers, its
- * time-outs by the wall clock and its own throttling. Everything is sent at once; the cluster sees to the rest.
+ * The requests of one connection that wait for their answers. Replaces kafkajs' queue, without its timers, wall-clock
+ * time-outs and throttling: every request is sent immediately, and the cluster handles deadlines and throttling.
  */
 export class InFlight implements RequestQueue {
   readonly #entries = new Map<number, Entry>();
@@ -11,7 +11,7 @@ export class InFlight implements RequestQueue {
   #end: Error | undefined;
   #lost = 0;
 
-  /** `onStray`: an answer to nothing that was asked. */
+  /** `onStray`: an answer arrived that matches no request. */
   constructor(onStray: () => void) {
     this.#onStray = onStray;
   }
@@ -34,7 +34,7 @@ export class InFlight implements RequestQueue {
     else entry.resolve({ correlationId, entry, size, payload });
   }
 
-  /** The connection has ended: nothing is sent any more. */
+  /** The connection has ended: nothing more is sent. */
   rejectAll(cause: Error): void {
     this.#end ??= new KafkaFault('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
     const entries = [...this.#entries.values()];

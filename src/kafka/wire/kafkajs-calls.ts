@@ -3,7 +3,7 @@ import type { WireConnection } from './kafkajs-connection.ts';
 import { faultOfCall } from './kafkajs-faults.ts';
 import { type ApiVersions, type Definition, lookup, type Make, type Protocol } from './kafkajs-modules.ts';
 
-/** Requests on one connection, in the versions that were agreed on. */
+/** Requests on one connection, in the negotiated versions. */
 export class Calls {
   readonly #connection: WireConnection;
   readonly #broker: string;
@@ -16,12 +16,12 @@ export class Calls {
     this.#find = lookup(versions);
   }
 
-  /** A request of kafkajs' own, with its reader. */
+  /** One of kafkajs' requests, with its decoder. */
   protocol<O, T>(apiKey: number, definition: Definition<O, T>, options: O): Protocol<T> {
     return this.#find(apiKey, definition)(options);
   }
 
-  /** Sends what `protocol` makes. `read` turns the decoded into our answer, and throws where that is an error. */
+  /** Sends a request. `read` turns the decoded response into our answer, and throws if the whole response is an error. */
   ask<O, T, R>(apiKey: number, definition: Definition<O, T>, options: O, read: (decoded: T) => R): Promise<R> {
     return this.send(this.protocol(apiKey, definition, options), read);
   }
@@ -35,7 +35,7 @@ export class Calls {
   }
 
   async #send<T>({ request, response }: Protocol<T>): Promise<T> {
-    // errors stand in the answers: kafkajs' own look at them would throw for the first partition that has one
+    // kafkajs' own parse would throw for the first partition with an error; here errors stay in the answers
     const asDecoded = { decode: response.decode, parse: async (decoded: T) => decoded };
     const decoded = await this.#connection.send({ request, response: asDecoded, logResponseError: false });
     this.#hasAnswered = true;
@@ -46,6 +46,6 @@ export class Calls {
     const fault = faultOfCall(error, this.#broker);
     if (fault.fault === 'LOGIN_REFUSED') this.#connection.end(fault);
     if (fault.fault !== 'CONNECTION_LOST' || this.#hasAnswered || this.#connection.sasl) return fault;
-    return new KafkaFault('CONNECTION_LOST', `${fault.message}: maybe this listener wants a login`, { cause: error });
+    return new KafkaFault('CONNECTION_LOST', `${fault.message}: does this listener require a login?`, { cause: error });
   }
 }

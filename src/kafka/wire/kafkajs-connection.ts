@@ -5,25 +5,25 @@ import { InFlight } from './in-flight.ts';
 import { Connection, createSocketFactory, type InnerLogger } from './kafkajs-modules.ts';
 import type { BrokerAddress } from './port.ts';
 
-/** Of kafkajs' configuration, what concerns connections. */
+/** The part of kafkajs' configuration that concerns connections. */
 export type ConnectionConfig = Pick<
   KafkaConfig,
   'clientId' | 'ssl' | 'sasl' | 'socketFactory' | 'reauthenticationThreshold'
 >;
 
-/** Whoever dials has a deadline of its own: this is the longest that a timer can be set for. */
+/** Callers have their own deadlines: this is the longest time that a timer can be set for. */
 const NEVER_MS = 2 ** 31 - 1;
 const SOONEST_RENEWAL_MS = 1_100;
-/** A length that came first, then the number of the request that the answer is for. */
+/** The correlation number of the request, at the start of each answer. */
 const CORRELATION_BYTES = 4;
 
 /**
- * kafkajs' connection, used once: connected, then ended, never connected again. It keeps SASL, the head of each request
- * and the opening of the socket; the table of requests under way and the cutting of answers are ours, and the raw
- * socket is at hand, so that ending it is ending everything.
+ * kafkajs' connection, used once: connected, then ended, never reconnected. kafkajs handles SASL, request headers and
+ * opening the socket. The table of pending requests and the framing of answers are ours, and so is the raw socket, so
+ * that destroying it ends everything.
  */
 export class WireConnection extends Connection {
-  /** Resolves when there is no socket any more; all requests have been rejected by then. */
+  /** Resolves when the socket is gone; all requests have been rejected by then. */
   readonly ended: Promise<void>;
   readonly #inFlight: InFlight;
   readonly #frames = new Frames();
@@ -33,7 +33,7 @@ export class WireConnection extends Connection {
   readonly #saslNow: () => ConnectionConfig['sasl'];
   #cause: Error | undefined;
 
-  /** `saslNow`: what to log in with when the session is renewed. */
+  /** `saslNow`: the credentials for renewing the session. */
   constructor(
     address: BrokerAddress,
     config: ConnectionConfig,
@@ -69,33 +69,32 @@ export class WireConnection extends Connection {
       onEnded = resolve;
     });
     this.#onEnded = () => onEnded();
-    this.#inFlight = new InFlight(() => this.end(new Error('an answer to nothing that was asked')));
+    this.#inFlight = new InFlight(() => this.end(new Error('an answer that matches no request')));
     this.requestQueue = this.#inFlight;
   }
 
-  /** Why it has ended, or never came to be; undefined when the other side just closed it. */
+  /** Why it has ended or was never opened; undefined when the broker simply closed it. */
   get cause(): Error | undefined {
     return this.#cause;
   }
 
-  /** Whether requests were lost with it. */
+  /** Whether requests were pending when it ended. */
   get hasLost(): boolean {
     return this.#inFlight.lost > 0;
   }
 
-  /** Ends the socket at once, and with it the connecting and all requests. */
+  /** Destroys the socket immediately, which cancels connecting and all requests. */
   end(cause: Error): void {
     this.#cause ??= cause;
     const { socket } = this.#opened;
-    // with an error, for kafkajs stops its timer and rejects `connect` only then
+    // with an error, since only then kafkajs stops its timer and rejects `connect`
     if (socket === undefined) this.#onEnded();
     else if (!socket.destroyed) socket.destroy(cause);
   }
 
   /**
-   * Asked before each request, which waits for a login otherwise; without one there is nothing to wait for. A session is
-   * renewed so long before its end as is configured, but no earlier than after half of it, and not within its first
-   * second, when a broker refuses that.
+   * Called before each request, which waits for a login if this is false. A session is renewed as long before its end as
+   * configured, but not in its first half, and not in its first second, when a broker would reject that.
    */
   override isAuthenticated(): boolean {
     if (!this.sasl) return true;
@@ -128,7 +127,7 @@ export class WireConnection extends Connection {
       this.#cause ??= error;
     });
     socket.once('close', () => {
-      this.#inFlight.rejectAll(this.#cause ?? new Error('the other side closed it'));
+      this.#inFlight.rejectAll(this.#cause ?? new Error('the broker closed it'));
       this.#onEnded();
     });
   }

@@ -7,12 +7,12 @@ import type { InnerLogger } from './kafkajs-modules.ts';
 import { agreeOnVersions } from './kafkajs-versions.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
-/** What kafkajs says of its connections. All of it is for debugging: faults are thrown as well. */
+/** kafkajs' log of its connections. Only for debugging: faults are also thrown. */
 export type DebugLog = (fields: object, message: string) => void;
 
 /**
- * Opens connections of kafkajs 2.2.4, by its own configuration object; to brokers from Kafka 2.3 on. `config` is asked at
- * each login, where it is a function.
+ * Opens connections of kafkajs 2.2.4, with its own configuration object, to brokers of Kafka 2.3 or later. Where `config`
+ * is a function it is called at each login.
  */
 export function dialerOf(config: ConnectionConfig | (() => ConnectionConfig), debug?: DebugLog): Dialer {
   const logger = loggerTo(debug);

@@ -32,7 +32,7 @@ export class KafkajsLink implements port.BrokerLink {
   }
 
   close(): void {
-    this.#connection.end(new Error('we closed it'));
+    this.#connection.end(new Error('closed by this side'));
   }
 
   metadata({ topics }: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataAnswer> {
@@ -250,14 +250,14 @@ function memberOf({ groupId, memberId, instanceId }: Omit<port.MemberRequest, 'g
   return { groupId, memberId, groupInstanceId: instanceId };
 }
 
-/** An empty list of topics means all of them to kafkajs, and none to Kafka. */
+/** kafkajs takes an empty list of topics for all topics, Kafka for none. */
 function noTopics(request: Protocol<unknown>['request']): Protocol<unknown>['request'] {
   return { ...request, encode: async () => new Encoder().writeInt32(0).writeBoolean(false) };
 }
 
 type DecodedPartition = { partitionId: number; leader: number; replicas: readonly number[]; isr: readonly number[] };
 
-/** Sorted; a partition's own error only ever says what its leader and replicas say. */
+/** Sorted by number; a partition's error adds nothing to its leader and replicas, so it is ignored. */
 function inOrder(topic: string, partitions: readonly DecodedPartition[]): port.PartitionMetadata[] {
   const sorted = [...partitions].sort((one, other) => one.partitionId - other.partitionId);
   return sorted.map(({ partitionId, leader, replicas, isr }, at) => {

@@ -4,14 +4,14 @@ import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import type { ISocketFactory, KafkaConfig } from 'kafkajs';
 
 /**
- * The inner modules of kafkajs 2.2.4 that are used here, each with the few members that are used. It is pinned to the
- * version, so they stay where they are. None of them is changed.
+ * The internal modules of kafkajs 2.2.4 that are used here, declared with the few members that are used. The version is
+ * pinned, so they stay where they are. None of them is changed.
  */
 const require = createRequire(import.meta.url);
 
 const load = <T>(name: string): T => require(`kafkajs/src/${name}`) as T;
 
-/** A request as kafkajs writes it, and the reader of its answer. */
+/** A request of kafkajs, and the decoder of its response. */
 export interface Protocol<Decoded> {
   readonly request: {
     readonly apiKey: number;
@@ -38,7 +38,7 @@ export interface Decoder {
   readInt32(): number;
   readInt64(): bigint;
   readString(): string | null;
-  /** A view; shorter than asked for where the answer ends. */
+  /** A view; shorter than requested at the end of the response. */
   readBytes(bytes: number): Buffer;
   readArray<T>(read: (decoder: Decoder) => T): T[];
 }
@@ -53,7 +53,7 @@ export interface InnerLogger {
   error(message: string, fields?: object): void;
 }
 
-/** What a connection asks of the table of its requests under way. */
+/** What a connection needs of the table of its pending requests. */
 export interface RequestQueue {
   push(pushed: { readonly entry: Entry; readonly sendRequest: () => void }): void;
   fulfillRequest(answer: { readonly correlationId: number; readonly payload: Buffer; readonly size: number }): void;
@@ -89,9 +89,9 @@ declare class KafkajsConnection {
   requestQueue: RequestQueue;
   sasl: KafkaConfig['sasl'] | null;
   socket: Socket | undefined;
-  /** Milliseconds, as whatever prints as a whole number; 0 for a session without an end. */
+  /** Milliseconds, as an object that prints as an integer; 0 for a session that does not expire. */
   readonly sessionLifetime: { toString(): string };
-  /** A session is renewed so many milliseconds before its end. */
+  /** How many milliseconds before its end a session is renewed. */
   reauthenticationThreshold: number;
   constructor(options: ConnectionOptions);
   connect(): Promise<unknown>;
@@ -99,7 +99,7 @@ declare class KafkajsConnection {
   setSupportAuthenticationProtocol(isSupported: boolean): void;
   isAuthenticated(): boolean;
   authenticate(): Promise<void>;
-  /** Writes a request; logs in again first, when the session is about to end. */
+  /** Writes a request; logs in again first if the session is about to end. */
   send<T>(call: {
     readonly request: Protocol<T>['request'];
     readonly response: { decode(payload: Buffer): Promise<T>; parse(decoded: T): Promise<T> };
@@ -119,7 +119,7 @@ export const { errorCodes } = load<{
 
 export const produceResponse = load<Protocol<DecodedProduce>['response']>('protocol/requests/produce/v7/response');
 
-/** In answers: milliseconds, of versions whose limits the client has to keep to by itself. */
+/** Milliseconds, in responses of versions whose throttle the client has to respect itself. */
 export interface Throttled {
   readonly clientSideThrottleTime?: number;
 }
@@ -291,7 +291,7 @@ interface DecodedGroup {
 
 export const { requests, lookup } = load<{
   readonly requests: Requests;
-  /** The newest version that both sides speak. */
+  /** The newest version that both sides support. */
   lookup(versions: ApiVersions): <O, T>(apiKey: number, definition: Definition<O, T>) => Make<O, T>;
 }>('protocol/requests');
 

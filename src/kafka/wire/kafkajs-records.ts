@@ -4,13 +4,13 @@ import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
 import { apiKeys, type DecodedProduce, Decoder, Encoder, type Protocol, produceResponse } from './kafkajs-modules.ts';
 import type { FetchAnswer, FetchedPartition, ProduceAnswer, ProduceRequest } from './port.ts';
 
-/** Produce 7 and Fetch 11, with the record batches as they are: kafkajs encodes and decodes records one by one. */
+/** Produce 7 and Fetch 11 with raw record batches, since kafkajs encodes and decodes records one by one. */
 
 const PRODUCE_VERSION = 7;
-/** What a request, and a partition in it, take besides names and batches, is less. */
+/** Upper bounds of what a request, and a partition in it, take besides names and batches. */
 const HEAD_BYTES = 64;
 const PARTITION_BYTES = 32;
-/** The port allows no other. */
+/** The port allows no other value. */
 const ACKS_OF_ALL = -1;
 
 /**
@@ -19,8 +19,7 @@ const ACKS_OF_ALL = -1;
  * topic     => name string, [partition int32, batch bytes]
  * ```
  *
- * The requests are for different partitions. The shortest of their time-outs is sent: the others then answer too early,
- * not too late.
+ * The requests are for different partitions. The shortest of their time-outs is sent, so that no answer comes too late.
  */
 export function produceProtocol(requests: readonly ProduceRequest[]) {
   const timeoutMs = Math.min(...requests.map((request) => request.timeoutMs));
@@ -45,7 +44,7 @@ export function produceProtocol(requests: readonly ProduceRequest[]) {
   };
 }
 
-/** The answers to the requests, in their order. Throws MALFORMED_ANSWER unless each has exactly one. */
+/** The answers, in the order of the requests. Throws MALFORMED_ANSWER unless each request has exactly one. */
 export function produceAnswers(decoded: DecodedProduce, requests: readonly ProduceRequest[]): ProduceAnswer[] {
   const throttleMs = decoded.clientSideThrottleTime ?? 0;
   const found = decoded.topics.flatMap(({ topicName, partitions }) =>
@@ -55,7 +54,7 @@ export function produceAnswers(decoded: DecodedProduce, requests: readonly Produ
   return requests.map(({ topic, partition }) => {
     const answer = byPartition.get(`${topic}/${partition}`);
     if (answer === undefined || found.length !== requests.length) {
-      throw new KafkaFault('MALFORMED_ANSWER', `the answer is not about partition ${partition} of ${topic}`);
+      throw new KafkaFault('MALFORMED_ANSWER', `the answer does not match the request for ${topic}/${partition}`);
     }
     return {
       throttleMs,
@@ -98,7 +97,7 @@ function readPartition(decoder: Decoder, topic: string): FetchedPartition {
   const lastStableOffset = wholeNumber(decoder.readInt64());
   const logStartOffset = wholeNumber(decoder.readInt64());
   const aborted = decoder.readArray(readAborted);
-  decoder.readInt32(); // whom to read from instead: only for clients that name their rack
+  decoder.readInt32(); // preferred read replica: only for clients that send their rack
   const records = readRecords(decoder);
   return { topic, partition, ...fault, highWatermark, lastStableOffset, logStartOffset, aborted, records };
 }

@@ -2,7 +2,7 @@ import { faultIn } from './kafkajs-faults.ts';
 import { apiKeys, Decoder, Encoder, type Protocol } from './kafkajs-modules.ts';
 import type { AclRule, AclsAnswer, Operation, OperationsAnswer } from './port.ts';
 
-/** Metadata 8 and CreateAcls 1: kafkajs' own metadata does not ask what the user may do. Kafka 2.3 has both. */
+/** Metadata 8 and CreateAcls 1: kafkajs' metadata does not request authorized operations. Kafka 2.3 has both. */
 
 const METADATA_VERSION = 8;
 const ACLS_VERSION = 1;

@@ -5,8 +5,8 @@ import { type ApiVersions, apiKeys, requests } from './kafkajs-modules.ts';
 
 const GREETING_VERSION = 2;
 /**
- * The version that is the only one used here: what we read or write ourselves, and static membership. A broker has all
- * of them from Kafka 2.3 on.
+ * Requests used in one version only: those that we encode or decode ourselves, and JoinGroup for static membership. All
+ * brokers of Kafka 2.3 or later have these versions.
  */
 const FIXED: Readonly<Record<string, number>> = { Produce: 7, Fetch: 11, JoinGroup: 5 };
 const USED = [
@@ -23,7 +23,7 @@ const USED = [
   'DescribeGroups',
 ] as const;
 
-/** Asks for the versions that a broker speaks. Throws UNSUPPORTED_VERSION where a call of the port would have none. */
+/** Asks for the versions that a broker supports. Throws UNSUPPORTED_VERSION if a call of the port has none. */
 export async function agreeOnVersions(connection: WireConnection): Promise<ApiVersions> {
   const { request, response } = requests.ApiVersions.protocol({ version: GREETING_VERSION })();
   type Decoded = Awaited<ReturnType<typeof response.decode>>;
@@ -33,19 +33,20 @@ export async function agreeOnVersions(connection: WireConnection): Promise<ApiVe
     logResponseError: false,
   });
   requireNone(errorCode);
-  const spoken: ApiVersions = Object.fromEntries(
+  const supported: ApiVersions = Object.fromEntries(
     apiVersions.map(({ apiKey, minVersion, maxVersion }) => [apiKey, { minVersion, maxVersion }]),
   );
-  for (const [name, version] of Object.entries(FIXED)) requireSpoken(spoken, name as keyof typeof apiKeys, version);
-  for (const name of USED) requireSpoken(spoken, name, Math.max(...requests[name].versions.map(Number)), true);
-  return spoken;
+  for (const [name, version] of Object.entries(FIXED))
+    requireSupported(supported, name as keyof typeof apiKeys, version);
+  for (const name of USED) requireSupported(supported, name, Math.max(...requests[name].versions.map(Number)), true);
+  return supported;
 }
 
-function requireSpoken(spoken: ApiVersions, name: keyof typeof apiKeys, newest: number, orOlder = false): void {
-  const broker = spoken[apiKeys[name]];
-  const isSpoken = broker !== undefined && newest >= broker.minVersion && (orOlder || newest <= broker.maxVersion);
-  if (isSpoken) return;
-  const range = broker === undefined ? 'none' : `${broker.minVersion} to ${broker.maxVersion}`;
-  const message = `of ${name} it speaks ${range}, but version ${newest} is needed: Kafka 2.3 is the oldest that will do`;
+function requireSupported(supported: ApiVersions, name: keyof typeof apiKeys, newest: number, orOlder = false): void {
+  const broker = supported[apiKeys[name]];
+  const isSupported = broker !== undefined && newest >= broker.minVersion && (orOlder || newest <= broker.maxVersion);
+  if (isSupported) return;
+  const range = broker === undefined ? 'no version' : `versions ${broker.minVersion} to ${broker.maxVersion}`;
+  const message = `the broker supports ${range} of ${name}, but version ${newest} is needed: use Kafka 2.3 or later`;
   throw new KafkaFault('UNSUPPORTED_VERSION', message);
 }

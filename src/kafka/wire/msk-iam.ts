@@ -2,26 +2,26 @@ import { describeError } from '../../errors.ts';
 import { KafkaFault } from './fault.ts';
 import type { Token } from './tokens.ts';
 
-/** Signs a login to Amazon MSK with the credentials of the environment. Not part of the product: see `PACKAGE`. */
+/** Signs a login to Amazon MSK with the AWS credentials of the environment. An optional dependency: see `PACKAGE`. */
 interface MskSigner {
   generateAuthToken(options: { readonly region: string }): Promise<{ token: string; expiryTime: number }>;
 }
 
-/** It brings 75 packages that nobody else needs, so whoever needs it installs it. */
+/** It brings 75 packages that are needed for MSK only, so users of MSK install it themselves. */
 const PACKAGE = 'aws-msk-iam-sasl-signer-js';
 const loadSigner = async (): Promise<MskSigner> => await import('aws-msk-iam-sasl-signer-js');
 
-/** A token for the region, which is a signed request in disguise. Rejects with LOGIN_REFUSED without the package. */
+/** A token for the region, which is a signed request. Rejects with LOGIN_REFUSED if the package is not installed. */
 export async function signMskToken(region: string, load = loadSigner): Promise<Token> {
   const signer = await load().catch((error: unknown) => {
-    const message = `KAFKA_SASL_MECHANISM is aws-msk-iam, and its package is missing: npm install ${PACKAGE}`;
+    const message = `KAFKA_SASL_MECHANISM=aws-msk-iam needs a package that is not installed: npm install ${PACKAGE}`;
     throw new KafkaFault('LOGIN_REFUSED', message, { cause: error });
   });
   try {
     const { token, expiryTime } = await signer.generateAuthToken({ region });
     return { value: token, expiresAtMs: expiryTime };
   } catch (error) {
-    const message = `no login to MSK could be signed (${describeError(error)}): check KAFKA_AWS_REGION and the credentials of AWS`;
+    const message = `the login to MSK could not be signed (${describeError(error)}): check KAFKA_AWS_REGION and the AWS credentials`;
     throw new KafkaFault('UNREACHABLE', message, { cause: error });
   }
 }

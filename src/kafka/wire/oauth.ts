@@ -6,24 +6,24 @@ import { describeError } from '../../errors.ts';
 import { KafkaFault } from './fault.ts';
 import type { Token } from './tokens.ts';
 
-/** Where tokens come from: OAuth 2's client credentials. */
+/** Where tokens come from: the client credentials grant of OAuth 2. */
 export interface OauthSettings {
   readonly tokenUrl: string;
   readonly clientId: string;
   readonly clientSecret: Secret;
   readonly scope?: string;
-  /** PEM of those who sign the endpoint's certificate; without it, those that Node brings. */
+  /** PEM of the CA that signs the endpoint's certificate; by default those of Node. */
   readonly ca?: Secret;
 }
 
 const TIMEOUT_MS = 4_000;
 const MAX_ANSWER_BYTES = 256 * 1024;
-/** Of a token whose endpoint does not say how long it lives. */
+/** The lifetime of a token whose endpoint does not give one. */
 const DEFAULT_LIFE_S = 60;
 
 /**
- * A new token. Rejects with LOGIN_REFUSED when the endpoint refuses the client, and with UNREACHABLE when it does not
- * answer as such an endpoint does; the message never has the secret.
+ * Fetches a new token. Rejects with LOGIN_REFUSED when the endpoint rejects the client, and with UNREACHABLE when it does
+ * not answer as a token endpoint does; the message never contains the secret.
  */
 export async function fetchToken(settings: OauthSettings, wallMs: () => number): Promise<Token> {
   const oauth = await import('oauth4webapi');
@@ -43,17 +43,17 @@ export async function fetchToken(settings: OauthSettings, wallMs: () => number):
     const answer = await oauth.processClientCredentialsResponse(server, { client_id: clientId }, response);
     return { value: answer.access_token, expiresAtMs: askedMs + (answer.expires_in ?? DEFAULT_LIFE_S) * 1_000 };
   } catch (error) {
-    const said = describeError(error).replaceAll(secret, '[secret]');
+    const detail = describeError(error).replaceAll(secret, '[secret]');
     if (error instanceof oauth.ResponseBodyError || error instanceof oauth.WWWAuthenticateChallengeError) {
-      const why = error instanceof oauth.ResponseBodyError ? error.error : said;
+      const why = error instanceof oauth.ResponseBodyError ? error.error : detail;
       throw new KafkaFault('LOGIN_REFUSED', `the token endpoint refuses the client '${clientId}' (${why})`);
     }
     const check = 'check KAFKA_OAUTH_TOKEN_URL and KAFKA_OAUTH_CA';
-    throw new KafkaFault('UNREACHABLE', `no token from ${tokenUrl} (${said}): ${check}`);
+    throw new KafkaFault('UNREACHABLE', `no token from ${tokenUrl} (${detail}): ${check}`);
   }
 }
 
-/** As RFC 6749 has it, but nothing is encoded that need not be: some endpoints take client and secret as they come. */
+/** As in RFC 6749, but encodes only what must be: some endpoints don't decode client ID and secret. */
 function basicAuth(secret: string): ClientAuth {
   const encoded = (text: string) => new URLSearchParams([['', text]]).toString().slice(1);
   return (_server, { client_id: id }, _body, headers) => {
@@ -68,7 +68,7 @@ interface Init {
   readonly body?: unknown;
 }
 
-/** `fetch` of Node takes no authority of its own. Redirections are answers like others: no secret goes elsewhere. */
+/** Node's `fetch` can't be given a CA. Redirects are not followed, so the secret goes to no other server. */
 function send(url: string, { method, headers, body }: Init, ca: Secret | undefined): Promise<Response> {
   return new Promise((resolve, reject) => {
     const options = { method, headers, signal: AbortSignal.timeout(TIMEOUT_MS) };
@@ -82,7 +82,7 @@ function send(url: string, { method, headers, body }: Init, ca: Secret | undefin
       let bytes = 0;
       answer.on('data', (chunk: Buffer) => {
         bytes += chunk.length;
-        if (bytes > MAX_ANSWER_BYTES) request.destroy(new Error('the answer is too long for a token'));
+        if (bytes > MAX_ANSWER_BYTES) request.destroy(new Error('the response is too large for a token'));
         else chunks.push(chunk);
       });
       answer.on('error', reject);

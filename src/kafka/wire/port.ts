@@ -1,13 +1,12 @@
 /**
- * Kafka as a client library has to offer it: a connection to one broker, with the calls of the protocol that are used
- * here. No retries, no deadlines, no topology: those are `cluster.ts`, which is the same over every library, and over the
- * simulated brokers of the tests.
+ * What a Kafka client library has to provide: a connection to one broker, with the protocol calls that are used here.
+ * No retries, no deadlines, no topology: `cluster.ts` adds those, over any library and over the simulated brokers of the
+ * tests.
  *
- * A call rejects with a KafkaFault when the connection fails (`CONNECTION_LOST`), when the answer can't be read
- * (`MALFORMED_ANSWER`), or with Kafka's name of the error where the whole answer is one. Errors of a single topic or
- * partition stand in the answer as `fault`. Offsets are whole numbers below 2^53; an implementation refuses larger ones as
- * MALFORMED_ANSWER. Calls may be made without waiting for the answers of earlier ones; a broker serves the calls of one
- * connection in their order.
+ * A call rejects with a KafkaFault when the connection fails (`CONNECTION_LOST`), when the answer can't be decoded
+ * (`MALFORMED_ANSWER`), or with Kafka's name of the error if the whole answer is one. Errors of a single topic or
+ * partition are in the answer as `fault`. Offsets are integers below 2^53; an implementation rejects larger ones as
+ * MALFORMED_ANSWER. Calls may be pipelined; a broker serves the calls of one connection in order.
  */
 
 import type { FaultName } from './fault.ts';
@@ -20,23 +19,23 @@ export interface BrokerAddress {
 /** Opens connections. */
 export interface Dialer {
   /**
-   * Connects, agrees on versions and logs in. Rejects with UNREACHABLE or LOGIN_REFUSED; with CLOSED as soon as the
-   * signal aborts, and leaves no socket behind then.
+   * Connects, negotiates versions and logs in. Rejects with UNREACHABLE or LOGIN_REFUSED, or with CLOSED when the signal
+   * aborts, leaving no socket behind.
    */
   dial(address: BrokerAddress, signal: AbortSignal): Promise<BrokerLink>;
 }
 
 /** One connection to one broker. */
 export interface BrokerLink {
-  /** Resolves when the connection has ended, whoever ended it; calls under way have been rejected by then. */
+  /** Resolves when the connection has ended, whichever side ended it; pending calls have been rejected by then. */
   readonly ended: Promise<void>;
-  /** Ends it at once; calls under way are rejected with CONNECTION_LOST. */
+  /** Closes it immediately; pending calls are rejected with CONNECTION_LOST. */
   close(): void;
 
   metadata(request: { readonly topics: readonly string[] | 'all' }): Promise<MetadataAnswer>;
   produce(request: ProduceRequest): Promise<ProduceAnswer>;
   fetch(request: FetchRequest): Promise<FetchAnswer>;
-  /** `timestampMs`: -1 the end (of the log, or of what is committed), -2 the start, else the first record not older. */
+  /** `timestampMs`: -1 for the end (of the log, or of what is committed), -2 for the start, else the first record not older. */
   listOffsets(request: ListOffsetsRequest): Promise<ListOffsetsAnswer>;
 
   findCoordinator(request: { readonly groupId: string }): Promise<CoordinatorAnswer>;
@@ -53,12 +52,12 @@ export interface BrokerLink {
 
   /** What the user of this connection may do with each topic. */
   authorizedOperations(request: { readonly topics: readonly string[] }): Promise<OperationsAnswer>;
-  /** Grants what the rules say; one that is there already is no fault. */
+  /** Creates the rules; one that already exists is not a fault. */
   createAcls(request: { readonly rules: readonly AclRule[] }): Promise<AclsAnswer>;
 }
 
 export interface Answer {
-  /** The broker takes no further request of this client for so long (KIP-219); 0 for no limit. */
+  /** For how long the broker accepts no further request of this client (KIP-219); 0 for no throttle. */
   readonly throttleMs: number;
 }
 
@@ -90,7 +89,7 @@ export interface ProduceRequest {
   readonly partition: number;
   /** One record batch of format 2; the broker sets its base offset. */
   readonly batch: Buffer;
-  /** Always -1, all replicas in sync: stated here so that a weaker one is a visible change. */
+  /** Always -1, all in-sync replicas: stated here so that a weaker value is a visible change. */
   readonly acks: -1;
   /** How long the broker may wait for its followers before it answers REQUEST_TIMED_OUT. */
   readonly timeoutMs: number;
@@ -99,13 +98,13 @@ export interface ProduceRequest {
 export interface ProduceAnswer extends Answer {
   readonly fault?: FaultName;
   readonly baseOffset: number;
-  /** The broker's clock where the topic has LogAppendTime; -1 where it has not. */
+  /** By the broker's clock if the topic has LogAppendTime, else -1. */
   readonly appendedAtMs: number;
   readonly logStartOffset: number;
 }
 
 export interface FetchRequest {
-  /** How long the broker may hold the call while there is nothing to answer with. */
+  /** How long the broker may hold the call while there are no records. */
   readonly maxWaitMs: number;
   readonly maxBytes: number;
   readonly isolation: 'read_committed' | 'read_uncommitted';
@@ -128,14 +127,14 @@ export interface FetchedPartition {
   readonly partition: number;
   /** OFFSET_OUT_OF_RANGE, NOT_LEADER_FOR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION … */
   readonly fault?: FaultName;
-  /** The offset after the last record that all replicas in sync have. */
+  /** The offset after the last record that all in-sync replicas have. */
   readonly highWatermark: number;
-  /** Below it no transaction is under way. */
+  /** Below it no transaction is open. */
   readonly lastStableOffset: number;
   readonly logStartOffset: number;
-  /** Transactions that were aborted: their producer, and the first offset that each wrote. */
+  /** Aborted transactions: their producer and first offset. */
   readonly aborted: readonly { readonly producerId: bigint; readonly firstOffset: number }[];
-  /** Record batches as they lie in the log: the first may begin below the offset asked for, the last may be cut off. */
+  /** Record batches as in the log: the first may begin below the requested offset, the last may be cut off. */
   readonly records: Buffer;
 }
 
@@ -145,7 +144,7 @@ export interface ListOffsetsRequest {
 }
 
 export interface ListOffsetsAnswer extends Answer {
-  /** `offset` is -1 where there is no record so new. */
+  /** `offset` is -1 where no record is that recent. */
   readonly partitions: readonly {
     readonly topic: string;
     readonly partition: number;
@@ -164,7 +163,7 @@ export interface JoinRequest {
   readonly groupId: string;
   /** Empty at the first join; the broker then answers MEMBER_ID_REQUIRED, with the ID to join with in `memberId`. */
   readonly memberId: string;
-  /** Static membership (KIP-345): whoever joins with it takes the place of the one before. */
+  /** Static membership (KIP-345): a member that joins with it replaces the previous one. */
   readonly instanceId?: string;
   readonly sessionTimeoutMs: number;
   readonly rebalanceTimeoutMs: number;
@@ -173,13 +172,13 @@ export interface JoinRequest {
 }
 
 export interface JoinAnswer extends Answer {
-  /** MEMBER_ID_REQUIRED stands here, because `memberId` comes with it; every other error rejects. */
+  /** MEMBER_ID_REQUIRED is returned here, because `memberId` comes with it; every other error rejects. */
   readonly fault?: FaultName;
   readonly generation: number;
   readonly protocol: string;
   readonly leaderId: string;
   readonly memberId: string;
-  /** For the leader alone: all members. */
+  /** All members; only for the leader. */
   readonly members: readonly { readonly memberId: string; readonly instanceId?: string; readonly metadata: Buffer }[];
 }
 
@@ -191,7 +190,7 @@ export interface MemberRequest {
 }
 
 export interface SyncRequest extends MemberRequest {
-  /** Of the leader: what each member gets; empty for the others. */
+  /** From the leader: the assignment of each member; empty from the others. */
   readonly assignments: readonly { readonly memberId: string; readonly assignment: Buffer }[];
 }
 
@@ -201,7 +200,7 @@ export interface SyncAnswer extends Answer {
 
 export interface CommitRequest {
   readonly groupId: string;
-  /** -1, with an empty member ID, for a commit from outside of the group while it is empty. */
+  /** -1, with an empty member ID, for a commit from outside a group that is empty. */
   readonly generation: number;
   readonly memberId: string;
   readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly offset: number }[];
@@ -283,7 +282,7 @@ export interface AclRule {
   readonly name: string;
   /** Such as `User:name`. */
   readonly principal: string;
-  /** From which address; `*` for any. */
+  /** The client's address; `*` for any. */
   readonly host: string;
   readonly operation: Operation;
 }

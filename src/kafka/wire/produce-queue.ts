@@ -1,6 +1,6 @@
 import type { ProduceAnswer, ProduceRequest } from './port.ts';
 
-/** A broker refuses requests above 100 MiB, and reads one whole before it serves any. */
+/** A broker rejects requests above 100 MiB, and reads a whole request before it serves any of it. */
 const MAX_BYTES = 8 * 1_048_576;
 
 interface Due {
@@ -12,9 +12,8 @@ interface Due {
 export type SendTogether = (requests: readonly ProduceRequest[]) => Promise<readonly ProduceAnswer[]>;
 
 /**
- * Puts the produce calls that are made in one turn of the event loop into one request. Brokers serve a connection one
- * request after the other, and one that waits for its followers holds up all behind it: in one request they are waited
- * for together.
+ * Combines the produce calls of one turn of the event loop into one request. Brokers serve the requests of a connection
+ * one after another, so one that waits for followers blocks those queued after it; within one request the waits overlap.
  */
 export class ProduceQueue {
   readonly #send: SendTogether;
@@ -43,7 +42,7 @@ export class ProduceQueue {
   }
 }
 
-/** In their order, as few requests as can be: a partition stands once in each. */
+/** In order, and as few requests as possible: a request has each partition at most once. */
 function* cut(due: readonly Due[]): Generator<readonly Due[]> {
   let together: Due[] = [];
   let bytes = 0;

@@ -1,16 +1,16 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
 import type { Deadlines } from './deadlines.ts';
 
-/** Two refreshes never begin closer together. */
+/** The shortest time between the starts of two refreshes. */
 const LEAST_GAP_MS = 100;
-/** How soon the next one begins by itself. */
+/** The time to the next periodic refresh. */
 const CALM_GAP_MS = 10_000;
 const URGENT_GAP_MS = 500;
 
 export interface RefresherOptions {
   readonly runtime: Runtime;
   readonly deadlines: Deadlines;
-  /** Asks for everything that is in use. Rejects when no broker answers. */
+  /** Requests the metadata of everything in use. Rejects when no broker answers. */
   readonly refresh: () => Promise<void>;
   /** Whether there is anything to ask for. */
   readonly isWanted: () => boolean;
@@ -19,8 +19,8 @@ export interface RefresherOptions {
 }
 
 /**
- * When the topology is asked for again: on demand, and from time to time. One refresh at a time; whoever
- * comes while one is under way waits for the next, because the answer may be older than the doubt.
+ * When the topology is refreshed: on demand, and periodically. One refresh at a time; a caller that comes while one is
+ * under way waits for the next, because its answer may be older than the doubt.
  */
 export class Refresher {
   readonly #options: RefresherOptions;
@@ -33,19 +33,19 @@ export class Refresher {
     this.#options = options;
   }
 
-  /** Resolves with a refresh that begins after this call; rejects as it does. */
+  /** Settles with a refresh that starts after this call. */
   next(): Promise<void> {
     this.#next ??= this.#begin();
     return this.#next;
   }
 
-  /** Resolves when the refresh under way has ended, well or not; at once if there is none. */
+  /** Resolves when the refresh under way, if any, has succeeded or failed. */
   async ended(): Promise<void> {
     await this.#running.catch(() => undefined);
   }
 
-  /** Sees to it that the next one comes by itself. */
-  keepGoing(): void {
+  /** Schedules the next periodic refresh. */
+  scheduleNext(): void {
     const { runtime, deadlines, isWanted, isUrgent } = this.#options;
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -53,7 +53,7 @@ export class Refresher {
     const dueMs = this.#beganMs + (isUrgent() ? URGENT_GAP_MS : CALM_GAP_MS);
     this.#timer = runtime.schedule(Math.max(0, dueMs - runtime.monotonicMs()), () => {
       this.#timer = undefined;
-      if (isWanted()) this.next().catch(() => undefined); // the next one is due all the same
+      if (isWanted()) this.next().catch(() => undefined); // the next one is scheduled anyway
     });
   }
 
@@ -71,7 +71,7 @@ export class Refresher {
       this.#next = undefined;
     }
     this.#beganMs = runtime.monotonicMs();
-    this.#running = refresh().finally(() => this.keepGoing());
+    this.#running = refresh().finally(() => this.scheduleNext());
     return this.#running;
   }
 }

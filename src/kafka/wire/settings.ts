@@ -23,16 +23,16 @@ export interface KafkaSettings {
   readonly brokers: readonly string[];
   readonly clientId: string;
   readonly tls: boolean;
-  /** PEM of those who sign the brokers' certificates; without it, those that Node brings. */
+  /** PEM of the CA that signs the brokers' certificates; by default those of Node. */
   readonly ca?: Secret;
-  /** Shown to brokers that ask for a certificate. */
+  /** The client certificate. */
   readonly own?: { readonly cert: Secret; readonly key: Secret };
   readonly sasl?: SaslSettings;
 }
 
-type Connecting = Omit<KafkaSettings, 'brokers'>;
+type ConnectionSettings = Omit<KafkaSettings, 'brokers'>;
 
-/** What TLS takes, with the certificates of this moment. */
+/** TLS options with the current certificates. */
 export function tlsOf({ ca, own }: Pick<KafkaSettings, 'ca' | 'own'>): { ca?: string; cert?: string; key?: string } {
   return {
     ...(ca === undefined ? {} : { ca: ca() }),
@@ -40,10 +40,10 @@ export function tlsOf({ ca, own }: Pick<KafkaSettings, 'ca' | 'own'>): { ca?: st
   };
 }
 
-/** The same as kafkajs' configuration has it, with the secrets of this moment. */
-export function connectionOf(connecting: Connecting, tokens = tokensOf(connecting.sasl)): ConnectionConfig {
-  const { clientId, tls, sasl } = connecting;
-  const ssl = tls && (connecting.ca !== undefined || connecting.own !== undefined) ? tlsOf(connecting) : tls;
+/** The settings as kafkajs takes them, with the current secrets. */
+export function connectionOf(settings: ConnectionSettings, tokens = tokensOf(settings.sasl)): ConnectionConfig {
+  const { clientId, tls, sasl } = settings;
+  const ssl = tls && (settings.ca !== undefined || settings.own !== undefined) ? tlsOf(settings) : tls;
   if (sasl === undefined) return { clientId, ssl };
   if ('password' in sasl) {
     const { mechanism, username, password } = sasl;
@@ -53,8 +53,8 @@ export function connectionOf(connecting: Connecting, tokens = tokensOf(connectin
   return { clientId, ssl, sasl: { mechanism: 'oauthbearer', oauthBearerProvider } };
 }
 
-/** Each connection, and each login that renews one, takes the secrets of its moment; a token is fetched once for all. */
-export function kafkaDialer(settings: Connecting, debug?: DebugLog): Dialer {
+/** Each new connection and each renewed login uses the current secrets; connections share a token. */
+export function kafkaDialer(settings: ConnectionSettings, debug?: DebugLog): Dialer {
   const tokens = tokensOf(settings.sasl);
   return dialerOf(() => connectionOf(settings, tokens), debug);
 }
@@ -67,7 +67,7 @@ function tokensOf(sasl: SaslSettings | undefined): Tokens | undefined {
   return new Tokens(fetch, wallMs);
 }
 
-/** As whom a worker logs in, as far as its settings tell. */
+/** The user that a worker logs in as; undefined if its settings don't name one. */
 export function userOf(sasl: SaslSettings | undefined): string | undefined {
   if (sasl === undefined || 'region' in sasl) return undefined;
   return 'oauth' in sasl ? sasl.oauth.clientId : sasl.username;
@@ -83,22 +83,22 @@ export function seedsOf(brokers: readonly string[]): BrokerAddress[] {
   });
 }
 
-/** What to look at when a login with a user is refused. */
+/** The variables to check when a login with a user is rejected. */
 export const LOGIN_SETTINGS = 'KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD, KAFKA_SASL_MECHANISM and KAFKA_TLS';
 
-/** A login that is refused is a fault of the configuration: no waiting mends it. `settings` are those to look at. */
+/** A rejected login is a configuration error: waiting does not fix it. `settings` are the variables to check. */
 export function loginRefused(error: unknown, settings: string, user?: string): IdallocError {
-  const whose = user === undefined ? 'do not let us in' : `refuse the login of '${user}'`;
+  const whose = user === undefined ? 'reject this client' : `refuse the login of '${user}'`;
   const message = `the brokers ${whose} (${describeError(error)}): check ${settings}`;
   return new IdallocError('CONFIG_INVALID', message, { cause: error });
 }
 
-/** Why no broker can be talked to, with what to do about it. */
+/** Why no broker can be reached, with the remedy. */
 export function unreachable(error: unknown, { brokers, sasl, own }: KafkaSettings): IdallocError {
   if (faultOf(error) === 'LOGIN_REFUSED') return loginRefused(error, loginSettings(sasl, own), userOf(sasl));
   const settings =
     own === undefined ? 'KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA' : 'KAFKA_BROKERS, KAFKA_CA and KAFKA_CERT';
-  const message = `no broker of ${brokers.join(', ')} can be talked to (${describeError(error)}): check ${settings}`;
+  const message = `none of the brokers ${brokers.join(', ')} can be reached (${describeError(error)}): check ${settings}`;
   return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
 }
 
@@ -109,5 +109,5 @@ function loginSettings(sasl: SaslSettings | undefined, own: KafkaSettings['own']
       : 'KAFKA_CERT, KAFKA_KEY and KAFKA_CA';
   }
   if ('oauth' in sasl) return 'KAFKA_OAUTH_CLIENT_ID, KAFKA_OAUTH_CLIENT_SECRET and KAFKA_OAUTH_SCOPE';
-  return 'region' in sasl ? 'KAFKA_AWS_REGION, the credentials of AWS and KAFKA_TLS' : LOGIN_SETTINGS;
+  return 'region' in sasl ? 'KAFKA_AWS_REGION, the AWS credentials and KAFKA_TLS' : LOGIN_SETTINGS;
 }

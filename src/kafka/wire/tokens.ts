@@ -1,20 +1,20 @@
-/** What a login by OAUTHBEARER shows. */
+/** The token of an OAUTHBEARER login. */
 export interface Token {
   readonly value: string;
   /** By the wall clock. */
   readonly expiresAtMs: number;
 }
 
-/** A session ends with its token, and is renewed up to 10 s before: a token has to last beyond that. */
+/** A session ends with its token, and is renewed up to 10 s before: a token must be valid beyond that. */
 const RENEW_BEFORE_MS = 30_000;
-/** Of its life, where that is short. */
+/** A short-lived token is renewed after this share of its life. */
 const RENEW_SHARE = 0.6;
-/** A token that ends sooner is of no use to a login any more. */
+/** A token that expires sooner is too old for a login. */
 const USABLE_MS = 2_000;
 
 /**
- * Keeps a token until shortly before its end; logins at the same time share one fetch. While no new one can be had the
- * present one is used to its end.
+ * Keeps a token until shortly before it expires; concurrent logins share one fetch. While no new token can be fetched the
+ * present one is used until it expires.
  */
 export class Tokens {
   readonly #fetch: () => Promise<Token>;

@@ -1,32 +1,32 @@
 import { KafkaFault } from './fault.ts';
 import type { BrokerAddress, MetadataAnswer, TopicMetadata } from './port.ts';
 
-/** A topic that nobody asked for in so long is forgotten. */
+/** A topic that was not used for this long is forgotten. */
 const IN_USE_MS = 60_000;
 const NO_LEADER = -1;
 
 interface KnownTopic {
   readonly metadata: TopicMetadata;
-  /** The number of the question whose answer this is. */
+  /** The number of the question that this answers. */
   readonly question: number;
 }
 
 /**
- * What is known of the brokers and of the topics that are asked for.
+ * The cached metadata: the brokers, and the topics in use.
  *
- * Questions are numbered when they are sent. The answer to an older one never replaces that to a newer one, and a doubt
- * ends only with the answer to a question that was sent after it.
+ * Questions are numbered when they are sent. The answer to an older question never replaces that to a newer one, and a
+ * doubt ends only with the answer to a question that was sent after it.
  */
 export class Topology {
   readonly #brokers = new Map<number, BrokerAddress>();
   readonly #topics = new Map<string, KnownTopic>();
   readonly #usedMs = new Map<string, number>();
-  /** Topics in doubt, with the number of the last question before. */
+  /** Topics in doubt, with the number of the last question before the doubt. */
   readonly #doubts = new Map<string, number>();
   #questions = 0;
   #brokersOf = 0;
 
-  /** The number of a question that is about to be sent. */
+  /** The number of the question that is about to be sent. */
   ask(): number {
     this.#questions += 1;
     return this.#questions;
@@ -38,14 +38,14 @@ export class Topology {
       this.#brokers.clear();
       for (const { nodeId, host, port } of answer.brokers) this.#brokers.set(nodeId, { host, port });
     }
-    for (const topic of answer.topics) if (this.#usedMs.has(topic.name)) this.#learn(question, topic);
+    for (const topic of answer.topics) if (this.#usedMs.has(topic.name)) this.#update(question, topic);
   }
 
   use(topic: string, nowMs: number): void {
     this.#usedMs.set(topic, nowMs);
   }
 
-  /** Topics asked for lately; forgets the others. */
+  /** The recently used topics; forgets the others. */
   inUse(nowMs: number): string[] {
     for (const [topic, usedMs] of this.#usedMs) {
       if (nowMs - usedMs < IN_USE_MS) continue;
@@ -60,7 +60,7 @@ export class Topology {
     if (this.#usedMs.has(topic)) this.#doubts.set(topic, this.#questions);
   }
 
-  /** Doubts all topics that a broker leads, as far as is known. */
+  /** Doubts all topics of which the broker leads a partition, as far as is known. */
   doubtLedBy(node: number): void {
     for (const [topic, known] of this.#topics) if (leads(node, known)) this.doubt(topic);
   }
@@ -70,7 +70,7 @@ export class Topology {
     return [...this.#topics.values()].some((known) => leads(node, known));
   }
 
-  /** The topic, if it is known, exists and is not in doubt. */
+  /** The topic, if it is cached, exists and is not in doubt. */
   known(topic: string): TopicMetadata | undefined {
     const known = this.#topics.get(topic);
     return known === undefined || known.metadata.fault !== undefined || this.#doubts.has(topic)
@@ -78,10 +78,10 @@ export class Topology {
       : known.metadata;
   }
 
-  /** The topic as the last answer had it; throws what is wrong with it. */
+  /** The topic as in the last answer; throws its fault. */
   found(topic: string): TopicMetadata {
     const known = this.#topics.get(topic)?.metadata;
-    if (known === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `nothing is known of topic ${topic}`);
+    if (known === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `topic ${topic} is unknown`);
     if (known.fault !== undefined) throw new KafkaFault(known.fault, `topic ${topic}: ${known.fault}`);
     return known;
   }
@@ -94,7 +94,7 @@ export class Topology {
   leaderOf({ name, partitions }: TopicMetadata, partition: number): number {
     const found = partitions[partition];
     const of = `partition ${partition} of topic ${name}`;
-    if (found === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `there is no ${of}`);
+    if (found === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `${of} does not exist`);
     if (!this.#brokers.has(found.leader)) throw new KafkaFault('LEADER_NOT_AVAILABLE', `no broker leads ${of}`);
     return found.leader;
   }
@@ -103,8 +103,8 @@ export class Topology {
     return this.#brokers.get(node);
   }
 
-  /** A coordinator that no metadata has named yet. */
-  meet(node: number, address: BrokerAddress): void {
+  /** Adds a coordinator that is not in the metadata yet. */
+  addBroker(node: number, address: BrokerAddress): void {
     if (!this.#brokers.has(node)) this.#brokers.set(node, address);
   }
 
@@ -112,7 +112,7 @@ export class Topology {
     return this.#brokers;
   }
 
-  #learn(question: number, metadata: TopicMetadata): void {
+  #update(question: number, metadata: TopicMetadata): void {
     const { name } = metadata;
     if (question < (this.#topics.get(name)?.question ?? 0)) return;
     this.#topics.set(name, { metadata, question });

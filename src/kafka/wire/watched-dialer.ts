@@ -8,13 +8,13 @@ export interface Right {
   readonly operation: 'Read' | 'Write' | 'Describe';
 }
 
-/** Is told what brokers say of us: whether they let us in, and what they let us do. */
+/** Observes how brokers treat this client: which logins they accept, and what they authorize. */
 export interface Watch {
-  /** A broker has let us in. Answers on connections that are open already say nothing of the next login. */
+  /** A broker has accepted a login. Answers on open connections say nothing about the next login. */
   onLogin(address: port.BrokerAddress): void;
-  /** A broker could not be dialled, or has ended the session of a connection. */
+  /** A dial failed, or a broker ended the session of a connection. */
   onDialFault(address: port.BrokerAddress, error: KafkaFault): void;
-  /** `fault`: of the authorizer; undefined where a broker has done what the right is needed for. */
+  /** `fault`: the authorizer's; undefined when a broker executed a call that needs the right. */
   onRight(right: Right, fault: FaultName | undefined): void;
 }
 
@@ -23,7 +23,7 @@ const REFUSALS: Readonly<Record<Right['on'], FaultName>> = {
   group: 'GROUP_AUTHORIZATION_FAILED',
 };
 
-/** The same dialer, but `watch` is told. Answers and faults are passed on as they are. */
+/** Wraps a dialer so that `watch` observes it. Answers and faults are passed through unchanged. */
 export function watchedDialer(dialer: port.Dialer, watch: Watch): port.Dialer {
   return {
     async dial(address, signal) {
@@ -59,25 +59,26 @@ class WatchedLink implements port.BrokerLink {
   }
 
   async metadata(request: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataAnswer> {
-    const answer = await this.#heard(this.#link.metadata(request));
-    for (const { name, fault } of answer.topics) this.#tell({ on: 'topic', name, operation: 'Describe' }, fault);
+    const answer = await this.#watched(this.#link.metadata(request));
+    for (const { name, fault } of answer.topics) this.#report({ on: 'topic', name, operation: 'Describe' }, fault);
     return answer;
   }
 
   async produce(request: port.ProduceRequest): Promise<port.ProduceAnswer> {
-    const answer = await this.#heard(this.#link.produce(request));
-    this.#tell({ on: 'topic', name: request.topic, operation: 'Write' }, answer.fault);
+    const answer = await this.#watched(this.#link.produce(request));
+    this.#report({ on: 'topic', name: request.topic, operation: 'Write' }, answer.fault);
     return answer;
   }
 
   async fetch(request: port.FetchRequest): Promise<port.FetchAnswer> {
-    const answer = await this.#heard(this.#link.fetch(request));
-    for (const { topic: name, fault } of answer.partitions) this.#tell({ on: 'topic', name, operation: 'Read' }, fault);
+    const answer = await this.#watched(this.#link.fetch(request));
+    for (const { topic: name, fault } of answer.partitions)
+      this.#report({ on: 'topic', name, operation: 'Read' }, fault);
     return answer;
   }
 
   listOffsets(request: port.ListOffsetsRequest): Promise<port.ListOffsetsAnswer> {
-    return this.#heard(this.#link.listOffsets(request));
+    return this.#watched(this.#link.listOffsets(request));
   }
 
   findCoordinator(request: { readonly groupId: string }): Promise<port.CoordinatorAnswer> {
@@ -97,35 +98,35 @@ class WatchedLink implements port.BrokerLink {
   }
 
   leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.Answer> {
-    return this.#heard(this.#link.leaveGroup(request));
+    return this.#watched(this.#link.leaveGroup(request));
   }
 
   commitOffsets(request: port.CommitRequest): Promise<port.CommitAnswer> {
-    return this.#heard(this.#link.commitOffsets(request));
+    return this.#watched(this.#link.commitOffsets(request));
   }
 
   fetchOffsets(request: port.OffsetsRequest): Promise<port.OffsetsAnswer> {
-    return this.#heard(this.#link.fetchOffsets(request));
+    return this.#watched(this.#link.fetchOffsets(request));
   }
 
   createTopics(request: port.CreateTopicsRequest): Promise<port.CreateTopicsAnswer> {
-    return this.#heard(this.#link.createTopics(request));
+    return this.#watched(this.#link.createTopics(request));
   }
 
   describeConfigs(request: { readonly topics: readonly string[] }): Promise<port.ConfigsAnswer> {
-    return this.#heard(this.#link.describeConfigs(request));
+    return this.#watched(this.#link.describeConfigs(request));
   }
 
   describeGroups(request: { readonly groupIds: readonly string[] }): Promise<port.GroupsAnswer> {
-    return this.#heard(this.#link.describeGroups(request));
+    return this.#watched(this.#link.describeGroups(request));
   }
 
   authorizedOperations(request: { readonly topics: readonly string[] }): Promise<port.OperationsAnswer> {
-    return this.#heard(this.#link.authorizedOperations(request));
+    return this.#watched(this.#link.authorizedOperations(request));
   }
 
   createAcls(request: { readonly rules: readonly port.AclRule[] }): Promise<port.AclsAnswer> {
-    return this.#heard(this.#link.createAcls(request));
+    return this.#watched(this.#link.createAcls(request));
   }
 
   async #asMember<R extends port.Answer>(
@@ -135,16 +136,16 @@ class WatchedLink implements port.BrokerLink {
     faultIn: (answer: R) => FaultName | undefined = () => undefined,
   ): Promise<R> {
     try {
-      const answer = await this.#heard(asked);
-      this.#tell({ on: 'group', name, operation }, faultIn(answer));
+      const answer = await this.#watched(asked);
+      this.#report({ on: 'group', name, operation }, faultIn(answer));
       return answer;
     } catch (error) {
-      if (faultOf(error) === REFUSALS.group) this.#tell({ on: 'group', name, operation }, REFUSALS.group);
+      if (faultOf(error) === REFUSALS.group) this.#report({ on: 'group', name, operation }, REFUSALS.group);
       throw error;
     }
   }
 
-  async #heard<R extends port.Answer>(asked: Promise<R>): Promise<R> {
+  async #watched<R extends port.Answer>(asked: Promise<R>): Promise<R> {
     try {
       return await asked;
     } catch (error) {
@@ -153,8 +154,8 @@ class WatchedLink implements port.BrokerLink {
     }
   }
 
-  /** Any other fault says nothing of the right: it may have been found before the right was looked at. */
-  #tell(right: Right, fault: FaultName | undefined): void {
+  /** Any other fault says nothing about the right: it may have occurred before authorization. */
+  #report(right: Right, fault: FaultName | undefined): void {
     if (fault === undefined || fault === REFUSALS[right.on]) this.#watch.onRight(right, fault);
   }
 }

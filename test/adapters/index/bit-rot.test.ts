@@ -67,6 +67,6 @@ describe('one bit of the file that is not as it was written', { timeout: 60_000 
     db.exec('UPDATE binding SET seed = zeroblob(8)');
     db.close();
     expect(world.directory.open().end(0)).toBe(0);
-    expect(world.directory.wiped).toEqual([expect.stringContaining('what the store says of itself')]);
+    expect(world.directory.wiped).toEqual([expect.stringContaining('the binding of the index')]);
   });
 });

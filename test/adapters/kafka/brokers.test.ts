@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { askAny, asUnavailable, isUnsent, patiently, unlessStopped } from '../../../src/adapters/kafka/brokers.ts';
+import { askAny, asUnavailable, isUnsent, unlessStopped, withRetries } from '../../../src/adapters/kafka/brokers.ts';
 import { IdallocError } from '../../../src/errors.ts';
 import { faultOf, KafkaFault } from '../../../src/kafka/wire/fault.ts';
 import { failing, scriptedBrokers } from './scripted-brokers.ts';
@@ -7,7 +7,7 @@ import { failing, scriptedBrokers } from './scripted-brokers.ts';
 const fault = (name: string) => new KafkaFault(name, `it failed: ${name}`);
 const refusal = (work: Promise<unknown>) => work.catch((error: unknown) => error);
 
-describe('patiently', () => {
+describe('withRetries', () => {
   /** What fails with these faults, one after the other, and then works. */
   function attempts(errors: readonly unknown[]) {
     const left = [...errors];
@@ -20,14 +20,14 @@ describe('patiently', () => {
   test('tries again while the fault is one that passes', async () => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
     const faults = ['LEADER_NOT_AVAILABLE', 'NO_ANSWER', 'GROUP_LOAD_IN_PROGRESS'].map(fault);
-    expect(await patiently({ runtime }, attempts(faults))).toBe('done');
+    expect(await withRetries({ runtime }, attempts(faults))).toBe('done');
     expect(nowMs()).toBe(300);
   });
 
   test('gives up after 10 s, with the last fault', async () => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
     const faults = Array.from({ length: 500 }, (_, i) => fault(i < 100 ? 'NO_ANSWER' : 'UNREACHABLE'));
-    expect(faultOf(await refusal(patiently({ runtime }, attempts(faults))))).toBe('UNREACHABLE');
+    expect(faultOf(await refusal(withRetries({ runtime }, attempts(faults))))).toBe('UNREACHABLE');
     expect(nowMs()).toBe(10_000);
   });
 
@@ -39,7 +39,7 @@ describe('patiently', () => {
     ['a bug', new TypeError('x is not a function')],
   ])('fails at once with %s', async (_, error) => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
-    expect(await refusal(patiently({ runtime }, attempts([error])))).toBe(error);
+    expect(await refusal(withRetries({ runtime }, attempts([error])))).toBe(error);
     expect(nowMs()).toBe(0);
   });
 });

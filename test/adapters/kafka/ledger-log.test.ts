@@ -141,7 +141,7 @@ describe('the ends of partitions', () => {
 describe('asking the brokers for the time', () => {
   it('asks each leader once, with an entry that says nothing of the log', async () => {
     open(3, { partitions: 5 });
-    const [asked] = await outcome(log.askClocks());
+    const [asked] = await outcome(log.sampleBrokerClocks());
     await stage.pass(100);
     const read = asked as readonly DriftSample[];
     expect(read.length).toBeGreaterThanOrEqual(2);
@@ -159,7 +159,7 @@ describe('asking the brokers for the time', () => {
     open(7);
     stage.kafka.cluster.crash(1);
     stage.kafka.cluster.fence(1);
-    await outcome(log.askClocks());
+    await outcome(log.sampleBrokerClocks());
     await stage.pass(100);
     const asked = stage.produces.map(({ request }) => request.partition);
     expect([asked.length, asked.includes(0)]).toEqual([5, false]);
@@ -167,7 +167,7 @@ describe('asking the brokers for the time', () => {
 
   it('does not wait for a broker that is silent when most have answered, nor long when one has', async () => {
     const answered = async () => {
-      const [answer, tookMs] = await outcome(log.askClocks());
+      const [answer, tookMs] = await outcome(log.sampleBrokerClocks());
       await stage.pass(10_000);
       return [(answer as readonly DriftSample[]).length, tookMs];
     };
@@ -184,10 +184,10 @@ describe('asking the brokers for the time', () => {
   });
 
   it('rejects when none answers, and when none leads', async () => {
-    await outcome(log.askClocks());
+    await outcome(log.sampleBrokerClocks());
     stage.kafka.cluster.refuses = (call) => (call === 'produce' ? 'UNKNOWN' : undefined);
-    expect((await outcome(log.askClocks()))[0]).toBe('APPEND_UNANSWERED');
+    expect((await outcome(log.sampleBrokerClocks()))[0]).toBe('APPEND_UNANSWERED');
     for (const node of [1, 2, 3]) stage.kafka.cluster.crash(node);
-    expect((await outcome(log.askClocks()))[0]).toBe('KAFKA_UNAVAILABLE');
+    expect((await outcome(log.sampleBrokerClocks()))[0]).toBe('KAFKA_UNAVAILABLE');
   });
 });

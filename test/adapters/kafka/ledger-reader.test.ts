@@ -22,7 +22,7 @@ const sink = {
   neededFrom: vi.fn(async (_partition: number) => 0),
   deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[], _from: number) => {}),
   expire: vi.fn((_partition: number, _low: number, _high: number) => false),
-  distrust: vi.fn((partition: number, _cause: string) => reader.restart(partition)),
+  invalidate: vi.fn((partition: number, _cause: string) => reader.restart(partition)),
   unreadable: vi.fn((_partition: number, _offset: number, _cause: string) => {}),
 };
 
@@ -60,7 +60,7 @@ afterEach(async () => {
   sink.begin.mockImplementation((_, { low }) => low);
   sink.expire.mockReturnValue(false);
   sink.neededFrom.mockResolvedValue(0);
-  sink.distrust.mockImplementation((partition) => reader.restart(partition));
+  sink.invalidate.mockImplementation((partition) => reader.restart(partition));
 });
 
 describe('the reader of the ledger', () => {
@@ -129,7 +129,7 @@ describe('the reader of the ledger', () => {
     send(0, 1);
     await stage.until(() => offsets(0).at(-1) === 20);
     expect(offsets(0).slice(10)).toEqual([18, 19, 20]);
-    expect(sink.distrust).not.toHaveBeenCalled();
+    expect(sink.invalidate).not.toHaveBeenCalled();
   });
 
   it('gives the sink what an entry is made of', async () => {
@@ -234,12 +234,12 @@ describe('a partition that is to be begun again', () => {
     sink.begin.mockImplementation((_, { low }) => (begun(0).length <= 1 ? from : low));
     start();
     send(0, 0);
-    await stage.until(() => sink.distrust.mock.calls.length === 1);
+    await stage.until(() => sink.invalidate.mock.calls.length === 1);
     const { end } = stage.kafka.cluster.partition(LEDGER, 0).log;
     if (end === 0) send(0, 5);
     await stage.until(() => offsets(0).length === after.length);
     expect(offsets(0)).toEqual(after);
-    expect(sink.distrust.mock.calls[0]).toEqual([0, expect.stringContaining(`offset ${from} was due`)]);
+    expect(sink.invalidate.mock.calls[0]).toEqual([0, expect.stringContaining(`offset ${from} was expected`)]);
   });
 });
 

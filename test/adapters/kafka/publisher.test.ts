@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, it, test } from 'vitest';
 import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
-import { ReplyTopics, type Standing } from '../../../src/adapters/kafka/reply-topics.ts';
+import { ReplyTopics, type TopicStatus } from '../../../src/adapters/kafka/reply-topics.ts';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import { type FaultName, KafkaFault } from '../../../src/kafka/wire/fault.ts';
 import type { ProduceRequest } from '../../../src/kafka/wire/port.ts';
@@ -28,7 +28,7 @@ class World {
   readonly cleared: string[] = [];
   readonly doubted: string[] = [];
   readonly revoked = new Set<string>();
-  standings = new Map<string, Standing>();
+  statuses = new Map<string, TopicStatus>();
   /** What becomes of an append: its fault, nothing for an answer, or an answer that never comes. */
   respond: (send: Send) => FaultName | Promise<never> | undefined = () => undefined;
   readonly publisher: KafkaPublisher;
@@ -57,10 +57,10 @@ class World {
       runtime: this.runtime,
       isRevoked: (topic) => this.revoked.has(topic),
       topics: {
-        standing: async (topic) => {
+        status: async (topic) => {
           const reason = this.unwritable.get(topic);
-          if (reason !== undefined) return { kind: 'bad', reason };
-          return this.standings.get(topic) ?? { kind: 'well', partitions: 3, onProbation: false };
+          if (reason !== undefined) return { kind: 'unwritable', reason };
+          return this.statuses.get(topic) ?? { kind: 'writable', partitions: 3, onProbation: false };
         },
         doubt: (topic) => void this.doubted.push(topic),
         markUnwritable: (topic, reason) => void this.unwritable.set(topic, reason),
@@ -93,7 +93,7 @@ beforeEach(() => {
 
 describe('a topic that can not be written to', () => {
   it('is not tried, and holds up no other', async () => {
-    world.standings.set('gone', { kind: 'bad', reason: 'topic gone does not exist' });
+    world.statuses.set('gone', { kind: 'unwritable', reason: 'topic gone does not exist' });
     const records = [record('a'), record('b', { topic: 'gone' }), record('c')];
     expect(await world.outcomes(records)).toEqual([true, 'topic gone does not exist', true]);
     expect(new Set(world.sends.map(({ topic }) => topic))).toEqual(new Set([T]));
@@ -119,7 +119,7 @@ describe('a topic that can not be written to', () => {
       message: expect.stringMatching(/denied.*allow Write/),
     });
     expect(world.unwritable.size).toBe(0);
-    world.standings.set('denied', { kind: 'bad', reason: 'may not be described' });
+    world.statuses.set('denied', { kind: 'unwritable', reason: 'may not be described' });
     await expect(world.outcomes([record('a', { topic: 'denied' })])).rejects.toMatchObject({
       code: 'KAFKA_UNAVAILABLE',
     });
@@ -151,7 +151,7 @@ describe('a topic that can not be written to', () => {
   });
 
   it('gets no patience on probation, and ends it by taking a record', async () => {
-    world.standings.set(T, { kind: 'well', partitions: 1, onProbation: true });
+    world.statuses.set(T, { kind: 'writable', partitions: 1, onProbation: true });
     world.respond = () => 'NOT_ENOUGH_REPLICAS';
     expect(await world.outcomes([record('a')])).toEqual([expect.stringContaining('NOT_ENOUGH_REPLICAS')]);
     expect(world.nowMs).toBeLessThan(1_000);
@@ -164,7 +164,7 @@ describe('a topic that can not be written to', () => {
   });
 
   it('without a leader is not sent to; it is refused 10 s after it lost it, whenever it is asked for', async () => {
-    world.standings.set(T, { kind: 'leaderless', sinceMs: 0 });
+    world.statuses.set(T, { kind: 'leaderless', sinceMs: 0 });
     expect(await world.outcomes([record('a')])).toEqual([`topic ${T} has no leader`]);
     expect([world.sends, world.nowMs]).toEqual([[], PATIENCE_MS]);
     expect(await world.outcomes([record('a')])).toEqual([`topic ${T} has no leader`]);
@@ -232,14 +232,16 @@ describe('a record', () => {
   test.each(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'])(
     'that its topic refuses by %s fails alone, and costs few appends',
     async (fault) => {
-      world.respond = (send) => (idsOf(send).includes('bad') ? fault : undefined);
-      const records = Array.from({ length: 500 }, (_, i) => record(i === 123 ? 'bad' : `r${i}`, { partition: 0 }));
+      world.respond = (send) => (idsOf(send).includes('unwritable') ? fault : undefined);
+      const records = Array.from({ length: 500 }, (_, i) =>
+        record(i === 123 ? 'unwritable' : `r${i}`, { partition: 0 }),
+      );
       const outcomes = await world.outcomes(records);
       expect(outcomes.filter((outcome) => outcome !== true)).toEqual([`topic ${T} refused the record: ${fault}`]);
       expect(outcomes[123]).not.toBe(true);
       expect(world.sends.length).toBeLessThan(25);
-      const taken = world.sends.filter((send) => !idsOf(send).includes('bad')).flatMap(idsOf);
-      expect(taken).toEqual(records.map(({ value }) => String(value)).filter((id) => id !== 'bad'));
+      const taken = world.sends.filter((send) => !idsOf(send).includes('unwritable')).flatMap(idsOf);
+      expect(taken).toEqual(records.map(({ value }) => String(value)).filter((id) => id !== 'unwritable'));
     },
   );
 

@@ -24,74 +24,74 @@ function describeTopic(name: string, found: Found = 'UNKNOWN_TOPIC_OR_PARTITION'
   return { name, partitions: leaders.map((leader, partition) => ({ partition, leader, replicas: [1], inSync: [1] })) };
 }
 
-describe('the standing of a reply topic', () => {
+describe('the status of a reply topic', () => {
   test.each([
     ['UNKNOWN_TOPIC_OR_PARTITION', /does not exist/],
     ['INVALID_TOPIC_EXCEPTION', /does not exist/],
-    ['TOPIC_AUTHORIZATION_FAILED', /may not be described/],
+    ['TOPIC_AUTHORIZATION_FAILED', /may not describe/],
   ])('is bad for %s', async (fault, reason) => {
     const { topics } = brokers({ t: fault });
-    expect(await topics.standing('t')).toMatchObject({ kind: 'bad', reason: expect.stringMatching(reason) });
+    expect(await topics.status('t')).toMatchObject({ kind: 'unwritable', reason: expect.stringMatching(reason) });
   });
 
   it('is believed for a minute; a missing one is asked for again after 2 s', async () => {
     const { topics, asked, state } = brokers({ t: 3 });
-    for (state.nowMs of [0, 59_999, 60_000]) await topics.standing('t');
+    for (state.nowMs of [0, 59_999, 60_000]) await topics.status('t');
     expect(asked).toEqual(['t', 't']);
     for (const later of [0, 1_999, 2_000]) {
       state.nowMs = 100_000 + later;
-      await topics.standing('gone');
+      await topics.status('gone');
     }
     expect(asked.slice(2)).toEqual(['gone', 'gone']);
   });
 
   it('is asked for once by all who want it at the same time', async () => {
     const { topics, asked } = brokers({ t: 3 });
-    const standings = await Promise.all(Array.from({ length: 12 }, () => topics.standing('t')));
-    expect([asked, new Set(standings).size]).toEqual([['t'], 1]);
+    const statuses = await Promise.all(Array.from({ length: 12 }, () => topics.status('t')));
+    expect([asked, new Set(statuses).size]).toEqual([['t'], 1]);
   });
 
   it('says since when there is no leader, however often it was asked and doubted', async () => {
     const known: Record<string, Found> = { t: 'LEADER_NOT_AVAILABLE' };
     const { topics, state } = brokers(known);
     for (state.nowMs of [100, 400, 5_000]) {
-      expect(await topics.standing('t')).toEqual({ kind: 'leaderless', sinceMs: 100 });
+      expect(await topics.status('t')).toEqual({ kind: 'leaderless', sinceMs: 100 });
       topics.doubt('t');
     }
     known.t = 2;
     state.nowMs += 300;
-    expect(await topics.standing('t')).toEqual({ kind: 'well', partitions: 2, onProbation: false });
+    expect(await topics.status('t')).toEqual({ kind: 'writable', partitions: 2, onProbation: false });
     known.t = [1, -1];
     topics.doubt('t');
-    expect(await topics.standing('t')).toEqual({ kind: 'leaderless', sinceMs: 5_300 });
+    expect(await topics.status('t')).toEqual({ kind: 'leaderless', sinceMs: 5_300 });
   });
 
   it('is bad for 10 s after it was found unwritable, and on probation until it is cleared', async () => {
     const { topics, state } = brokers({ t: 2 });
     topics.markUnwritable('t', 'denied');
     state.nowMs = 9_999;
-    expect(await topics.standing('t')).toEqual({ kind: 'bad', reason: 'denied' });
+    expect(await topics.status('t')).toEqual({ kind: 'unwritable', reason: 'denied' });
     state.nowMs = 10_000;
-    expect(await topics.standing('t')).toMatchObject({ kind: 'well', onProbation: true });
+    expect(await topics.status('t')).toMatchObject({ kind: 'writable', onProbation: true });
     topics.doubt('t');
-    expect(await topics.standing('t')).toMatchObject({ kind: 'well', onProbation: true });
+    expect(await topics.status('t')).toMatchObject({ kind: 'writable', onProbation: true });
     topics.clear('t');
-    expect(await topics.standing('t')).toMatchObject({ kind: 'well', onProbation: false });
+    expect(await topics.status('t')).toMatchObject({ kind: 'writable', onProbation: false });
   });
 
   it('is not known while the brokers do not answer, and is asked for again then', async () => {
     const { topics, state } = brokers({ t: 1 });
     state.silent = true;
-    await expect(topics.standing('t')).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+    await expect(topics.status('t')).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
     state.silent = false;
-    expect(await topics.standing('t')).toMatchObject({ kind: 'well' });
+    expect(await topics.status('t')).toMatchObject({ kind: 'writable' });
   });
 
   it('is remembered for a bounded number of topics, which requests may name at will', async () => {
     const { topics, asked } = brokers({});
-    for (let i = 0; i <= 1_000; i += 1) await topics.standing(`t${i}`);
-    await topics.standing('t1000');
-    await topics.standing('t0');
+    for (let i = 0; i <= 1_000; i += 1) await topics.status(`t${i}`);
+    await topics.status('t1000');
+    await topics.status('t0');
     expect(asked.slice(1_001)).toEqual(['t0']);
   });
 });

@@ -26,7 +26,7 @@ async function beat(stage: Stage, joiners: readonly Joiner[], times: number): Pr
 }
 
 describe('a simulated group', () => {
-  it('gives a newcomer an ID to come back with, and each member what the leader assigned', async () => {
+  it('gives a new member an ID to join with, and each member what the leader assigned', async () => {
     const { joiners, assigned, group } = await groupOf(3);
     expect(group.state).toBe('Stable');
     expect(assigned).toEqual(joiners.map(({ memberId }) => `for ${memberId}`));
@@ -34,7 +34,7 @@ describe('a simulated group', () => {
     expect(joiners.map(({ answer }) => answer?.members.length)).toEqual([3, 0, 0]);
   });
 
-  it('lets the others know of a newcomer by their heartbeats, and waits for all of them', async () => {
+  it('signals a new member to the others by their heartbeats, and waits for all of them', async () => {
     const { stage, joiners, group } = await groupOf(2);
     const [one, two] = joiners as [Joiner, Joiner];
     const third = await Joiner.make(stage);
@@ -53,7 +53,7 @@ describe('a simulated group', () => {
     expect([group.state, group.generation, await one.commit(7)]).toEqual(['Stable', 2, 'ok']);
   });
 
-  it('goes on without a member that does not join again within the rebalance timeout', async () => {
+  it('continues without a member that does not rejoin within the rebalance timeout', async () => {
     const { stage, joiners, group } = await groupOf(2);
     const [one, two] = joiners as [Joiner, Joiner];
     const third = await Joiner.make(stage);
@@ -67,7 +67,7 @@ describe('a simulated group', () => {
     expect([group.members.length, await two.heartbeat()]).toEqual([2, 'UNKNOWN_MEMBER_ID']);
   });
 
-  it('gives up a member that is silent for a session, and nobody sooner', async () => {
+  it('removes a member that is silent for a session, and not earlier', async () => {
     const { stage, joiners, group } = await groupOf(2);
     const [one, two] = joiners as [Joiner, Joiner];
     expect(await beat(stage, [one], 3)).toEqual(['ok']);
@@ -78,7 +78,7 @@ describe('a simulated group', () => {
     expect(await two.commit(9)).toBe('UNKNOWN_MEMBER_ID');
   });
 
-  it('refuses commits and heartbeats of an old generation', async () => {
+  it('rejects commits and heartbeats of an old generation', async () => {
     const { stage, joiners, groups } = await groupOf(1);
     const [one] = joiners as [Joiner];
     const old = one.answer;
@@ -92,7 +92,7 @@ describe('a simulated group', () => {
     expect(groups.committed(GROUP, 't', 0)).toBe(3);
   });
 
-  it('is left at once, and empty takes commits from outside', async () => {
+  it('can be left immediately, and accepts outside commits while it is empty', async () => {
     const { stage, joiners, group } = await groupOf(2);
     const [one, two] = joiners as [Joiner, Joiner];
     await stage.outcome(two.link.leaveGroup(two.identity));
@@ -110,7 +110,7 @@ describe('a simulated group', () => {
     expect([refused, taken].map(({ partitions }) => partitions[0]?.fault)).toEqual(['UNKNOWN_MEMBER_ID', undefined]);
   });
 
-  it('gives a static member its place back without a rebalance, and fences who had it', async () => {
+  it('lets a static member return without a rebalance, and fences the previous one', async () => {
     const { stage, joiners, group } = await groupOf(2, ['i1', 'i2']);
     const [one, two] = joiners as [Joiner, Joiner];
     const again = await Joiner.make(stage);
@@ -130,7 +130,7 @@ describe('a simulated group', () => {
     expect(group.members).toHaveLength(1);
   });
 
-  it('selects the protocol that all know, and refuses who knows none of it', async () => {
+  it('selects a protocol that all members support, and rejects a member without it', async () => {
     const stage = new Stage();
     const [one, two, three] = [await Joiner.make(stage), await Joiner.make(stage), await Joiner.make(stage)];
     const named = (...names: string[]) => names.map((name) => ({ name, metadata: Buffer.from(name) }));
@@ -144,7 +144,7 @@ describe('a simulated group', () => {
 });
 
 describe('a simulated coordinator', () => {
-  it('that moves goes on from the last assignment, once it has loaded', async () => {
+  it('that moves continues from the last assignment, once it has loaded', async () => {
     const stage = new Stage({ nodes: 2, groups: { loadMs: () => 2_000 } });
     const link = await stage.link();
     const { nodeId } = await stage.outcome(link.findCoordinator({ groupId: GROUP }));

@@ -9,7 +9,7 @@ async function linked() {
 }
 
 describe('a connection to a simulated broker', () => {
-  it('is refused by one that is down or unknown, and by one that is frozen nothing is said', async () => {
+  it('is refused by a broker that is down or unknown, and hangs at a frozen one', async () => {
     const { stage, cluster, network } = await linked();
     cluster.crash(1);
     expect(await nameOf(stage.link())).toBe('UNREACHABLE');
@@ -25,7 +25,7 @@ describe('a connection to a simulated broker', () => {
     }
   });
 
-  it('that loses a request carries nothing more that way; what came before is answered', async () => {
+  it('that loses a request carries no further ones; earlier ones are answered', async () => {
     const { stage, network, link, cluster } = await linked();
     const before = link.metadata({ topics: [] });
     network.script = (call, way) => (call === 'produce' && way === 'there' ? 'lost' : undefined);
@@ -38,7 +38,7 @@ describe('a connection to a simulated broker', () => {
     expect(cluster.partition('t', 0).log.end).toBe(0);
   });
 
-  it('that loses an answer has brought the request', async () => {
+  it('that loses an answer has delivered the request', async () => {
     const { stage, network, link, cluster } = await linked();
     network.script = (call, way) => (call === 'produce' && way === 'back' ? 'lost' : undefined);
     const unanswered = link.produce(produceTo('t', stage.batch('a')));
@@ -48,7 +48,7 @@ describe('a connection to a simulated broker', () => {
     expect(cluster.partition('t', 0).log.end).toBe(1);
   });
 
-  it('that was closed still brings what was sent before', async () => {
+  it('that was closed still delivers what was sent before', async () => {
     const { stage, network, link, cluster } = await linked();
     network.script = (call, way) => (call === 'produce' && way === 'there' ? 30_000 : undefined);
     const late = link.produce(produceTo('t', stage.batch('a')));
@@ -59,7 +59,7 @@ describe('a connection to a simulated broker', () => {
     expect(cluster.partition('t', 0).log.end).toBe(1);
   });
 
-  it('that is reset rejects what is under way and ends, as does one to a broker that stops', async () => {
+  it('that is reset rejects pending calls and ends, as does one to a broker that stops', async () => {
     const { stage, network, link } = await linked();
     network.script = (call) => (call === 'produce' ? 'reset' : undefined);
     expect(await nameOf(stage.outcome(link.produce(produceTo('t', stage.batch('a')))))).toBe('CONNECTION_LOST');
@@ -73,7 +73,7 @@ describe('a connection to a simulated broker', () => {
     await other.ended;
   });
 
-  it('is served in the order of its calls, so that a fetch that waits holds up what is behind it', async () => {
+  it('serves calls in order, so that a waiting fetch blocks those after it', async () => {
     const { stage, link } = await linked();
     const order: string[] = [];
     const held = link.fetch({ ...fetchOf({ topic: 't' }), maxWaitMs: 500 }).then(() => order.push('fetch'));
@@ -83,7 +83,7 @@ describe('a connection to a simulated broker', () => {
     expect(stage.world.nowMs).toBeGreaterThan(500);
   });
 
-  it('may bring a produce twice', async () => {
+  it('may deliver a produce request twice', async () => {
     const { stage, network, link, cluster } = await linked();
     network.weather = { ...FAIR, doubled: 1 };
     expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).baseOffset).toBe(0);

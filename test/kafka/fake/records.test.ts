@@ -24,7 +24,7 @@ describe('simulated brokers', () => {
     expect(stored.map((batch) => headOf(batch).maxTimestampMs)).toEqual([nowMs, nowMs, 1_000]);
   });
 
-  it('refuse a batch whose bytes are not those that were sent, and one that is too large', async () => {
+  it('reject a corrupted batch, and one that is too large', async () => {
     const stage = new Stage();
     stage.kafka.cluster.createTopic('t', { configs: { 'max.message.bytes': '100' } });
     const link = await stage.link();
@@ -37,7 +37,7 @@ describe('simulated brokers', () => {
     expect(faults).toEqual(['CORRUPT_MESSAGE', 'MESSAGE_TOO_LARGE', undefined]);
   });
 
-  it('give batches from the one that has the offset on, the first of them whole and the last cut off', async () => {
+  it('return batches from the one with the offset on, the first whole and the last truncated', async () => {
     const stage = new Stage();
     const { cluster } = stage.kafka;
     cluster.createTopic('t');
@@ -54,7 +54,7 @@ describe('simulated brokers', () => {
     expect(await read(5, 1_000_000)).toHaveLength(0);
   });
 
-  it('refuse an offset outside of the log, and forget its head', async () => {
+  it('reject an offset outside the log, and can trim its head', async () => {
     const stage = new Stage();
     const { cluster } = stage.kafka;
     cluster.createTopic('t');
@@ -69,7 +69,7 @@ describe('simulated brokers', () => {
     expect(faults).toEqual(['OFFSET_OUT_OF_RANGE', undefined, undefined, 'OFFSET_OUT_OF_RANGE']);
   });
 
-  it('hold a fetch until there is something, or the time is over', async () => {
+  it('hold a fetch until there are records, or the wait is over', async () => {
     const stage = new Stage();
     stage.kafka.cluster.createTopic('t');
     const link = await stage.link();
@@ -84,7 +84,7 @@ describe('simulated brokers', () => {
     expect(stage.world.nowMs - beganMs).toBe(600);
   });
 
-  it('show readers of committed records nothing of a transaction under way, and name the aborted ones', async () => {
+  it('hide open transactions from readers of committed records, and list the aborted ones', async () => {
     const stage = new Stage();
     const { cluster } = stage.kafka;
     cluster.createTopic('t');
@@ -105,7 +105,7 @@ describe('simulated brokers', () => {
     expect(await fetch()).toMatchObject({ lastStableOffset: 6, aborted: [{ producerId: 7n, firstOffset: 1 }] });
   });
 
-  it('tell the ends of a log, and the first record of a time', async () => {
+  it('return the bounds of a log, and the first record of a time', async () => {
     const stage = new Stage();
     const { cluster } = stage.kafka;
     cluster.createTopic('t');
@@ -124,28 +124,28 @@ describe('simulated brokers', () => {
   });
 });
 
-describe('copies of a partition', () => {
+describe('replicas of a partition', () => {
   const three = (replicationMs: number) => {
     const stage = new Stage({ nodes: 3, replicationMs: () => replicationMs, fenceAfterMs: 1_000 });
     stage.kafka.cluster.createTopic('t', { configs: { 'min.insync.replicas': '2' } });
     return stage;
   };
 
-  it('are waited for before an append is acknowledged or shown', async () => {
+  it('must have an append before it is acknowledged or visible', async () => {
     const stage = three(200);
     const link = await stage.link();
     const append = link.produce(produceTo('t', stage.batch('a')));
     await stage.pass(100);
     const [read] = (await stage.outcome(link.fetch(fetchOf({ topic: 't' })))).partitions;
     await stage.outcome(append);
-    expect(read?.highWatermark).toBe(1); // asked on the same connection, so answered behind the append
+    expect(read?.highWatermark).toBe(1); // on the same connection, so answered after the append
     const other = await stage.link();
     stage.kafka.cluster.sendBatch('t', 0, stage.batch('b'));
     const [early] = (await stage.outcome(other.fetch(fetchOf({ topic: 't', offset: 1 })))).partitions;
     expect([early?.highWatermark, early?.records.length]).toEqual([1, 0]);
   });
 
-  it('keep what was acknowledged to whoever waited for all, and may lack what was not', async () => {
+  it('keep what was acknowledged with acks=all, and may lack the rest', async () => {
     const stage = three(200);
     const { cluster } = stage.kafka;
     const link = await stage.link();
@@ -173,7 +173,7 @@ describe('copies of a partition', () => {
     expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).fault).toBeUndefined();
   });
 
-  it('that lead no more say so, once they know it', async () => {
+  it('that no longer lead say so, once they know it', async () => {
     const stage = three(1);
     const { cluster } = stage.kafka;
     const link = await stage.link();
@@ -188,7 +188,7 @@ describe('copies of a partition', () => {
     expect(topics[0]?.partitions[0]?.leader).toBe(2);
   });
 
-  it('of a broker that is frozen are led by another one after a while, and answer when it goes on', async () => {
+  it('of a frozen broker get another leader after a while, and answer when it resumes', async () => {
     const stage = three(1);
     const { cluster } = stage.kafka;
     const link = await stage.link();

@@ -7,7 +7,7 @@ import { type FakeKafka, type FakeKafkaOptions, fakeKafka } from '../../support/
 const LONG_MS = 1_000_000;
 export const GROUP = 'g';
 
-/** Simulated brokers in virtual time: a test waits for what it asked for, and no time passes but by that. */
+/** Simulated brokers in virtual time, which passes only while a test waits. */
 export class Stage {
   readonly world = new World(1, false);
   readonly kafka: FakeKafka;
@@ -27,7 +27,7 @@ export class Stage {
     return await promise;
   }
 
-  /** Lets so much virtual time pass. */
+  /** Lets virtual time pass. */
   async pass(delayMs: number): Promise<void> {
     const { atMs } = this.world.after(delayMs, () => {});
     await this.world.run(atMs, () => false);
@@ -56,7 +56,7 @@ export const fetchOf = (...positions: (Partial<FetchPosition> & { readonly topic
   partitions: positions.map((position) => ({ partition: 0, offset: 0, maxBytes: 1_000_000, ...position })),
 });
 
-/** Values in the bytes of a fetch, by offset; batches that are cut off are left out. */
+/** Values in the bytes of a fetch, by offset; truncated batches are skipped. */
 export function valuesIn(bytes: Buffer): [offset: number, value: string][] {
   const found: [number, string][] = [];
   for (let at = 0; at + 61 <= bytes.length; ) {
@@ -78,7 +78,7 @@ const joinAs = (fields: Partial<JoinRequest> = {}): JoinRequest => ({
   ...fields,
 });
 
-/** A member of the group by connections of its own, joining as a client does. */
+/** A group member with its own connections that joins as a client does. */
 export class Joiner {
   readonly link: BrokerLink;
   readonly #stage: Stage;
@@ -113,7 +113,7 @@ export class Joiner {
     return answer;
   }
 
-  /** Gives each member an assignment of its own name, if this is the leader; answers with this member's. */
+  /** As the leader, assigns its own name to each member; returns this member's assignment. */
   async sync(): Promise<string> {
     const { members = [], leaderId } = this.answer ?? {};
     const isLeader = leaderId === this.memberId;
@@ -133,7 +133,7 @@ export class Joiner {
   }
 }
 
-/** The fault that a call is refused with, or ok. */
+/** The fault that a call is rejected with, or ok. */
 export async function nameOf(call: Promise<unknown>): Promise<string> {
   try {
     await call;

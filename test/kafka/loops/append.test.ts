@@ -237,12 +237,12 @@ describe('the offsets of a partition', () => {
 });
 
 describe('trying again', () => {
-  const isPassing = (fault: string | undefined) => fault === 'PASSING';
+  const isTransient = (fault: string | undefined) => fault === 'PASSING';
 
   it('goes on while faults pass, with rests that grow, and ends with the first that does not', async () => {
     const { runtime } = stage;
     const tries: number[] = [];
-    const work = retrying(runtime, { timeoutMs: 10_000, isPassing }, async () => {
+    const work = retrying(runtime, { timeoutMs: 10_000, isTransient }, async () => {
       tries.push(runtime.monotonicMs());
       throw new KafkaFault(tries.length < 5 ? 'PASSING' : 'LASTING', 'no');
     });
@@ -253,7 +253,7 @@ describe('trying again', () => {
   it('ends in time with the fault of the last try, each of which knows what is left', async () => {
     const { runtime } = stage;
     const lefts: number[] = [];
-    const work = retrying(runtime, { timeoutMs: 1_500, isPassing }, async (leftMs) => {
+    const work = retrying(runtime, { timeoutMs: 1_500, isTransient }, async (leftMs) => {
       lefts.push(leftMs);
       throw new KafkaFault('PASSING', 'no');
     });

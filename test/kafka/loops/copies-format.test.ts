@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  decodeStanding,
-  decodeTold,
-  encodeStanding,
-  encodeTold,
-  type Told,
+  decodeMemberReport,
+  decodeStandbys,
+  encodeMemberReport,
+  encodeStandbys,
+  type MemberReport,
 } from '../../../src/kafka/loops/copies-format.ts';
 
 const NONE = { copies: new Map(), standbys: [], warmups: [] };
@@ -14,7 +14,7 @@ const partition = fc.oneof(fc.nat(300), fc.integer({ min: 0, max: 2 ** 31 - 1 })
 const partitions = fc.uniqueArray(partition, { maxLength: 20 }).map((list) => list.toSorted((x, y) => x - y));
 const offset = fc.oneof(fc.nat(300), fc.maxSafeNat());
 const copy = fc.tuple(offset, offset).map(([x, y]) => ({ end: Math.min(x, y), logEnd: Math.max(x, y) }));
-const told: fc.Arbitrary<Told> = fc.record({
+const reported: fc.Arbitrary<MemberReport> = fc.record({
   copies: fc
     .uniqueArray(fc.tuple(partition, copy), { selector: ([at]) => at, maxLength: 20 })
     .map((all) => new Map(all)),
@@ -22,23 +22,23 @@ const told: fc.Arbitrary<Told> = fc.record({
   warmups: partitions,
 });
 
-describe('what is told of copies', () => {
+describe('what is reported of copies', () => {
   it('has these bytes', () => {
     const copies = new Map([
       [5, { end: 300, logEnd: 300 }],
       [2, { end: 0, logEnd: 127 }],
     ]);
-    const bytes = encodeTold({ copies, standbys: [0, 2], warmups: [2] });
+    const bytes = encodeMemberReport({ copies, standbys: [0, 2], warmups: [2] });
     expect(bytes.toString('hex')).toBe('0102' + '02007f' + '02ac0200' + '020001' + '0102');
-    expect(encodeStanding({ standbys: [0, 2], warmups: [2] }).toString('hex')).toBe('01' + '020001' + '0102');
+    expect(encodeStandbys({ standbys: [0, 2], warmups: [2] }).toString('hex')).toBe('01' + '020001' + '0102');
   });
 
   it('is read as it was written', () => {
     fc.assert(
-      fc.property(told, (one) => {
-        expect(decodeTold(encodeTold(one))).toEqual(one);
+      fc.property(reported, (one) => {
+        expect(decodeMemberReport(encodeMemberReport(one))).toEqual(one);
         const { standbys, warmups } = one;
-        expect(decodeStanding(encodeStanding(one))).toEqual({ standbys, warmups });
+        expect(decodeStandbys(encodeStandbys(one))).toEqual({ standbys, warmups });
       }),
     );
   });
@@ -46,8 +46,8 @@ describe('what is told of copies', () => {
   it('takes seven bytes for a copy that reaches to a million, and less for one that reaches to none', () => {
     const many = (end: number) =>
       new Map(Array.from({ length: 1_024 }, (_, at) => [at, { end, logEnd: end + 1_000 }] as const));
-    expect(encodeTold({ ...NONE, copies: many(1_000_000) }).length).toBeLessThan(1_024 * 7);
-    expect(encodeTold({ ...NONE, copies: many(0) }).length).toBeLessThan(1_024 * 5);
+    expect(encodeMemberReport({ ...NONE, copies: many(1_000_000) }).length).toBeLessThan(1_024 * 7);
+    expect(encodeMemberReport({ ...NONE, copies: many(0) }).length).toBeLessThan(1_024 * 5);
   });
 
   it('leaves out a copy that ends beyond its log, or at no offset', () => {
@@ -59,24 +59,30 @@ describe('what is told of copies', () => {
       [4, { end: 1, logEnd: Number.POSITIVE_INFINITY }],
       [5, { end: 7, logEnd: 7 }],
     ]);
-    expect([...(decodeTold(encodeTold({ ...NONE, copies }))?.copies ?? [])]).toEqual([[5, { end: 7, logEnd: 7 }]]);
+    expect([...(decodeMemberReport(encodeMemberReport({ ...NONE, copies }))?.copies ?? [])]).toEqual([
+      [5, { end: 7, logEnd: 7 }],
+    ]);
   });
 
   it('is not understood in another version', () => {
     for (const version of [0, 2, 127, 255]) {
-      const bytes = encodeTold(NONE);
+      const bytes = encodeMemberReport(NONE);
       bytes[0] = version;
-      expect(decodeTold(bytes)).toBeUndefined();
-      expect(decodeStanding(bytes)).toBeUndefined();
+      expect(decodeMemberReport(bytes)).toBeUndefined();
+      expect(decodeStandbys(bytes)).toBeUndefined();
     }
   });
 
   it('is not understood when it is cut off, or runs on', () => {
-    const whole = encodeTold({ copies: new Map([[3, { end: 300, logEnd: 301 }]]), standbys: [4, 200], warmups: [200] });
+    const whole = encodeMemberReport({
+      copies: new Map([[3, { end: 300, logEnd: 301 }]]),
+      standbys: [4, 200],
+      warmups: [200],
+    });
     for (let length = 0; length < whole.length; length += 1) {
-      expect(decodeTold(whole.subarray(0, length))).toBeUndefined();
+      expect(decodeMemberReport(whole.subarray(0, length))).toBeUndefined();
     }
-    expect(decodeTold(Buffer.concat([whole, Buffer.from([0])]))).toBeUndefined();
+    expect(decodeMemberReport(Buffer.concat([whole, Buffer.from([0])]))).toBeUndefined();
   });
 
   it('is not understood when a number is too large for an offset or a partition', () => {
@@ -87,11 +93,11 @@ describe('what is told of copies', () => {
       `010100${'80'.repeat(8)}00000000`, // an end of nine bytes
       `0101${'80'.repeat(300)}0000000000`, // a gap of many, all zero
     ]) {
-      expect(decodeTold(Buffer.from(hex, 'hex')), hex).toBeUndefined();
+      expect(decodeMemberReport(Buffer.from(hex, 'hex')), hex).toBeUndefined();
     }
-    expect(decodeStanding(Buffer.from('0101ffffffff0700', 'hex'))?.standbys).toEqual([2 ** 31 - 1]);
-    expect(decodeStanding(Buffer.from('0101808080800800', 'hex'))).toBeUndefined();
-    expect(decodeTold(Buffer.from(`010100${largest}000000`, 'hex'))?.copies.get(0)?.end).toBe(2 ** 53 - 1);
+    expect(decodeStandbys(Buffer.from('0101ffffffff0700', 'hex'))?.standbys).toEqual([2 ** 31 - 1]);
+    expect(decodeStandbys(Buffer.from('0101808080800800', 'hex'))).toBeUndefined();
+    expect(decodeMemberReport(Buffer.from(`010100${largest}000000`, 'hex'))?.copies.get(0)?.end).toBe(2 ** 53 - 1);
   });
 
   it('reads any bytes, or does not understand them, without making room for what they only claim', () => {
@@ -99,7 +105,7 @@ describe('what is told of copies', () => {
     const rest = fc.uint8Array({ maxLength: 40 }).map((array) => Buffer.from(array));
     fc.assert(
       fc.property(fc.tuple(fc.constant(Buffer.from([1])), count, rest).map(Buffer.concat.bind(Buffer)), (any) => {
-        for (const decode of [decodeTold, decodeStanding]) {
+        for (const decode of [decodeMemberReport, decodeStandbys]) {
           const read = decode(any);
           for (const at of [...(read?.standbys ?? []), ...(read?.warmups ?? [])]) {
             expect(at).toSatisfy((one: number) => Number.isInteger(one) && one >= 0 && one < 2 ** 31);

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { Claims } from '../../../src/kafka/loops/assigner.ts';
 import type { Copies } from '../../../src/kafka/loops/copies.ts';
-import { decodeStanding } from '../../../src/kafka/loops/copies-format.ts';
+import { decodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
 import { decodeJoining, offeredProtocols, ROUND_ROBIN, STICKY } from '../../../src/kafka/loops/member-claims.ts';
-import { SparingLog } from '../../../src/kafka/loops/sparing-log.ts';
+import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
 import type { JoinAnswer } from '../../../src/kafka/wire/port.ts';
 
 const TOPIC = 'id.requests';
@@ -18,7 +18,7 @@ const had = (generation: number, partitions: readonly number[]): Claims => ({ ..
 
 function leading(partitions: number) {
   const warnings: string[] = [];
-  const log = new SparingLog({ monotonicMs: () => 0 }, (level, fields, message) => {
+  const log = new RateLimitedLog({ monotonicMs: () => 0 }, (level, fields, message) => {
     if (level === 'warn') warnings.push(`${(fields as { memberId: string }).memberId}: ${message}`);
   });
   const leadership = new Leadership(TOPIC, { partitions, standbys: 1, acceptableLag: 100 }, log);
@@ -103,8 +103,8 @@ describe('the leader of the group', () => {
     ]);
     expect(plan).toEqual({ a: [0, 2], b: [1, 3], odd: [], empty: [], foreign: [] });
     expect(warnings).toEqual([
-      'odd: the subscription of a member of the group is malformed; it gets no partitions',
-      'foreign: a member of the group subscribes to other topics and gets no partitions',
+      "odd: a group member's subscription is malformed; it gets no partitions",
+      'foreign: a group member subscribes to other topics; it gets no partitions',
     ]);
   });
 
@@ -160,7 +160,7 @@ describe('the leader of the group', () => {
     const copiesOfA = new Map([0, 1].map((partition) => [partition, complete]));
     const plan = lead([member('a', had(1, [0, 1]), 'i-a', copiesOfA), member('b', NOTHING, 'i-b', new Map())]);
     expect(plan.map(({ owned }) => owned)).toEqual([[0, 1], []]);
-    expect(plan.map(({ userData }) => decodeStanding(userData))).toEqual([
+    expect(plan.map(({ userData }) => decodeStandbys(userData))).toEqual([
       undefined,
       { standbys: [0, 1], warmups: [1] },
     ]);
@@ -173,7 +173,7 @@ describe('the leader of the group', () => {
     const a = (generation: number) => member('a', had(generation, [0, 1]), 'i-a', complete);
     lead([a(1), member('b', { ...NOTHING, generation: 1, warmups: [0] }, 'i-b', inPart)], { generation: 2 });
     const [, b] = lead([a(2), member('b-again', NOTHING, 'i-b', inPart)], { generation: 3 });
-    expect(b?.userData && decodeStanding(b.userData)).toEqual({ standbys: [0, 1], warmups: [0] });
+    expect(b?.userData && decodeStandbys(b.userData)).toEqual({ standbys: [0, 1], warmups: [0] });
   });
 
   it('tells nothing of copies while the group has a member of an earlier release', () => {

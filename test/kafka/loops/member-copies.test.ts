@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Copies, Copy } from '../../../src/kafka/loops/copies.ts';
-import { encodeStanding } from '../../../src/kafka/loops/copies-format.ts';
+import { encodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { encodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
@@ -286,7 +286,7 @@ describe('a static leader that restarts', () => {
 describe('an assignment', () => {
   it('is taken for as much as makes sense, whatever a leader says of copies', async () => {
     const stage = new GroupStage();
-    const userData = encodeStanding({ standbys: [1, 2, PARTITIONS], warmups: [2, 3] });
+    const userData = encodeStandbys({ standbys: [1, 2, PARTITIONS], warmups: [2, 3] });
     new OldMember(
       stage,
       encodeAssignment({ assigned: [{ topic: TOPIC, partitions: [0, 1] }], userData }),

@@ -128,7 +128,7 @@ describe('a member of the group', () => {
     const b = stage.member('b').start();
     await stage.until(() => b.assigned.length > 0, 'an assignment');
     expect(b.last.partitions).toEqual([]);
-    expect(b.warnings).toEqual(['the assignment by the leader of the group is malformed; no partition is served']);
+    expect(b.warnings).toEqual(["the group leader's assignment is malformed; no partition is served"]);
     expect(stage.group.state).toBe('Stable');
   });
 });

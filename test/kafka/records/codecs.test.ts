@@ -6,16 +6,16 @@ import fc from 'fast-check';
 import { snappyCompressor } from 'hysnappy';
 import { compressFrameSync, compressSync } from 'lz4-napi';
 import { describe, expect, it, test } from 'vitest';
-import { inflate, MAX_INFLATED_BYTES } from '../../../src/kafka/records/codecs.ts';
+import { decompress, MAX_DECOMPRESSED_BYTES } from '../../../src/kafka/records/codecs.ts';
 import { decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
-import { inflateZstdByWasm } from '../../../src/kafka/records/zstd.ts';
+import { decompressZstdByWasm } from '../../../src/kafka/records/zstd.ts';
 import { batchOf, CODEC, lz4Frame, plain, storedSnappy, xerial } from '../../support/record-bytes.ts';
 
 const decode = (records: Buffer, from = 0) => decodeBatches({ records, aborted: [] }, from, 'read_committed', nextTurn);
 
 const snappyCompress = snappyCompressor();
 const rawSnappy = (bytes: Buffer) => Buffer.from(snappyCompress(bytes));
-/** The library puts the size in front. */
+/** The library prepends the size. */
 const lz4Block = (block: Buffer, before?: Buffer) => compressSync(block, before).subarray(4);
 const LINKED = 0x40;
 
@@ -45,7 +45,7 @@ const ENCODERS: [name: string, codec: keyof typeof CODEC, compress: (bytes: Buff
   ['zstd with a checksum', 'zstd', (bytes) => zstdCompressSync(bytes, { params: { [zlib.ZSTD_c_checksumFlag]: 1 } })],
 ];
 
-/** Compresses well in part, and in part not at all. */
+/** Half compressible, half random. */
 function mixed(length: number, seed = 1): Buffer {
   const bytes = Buffer.alloc(length);
   let state = seed;
@@ -56,7 +56,7 @@ function mixed(length: number, seed = 1): Buffer {
   return bytes;
 }
 
-describe('a batch that a broker has compressed', () => {
+describe('a batch compressed by a broker', () => {
   const captured: Record<string, string> = JSON.parse(
     readFileSync(new URL('broker-batches.json', import.meta.url), 'utf8'),
   );
@@ -74,13 +74,13 @@ describe('a batch that a broker has compressed', () => {
 });
 
 describe.each(ENCODERS)('a body compressed by %s', (_, codec, compress) => {
-  it('is inflated to what it was', async () => {
+  it('decompresses to the original bytes', async () => {
     const large = fc.record({ length: fc.nat(300_000), seed: fc.nat() }).map(({ length, seed }) => mixed(length, seed));
     const bytes = fc.uint8Array({ minLength: 1, maxLength: 2_000 }).map((array) => Buffer.from(array));
     await fc.assert(
       fc.asyncProperty(fc.oneof({ weight: 4, arbitrary: bytes }, large), async (body) => {
         if (body.length === 0) return;
-        expect((await inflate(CODEC[codec], compress(body), nextTurn)).equals(body)).toBe(true);
+        expect((await decompress(CODEC[codec], compress(body), nextTurn)).equals(body)).toBe(true);
       }),
       { numRuns: 30 },
     );
@@ -95,16 +95,16 @@ describe.each(ENCODERS)('a body compressed by %s', (_, codec, compress) => {
     ]);
   });
 
-  it('is inflated up to the bound, and refused beyond it', async () => {
-    const most = Buffer.alloc(MAX_INFLATED_BYTES, 'most');
-    expect((await inflate(CODEC[codec], compress(most), nextTurn)).equals(most)).toBe(true);
-    for (const bytes of [MAX_INFLATED_BYTES + 1, 4 * MAX_INFLATED_BYTES]) {
-      const bomb = inflate(CODEC[codec], compress(Buffer.alloc(bytes)), nextTurn);
-      await expect(bomb).rejects.toThrow(`a ${codec} batch holds more than ${MAX_INFLATED_BYTES} bytes: set compr`);
+  it('is decompressed up to the limit, and rejected beyond it', async () => {
+    const most = Buffer.alloc(MAX_DECOMPRESSED_BYTES, 'most');
+    expect((await decompress(CODEC[codec], compress(most), nextTurn)).equals(most)).toBe(true);
+    for (const bytes of [MAX_DECOMPRESSED_BYTES + 1, 4 * MAX_DECOMPRESSED_BYTES]) {
+      const bomb = decompress(CODEC[codec], compress(Buffer.alloc(bytes)), nextTurn);
+      await expect(bomb).rejects.toThrow(`a ${codec} batch holds more than ${MAX_DECOMPRESSED_BYTES} bytes: set compr`);
     }
   });
 
-  it('is refused, or inflated to something else, when it is cut off or changed, and others are read as before', async () => {
+  it('is rejected, or decompresses to other bytes, when it is truncated or changed, and later batches are still read', async () => {
     const body = mixed(3_000);
     const compressed = compress(body);
     const change = fc.record({ at: fc.nat(compressed.length - 1), byte: fc.nat(255), end: fc.nat(compressed.length) });
@@ -113,18 +113,18 @@ describe.each(ENCODERS)('a body compressed by %s', (_, codec, compress) => {
         const changed = Buffer.from(compressed);
         changed[at] = byte;
         for (const bad of [changed, compressed.subarray(0, end)]) {
-          await inflate(CODEC[codec], bad, nextTurn).catch(({ message }) =>
+          await decompress(CODEC[codec], bad, nextTurn).catch(({ message }) =>
             expect(message).toMatch(/batch (is d|hol)/),
           );
         }
-        expect((await inflate(CODEC[codec], compressed, nextTurn)).equals(body)).toBe(true);
+        expect((await decompress(CODEC[codec], compressed, nextTurn)).equals(body)).toBe(true);
       }),
       { numRuns: 300 },
     );
   });
 });
 
-describe('a compressed batch that can not be read', () => {
+describe('an unreadable compressed batch', () => {
   test.each([
     ['damaged gzip', 'gzip', () => Buffer.alloc(9), /^a gzip batch is damaged: set compression/],
     ['damaged snappy', 'snappy', () => Buffer.alloc(9, 0xff), /^a snappy batch is damaged: /],
@@ -179,36 +179,36 @@ describe('a compressed batch that can not be read', () => {
   }
 });
 
-it('finds what a block of lz4 repeats from far back in the blocks before it', async () => {
+it('resolves references of an lz4 block to far earlier blocks', async () => {
   const once = randomBytes(30_000);
   const body = Buffer.concat([once, once, once, once]);
   for (const blockBytes of [1_000, 40_000, 65_536]) {
     const compressed = lz4Frame(body, { flags: LINKED, blockBytes, compress: lz4Block });
     expect(compressed.length).toBeLessThan(2 * once.length); // so it does repeat
-    expect((await inflate(CODEC.lz4, compressed, nextTurn)).equals(body)).toBe(true);
+    expect((await decompress(CODEC.lz4, compressed, nextTurn)).equals(body)).toBe(true);
   }
 });
 
-describe('zstd where Node has none', () => {
-  it('is inflated to what it was', async () => {
-    for (const body of [Buffer.from('a'), mixed(5_000), mixed(300_000), Buffer.alloc(MAX_INFLATED_BYTES, 'most')]) {
-      expect((await inflateZstdByWasm(zstdCompressSync(body), MAX_INFLATED_BYTES)).equals(body)).toBe(true);
+describe('zstd where Node has no support for it', () => {
+  it('decompresses to the original bytes', async () => {
+    for (const body of [Buffer.from('a'), mixed(5_000), mixed(300_000), Buffer.alloc(MAX_DECOMPRESSED_BYTES, 'most')]) {
+      expect((await decompressZstdByWasm(zstdCompressSync(body), MAX_DECOMPRESSED_BYTES)).equals(body)).toBe(true);
     }
   });
 
-  it('is refused when it is damaged, cut off or too much, and others are read as before', async () => {
+  it('is rejected when it is damaged, truncated or too large, and later batches are still read', async () => {
     const good = zstdCompressSync(mixed(5_000));
     const bad = [
       Buffer.alloc(0),
       Buffer.alloc(9),
       good.subarray(0, -1),
-      zstdCompressSync(Buffer.alloc(MAX_INFLATED_BYTES + 1)),
-      zstdCompressSync(Buffer.alloc(64 * MAX_INFLATED_BYTES)),
+      zstdCompressSync(Buffer.alloc(MAX_DECOMPRESSED_BYTES + 1)),
+      zstdCompressSync(Buffer.alloc(64 * MAX_DECOMPRESSED_BYTES)),
     ];
     for (const body of bad) {
-      const refused = inflateZstdByWasm(body, MAX_INFLATED_BYTES);
-      await expect(refused).rejects.toThrow(`is damaged, or holds more than ${MAX_INFLATED_BYTES} bytes`);
-      expect((await inflateZstdByWasm(good, MAX_INFLATED_BYTES)).equals(mixed(5_000))).toBe(true);
+      const refused = decompressZstdByWasm(body, MAX_DECOMPRESSED_BYTES);
+      await expect(refused).rejects.toThrow(`is damaged, or holds more than ${MAX_DECOMPRESSED_BYTES} bytes`);
+      expect((await decompressZstdByWasm(good, MAX_DECOMPRESSED_BYTES)).equals(mixed(5_000))).toBe(true);
     }
   });
 });
@@ -218,14 +218,14 @@ describe('a fetch of compressed batches', () => {
     'lets others run between the blocks of %s',
     async (_, codec, compress) => {
       let turns = 0;
-      await inflate(CODEC[codec], compress(mixed(MAX_INFLATED_BYTES)), async () => {
+      await decompress(CODEC[codec], compress(mixed(MAX_DECOMPRESSED_BYTES)), async () => {
         turns += 1;
       });
       expect(turns).toBeGreaterThan(2);
     },
   );
 
-  it('that would inflate to very much is read in part, and the rest from where that ended', async () => {
+  it('that would decompress to too much is read in part, and the rest from where that ended', async () => {
     const value = { key: null, value: Buffer.alloc(3_000_000) };
     const fetched = Buffer.concat(
       Array.from({ length: 20 }, (_, i) => {

@@ -28,7 +28,7 @@ const offsetsOf = (records: readonly { readonly offset: number }[]) => records.m
 const reasonOf = (record: { readonly headers: Readonly<Record<string, unknown>> } | undefined) =>
   String(record?.headers[UNREADABLE]);
 
-/** `value` is safe, else what has no place among the numbers. */
+/** `value` if it is a safe integer, else NaN. */
 const asNumber = (value: unknown) => (Number.isSafeInteger(Number(value)) ? Number(value) : Number.NaN);
 
 describe('decoding fetched records', () => {
@@ -43,7 +43,7 @@ describe('decoding fetched records', () => {
   });
   const delta = fc.oneof(fc.bigInt({ min: -100n, max: 100n }), fc.bigInt({ min: -(2n ** 62n), max: 2n ** 62n }));
 
-  it('gives what kafkajs gives, for records that it can read', async () => {
+  it('returns what kafkajs returns, for records that kafkajs can read', async () => {
     const batches = fc.array(fc.tuple(records, times, delta), { maxLength: 3 });
     await fc.assert(
       fc.asyncProperty(batches, fc.bigInt({ min: 0n, max: 2n ** 52n }), async (its, start) => {
@@ -74,7 +74,7 @@ describe('decoding fetched records', () => {
     );
   });
 
-  it('takes times exactly, and for none what is no safe number', async () => {
+  it('reads timestamps exactly, and returns NaN for one that is not a safe integer', async () => {
     const max = 2n ** 53n - 1n;
     const cases: [base: bigint, delta: bigint, expected: number][] = [
       [0n, max, Number(max)],
@@ -93,13 +93,13 @@ describe('decoding fetched records', () => {
     }
   });
 
-  it('gives the time of the broker where the topic has that, whatever the sender says', async () => {
+  it("returns the broker's timestamp with LogAppendTime, whatever the sender says", async () => {
     const fields = { attributes: FLAG.logAppendTime, baseTime: 3n, maxTime: 9n };
     const { records: found } = await decode(batchOf([plain('a'), plain('b')], fields));
     expect(found.map(({ timestampMs }) => timestampMs)).toEqual([9, 9]);
   });
 
-  it('leaves out what lies below the offset that was asked for', async () => {
+  it('skips records below the offset that was asked for', async () => {
     const fetched = Buffer.concat([
       batchOf([plain('a'), plain('b')], { baseOffset: 5n }),
       batchOf([plain('c'), plain('d'), plain('e')], { baseOffset: 7n }),
@@ -116,20 +116,20 @@ describe('decoding fetched records', () => {
     }
   });
 
-  it('goes on where it began when there is nothing, and behind a batch that compaction has emptied', async () => {
+  it('stays at its offset when there is nothing to read, and continues after a batch emptied by compaction', async () => {
     expect(await decode(Buffer.alloc(0), 17)).toEqual({ records: [], next: 17 });
     const emptied = batchOf([], { baseOffset: 17n, lastOffsetDelta: 4 });
     expect(await decode(emptied, 18)).toEqual({ records: [], next: 22 });
   });
 
-  it('gives the records that compaction has left, and goes on behind those that it has taken', async () => {
+  it('returns the records that compaction kept, and continues after those that it removed', async () => {
     const left = [encodeRecord(plain('b'), 1), encodeRecord(plain('d'), 3)];
     const compacted = batchAround(Buffer.concat(left), { baseOffset: 10n, count: 2, lastOffsetDelta: 5 });
     const { records: found, next } = await decode(compacted, 10);
     expect([offsetsOf(found), next]).toEqual([[11, 13], 16]);
   });
 
-  it('leaves a batch that the fetch has cut off for the next fetch, and keeps those before it', async () => {
+  it('leaves a truncated batch for the next fetch, and keeps those before it', async () => {
     const whole = batchOf([plain('a'), plain('b')]);
     const cutOff = batchOf([plain('c')], { baseOffset: 2n });
     for (const cut of [1, 11, 40, 61, cutOff.length - 1]) {
@@ -139,7 +139,7 @@ describe('decoding fetched records', () => {
     }
   });
 
-  it('gives views of what was fetched, not copies', async () => {
+  it('returns views of the fetched bytes, not copies', async () => {
     const headers = [[Buffer.from('name'), Buffer.from('header')]] as const;
     const fetched = batchOf([{ key: Buffer.from('key'), value: Buffer.from('value'), headers }]);
     const [found] = (await decode(fetched)).records;
@@ -148,7 +148,7 @@ describe('decoding fetched records', () => {
     }
   });
 
-  it('knows no header before it was sent', async () => {
+  it('has no header that was not sent', async () => {
     const names = ['__proto__', 'constructor', 'toString', 'hasOwnProperty'];
     const headers = names.map((text) => [Buffer.from(text), Buffer.from('x')] as const);
     const fetched = batchOf([
@@ -161,14 +161,14 @@ describe('decoding fetched records', () => {
     for (const one of names) expect(none?.headers[one]).toBeUndefined();
   });
 
-  it('lists the values of a header that comes again, also where one is null', async () => {
+  it('lists the values of a repeated header, including null', async () => {
     const values = [null, Buffer.from('x'), null];
     const headers = values.map((value) => [Buffer.from('a'), value] as const);
     const [found] = (await decode(batchOf([{ key: null, value: null, headers }]))).records;
     expect(found?.headers.a).toEqual(values);
   });
 
-  it('takes no name for the one in the same place of the record before', async () => {
+  it("doesn't mistake a header name for the one at the same index of the previous record", async () => {
     const names = ['a', 'ab', 'b', '', 'a', 'n'.repeat(100), 'n'.repeat(99), 'a'];
     const fetched = batchOf(
       names.map((text) => ({ key: null, value: null, headers: [[Buffer.from(text), Buffer.from('x')]] as const })),
@@ -182,25 +182,25 @@ describe('a record with many headers', () => {
   test.each([
     ['different', (i: number) => String(i)],
     ['the same', () => 'a'],
-  ])('has few of 100,000 with %s names read, and says so', async (_, nameOf) => {
+  ])('has only the first of 100,000 with %s names read, and says so', async (_, nameOf) => {
     const headers = Array.from({ length: 100_000 }, (_, i) => [Buffer.from(nameOf(i)), Buffer.of(1)] as const);
     const fetched = batchOf([{ key: null, value: Buffer.from('v'), headers }, plain('next')]);
     const begunMs = performance.now();
     const [found, next] = (await decode(fetched)).records;
-    expect(performance.now() - begunMs).toBeLessThan(5_000); // a few ms, unless it goes by the square of their number
+    expect(performance.now() - begunMs).toBeLessThan(5_000); // a few ms, unless the time is quadratic
     expect(String(found?.headers[HEADERS_CUT])).toBe('99100 of 100000 left out');
     expect(Object.values(found?.headers ?? {}).flat().length).toBeLessThanOrEqual(MAX_HEADERS);
     expect(String(next?.value)).toBe('next');
   });
 
-  it('has all of them up to the bound', async () => {
+  it('has all of them up to the limit', async () => {
     const headers = Array.from({ length: MAX_HEADERS }, (_, i) => [Buffer.from(String(i)), Buffer.of(1)] as const);
     const [found] = (await decode(batchOf([{ key: null, value: null, headers }]))).records;
     expect(Object.keys(found?.headers ?? {})).toHaveLength(MAX_HEADERS);
   });
 });
 
-describe('a fetch of very many small things', () => {
+describe('a fetch of very many tiny items', () => {
   const nothing: HandmadeRecord = { key: null, value: null };
   const garbage = Buffer.alloc(61);
   garbage.writeInt32BE(49, 8);
@@ -210,7 +210,7 @@ describe('a fetch of very many small things', () => {
     ['batches', inOrder(15_000, (baseOffset) => batchOf([nothing], { baseOffset })), 15_000, 7],
     ['empty batches', inOrder(17_000, () => batchOf([], { lastOffsetDelta: 0 })), 0, 4],
     ['batches that are garbage', inOrder(17_000, () => garbage), 17_000, 80],
-  ])('lets others run between its %s', async (_, fetched, count, leastTurns) => {
+  ])('yields to the event loop between its %s', async (_, fetched, count, leastTurns) => {
     let turns = 0;
     const { records: found } = await decodeBatches({ records: fetched, aborted: [] }, 0, 'read_committed', async () => {
       turns += 1;
@@ -225,7 +225,7 @@ describe('a fetch of very many small things', () => {
   }
 });
 
-describe('a batch that can not be read', () => {
+describe('an unreadable batch', () => {
   const sound = () => batchOf([plain('a'), plain('b')], { baseOffset: 5n });
   const around = (bad: Buffer) =>
     Buffer.concat([batchOf([plain('before')]), bad, batchOf([plain('behind')], { baseOffset: 7n })]);
@@ -235,18 +235,18 @@ describe('a batch that can not be read', () => {
   test.each([
     ['with fewer records than it says', batchAround(bodyOf(first, second), { count: 3, lastOffsetDelta: 1 })],
     ['with more records than it says', batchAround(bodyOf(first, second), { count: 1, lastOffsetDelta: 1 })],
-    ['with bytes behind its records', batchAround(bodyOf(first, second, Buffer.of(0)), { count: 2 })],
-    ['with a length behind its end', batchAround(bodyOf(first, varint(100), second), { count: 2 })],
+    ['with bytes after its records', batchAround(bodyOf(first, second, Buffer.of(0)), { count: 2 })],
+    ['with a length past its end', batchAround(bodyOf(first, varint(100), second), { count: 2 })],
     ['with a negative length', batchAround(bodyOf(first, varint(-5)), { count: 2 })],
     ['with a record longer than its fields', batchAround(bodyOf(first, longer(second)), { count: 2 })],
     ['with a record shorter than its fields', batchAround(bodyOf(first, shorter(second)), { count: 2 })],
     ['with an offset twice', batchAround(bodyOf(first, first), { count: 2 })],
-    ['with an offset behind its last', batchAround(bodyOf(first, encodeRecord(plain('b'), 2)), { count: 2 })],
+    ['with an offset after its last', batchAround(bodyOf(first, encodeRecord(plain('b'), 2)), { count: 2 })],
     ['with an offset before its first', batchAround(bodyOf(encodeRecord(plain('b'), -1), second), { count: 2 })],
-    ['with a number that never ends', batchAround(bodyOf(first, Buffer.alloc(20, 0xff)), { count: 2 })],
-    ['with fewer headers than none', batchAround(bodyOf(first, headersOf(-1)), { count: 2 })],
-    ['of a codec that nobody knows', batchAround(bodyOf(first, second), { count: 2, attributes: 7 })],
-  ])('%s becomes a record at each end that says why, and reading goes on', async (what, bad) => {
+    ['with an endless number', batchAround(bodyOf(first, Buffer.alloc(20, 0xff)), { count: 2 })],
+    ['with a negative number of headers', batchAround(bodyOf(first, headersOf(-1)), { count: 2 })],
+    ['of an unknown codec', batchAround(bodyOf(first, second), { count: 2, attributes: 7 })],
+  ])('%s becomes a record at each end that says why, and reading continues', async (what, bad) => {
     bad.writeInt32BE(5, 4); // its base offset, which the checksum does not cover
     const { records: found, next } = await decode(around(bad));
     expect(found.map(({ offset, value }) => [offset, value === null ? null : String(value)])).toEqual([
@@ -257,14 +257,16 @@ describe('a batch that can not be read', () => {
     ]);
     expect(next).toBe(8);
     for (const one of found.slice(1, 3)) {
-      expect(reasonOf(one)).toMatch(what.includes('codec') ? /^codec 7 is not read: / : /^the batch is damaged \(/);
+      expect(reasonOf(one)).toMatch(
+        what.includes('codec') ? /^codec 7 is not supported: / : /^the batch is damaged \(/,
+      );
       expect(reasonOf(one)).toMatch(/\(a batch of \d records, offsets 5 to 6\)$/);
     }
     const behind = await decode(bad, 6);
     expect([offsetsOf(behind.records), behind.next]).toEqual([[6], 7]);
   });
 
-  it('and has one record only becomes one', async () => {
+  it('with a single record becomes one record', async () => {
     const { records: found } = await decode(batchAround(Buffer.of(1), { count: 1 }));
     expect(offsetsOf(found)).toEqual([0]);
   });
@@ -272,30 +274,30 @@ describe('a batch that can not be read', () => {
   test.each([
     ['for a wrong checksum', flipped(sound(), 70), /^the checksum of the batch is wrong/],
     ['for a wrong checksum that hides where it ends', flipped(sound(), 24), /^the checksum of the batch is wrong/],
-    ['for another format', Object.assign(sound(), { 16: 1 }), /^record format 1 is not read/],
+    ['for another format', Object.assign(sound(), { 16: 1 }), /^record format 1 is not supported/],
     ['for a length shorter than its head', shortened(sound(), 60), /^the batch is damaged/],
     ['for a last offset before its first', batchOf([plain('a')], { baseOffset: 5n, lastOffsetDelta: -1 }), /damaged/],
     ['for a count below zero', batchOf([plain('a')], { baseOffset: 5n, count: -1, lastOffsetDelta: 1 }), /damaged/],
-  ])('because its head is not believed, %s, becomes a record at its first offset', async (_, bad, reason) => {
+  ])('with an invalid head, %s, becomes a record at its first offset', async (_, bad, reason) => {
     const { records: found, next } = await decode(around(bad));
     expect(offsetsOf(found)).toEqual([0, 5, 7]);
     expect(next).toBe(8);
     expect(reasonOf(found[1])).toMatch(reason);
-    // Read again from behind that offset, the rest of it is not left out in silence either.
+    // Read again from after that offset, the rest isn't skipped silently either.
     const behind = await decode(bad, 6);
     expect([offsetsOf(behind.records), behind.next]).toEqual([[6], 7]);
   });
 
   test.each([
-    ['no safe number', batchOf([plain('a')], { baseOffset: 2n ** 53n - 1n })],
+    ['not a safe integer', batchOf([plain('a')], { baseOffset: 2n ** 53n - 1n })],
     ['below zero', batchOf([plain('a')], { baseOffset: -3n })],
     ['far below what was asked for', flipped(batchOf([plain('a')]), 65)],
-  ])('and has an offset that is %s stands where reading went on', async (_, bad) => {
+  ])('with an offset that is %s takes the offset where reading continued', async (_, bad) => {
     const { records: found, next } = await decode(bad, 5);
     expect([offsetsOf(found), next]).toEqual([[5], 6]);
   });
 
-  it('with a length that is none becomes a record, and what lies behind it is left', async () => {
+  it('with an invalid length becomes a record, and what follows it is not read', async () => {
     const lost = sound();
     lost.writeInt32BE(-1, 8);
     const { records: found, next } = await decode(around(lost));
@@ -307,7 +309,7 @@ describe('a batch that can not be read', () => {
     return Buffer.concat([varint(body.length), body]);
   }
 
-  /** Its length says one byte more, or less; it is below 64, so it has one byte. */
+  /** With a length that is one byte too long or too short; it is below 64, so it takes one byte. */
   function longer(record: Buffer): Buffer {
     return Buffer.concat([varint(record.length), record.subarray(1), Buffer.of(0)]);
   }

@@ -50,8 +50,8 @@ function expectedOf(its: readonly NewRecord[]) {
 
 const plainHeaders = <T extends { headers: object }>(one: T) => ({ ...one, headers: { ...one.headers } });
 
-describe('a batch that was encoded', () => {
-  it('is decoded to the same records', async () => {
+describe('an encoded batch', () => {
+  it('decodes to the same records', async () => {
     await fc.assert(
       fc.asyncProperty(records, async (its) => {
         const decoded = await decode(encodeBatch(its, BASE_MS));
@@ -61,7 +61,7 @@ describe('a batch that was encoded', () => {
     );
   });
 
-  it('is read by kafkajs as the same records, where it can read them', async () => {
+  it('is read by kafkajs as the same records, where kafkajs can read them', async () => {
     await fc.assert(
       fc.asyncProperty(records, async (its) => {
         const readable = its.map((one) => ({ ...one, headers: withoutPrototypeNames(one.headers) }));
@@ -82,12 +82,12 @@ describe('a batch that was encoded', () => {
     );
   });
 
-  /** kafkajs finds names of Object.prototype in every record. */
+  /** kafkajs finds the names of Object.prototype in every record. */
   function withoutPrototypeNames(its: NewRecord['headers']) {
     return Object.fromEntries(Object.entries(its ?? {}).filter(([key]) => !(key in Object.prototype)));
   }
 
-  it('is the same bytes as of kafkajs, but for the leader epoch, which only brokers know', async () => {
+  it('has the same bytes as kafkajs writes, except for the leader epoch, which only brokers know', async () => {
     const filled = fc.array(
       fc.record({
         key: fc.option(bytes),
@@ -116,8 +116,8 @@ describe('a batch that was encoded', () => {
   });
 });
 
-describe('a record to be written', () => {
-  it('has the time of the batch unless it has its own', async () => {
+describe('a record to write', () => {
+  it('has the timestamp of the batch unless it has its own', async () => {
     const own = { key: null, value: null, timestampMs: 5 };
     const decoded = await decode(encodeBatch([{ key: null, value: null }, own], BASE_MS + 0.7));
     expect(decoded.map((one) => one.timestampMs)).toEqual([BASE_MS, 5]);
@@ -131,14 +131,14 @@ describe('a record to be written', () => {
     },
   );
 
-  it('has an empty value for a header that is undefined, and none for one that is null', async () => {
+  it('has an empty value for an undefined header, and null for a null one', async () => {
     const headers = { a: undefined, b: null, c: ['', null] };
     const [decoded] = await decode(encodeBatch([{ key: null, value: null, headers }], BASE_MS));
     const empty = Buffer.alloc(0);
     expect({ ...decoded?.headers }).toEqual({ a: empty, b: null, c: [empty, null] });
   });
 
-  it('keeps its lengths where they need one byte more', async () => {
+  it('encodes lengths correctly where they need one byte more', async () => {
     const lengths = [0, 1, 63, 64, 8_191, 8_192, 1_048_575, 1_048_576];
     const its = lengths.map((length) => ({
       key: Buffer.alloc(length, 1),
@@ -153,6 +153,6 @@ describe('a record to be written', () => {
   });
 });
 
-it('refuses a batch without records, which no broker takes', () => {
+it('rejects a batch without records, which no broker accepts', () => {
   expect(() => encodeBatch([], BASE_MS)).toThrow(RangeError);
 });

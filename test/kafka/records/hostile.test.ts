@@ -5,13 +5,13 @@ import { decodeBatches } from '../../../src/kafka/records/decode.ts';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import { batchAround, batchOf, CODEC, encodeRecord, plain, sealed } from '../../support/record-bytes.ts';
 
-/** Names that an object without own properties of these names has all the same. */
+/** Names that a plain object inherits. */
 function inheritedNames(headers: object): readonly (string | symbol)[] {
   const parent: object | null = Object.getPrototypeOf(headers);
   return parent === null ? [] : [...Reflect.ownKeys(parent), ...inheritedNames(parent)];
 }
 
-/** Whatever the bytes are: offsets rise, lie where reading goes, and reading never goes back. */
+/** For any bytes: offsets rise, lie in the range that was read, and reading never goes back. */
 async function decodeSoundly(records: Buffer, from: number) {
   const aborted = [{ producerId: 7n, firstOffset: 3 }];
   const decoded = await decodeBatches({ records, aborted }, from, 'read_committed', nextTurn);
@@ -35,8 +35,8 @@ const sound = () =>
     batchOf([plain('d')], { baseOffset: 4n }),
   ]);
 
-describe('bytes that anybody made up', () => {
-  it('are decoded to something sound when they are random', async () => {
+describe('crafted bytes', () => {
+  it('decode to valid results when they are random', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 400 }), offset, async (bytes, from) => {
         await decodeSoundly(Buffer.from(bytes), from);
@@ -45,7 +45,7 @@ describe('bytes that anybody made up', () => {
     );
   });
 
-  it('are decoded to something sound when they are random behind a believable head', async () => {
+  it('decode to valid results when they are random after a valid head', async () => {
     const fields = fc.record({
       attributes: fc.integer({ min: 0, max: 0x3f }),
       baseOffset: fc.bigInt({ min: 0n, max: 30n }),
@@ -61,7 +61,7 @@ describe('bytes that anybody made up', () => {
     );
   });
 
-  it('are decoded to something sound when a few of them were changed', async () => {
+  it('decode to valid results when a few bytes were changed', async () => {
     const change = fc.tuple(fc.nat(sound().length - 1), fc.nat(255));
     await fc.assert(
       fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 5 }), offset, async (changes, from) => {
@@ -73,7 +73,7 @@ describe('bytes that anybody made up', () => {
     );
   });
 
-  it('are decoded to something sound when a few of them were changed and the checksum with them', async () => {
+  it('decode to valid results when a few bytes were changed and the checksum with them', async () => {
     const batch = () => batchOf([plain('a'), plain('b'), plain('c')]);
     const change = fc.tuple(fc.integer({ min: 21, max: batch().length - 1 }), fc.nat(255));
     await fc.assert(
@@ -86,7 +86,7 @@ describe('bytes that anybody made up', () => {
     );
   });
 
-  it('are decoded up to the last whole batch wherever they were cut off', async () => {
+  it('decode up to the last whole batch wherever they are truncated', async () => {
     const [bytes, expected] = [sound(), [0, 1, 4, 5]];
     for (let end = 0; end <= bytes.length; end += 1) {
       const { next } = await decodeSoundly(bytes.subarray(0, end), 0);
@@ -94,7 +94,7 @@ describe('bytes that anybody made up', () => {
     }
   });
 
-  it.each(Object.entries(CODEC))('are decoded to something sound when %s inflates them', async (_, attributes) => {
+  it.each(Object.entries(CODEC))('decode to valid results when %s decompresses them', async (_, attributes) => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), async (bytes) => {
         await decodeSoundly(batchAround(Buffer.from(bytes), { count: 1, attributes }), 0);
@@ -103,7 +103,7 @@ describe('bytes that anybody made up', () => {
     );
   });
 
-  it('change nothing about a sound batch behind them', async () => {
+  it("don't affect a valid batch after them", async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 100 }), fc.constantFrom(0, 1, 2, 3, 4), async (bytes, attributes) => {
         const bad = batchAround(Buffer.from(bytes), { count: 1, attributes });

@@ -27,12 +27,12 @@ test('every key goes to the partition that kafkajs would choose', () => {
   );
 });
 
-test('a key goes where it went when this was written', () => {
+test('known keys keep their partitions', () => {
   const keys = ['', 'a', 'order-17', 'order-4711', 'é', '0'.repeat(100)];
   expect(keys.map((key) => partitionFor(Buffer.from(key), 1_000, never))).toEqual([681, 524, 961, 611, 271, 299]);
 });
 
-test('records without a key go round all partitions', () => {
+test('records without a key are spread over all partitions', () => {
   let asked = 0;
   const next = () => asked++;
   expect([0, 1, 2, 3].map(() => partitionFor(null, 3, next))).toEqual([0, 1, 2, 0]);

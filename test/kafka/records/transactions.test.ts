@@ -6,14 +6,14 @@ import { batchOf, FLAG, markerOf, plain } from '../../support/record-bytes.ts';
 
 const nextTurn = async (): Promise<void> => {};
 
-/** A partition's log as a broker with several producers writes it. */
+/** The log of a partition with several producers, as a broker writes it. */
 class Log {
   readonly batches: { readonly base: number; readonly bytes: Buffer }[] = [];
   readonly aborted: (AbortedTransaction & { readonly lastOffset: number })[] = [];
   readonly #open = new Map<bigint, number>();
   #end = 0;
 
-  /** Of a transaction, unless the producer is idempotent only. */
+  /** False for a producer that is only idempotent. */
   write(producerId: bigint, values: readonly string[], inTransaction = true): this {
     if (inTransaction && !this.#open.has(producerId)) this.#open.set(producerId, this.#end);
     const fields = { producerId, attributes: inTransaction ? FLAG.transactional : 0 };
@@ -35,7 +35,7 @@ class Log {
     return this;
   }
 
-  /** What a broker answers for an offset: from the batch on that holds it, and the transactions that matter for it. */
+  /** What a broker returns for an offset: the batches from the one that holds it on, with the aborted transactions. */
   async read(from = 0, isolation: 'read_committed' | 'read_uncommitted' = 'read_committed') {
     const first = this.batches.findLastIndex(({ base }) => base <= from);
     const records = Buffer.concat(this.batches.slice(first).map(({ bytes }) => bytes));
@@ -48,17 +48,17 @@ class Log {
 const [A, B, IDEMPOTENT] = [1n, 2n, 3n];
 
 describe('read committed', () => {
-  it('leaves out the records of an aborted transaction, and goes on behind its marker', async () => {
+  it('skips the records of an aborted transaction, and continues after its marker', async () => {
     const log = new Log().write(A, ['a', 'b']).end(A, 'abort');
     expect(await log.read()).toEqual({ values: [], offsets: [], next: 3 });
   });
 
-  it('gives the records of a committed transaction, but no marker', async () => {
+  it('returns the records of a committed transaction, but no marker', async () => {
     const log = new Log().write(A, ['a', 'b']).end(A, 'commit').write(IDEMPOTENT, ['c'], false);
     expect(await log.read()).toEqual({ values: ['a', 'b', 'c'], offsets: [0, 1, 3], next: 4 });
   });
 
-  it('tells transactions of several producers apart that lie among each other', async () => {
+  it('distinguishes interleaved transactions of several producers', async () => {
     const log = new Log()
       .write(A, ['a1'])
       .write(B, ['b1'])
@@ -70,7 +70,7 @@ describe('read committed', () => {
     expect((await log.read()).values).toEqual(['b1', 'i1', 'b2']);
   });
 
-  it('tells the transactions of one producer apart', async () => {
+  it('distinguishes the transactions of one producer', async () => {
     const log = new Log();
     for (const [i, kind] of (['abort', 'commit', 'abort', 'abort', 'commit'] as const).entries()) {
       log.write(A, [`${kind} ${i}`]).end(A, kind);
@@ -78,7 +78,7 @@ describe('read committed', () => {
     expect((await log.read()).values).toEqual(['commit 1', 'commit 4']);
   });
 
-  it('goes by the order of offsets, in whatever order the broker names the transactions', async () => {
+  it('follows the order of offsets, in whatever order the broker lists the transactions', async () => {
     const log = new Log()
       .write(A, ['a'])
       .end(A, 'abort')
@@ -90,17 +90,17 @@ describe('read committed', () => {
     expect((await log.read()).values).toEqual(['b']);
   });
 
-  it('knows a transaction that began before the offset that was asked for', async () => {
+  it('recognises a transaction that began before the offset that was asked for', async () => {
     const log = new Log().write(A, ['a', 'b', 'c']).write(A, ['d']).end(A, 'abort').write(A, ['e']).end(A, 'commit');
     for (const from of [1, 3, 4, 5]) expect((await log.read(from)).values).toEqual(['e']);
   });
 
-  it('takes a producer that is idempotent only for no part of a transaction with the same number', async () => {
+  it("doesn't count records of an idempotent producer to a transaction with the same producer ID", async () => {
     const log = new Log().write(A, ['a']).write(A, ['b'], false).end(A, 'abort');
     expect((await log.read()).values).toEqual(['b']);
   });
 
-  it('makes no record of an aborted batch that could not be read', async () => {
+  it('creates no record for an unreadable batch of an aborted transaction', async () => {
     const log = new Log().write(A, ['a']);
     const fields = { producerId: A, attributes: FLAG.transactional | 7, baseOffset: 1n };
     log.batches.push({ base: 1, bytes: batchOf([plain('b')], fields) });
@@ -109,7 +109,7 @@ describe('read committed', () => {
     expect(await decodeBatches({ records, aborted }, 0, 'read_committed', nextTurn)).toEqual({ records: [], next: 2 });
   });
 
-  it('gives each record that was committed or needs no commit, and no other, from any offset', async () => {
+  it('returns exactly the records that are committed or need no commit, from any offset', async () => {
     const step = fc.oneof(
       fc.record({ producer: fc.constantFrom(A, B), kind: fc.constantFrom('write', 'abort', 'commit') }),
       fc.constant({ producer: IDEMPOTENT, kind: 'alone' }),
@@ -152,7 +152,7 @@ describe('read committed', () => {
 });
 
 describe('read uncommitted', () => {
-  it('gives the records of aborted transactions too, but no marker', async () => {
+  it('returns the records of aborted transactions too, but no marker', async () => {
     const log = new Log().write(A, ['a']).end(A, 'abort').write(B, ['b']);
     expect(await log.read(0, 'read_uncommitted')).toEqual({ values: ['a', 'b'], offsets: [0, 2], next: 3 });
   });

@@ -7,7 +7,7 @@ import { ScriptedBrokers } from './scripted-brokers.ts';
 const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
 const fault = (call: Promise<unknown>) => call.then(() => 'answered', faultOf);
 
-/** Brokers that are known already, with a connection to node 1. */
+/** Brokers with cached metadata and a connection to node 1. */
 async function stage(nodes = 1): Promise<{ brokers: ScriptedBrokers; cluster: Cluster }> {
   const brokers = new ScriptedBrokers(nodes);
   const cluster = brokers.cluster();
@@ -27,7 +27,7 @@ describe('a call', () => {
     expect(brokers.open).toBe(openBefore - 1);
   });
 
-  test('that is late for want of a connection ends with UNREACHABLE, and is not made when there is one', async () => {
+  test('that is late because its connection is still opening ends with UNREACHABLE, and is not made later', async () => {
     const { brokers, cluster } = await stage();
     brokers.dialMs = 2_000;
     const [late, patient] = [cluster.call(1, 'append', 1_000, beat), cluster.call(1, 'append', 4_000, beat)];
@@ -38,7 +38,7 @@ describe('a call', () => {
     expect(brokers.callsOf('heartbeat')).toHaveLength(1);
   });
 
-  test('shares its dial with those that come meanwhile, and its connection with those that come later', async () => {
+  test('shares its dial with concurrent calls, and its connection with later ones', async () => {
     const { brokers, cluster } = await stage();
     const before = brokers.dials.length;
     const calls = () => Promise.all([cluster.call(1, 'append', 1_000, beat), cluster.call(1, 'append', 1_000, beat)]);
@@ -50,7 +50,7 @@ describe('a call', () => {
     expect(brokers.dials.length).toBe(before + 2);
   });
 
-  test('is never made again, whatever it ends with', async () => {
+  test('is never repeated, however it ends', async () => {
     const { brokers, cluster } = await stage(2);
     for (const name of ['CONNECTION_LOST', 'NOT_LEADER_FOR_PARTITION', 'MALFORMED_ANSWER']) {
       let made = 0;
@@ -68,7 +68,7 @@ describe('a call', () => {
     expect(brokers.callsOf('heartbeat').length).toBe(before + 1);
   });
 
-  test('whose connection ends loses only itself: the next one opens another', async () => {
+  test('whose connection ends fails alone: the next call opens another connection', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     await runtime.until(cluster.call(1, 'append', 1_000, beat));
@@ -78,15 +78,15 @@ describe('a call', () => {
     expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('answered');
   });
 
-  test('to a node that no broker has is refused, after asking', async () => {
+  test('to an unknown node is rejected after a metadata request', async () => {
     const { brokers, cluster } = await stage();
     expect(await brokers.runtime.until(fault(cluster.call(7, 'append', 1_000, beat)))).toBe('UNREACHABLE');
     expect(brokers.callsOf('metadata').length).toBe(2);
   });
 });
 
-describe('a broker that limits us', () => {
-  test('gets no call on that lane until its time is over, by the monotonic clock', async () => {
+describe('a broker that throttles this client', () => {
+  test('gets no call on that lane until the throttle ends, by the monotonic clock', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     brokers.throttleMs = 3_000;
@@ -99,7 +99,7 @@ describe('a broker that limits us', () => {
     expect(sent[2]).toBe(3_000);
   });
 
-  test('and whose time is longer than the deadline: the call is never sent, and the broker no suspect', async () => {
+  test('for longer than the deadline: the call is never sent, and the broker is not suspect', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     brokers.throttleMs = 3_000;
@@ -113,7 +113,7 @@ describe('a broker that limits us', () => {
 });
 
 describe('connections', () => {
-  test('to a broker that nobody names any more are closed, and none is opened for a call that waited', async () => {
+  test('to a broker that left the metadata are closed, and none is opened for a waiting call', async () => {
     const { brokers, cluster } = await stage(2);
     const { runtime } = brokers;
     brokers.throttleMs = 2_000;
@@ -128,7 +128,7 @@ describe('connections', () => {
     expect(brokers.open).toBe(1);
   });
 
-  test('are closed when their lane was idle for a minute, after joining for 5 s, and never where records are read', async () => {
+  test('are closed after their lane was idle: a minute, 5 s for joining, never for reading records', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     const lanes = ['append', 'group', 'requests', 'ledger'];
@@ -145,7 +145,7 @@ describe('connections', () => {
     expect(brokers.open).toBe(2);
   });
 
-  test('that a silent broker never opens are given up after 5 s, or with the last call that waits', async () => {
+  test('to a silent broker are given up after 5 s, or with the last waiting call', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     brokers.set(1, 'frozen');
@@ -161,7 +161,7 @@ describe('connections', () => {
 });
 
 describe('close', () => {
-  test('ends dials and calls under way with CLOSED, and leaves no socket and no timer', async () => {
+  test('rejects pending dials and calls with CLOSED, and leaves no socket and no timer', async () => {
     const { brokers, cluster } = await stage(3);
     const { runtime } = brokers;
     brokers.topics.set('t', { leaders: [1] });

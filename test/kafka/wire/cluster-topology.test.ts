@@ -13,7 +13,7 @@ function stage(nodes: number, topics: Readonly<Record<string, number>> = {}) {
   return { brokers, cluster: brokers.cluster(), runtime: brokers.runtime };
 }
 
-/** Calls the leader as a loop does, until it answers; resolves with who that was. */
+/** Calls the leader as a loop does, until it answers; resolves with its node ID. */
 async function callLeader(cluster: Cluster, topic: string, timeoutMs: number): Promise<number> {
   for (;;) {
     try {
@@ -31,19 +31,19 @@ function perSecond(times: readonly number[], fromMs: number, seconds: number): n
   return times.filter((atMs) => atMs >= fromMs && atMs < fromMs + seconds * 1_000).length / seconds;
 }
 
-describe('a leader that is silent', () => {
-  test('is passed over as soon as another broker names the new one', async () => {
+describe('a silent leader', () => {
+  test('is skipped as soon as another broker names the new leader', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 2_000));
     brokers.set(1, 'frozen');
     brokers.topics.set('t', { leaders: [2] });
     const [startMs, dials] = [runtime.monotonicMs(), brokers.dials.length];
     expect(await runtime.until(callLeader(cluster, 't', 2_000))).toBe(2);
-    expect(runtime.monotonicMs() - startMs).toBeLessThan(2_100); // one deadline, and what comes after is at once
+    expect(runtime.monotonicMs() - startMs).toBeLessThan(2_100); // one deadline; the rest takes no time
     expect(brokers.dials.slice(dials).map(({ node }) => node)).not.toContain(1);
   });
 
-  test('is passed over though it is the only one that was ever connected, and is asked first', async () => {
+  test('is skipped even if it is the only broker with a connection, and is asked first', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     brokers.set(2, 'down');
     await runtime.until(callLeader(cluster, 't', 2_000));
@@ -56,7 +56,7 @@ describe('a leader that is silent', () => {
     expect(runtime.monotonicMs() - startMs).toBeLessThan(600);
   });
 
-  test('holds up no call until its deadline once it is known to lead nothing any more', async () => {
+  test('delays no call to its deadline once it is known to lead nothing', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 2_000));
     brokers.set(1, 'frozen');
@@ -97,7 +97,7 @@ describe('a leader that is silent', () => {
 });
 
 describe('metadata', () => {
-  test('is answered by any broker that is well, within half a second for each that is not', async () => {
+  test('is answered by any healthy broker, half a second later for each silent one', async () => {
     const { brokers, cluster, runtime } = stage(3);
     brokers.set(1, 'frozen');
     brokers.set(2, 'frozen');
@@ -119,7 +119,7 @@ describe('metadata', () => {
     expect(brokers.dials.slice(dials).map(({ node }) => node)).not.toContain(1);
   });
 
-  test('fails once each broker has, well before its time is over', async () => {
+  test('fails once every broker has failed, well before the deadline', async () => {
     const { brokers, cluster, runtime } = stage(3);
     for (const node of [1, 2, 3]) brokers.set(node, 'down');
     expect(await runtime.until(fault(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
@@ -127,7 +127,7 @@ describe('metadata', () => {
     expect(brokers.dials).toHaveLength(3);
   });
 
-  test('fails with the refusal of a login if there was one, whoever was asked last', async () => {
+  test('fails with a rejected login if there was one, whichever broker was asked last', async () => {
     for (const locked of [1, 2, 3]) {
       const { brokers, cluster, runtime } = stage(3);
       for (const node of [1, 2, 3]) brokers.set(node, node === locked ? 'locked' : 'down');
@@ -137,7 +137,7 @@ describe('metadata', () => {
     }
   });
 
-  test('does not try a login again within a second of its refusal, whoever asks', async () => {
+  test('does not retry a login within a second of its rejection, for any caller', async () => {
     const { brokers, cluster, runtime } = stage(1);
     brokers.set(1, 'locked');
     for (let ask = 0; ask < 20; ask += 1) {
@@ -150,7 +150,7 @@ describe('metadata', () => {
     expect(await runtime.until(fault(cluster.metadata([])))).toBe('answered');
   });
 
-  test('of brokers that are all silent fails when their time is over', async () => {
+  test('fails at the deadline when all brokers are silent', async () => {
     const { brokers, cluster, runtime } = stage(2);
     for (const node of [1, 2]) brokers.set(node, 'frozen');
     expect(await runtime.until(fault(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
@@ -159,7 +159,7 @@ describe('metadata', () => {
 });
 
 describe('topics', () => {
-  test('that are known are not asked for again', async () => {
+  test('that are cached are not asked for again', async () => {
     const { brokers, cluster, runtime } = stage(1, { t: 1 });
     for (let times = 0; times < 5; times += 1) {
       expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
@@ -168,7 +168,7 @@ describe('topics', () => {
     expect(brokers.callsOf('metadata')).toHaveLength(1);
   });
 
-  test('that are known wait for nobody who asks about another', async () => {
+  test('that are cached do not wait for a question about another topic', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1, other: 1 });
     await runtime.until(Promise.all([cluster.leader('t', 0), cluster.leader('other', 0)]));
     for (const node of [1, 2]) brokers.set(node, 'frozen');
@@ -186,7 +186,7 @@ describe('topics', () => {
     }
   });
 
-  test('that do not exist any more, or are forbidden, spoil no other', async () => {
+  test('that were deleted or are forbidden do not affect others', async () => {
     const { brokers, cluster, runtime } = stage(1, { gone: 1, forbidden: 1, t: 1 });
     const leaders = () => Promise.all(['gone', 'forbidden', 't'].map((topic) => cluster.leader(topic, 0)));
     expect(await runtime.until(leaders())).toEqual([1, 1, 1]);
@@ -196,7 +196,7 @@ describe('topics', () => {
     const faults = ['gone', 'forbidden', 't'].map((topic) => fault(cluster.leader(topic, 0)));
     expect(await runtime.until(Promise.all(faults))).toEqual([
       'UNKNOWN_TOPIC_OR_PARTITION',
-      'answered', // from memory: nobody has doubted it
+      'answered', // from the cache: it was not doubted
       'answered',
     ]);
     cluster.doubt('forbidden');
@@ -204,7 +204,7 @@ describe('topics', () => {
     expect(await runtime.until(fault(cluster.leader('t', 1)))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
   });
 
-  test('without a leader are asked for again by each who needs them', async () => {
+  test('without a leader are asked for again on each use', async () => {
     const { brokers, cluster, runtime } = stage(1, { t: -1 });
     expect(await runtime.until(fault(cluster.leader('t', 0)))).toBe('LEADER_NOT_AVAILABLE');
     expect(await runtime.until(cluster.partitions('t'))).toBe(1);
@@ -229,7 +229,7 @@ describe('topics', () => {
 describe('the topology is asked for', () => {
   const metadataTimes = (brokers: ScriptedBrokers) => brokers.callsOf('metadata').map(({ atMs }) => atMs);
 
-  test('every 10 s while topics are used, and not any more a minute after the last use', async () => {
+  test('every 10 s while topics are used, until a minute after the last use', async () => {
     const { brokers, cluster, runtime } = stage(1, { t: 1 });
     await runtime.until(cluster.leader('t', 0));
     const startMs = runtime.monotonicMs();
@@ -242,7 +242,7 @@ describe('the topology is asked for', () => {
     expect(metadataTimes(brokers).length).toBe(times.length + 2);
   });
 
-  test('every 500 ms while a broker is suspect, until it answers or nothing confirms it for 10 s', async () => {
+  test('every 500 ms while a broker is suspect: until it answers, or for 10 s after its last failure', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 1_000));
     brokers.set(2, 'down');
@@ -278,13 +278,13 @@ describe('the topology is asked for', () => {
     const [downMs, dials] = [runtime.monotonicMs(), brokers.dials.length];
     await runtime.until(doubts());
     expect((brokers.dials.length - dials) / 2).toBeLessThanOrEqual(51);
-    await runtime.until(runtime.sleep(10_000)); // nobody needs it, but it is due
+    await runtime.until(runtime.sleep(10_000)); // not needed, but due
     const alone = brokers.dials.filter(({ atMs }) => atMs >= downMs + 5_200).length / 2;
     expect(alone / 9.8).toBeLessThanOrEqual(2.2);
     expect(alone / 9.8).toBeGreaterThan(1.5);
   });
 
-  test('by each who comes while an answer is under way once, together', async () => {
+  test('once for all callers that come while an answer is pending', async () => {
     const { brokers, cluster, runtime } = stage(1, { a: 1, b: 1, c: 1 });
     const first = cluster.leader('a', 0);
     await runtime.until(runtime.sleep(0.5));
@@ -294,7 +294,7 @@ describe('the topology is asked for', () => {
 });
 
 describe('coordinators', () => {
-  test('are remembered until they are doubted', async () => {
+  test('are cached until they are doubted', async () => {
     const { brokers, cluster, runtime } = stage(2);
     expect(await runtime.until(Promise.all([cluster.coordinator('g'), cluster.coordinator('g')]))).toEqual([1, 1]);
     brokers.coordinator = 2;
@@ -304,7 +304,7 @@ describe('coordinators', () => {
     expect(brokers.callsOf('findCoordinator')).toHaveLength(2);
   });
 
-  test('that are not there are asked of one broker, which speaks for all', async () => {
+  test('that are unavailable are asked of one broker, which answers for all', async () => {
     const { brokers, cluster, runtime } = stage(3);
     brokers.coordinatorFault = 'GROUP_COORDINATOR_NOT_AVAILABLE';
     expect(await runtime.until(fault(cluster.coordinator('g')))).toBe('GROUP_COORDINATOR_NOT_AVAILABLE');
@@ -320,7 +320,7 @@ describe('coordinators', () => {
   });
 });
 
-test('the last answer is that of any broker, errors of Kafka included, and no silence', async () => {
+test('the time of the last answer counts answers of any broker, including Kafka errors, but no time-outs', async () => {
   const { brokers, cluster, runtime } = stage(2);
   expect(cluster.lastAnswerMs).toBeUndefined();
   await runtime.until(cluster.metadata([]));

@@ -6,7 +6,7 @@ import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 const never = new Promise<never>(() => {});
 const late = () => new Error('late');
 
-test('work in time is as if nothing had watched it, and leaves no timer', async () => {
+test('work in time settles as usual, and leaves no timer', async () => {
   const runtime = new VirtualRuntime();
   const deadlines = new Deadlines(runtime);
   expect(await runtime.until(deadlines.within(10, Promise.resolve('done'), late))).toBe('done');
@@ -16,7 +16,7 @@ test('work in time is as if nothing had watched it, and leaves no timer', async 
   expect(runtime.pending).toBe(0);
 });
 
-test('work that is late ends at the deadline, which may be over already', async () => {
+test('late work ends at the deadline, which may have passed already', async () => {
   const runtime = new VirtualRuntime();
   const deadlines = new Deadlines(runtime);
   await expect(runtime.until(deadlines.within(10, never, late))).rejects.toThrow('late');
@@ -25,7 +25,7 @@ test('work that is late ends at the deadline, which may be over already', async 
   expect(runtime.monotonicMs()).toBe(10);
 });
 
-test('closing ends every wait, and those that come later at once', async () => {
+test('closing ends every wait, and later ones immediately', async () => {
   const runtime = new VirtualRuntime();
   const deadlines = new Deadlines(runtime);
   const waits = [deadlines.within(1e9, never, late), deadlines.until(1e9)];

@@ -17,7 +17,7 @@ function dial(address: BrokerAddress, config: ConnectionConfig = {}, signal = ne
   return dialerOf(config).dial(address, signal);
 }
 
-/** What a dial fails with: its fault and its words. */
+/** The fault and the message that a dial fails with. */
 async function refusal(address: BrokerAddress, config: ConnectionConfig = {}, signal?: AbortSignal): Promise<string> {
   try {
     (await dial(address, config, signal)).close();
@@ -42,13 +42,13 @@ const saying = (bytes: Buffer) => talking((socket) => socket.once('data', () => 
 const hangingUp = () => talking((socket) => socket.once('data', () => socket.end()));
 
 describe('a failed dial reports the cause and the remedy', () => {
-  test('where nobody listens', async () => {
+  test('when nothing listens', async () => {
     expect(await refusal({ host: '127.0.0.1', port: 1 })).toMatch(/^UNREACHABLE: 127\.0\.0\.1:1: .*ECONNREFUSED/);
     expect(await refusal({ host: 'localhost', port: 1 })).toMatch(/^UNREACHABLE: localhost:1: .*ECONNREFUSED/);
   });
 
   test.for([
-    ['a web server', http, 'UNREACHABLE: ADDRESS: what answers is no Kafka broker: does that port want TLS?'],
+    ['a web server', http, 'UNREACHABLE: ADDRESS: the server there is not a Kafka broker: does that port want TLS?'],
     [
       'a port that wants TLS',
       () => saying(Buffer.of(0x15, 3, 3, 0, 2, 2, 10)),
@@ -62,44 +62,46 @@ describe('a failed dial reports the cause and the remedy', () => {
     [
       'negative nonsense',
       () => saying(int32(-1)),
-      'UNREACHABLE: ADDRESS: what answers is no Kafka broker: does that port want TLS?',
+      'UNREACHABLE: ADDRESS: the server there is not a Kafka broker: does that port want TLS?',
     ],
   ] as const)('where %s is met', async ([, start, said]) => {
     const address = await start();
     expect(await refusal(address)).toBe(said.replace('ADDRESS', `127.0.0.1:${address.port}`));
   });
 
-  test('where a port without TLS is dialled with it', async () => {
-    expect(await refusal(await http(), { ssl: true })).toMatch(/^LOGIN_REFUSED: .*speaks no TLS/);
+  test('when a plaintext port is dialled with TLS', async () => {
+    expect(await refusal(await http(), { ssl: true })).toMatch(/^LOGIN_REFUSED: .*does not speak TLS/);
     expect(await refusal(await hangingUp(), { ssl: true })).toMatch(/^UNREACHABLE: .*does that port speak TLS\?/);
   });
 
-  test('where a broker is too old', async () => {
+  test('when a broker is too old', async () => {
     await using broker = await TcpBroker.start();
     broker.versions = { 1: [0, 10] };
-    expect(await refusal(broker.address)).toMatch(/^UNREACHABLE: .*of Fetch it speaks 0 to 10.*Kafka 2\.3/);
+    expect(await refusal(broker.address)).toMatch(
+      /^UNREACHABLE: .*the broker supports versions 0 to 10 of Fetch.*Kafka 2\.3/,
+    );
     broker.versions = { 3: [7, 13] };
-    expect(await refusal(broker.address)).toMatch(/^UNREACHABLE: .*of Metadata it speaks 7 to 13/);
+    expect(await refusal(broker.address)).toMatch(/^UNREACHABLE: .*the broker supports versions 7 to 13 of Metadata/);
   });
 
   test.for([
     [
-      'a password that is refused',
+      'a rejected password',
       int16(0),
       Buffer.concat([int16(58), text('Invalid password'), int32(-1), int64(0)]),
       /^LOGIN_REFUSED: .*Invalid password/,
     ],
-    ['a mechanism that is refused', int16(33), 'say nothing', /^LOGIN_REFUSED: .*mechanism/],
-    ['a listener that knows no login', int16(34), 'say nothing', /^LOGIN_REFUSED: /],
-    ['a connection that is cut meanwhile', int16(0), 'hang up', /^UNREACHABLE: /],
-  ] as const)('where a login meets %s', async ([, error, reply, said]) => {
+    ['a rejected mechanism', int16(33), 'say nothing', /^LOGIN_REFUSED: .*mechanism/],
+    ['a listener without logins', int16(34), 'say nothing', /^LOGIN_REFUSED: /],
+    ['a connection that is closed meanwhile', int16(0), 'hang up', /^UNREACHABLE: /],
+  ] as const)('when a login meets %s', async ([, error, reply, said]) => {
     await using broker = await TcpBroker.start(({ apiKey }) =>
       apiKey === SASL_HANDSHAKE ? Buffer.concat([error, int32(1), text('PLAIN')]) : reply,
     );
     expect(await refusal(broker.address, { sasl: PLAIN })).toMatch(said);
   });
 
-  test('where the provider of a token has none, which is no refusal', async () => {
+  test('when the token provider fails, which is not a rejected login', async () => {
     await using broker = await TcpBroker.start(() => Buffer.concat([int16(0), int32(1), text('OAUTHBEARER')]));
     const sasl = {
       mechanism: 'oauthbearer',
@@ -109,7 +111,7 @@ describe('a failed dial reports the cause and the remedy', () => {
   });
 });
 
-describe('a dial that is given up', () => {
+describe('a cancelled dial', () => {
   const timers = new Set<unknown>();
   const watchTimers = () => {
     const [set, clear] = [globalThis.setTimeout, globalThis.clearTimeout];
@@ -139,7 +141,7 @@ describe('a dial that is given up', () => {
     await expect.poll(() => broker.sockets.size).toBe(0);
   });
 
-  test('to an address that swallows everything ends with CLOSED', async () => {
+  test('to a black-hole address ends with CLOSED', async () => {
     const controller = new AbortController();
     const refused = refusal({ host: '192.0.2.1', port: 9092 }, {}, controller.signal);
     controller.abort();
@@ -152,7 +154,7 @@ async function asked(broker: TcpBroker): Promise<void> {
 }
 
 test.for([
-  ['a long session, as long before its end as is configured', 60_000, 49, 50],
+  ['a long session, as long before its end as configured', 60_000, 49, 50],
   ['a short session, after half of it', 4_000, 1, 2],
 ] as const)('%s, is renewed before the next call', async ([, lifetimeMs, earlyS, dueS]) => {
   await using broker = await TcpBroker.start(({ apiKey }) => {
@@ -176,10 +178,10 @@ test.for([
 });
 
 test.for([
-  ['at its password', int16(0), Buffer.concat([int16(58), text('Gone'), int32(-1), int64(0)])],
-  ['at its mechanism', int16(33), 'say nothing'],
-  ['for coming too soon', int16(34), 'say nothing'],
-] as const)('a login that is refused later, %s, ends the connection', async ([, error, reply]) => {
+  ['for its password', int16(0), Buffer.concat([int16(58), text('Gone'), int32(-1), int64(0)])],
+  ['for its mechanism', int16(33), 'say nothing'],
+  ['for coming too early', int16(34), 'say nothing'],
+] as const)('a renewed login that is rejected %s ends the connection', async ([, error, reply]) => {
   let isWelcome = true;
   await using broker = await TcpBroker.start(({ apiKey }) => {
     const isHandshake = apiKey === SASL_HANDSHAKE;
@@ -194,7 +196,7 @@ test.for([
   await link.ended;
 });
 
-test('the configuration is not written into, so that it may be frozen', async () => {
+test('the configuration is not modified, so that it may be frozen', async () => {
   await using broker = await TcpBroker.start(() => Buffer.concat([int16(33), int32(0)]));
   const config = Object.freeze({ sasl: Object.freeze({ ...PLAIN }), ssl: false, clientId: 'me' });
   expect(await refusal(broker.address, config)).toMatch(/^LOGIN_REFUSED/);

@@ -4,7 +4,7 @@ import { faultOf } from '../../../src/kafka/wire/fault.ts';
 import { Frames, MAX_ANSWER_BYTES } from '../../../src/kafka/wire/frames.ts';
 import { int32 } from './tcp-broker.ts';
 
-test('answers are cut the same way, however the bytes arrive', () => {
+test('answers are split the same way, however the bytes arrive', () => {
   const answers = fc.array(fc.uint8Array({ minLength: 4, maxLength: 60 }), { maxLength: 8 });
   const cuts = fc.array(fc.nat({ max: 500 }));
   fc.assert(
@@ -22,7 +22,7 @@ test('answers are cut the same way, however the bytes arrive', () => {
   );
 });
 
-test('an answer in many pieces is put together once', () => {
+test('an answer in many pieces is concatenated once', () => {
   const frames = new Frames();
   const body = Buffer.alloc(1_000_000, 7);
   const pieces = [
@@ -34,12 +34,12 @@ test('an answer in many pieces is put together once', () => {
 });
 
 test.for([
-  ['a negative length', int32(-1), /no Kafka broker/],
-  ['a length that has no room for a number', int32(3), /no Kafka broker/],
-  ['a length beyond all answers', int32(MAX_ANSWER_BYTES + 1), /no Kafka broker/],
-  ['the beginning of an answer of HTTP', Buffer.from('HTTP/1.1 400 Bad Request'), /no Kafka broker/],
-  ['a refusal by TLS', Buffer.of(0x15, 3, 1, 0, 2, 2, 40), /answers with TLS/],
-] as const)('%s is refused before anything is kept for it', ([, bytes, why]) => {
+  ['a negative length', int32(-1), /not a Kafka broker/],
+  ['a length too short for a correlation number', int32(3), /not a Kafka broker/],
+  ['a length above the limit', int32(MAX_ANSWER_BYTES + 1), /not a Kafka broker/],
+  ['the start of an HTTP response', Buffer.from('HTTP/1.1 400 Bad Request'), /not a Kafka broker/],
+  ['a TLS alert', Buffer.of(0x15, 3, 1, 0, 2, 2, 40), /answers with TLS/],
+] as const)('%s is rejected before any memory is allocated for it', ([, bytes, why]) => {
   const push = () => new Frames().push(bytes);
   expect(push).toThrow(why);
   try {
@@ -49,6 +49,6 @@ test.for([
   }
 });
 
-test('the largest answer is taken', () => {
+test('an answer of the largest size is accepted', () => {
   expect(new Frames().push(int32(MAX_ANSWER_BYTES))).toEqual([]);
 });

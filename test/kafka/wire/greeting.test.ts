@@ -4,7 +4,7 @@ import { API_VERSIONS, TcpBroker } from './tcp-broker.ts';
 
 const at = ({ address }: TcpBroker) => `${address.host}:${address.port}`;
 
-test('a broker is known by the newest fetch that it speaks, before anybody logs in', async () => {
+test('a broker reports its newest version of Fetch without a login', async () => {
   await using broker = await TcpBroker.start();
   broker.versions = { 1: [4, 17] };
   const { fetchVersion, latencyMs } = await greetBroker(at(broker), undefined, 10_000);
@@ -16,20 +16,20 @@ test('a broker is known by the newest fetch that it speaks, before anybody logs 
 
 test.for([
   ['hangs up', (broker: TcpBroker) => (broker.send = (socket) => void socket.destroy()), /closed without an answer/],
-  ['says nothing', (broker: TcpBroker) => (broker.send = () => {}), /no answer in 200 ms/],
+  ['stays silent', (broker: TcpBroker) => (broker.send = () => {}), /no answer in 200 ms/],
   [
-    'says something else',
+    'speaks another protocol',
     (broker: TcpBroker) => (broker.send = (socket) => void socket.write('HTTP/1.1 400')),
-    /no Kafka broker/,
+    /not a Kafka broker/,
   ],
-] as const)('what %s is no broker', async ([, script, said]) => {
+] as const)('a server that %s is not a broker', async ([, script, said]) => {
   await using broker = await TcpBroker.start();
   script(broker);
   await expect(greetBroker(at(broker), undefined, 200)).rejects.toThrow(said);
   await expect.poll(() => broker.sockets.size).toBe(0);
 });
 
-test('a port without TLS is no broker with it', async () => {
+test('a plaintext port dialled with TLS is not a broker', async () => {
   await using broker = await TcpBroker.start();
   await expect(greetBroker(at(broker), {}, 10_000)).rejects.toThrow();
 });

@@ -13,7 +13,7 @@ afterEach(async () => {
   for (const one of stack.splice(0)) await one[Symbol.asyncDispose]();
 });
 
-/** A connection to a broker that answers each kind of call so. */
+/** A connection to a broker with scripted answers by kind of call. */
 async function linked(replies: Readonly<Record<number, Reply>>): Promise<{ broker: TcpBroker; link: BrokerLink }> {
   const broker = await TcpBroker.start(({ apiKey }) => replies[apiKey] ?? 'say nothing');
   stack.push(broker);
@@ -89,7 +89,7 @@ describe('calls', () => {
     expect(await fault(beat(unnamed.link))).toBe('ERROR_113');
   });
 
-  test('no topics are asked for as none, and all of them as all', async () => {
+  test('an empty list asks for no topics, and `all` for all of them', async () => {
     const { broker, link } = await linked({});
     const asked = ([[], 'all', ['t']] as const).map((topics) => fault(link.metadata({ topics })));
     await expect.poll(() => broker.calls.length).toBe(4);
@@ -102,7 +102,7 @@ describe('calls', () => {
     await Promise.all(asked);
   });
 
-  test('an error of a partition stands in the answer', async () => {
+  test('an error of a partition is returned in the answer', async () => {
     const { link } = await linked({ [PRODUCE]: produced(-1n, { code: 6 }) });
     expect(await produce(link)).toMatchObject({ fault: 'NOT_LEADER_FOR_PARTITION', baseOffset: -1 });
   });
@@ -111,14 +111,14 @@ describe('calls', () => {
 describe("an answer that can't be read", () => {
   const tooFar = 2n ** 53n;
   test.for([
-    ['an offset that is no exact number', PRODUCE, produced(tooFar), produce],
-    ['an answer about nothing', PRODUCE, Buffer.concat([int32(1), text('t'), NONE, int32(0)]), produce],
+    ['an offset that is not a safe integer', PRODUCE, produced(tooFar), produce],
+    ['an answer without partitions', PRODUCE, Buffer.concat([int32(1), text('t'), NONE, int32(0)]), produce],
     ['an answer about another partition', PRODUCE, produced(1n, { partition: 3 }), produce],
     ['an answer about another topic', PRODUCE, produced(1n, { topic: 'u' }), produce],
     ['an answer about two partitions', PRODUCE, produced(1n, { times: 2 }), produce],
-    ['a high watermark that is no exact number', FETCH, fetched(Buffer.alloc(0), { highWatermark: tooFar }), fetch],
-    ['records that are cut off', FETCH, fetched(Buffer.from('raw'), { length: 4 }), fetch],
-    ['an answer that is cut off', FETCH, fetched(Buffer.alloc(0)).subarray(0, 30), fetch],
+    ['a high watermark that is not a safe integer', FETCH, fetched(Buffer.alloc(0), { highWatermark: tooFar }), fetch],
+    ['truncated records', FETCH, fetched(Buffer.from('raw'), { length: 4 }), fetch],
+    ['a truncated answer', FETCH, fetched(Buffer.alloc(0)).subarray(0, 30), fetch],
     [
       'more elements than there are bytes',
       METADATA,
@@ -126,7 +126,7 @@ describe("an answer that can't be read", () => {
       (link: BrokerLink) => link.metadata({ topics: [] }),
     ],
     ['a negative number of elements', FETCH, Buffer.concat([int32(0), int16(0), int32(0), int32(-5)]), fetch],
-  ] as const)('%s rejects its call alone', async ([, apiKey, reply, call]) => {
+  ] as const)('%s rejects only its call', async ([, apiKey, reply, call]) => {
     const { link } = await linked({ [apiKey]: reply, [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]) });
     expect(await fault(call(link))).toBe('MALFORMED_ANSWER');
     expect(await fault(beat(link))).toEqual({ throttleMs: 0 });
@@ -134,7 +134,7 @@ describe("an answer that can't be read", () => {
 });
 
 describe('the connection', () => {
-  test('that the broker ends rejects all calls under way, and all later ones', async () => {
+  test('rejects all pending and later calls when the broker closes it', async () => {
     const { broker, link } = await linked({ [METADATA]: 'hang up' });
     const calls = [beat(link), fetch(link), link.metadata({ topics: [] })].map(fault);
     expect(await Promise.all(calls)).toEqual(['CONNECTION_LOST', 'CONNECTION_LOST', 'CONNECTION_LOST']);
@@ -143,7 +143,7 @@ describe('the connection', () => {
     await expect.poll(() => broker.sockets.size).toBe(0);
   });
 
-  test('that is reset does the same', async () => {
+  test('rejects them when it is reset, too', async () => {
     const { broker, link } = await linked({});
     const call = fault(beat(link));
     await expect.poll(() => broker.calls.length).toBe(2);
@@ -152,7 +152,7 @@ describe('the connection', () => {
     await link.ended;
   });
 
-  test('that is closed here is gone there, with its calls rejected before it has ended', async () => {
+  test('that is closed on this side is closed at the broker, and rejects its calls before it has ended', async () => {
     const { broker, link } = await linked({});
     let isRejected = false;
     const call = beat(link).catch((error) => {
@@ -167,7 +167,7 @@ describe('the connection', () => {
     await expect.poll(() => broker.sockets.size).toBe(0);
   });
 
-  test('ends with an answer to nothing that was asked: who knows whose the next one is', async () => {
+  test('ends on an answer that matches no request, since the next one might not match either', async () => {
     const { broker, link } = await linked({ [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]) });
     broker.send = (socket, bytes) => {
       bytes.writeInt32BE(999, 4);
@@ -177,7 +177,7 @@ describe('the connection', () => {
     await link.ended;
   });
 
-  test('whose socket is destroyed elsewhere rejects what is under way, and what comes later', async () => {
+  test('whose socket is destroyed rejects pending and later calls', async () => {
     const broker = await TcpBroker.start();
     stack.push(broker);
     const sockets: Socket[] = [];
@@ -209,12 +209,12 @@ describe('the connection', () => {
     link.close();
   });
 
-  test('that a broker ends at the first call, without a login, may be one that wants a login', async () => {
+  test('that a broker closes at the first call without a login asks whether the listener requires one', async () => {
     const { link } = await linked({ [METADATA]: 'hang up' });
-    await expect(link.metadata({ topics: [] })).rejects.toThrow(/wants a login/);
+    await expect(link.metadata({ topics: [] })).rejects.toThrow(/does this listener require a login\?/);
   });
 
-  test('writes calls in the order in which they are made, those that produce after the others of their turn', async () => {
+  test('writes calls in the order in which they are made, produce calls last in their turn', async () => {
     const { broker, link } = await linked({
       [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]),
       [FETCH]: fetched(Buffer.alloc(0)),

@@ -35,7 +35,7 @@ function signatureOf(url: URL): string {
   return hmac(key, text).toString('hex');
 }
 
-test('a login to MSK is a request to connect, signed for the region by the credentials of the environment', async () => {
+test('a login to MSK is a connect request, signed for the region with the credentials of the environment', async () => {
   const { value, expiresAtMs } = await signMskToken(REGION);
   const url = new URL(Buffer.from(value, 'base64url').toString());
   expect(url.host).toBe(`kafka.${REGION}.amazonaws.com`);

@@ -9,7 +9,7 @@ const answerTo = ({ partition }: ProduceRequest): ProduceAnswer => {
   return { throttleMs: 0, baseOffset: partition, appendedAtMs: -1, logStartOffset: 0 };
 };
 
-/** A queue whose requests are noted and answered. */
+/** A queue whose requests are recorded and answered. */
 function opened() {
   const sent: string[][] = [];
   const queue = new ProduceQueue(async (requests) => {
@@ -30,14 +30,14 @@ describe('produce calls', () => {
     expect(sent).toEqual([['a/0', 'b/7', 'a/3']]);
   });
 
-  it('of later turns have requests of their own', async () => {
+  it('of later turns have their own requests', async () => {
     const { sent, queue } = opened();
     await queue.produce(to('a', 0));
     await queue.produce(to('a', 1));
     expect(sent).toEqual([['a/0'], ['a/1']]);
   });
 
-  it('for one partition go one after the other, whatever is sent with them', async () => {
+  it('for one partition are sent one after the other, whatever is sent with them', async () => {
     const { sent, queue } = opened();
     await Promise.all([to('a', 0), to('a', 1), to('a', 0), to('a', 2)].map((request) => queue.produce(request)));
     expect(sent).toEqual([

@@ -4,8 +4,8 @@ import type { Answer, BrokerAddress, BrokerLink, Dialer, MetadataAnswer } from '
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 /**
- * `frozen`: it accepts connections and says nothing; `down`: connections are refused and the open ones are gone;
- * `locked`: it refuses every login; `gone`: it answers, but nobody names it any more.
+ * `frozen`: accepts connections and stays silent; `down`: connections are refused and open ones are gone;
+ * `locked`: rejects every login; `gone`: answers, but is no longer in the metadata.
  */
 type State = 'well' | 'frozen' | 'down' | 'locked' | 'gone';
 
@@ -24,7 +24,7 @@ interface Seen {
 
 const ANSWER_MS = 1;
 
-/** Brokers that do what the test says, on a virtual clock, and what they saw. */
+/** Brokers that do what the test scripts, on a virtual clock, and record what they saw. */
 export class ScriptedBrokers {
   readonly runtime = new VirtualRuntime();
   readonly log: {
@@ -36,7 +36,7 @@ export class ScriptedBrokers {
   readonly dials: Seen[] = [];
   readonly calls: Seen[] = [];
   readonly topics = new Map<string, Topic>();
-  /** What a broker knows, where that is not the present state: it may be behind. */
+  /** The state as one broker knows it, if that is outdated. */
   readonly views = new Map<number, ReadonlyMap<string, Topic>>();
   coordinator = 1;
   /** Instead of a coordinator. */

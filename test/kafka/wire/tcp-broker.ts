@@ -11,7 +11,7 @@ export const SASL_HANDSHAKE = 17;
 export const API_VERSIONS = 18;
 export const SASL_AUTHENTICATE = 36;
 
-/** A call as it came: everything behind the client's ID is its body. */
+/** A call as received: its body is everything after the client ID. */
 export interface Called {
   readonly apiKey: number;
   readonly apiVersion: number;
@@ -21,13 +21,13 @@ export interface Called {
 /** The payload of the answer, or what to do instead. */
 export type Reply = Buffer | 'hang up' | 'say nothing';
 
-/** A socket that speaks as much of Kafka as the test says: it answers ApiVersions by itself. */
+/** A socket that speaks as much of Kafka as the test scripts; it answers ApiVersions on its own. */
 export class TcpBroker implements AsyncDisposable {
   readonly calls: Called[] = [];
   readonly sockets = new Set<Socket>();
   readonly #server: Server;
   readonly #reply: (call: Called) => Reply;
-  /** Of all calls, unless `versions` has another for one. */
+  /** Of all calls, unless `versions` overrides it for one. */
   versions: Readonly<Record<number, readonly [number, number]>> = {};
   /** How the bytes of an answer are sent: in one piece by default. */
   send = (socket: Socket, bytes: Buffer): void => void socket.write(bytes);
@@ -63,7 +63,7 @@ export class TcpBroker implements AsyncDisposable {
       try {
         for (const frame of frames.push(chunk as Buffer)) this.#answer(socket, frame);
       } catch {
-        socket.destroy(); // as a broker does with what is no request
+        socket.destroy(); // as a broker does with an invalid request
       }
     });
   }

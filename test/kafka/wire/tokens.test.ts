@@ -24,7 +24,7 @@ function stage(lifeMs = LIFE_MS) {
 }
 
 describe('a token', () => {
-  test('is kept until half a minute before its end, and then fetched anew', async () => {
+  test('is kept until half a minute before it expires, and then fetched again', async () => {
     const { clock, value } = stage();
     expect(await value()).toBe('token-1');
     clock.nowMs += LIFE_MS - 30_001;
@@ -33,7 +33,7 @@ describe('a token', () => {
     expect(await value()).toBe('token-2');
   });
 
-  test('that lives for seconds only is used for a good part of them', async () => {
+  test('that lives only for seconds is used for most of them', async () => {
     const { clock, value } = stage(10_000);
     await value();
     clock.nowMs += 3_999;
@@ -42,13 +42,13 @@ describe('a token', () => {
     expect(await value()).toBe('token-2');
   });
 
-  test('is fetched once for logins at the same time', async () => {
+  test('is fetched once for concurrent logins', async () => {
     const { value, made } = stage();
     expect(await Promise.all([value(), value(), value()])).toEqual(['token-1', 'token-1', 'token-1']);
     expect(made()).toBe(1);
   });
 
-  test('that can not be renewed is used to its end, and asked for again each time', async () => {
+  test("that can't be renewed is used until it expires, and requested again each time", async () => {
     const { clock, value, made } = stage();
     await value();
     clock.isDown = true;
@@ -72,7 +72,7 @@ afterEach(async () => {
 
 const SECRET = 'a/secret:value';
 
-/** An endpoint with one answer, and what it was asked. */
+/** An endpoint with a fixed answer, and the requests it got. */
 async function endpoint(status: number, body: string, headers: Record<string, string> = {}) {
   const asked: { authorization: string; body: string }[] = [];
   const listening = createServer((request, response) => {
@@ -93,7 +93,7 @@ async function endpoint(status: number, body: string, headers: Record<string, st
 }
 
 describe('a token endpoint', () => {
-  test('is shown the client and the scope, and says how long the token lives', async () => {
+  test('receives the client and the scope, and returns how long the token lives', async () => {
     const { asked, fetch } = await endpoint(200, '{"access_token":"t","token_type":"Bearer","expires_in":60}');
     expect(await fetch()).toEqual({ value: 't', expiresAtMs: 65_000 });
     const login = Buffer.from(asked[0]?.authorization.slice('Basic '.length) ?? '', 'base64').toString();
@@ -106,31 +106,31 @@ describe('a token endpoint', () => {
 
   test.for([
     [
-      'refuses the client',
+      'rejects the client',
       401,
       '{"error":"invalid_client"}',
       'LOGIN_REFUSED',
       /refuses the client 'worker-1' \(invalid_client\)/,
     ],
-    ['refuses the scope', 400, '{"error":"invalid_scope"}', 'LOGIN_REFUSED', /invalid_scope/],
+    ['rejects the scope', 400, '{"error":"invalid_scope"}', 'LOGIN_REFUSED', /invalid_scope/],
     ['is down', 503, 'sorry', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
-    ['is no token endpoint', 200, '<html>', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
+    ['is not a token endpoint', 200, '<html>', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
     ['answers without a token', 200, '{"token_type":"Bearer"}', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
     ['repeats the secret', 500, SECRET, 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
-  ] as const)('that %s is told apart, without the secret', async ([, status, body, fault, said]) => {
+  ] as const)('that %s gets its own error, without the secret', async ([, status, body, fault, said]) => {
     const { fetch } = await endpoint(status, body);
     const error = await fetch().catch((thrown: Error) => thrown);
     expect([faultOf(error), (error as Error).message]).toEqual([fault, expect.stringMatching(said)]);
     expect((error as Error).message).not.toContain(SECRET);
   });
 
-  test('that sends elsewhere is not followed, for the secret would go there', async () => {
+  test('that redirects is not followed, since the secret would go there', async () => {
     const { fetch, asked } = await endpoint(302, '', { location: '/other' });
     expect(faultOf(await fetch().catch((thrown: Error) => thrown))).toBe('UNREACHABLE');
     expect(asked).toHaveLength(1);
   });
 
-  test('that nobody listens at is named', async () => {
+  test("that can't be reached is named", async () => {
     const settings = { tokenUrl: 'http://127.0.0.1:1/token', clientId: 'worker', clientSecret: () => SECRET };
     const error = await fetchToken(settings, () => 0).catch((thrown: Error) => thrown);
     expect((error as Error).message).toMatch(/ECONNREFUSED.*check KAFKA_OAUTH_TOKEN_URL/);
@@ -138,12 +138,12 @@ describe('a token endpoint', () => {
 });
 
 describe('a login to MSK', () => {
-  test('is the token of the signer, for as long as that says', async () => {
+  test("uses the signer's token, for as long as it is valid", async () => {
     const signer = { generateAuthToken: async ({ region }: { region: string }) => ({ token: region, expiryTime: 7 }) };
     expect(await signMskToken('eu-central-1', async () => signer)).toEqual({ value: 'eu-central-1', expiresAtMs: 7 });
   });
 
-  test('without the package of the signer names the command that installs it', async () => {
+  test("without the signer's package names the command that installs it", async () => {
     const error = await signMskToken('eu-central-1', () => Promise.reject(new Error('not found'))).catch(
       (e: Error) => e,
     );
@@ -153,7 +153,7 @@ describe('a login to MSK', () => {
     ]);
   });
 
-  test('without credentials names the region and them', async () => {
+  test('without credentials names the region and the credentials', async () => {
     const signer = { generateAuthToken: () => Promise.reject(new Error('no credentials')) };
     const error = await signMskToken('eu-central-1', async () => signer).catch((thrown: Error) => thrown);
     expect([faultOf(error), (error as Error).message]).toEqual([

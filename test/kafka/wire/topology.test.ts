@@ -3,7 +3,7 @@ import { faultOf } from '../../../src/kafka/wire/fault.ts';
 import type { MetadataAnswer } from '../../../src/kafka/wire/port.ts';
 import { Topology } from '../../../src/kafka/wire/topology.ts';
 
-/** An answer that names these brokers, and who leads the one partition of each topic. */
+/** An answer with these brokers, and the leader of the only partition of each topic. */
 function answer(nodes: readonly number[], leaders: Readonly<Record<string, number>>): MetadataAnswer {
   return {
     throttleMs: 0,
@@ -25,7 +25,7 @@ function inUse(...topics: readonly string[]): Topology {
 
 const leaderOf = (topology: Topology, topic: string) => topology.leaderOf(topology.found(topic), 0);
 
-test('the answer to an older question replaces nothing that a newer one said', () => {
+test("the answer to an older question doesn't replace that to a newer one", () => {
   const topology = inUse('t');
   const [older, newer] = [topology.ask(), topology.ask()];
   topology.apply(newer, answer([1, 2], { t: 2 }));
@@ -44,7 +44,7 @@ test('a doubt ends with the answer to a question after it, not with one before',
   expect(topology.known('t')?.name).toBe('t');
 });
 
-test('nothing is known of a topic that no answer was about', () => {
+test('a topic that no answer was about is unknown', () => {
   const topology = inUse('t', 'u');
   topology.apply(topology.ask(), answer([1], { t: 1 }));
   expect(leaderOf(topology, 't')).toBe(1);
@@ -52,7 +52,7 @@ test('nothing is known of a topic that no answer was about', () => {
   expect(topology.known('u')).toBeUndefined();
 });
 
-test('topics that nobody uses are not kept', () => {
+test('unused topics are not kept', () => {
   const topology = inUse('t');
   topology.apply(topology.ask(), answer([1], { t: 1, other: 1 }));
   expect(topology.known('other')).toBeUndefined();
@@ -61,19 +61,19 @@ test('topics that nobody uses are not kept', () => {
   expect(topology.known('t')).toBeUndefined();
 });
 
-test('a leader that no broker is has not come yet', () => {
+test('a leader that is not among the brokers counts as not available', () => {
   const topology = inUse('t');
   topology.apply(topology.ask(), answer([1], { t: 9 }));
   expect(faultFrom(() => leaderOf(topology, 't'))).toBe('LEADER_NOT_AVAILABLE');
   expect(faultFrom(() => topology.leaderOf(topology.found('t'), 1))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
 });
 
-test('a coordinator is met without a metadata, and replaced by one', () => {
+test('a coordinator is known before the metadata names it, and replaced by the metadata', () => {
   const topology = new Topology();
-  topology.meet(3, { host: 'met', port: 3 });
+  topology.addBroker(3, { host: 'met', port: 3 });
   expect(topology.address(3)?.host).toBe('met');
   topology.apply(topology.ask(), answer([3], {}));
-  topology.meet(3, { host: 'met', port: 3 });
+  topology.addBroker(3, { host: 'met', port: 3 });
   expect(topology.address(3)?.host).toBe('broker');
 });
 

@@ -1,21 +1,21 @@
 import { IdallocError } from '../../../errors.ts';
 import { KafkaFault } from '../../../kafka/wire/fault.ts';
 import type { AclRule } from '../../../kafka/wire/port.ts';
-import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, patiently } from '../brokers.ts';
+import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
 
 const REMEDIES: Readonly<Record<string, string>> = {
-  SECURITY_DISABLED: 'the brokers have no authorizer, so everybody may do everything: set authorizer.class.name first',
-  CLUSTER_AUTHORIZATION_FAILED: 'this user may not grant rights: log in as one that has Alter on the cluster',
+  SECURITY_DISABLED: 'the brokers have no authorizer, so every user may do everything: set authorizer.class.name first',
+  CLUSTER_AUTHORIZATION_FAILED: 'this user may not grant rights: log in as a user with Alter on the cluster',
 };
 
 /**
- * Makes the rules; those that are there already stay. Safe to repeat.
+ * Creates the rules; existing ones stay. Safe to repeat.
  *
- * @throws IdallocError KAFKA_UNAVAILABLE where the brokers refuse or do not answer; CONFIG_INVALID for a login that is refused.
+ * @throws IdallocError KAFKA_UNAVAILABLE if the brokers reject the call or do not answer; CONFIG_INVALID for a rejected login.
  */
 export async function grant(brokers: Brokers, rules: readonly AclRule[]): Promise<void> {
   try {
-    await patiently(brokers, () => createAcls(brokers, rules));
+    await withRetries(brokers, () => createAcls(brokers, rules));
   } catch (error) {
     throw asUnavailable(error);
   }
@@ -28,7 +28,7 @@ async function createAcls({ cluster }: Brokers, rules: readonly AclRule[]): Prom
   const { fault, message = '' } = answer.rules[at] ?? {};
   if (fault === undefined) return;
   const remedy = REMEDIES[fault];
-  if (remedy !== undefined) throw new IdallocError('KAFKA_UNAVAILABLE', `no right was granted, ${fault}: ${remedy}`);
+  if (remedy !== undefined) throw new IdallocError('KAFKA_UNAVAILABLE', `no right was granted (${fault}): ${remedy}`);
   const { resource, name } = rules[at] ?? {};
   throw new KafkaFault(fault, `the right on ${resource} ${name} was not granted: ${message || fault}`);
 }

@@ -13,8 +13,8 @@ export interface TopicFault {
 }
 
 /**
- * Every reason why a worker must not start on these topics. The weakness that one broker can't help stands apart,
- * as `waivable`, for those who accept it; clean-up and timestamps can be right on one broker too.
+ * Every reason why a worker must not start on these topics. Faults that can't be avoided with a single broker are separate,
+ * as `waivable`; clean-up policy and timestamps can be right on one broker too.
  */
 export function judgeTopics(
   found: ReadonlyMap<string, FoundTopic>,
@@ -32,7 +32,7 @@ export function judgeTopics(
   for (const topic of [requests, found.get(settings.deadLetters)]) {
     if (topic?.configs.get('cleanup.policy')?.split(',').includes('compact')) {
       invalid(
-        `topic '${topic.name}' must have cleanup.policy=delete: compaction takes, or refuses, what has to be read`,
+        `topic '${topic.name}' must have cleanup.policy=delete: compaction removes or rejects records that must be read`,
       );
     }
   }
@@ -41,7 +41,7 @@ export function judgeTopics(
   if (ledger === undefined) return { faults, waivable };
   if (requests !== undefined && ledger.partitions !== requests.partitions) {
     invalid(
-      `'${ledger.name}' has ${ledger.partitions} partitions, '${requests.name}' ${requests.partitions}: must agree`,
+      `'${ledger.name}' has ${ledger.partitions} partitions, '${requests.name}' ${requests.partitions}: they must be equal`,
     );
   }
   faults.push(...ledgerFaults(ledger));
@@ -53,12 +53,12 @@ function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
   const faults: string[] = [];
   if (topic.partitions !== settings.requestPartitions) {
     faults.push(
-      `topic '${topic.name}' has ${topic.partitions} partitions, REQUEST_PARTITIONS says ${settings.requestPartitions}: ` +
-        'set it to what the topic was made with; a topic whose partitions were added to can not be served: make a second pair, docs/how-to/more-partitions.md',
+      `topic '${topic.name}' has ${topic.partitions} partitions, but REQUEST_PARTITIONS is ${settings.requestPartitions}: ` +
+        "set it to the number that the topic was created with; a topic with added partitions can't be served: create a second pair of topics, see docs/how-to/more-partitions.md",
     );
   }
-  // Requests come from anybody. A compressed batch within the broker's limit can hold more than a worker reads at once:
-  // its requests would become dead letters without their records. On the other topics any type is only a difference.
+  // Any producer may send requests. A compressed batch within the broker's limit can decompress to more than a worker
+  // reads: its requests would become dead letters without their records. On the other topics it is only a difference.
   const compression = topic.configs.get('compression.type');
   if (compression !== 'uncompressed') {
     faults.push(`topic '${topic.name}' must have compression.type=uncompressed, not ${compression}`);
@@ -66,7 +66,7 @@ function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
   const stamps = topic.configs.get('message.timestamp.type');
   if (stamps !== 'LogAppendTime') {
     faults.push(
-      `topic '${topic.name}' must have message.timestamp.type=LogAppendTime, not ${stamps}: the age of a request must not be its sender's word`,
+      `topic '${topic.name}' must have message.timestamp.type=LogAppendTime, not ${stamps}: the age of a request must not depend on its sender's clock`,
     );
   }
   const limit = numberOf(topic, 'max.message.bytes');
@@ -78,7 +78,7 @@ function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
   return faults;
 }
 
-/** Whoever holds no worker ID for long must be remembered for as long, so nothing goes by age. */
+/** The ceiling of a worker ID must be remembered however long the ID is unused, so records must not expire by age. */
 function witnessFaults(topic: FoundTopic): string[] {
   const expected = { 'cleanup.policy': 'compact', 'unclean.leader.election.enable': 'false' };
   const faults = Object.entries(expected)
@@ -102,7 +102,7 @@ function ledgerFaults(ledger: FoundTopic): TopicFault[] {
 function weaknesses(topic: FoundTopic): TopicFault[] {
   const faults: TopicFault[] = [];
   const inSync = numberOf(topic, 'min.insync.replicas');
-  const remedy = 'or accept it for development by ALLOW_WEAK_LEDGER=1';
+  const remedy = 'or set ALLOW_WEAK_LEDGER=1 for development';
   if (topic.replicas < SAFE_REPLICAS) {
     faults.push(weak(`topic '${topic.name}' must have ${SAFE_REPLICAS} replicas, not ${topic.replicas}; ${remedy}`));
   }
@@ -112,7 +112,7 @@ function weaknesses(topic: FoundTopic): TopicFault[] {
   return faults;
 }
 
-/** An entry that goes before its request does would let the request come again as if it were new. */
+/** If an entry expired before its request, the request could be read again as if it were new. */
 function retentionFaults(ledger: FoundTopic, requests: FoundTopic): TopicFault[] {
   const faults: TopicFault[] = [];
   const kept = endless(numberOf(ledger, 'retention.ms'));
@@ -123,7 +123,7 @@ function retentionFaults(ledger: FoundTopic, requests: FoundTopic): TopicFault[]
   }
   const bytes = ledger.configs.get('retention.bytes');
   if (bytes !== '-1') {
-    const message = `topic '${ledger.name}' must have retention.bytes=-1, not ${bytes}: entries must not go by size`;
+    const message = `topic '${ledger.name}' must have retention.bytes=-1, not ${bytes}: entries must not be deleted by size`;
     faults.push({ code: 'LEDGER_RETENTION', message });
   }
   return faults;
@@ -132,7 +132,7 @@ function retentionFaults(ledger: FoundTopic, requests: FoundTopic): TopicFault[]
 const weak = (message: string): TopicFault => ({ code: 'LEDGER_WEAK', message });
 const endless = (milliseconds: number) => (milliseconds === -1 ? Infinity : milliseconds);
 
-/** NaN when the broker does not report the config: no comparison holds for it, so each check must fail then. */
+/** NaN if the broker does not report the config. No comparison with NaN holds, so each check must be written to fail then. */
 function numberOf(topic: FoundTopic, key: string): number {
   const text = topic.configs.get(key);
   return text === undefined ? Number.NaN : Number(text);

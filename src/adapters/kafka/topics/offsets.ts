@@ -3,9 +3,9 @@ import { describeError, IdallocError } from '../../../errors.ts';
 import { boundsOf, END, offsetAt } from '../../../kafka/loops/offsets.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
 import { faultOf } from '../../../kafka/wire/fault.ts';
-import { asUnavailable, CALL_TIMEOUT_MS, patiently } from '../brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
 
-/** The records of one partition from an offset to before another; one reading has at most one for each partition. */
+/** The records of one partition at the offsets [from, to); one reading has at most one span per partition. */
 export interface Span {
   readonly topic: string;
   readonly partition: number;
@@ -13,18 +13,18 @@ export interface Span {
   readonly to: number;
 }
 
-/** Where topics are read from. */
+/** The cluster that topics are read from. */
 export interface Source {
   readonly cluster: Cluster;
   readonly runtime: Runtime;
 }
 
-/** Workers write without transactions, and read ledger and witness so: a transaction of somebody else's hides nothing. */
+/** As workers read ledger and witness: they write without transactions, and another producer's must not hide records. */
 export const ISOLATION = 'read_uncommitted';
 const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
 
 /**
- * All that a topic holds now, a span for each partition.
+ * Everything that a topic holds now, one span per partition.
  *
  * @throws IdallocError TOPIC_INVALID for a topic that does not exist, KAFKA_UNAVAILABLE.
  */
@@ -36,8 +36,8 @@ export async function wholeTopic(source: Source, topic: string): Promise<Span[]>
 }
 
 /**
- * The first offset of each partition whose record is of that time or later, and the end where there is none. Times are
- * those of the topic's records: the broker's only where it says LogAppendTime.
+ * The offset of the first record of that time or later in each partition, or the partition's end. Times are those of the
+ * records: the broker's only if the topic has LogAppendTime.
  *
  * @throws IdallocError as wholeTopic does.
  */
@@ -54,21 +54,21 @@ export async function offsetsAtTime(
   return new Map(offsets.entries());
 }
 
-/** What `ask` gives for each partition of a topic, in their order; asked again when a leader has moved. */
+/** The results of `ask` for each partition of a topic, in order; retried when a leader has moved. */
 async function forEachPartition<T>(
   source: Source,
   topic: string,
   ask: (source: Source, partition: number) => Promise<T>,
 ): Promise<readonly T[]> {
   try {
-    return await patiently(source, async () => {
+    return await withRetries(source, async () => {
       const count = await countPartitions(source, topic);
       return Promise.all(Array.from({ length: count }, (_, partition) => ask(source, partition)));
     });
   } catch (error) {
     const fault = faultOf(error);
     if (error instanceof IdallocError || fault === undefined || fault === 'LOGIN_REFUSED') throw asUnavailable(error);
-    const message = `the offsets of topic '${topic}' can't be had: ${describeError(error)}`;
+    const message = `the offsets of topic '${topic}' can't be read: ${describeError(error)}`;
     throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
   }
 }
@@ -80,8 +80,8 @@ async function countPartitions({ cluster }: Source, topic: string): Promise<numb
     return await cluster.partitions(topic, CALL_TIMEOUT_MS);
   } catch (error) {
     if (!UNSEEN.has(faultOf(error))) throw error;
-    const remedy = "check the name ('idalloc topics init' makes the workers' own)";
-    const message = `there is no topic '${topic}', or this user may not see it: ${remedy}`;
+    const remedy = "check the name ('idalloc topics init' creates the workers' topics)";
+    const message = `topic '${topic}' does not exist, or this user may not describe it: ${remedy}`;
     throw new IdallocError('TOPIC_INVALID', message, { cause: error });
   }
 }

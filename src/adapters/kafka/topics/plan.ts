@@ -1,7 +1,7 @@
 import { refuseReplyTopic, replyPolicyOf } from '../../../codec/reply-policy.ts';
 import { IdallocError } from '../../../errors.ts';
 
-/** Names and promises of the topics. */
+/** Names and required settings of the topics. */
 export interface TopicSettings {
   readonly requests: string;
   readonly ledger: string;
@@ -9,23 +9,23 @@ export interface TopicSettings {
   readonly witness: string;
   /** Replies go to topics whose names start with this. */
   readonly replyPrefix: string;
-  /** Partitions of the request topic, and so of the ledger. Frozen once the topics exist. */
+  /** Partitions of the request topic, and so of the ledger. Fixed once the topics exist. */
   readonly requestPartitions: number;
   readonly replicationFactor: number;
-  /** -1: for ever. */
+  /** -1: unlimited. */
   readonly requestRetentionMs: number;
-  /** -1: for ever. */
+  /** -1: unlimited. */
   readonly ledgerRetentionMs: number;
-  /** Go on, with a warning, on fewer than three brokers, where losing one can lose decisions. */
+  /** Continue with a warning on fewer than three brokers, where losing one can lose decisions. */
   readonly allowWeakLedger: boolean;
 }
 
-/** A topic as it shall be. */
+/** A topic as it should be. */
 export interface PlannedTopic {
   readonly name: string;
   readonly partitions: number;
   readonly configs: Readonly<Record<string, string>>;
-  /** For a config that has one: another value with the same effect here, which is no difference. */
+  /** Other values of configs that have the same effect here, so that they don't count as differences. */
   readonly equivalents?: Readonly<Record<string, string>>;
 }
 
@@ -33,44 +33,44 @@ export interface PlannedTopic {
 export interface FoundTopic {
   readonly name: string;
   readonly partitions: number;
-  /** Of the partition that has the fewest. */
+  /** Of the partition with the fewest. */
   readonly replicas: number;
-  /** All configs with the values that are in force, the broker's defaults among them. */
+  /** All effective configs, including the broker's defaults. */
   readonly configs: ReadonlyMap<string, string>;
 }
 
-/** A segment of the request topic stays open for at most this long, and its records are kept as much longer. */
+/** How long a segment of the request topic stays open at most; its records are kept that much longer. */
 export const REQUEST_SEGMENT_MS = 3_600_000;
-/** Retention takes whole segments: an open one of a week, or of a gigabyte, would be kept for as much longer. */
+/** Retention deletes whole segments: an open one of a week, or of a gigabyte, would be kept that much longer. */
 const LEDGER_SEGMENT_MS = 3_600_000;
-/** What the ledger must outlive the requests by, beyond the request topic's own segment time. */
+/** How much longer the ledger must be kept than the requests, beyond the request topic's segment time. */
 export const LEDGER_MARGIN_MS = 3_600_000;
 
-/** The broker holds the size of a compressed batch against the limit: so requests are stored uncompressed. */
+/** The broker checks the compressed size of a batch against the limit, so requests must be stored uncompressed. */
 export const MAX_REQUEST_BATCH_BYTES = 1_048_576;
-/** A dead letter is the request and the headers that say what was wrong with it. */
+/** A dead letter is the request plus the headers with the reason. */
 const MAX_DEAD_LETTER_BATCH_BYTES = MAX_REQUEST_BATCH_BYTES + 65_536;
-/** Each worker writes a witness every heartbeat, and reads them all when it starts: only closed segments are compacted. */
+/** Each worker writes a witness every heartbeat and reads them all when it starts; only closed segments are compacted. */
 const WITNESS_SEGMENT_MS = 3_600_000;
 const CLI_REPLY_RETENTION_MS = 3_600_000;
 export const SAFE_REPLICAS = 3;
 export const SAFE_IN_SYNC = 2;
 
 /**
- * For topics that workers write. They write uncompressed, and 'producer', the default of Kafka, keeps it so. Any other
- * type costs broker and readers time for records of a few hundred bytes, and not every client reads every codec.
+ * For topics that workers write. They write uncompressed, and 'producer', Kafka's default, keeps it that way. Any other
+ * type costs brokers and readers time for records of a few hundred bytes, and not every client supports every codec.
  */
 const AS_WRITTEN = {
   configs: { 'compression.type': 'uncompressed' },
   equivalents: { 'compression.type': 'producer' },
 } as const;
 
-/** The topic that `idalloc request` reads its replies from. */
+/** The reply topic of `idalloc request`. */
 export function cliReplyTopic(settings: TopicSettings): string {
   return `${settings.replyPrefix}cli`;
 }
 
-/** Every topic that idalloc needs, as it makes them on an empty cluster. */
+/** Every topic that idalloc needs, as `topics init` creates it. */
 export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
   const inSync = String(settings.replicationFactor >= SAFE_REPLICAS ? SAFE_IN_SYNC : 1);
   const durable = { 'min.insync.replicas': inSync, 'unclean.leader.election.enable': 'false' };
@@ -138,7 +138,7 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
 }
 
 /**
- * Topics for the replies to services. Beside the compression they have the brokers' own configs.
+ * Topics for the replies to services. Except for the compression they have the brokers' default configs.
  *
  * @throws IdallocError INVALID_REPLY_TOPIC
  */
@@ -150,20 +150,20 @@ export function planReplyTopics(names: readonly string[], settings: TopicSetting
     .map((name) => ({ ...AS_WRITTEN, name, partitions: settings.requestPartitions }));
 }
 
-/** @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker of these settings replies on. */
+/** @throws IdallocError INVALID_REPLY_TOPIC for a name that workers with these settings don't reply to. */
 export function checkReplyTopicName(name: string, settings: TopicSettings): void {
   const refusal = refuseReplyTopic(name, replyPolicyOf(settings));
   if (refusal === undefined) return;
-  const hint = `workers reply on what begins with '${settings.replyPrefix}', by REPLY_TOPIC_PREFIX`;
+  const hint = `workers reply to topics that begin with REPLY_TOPIC_PREFIX, here '${settings.replyPrefix}'`;
   throw new IdallocError('INVALID_REPLY_TOPIC', `${refusal} (${hint})`);
 }
 
-/** Those of them that a worker reads or writes by itself. */
+/** The topics that a worker cannot start without. */
 export function workerTopics(settings: TopicSettings): readonly PlannedTopic[] {
   return planTopics(settings).filter(({ name }) => name !== cliReplyTopic(settings));
 }
 
-/** What differs between a topic as planned and as it is, one text each; nothing here says that it is wrong. */
+/** The differences between a topic and its plan, one line each; a difference is not always a fault. */
 export function differences(planned: PlannedTopic, found: FoundTopic, replicationFactor: number): string[] {
   const counts = [
     ['partitions', planned.partitions, found.partitions],
@@ -175,7 +175,7 @@ export function differences(planned: PlannedTopic, found: FoundTopic, replicatio
     .map(([what, expected, actual]) => `${planned.name}: ${what} is ${actual}, not ${expected}`);
 }
 
-/** Configs of the plan that the topic has otherwise, as planned. */
+/** The planned configs that differ from the topic's. */
 function differingConfigs({ configs, equivalents = {} }: PlannedTopic, found: FoundTopic): [string, string][] {
   return Object.entries(configs).filter(([key, value]) => {
     const actual = found.configs.get(key);
@@ -184,15 +184,15 @@ function differingConfigs({ configs, equivalents = {} }: PlannedTopic, found: Fo
 }
 
 /**
- * What makes a topic as planned, one line each, as commands of Kafka's own tools. Records that are in the topic stay as
- * they are.
+ * The remedies that bring a topic in line with the plan, one line each, as commands of Kafka's tools. Records in the topic
+ * are not changed.
  */
 export function remediesFor(
   planned: PlannedTopic,
   found: FoundTopic | undefined,
   { replicationFactor }: Pick<TopicSettings, 'replicationFactor'>,
 ): string[] {
-  if (found === undefined) return [`make '${planned.name}': idalloc topics init`];
+  if (found === undefined) return [`create '${planned.name}': idalloc topics init`];
   const lines: string[] = [];
   const configs = differingConfigs(planned, found);
   if (configs.length > 0) {
@@ -200,12 +200,12 @@ export function remediesFor(
     lines.push(`kafka-configs --alter --entity-type topics --entity-name ${planned.name} --add-config ${list}`);
   }
   if (found.replicas < replicationFactor) {
-    lines.push(`give '${planned.name}' ${replicationFactor} replicas: kafka-reassign-partitions`);
+    lines.push(`raise '${planned.name}' to ${replicationFactor} replicas: kafka-reassign-partitions`);
   }
   if (found.partitions !== planned.partitions) {
     lines.push(
-      `'${planned.name}' has ${found.partitions} partitions, not ${planned.partitions}: set REQUEST_PARTITIONS to what it was ` +
-        'made with, or make topics under new names; partitions that are added to can not be taken back',
+      `'${planned.name}' has ${found.partitions} partitions, not ${planned.partitions}: set REQUEST_PARTITIONS to the number that it was ` +
+        "created with, or create topics under new names; added partitions can't be removed",
     );
   }
   return lines;

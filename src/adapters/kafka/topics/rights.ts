@@ -2,11 +2,11 @@ import { nestReplyTopic } from '../../../codec/reply-policy.ts';
 import type { AclRule, Operation } from '../../../kafka/wire/port.ts';
 import type { TopicSettings } from './plan.ts';
 
-/** Who has a user of its own: see `rightsOf`. */
+/** The roles that have their own user: see `rightsOf`. */
 export const ROLES = ['worker', 'client', 'operator', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** What a user may do with one resource, or with all whose names begin so. */
+/** What a user may do with one resource, or with all whose names begin with `name`. */
 export interface Right {
   readonly resource: AclRule['resource'];
   readonly pattern: AclRule['pattern'];
@@ -14,27 +14,27 @@ export interface Right {
   readonly operations: readonly Operation[];
 }
 
-/** What the rights of a role depend on. */
+/** What the rights of a role depend on: names of topics and groups. */
 export interface RightsOptions {
   readonly topics: Pick<TopicSettings, 'requests' | 'ledger' | 'deadLetters' | 'witness' | 'replyPrefix'>;
   readonly groupId: string;
-  /** A client's own reply topics; those that an admin makes beside the planned ones. */
+  /** A client's reply topics; for an admin, those to create besides the planned ones. */
   readonly replyTopics?: readonly string[];
-  /** Also for replies to NestJS, which waits on `<request topic>.reply`. */
+  /** Include the reply topic of NestJS, `<request topic>.reply`. */
   readonly nestjs?: boolean;
 }
 
 /**
- * The least rights with which each role does its work where an authorizer denies by default:
+ * The least rights that each role needs where an authorizer denies by default:
  *
  * - worker: `idalloc worker`.
  * - client: a service that sends requests and reads its replies; `idalloc request` is one.
- * - operator: the commands that look and change nothing on topics (`audit`, `trace`, `deadletters list`, `doctor`,
- *   `topics check`), and `replay`, which sets the group's offsets.
- * - admin: the commands that make and mend (`topics init`, `deadletters resend`, `namespace`). Rights over rights it has
- *   none: `topics acls --apply` takes Alter on the cluster, and whoever has that may do anything.
+ * - operator: the commands that don't write to topics (`audit`, `trace`, `deadletters list`, `doctor`, `topics check`), and
+ *   `replay`, which sets the group's offsets.
+ * - admin: the commands that create and repair (`topics init`, `deadletters resend`, `namespace`). It can't grant rights:
+ *   `topics acls --apply` needs Alter on the cluster, and a user with that can do anything.
  *
- * README's table, the command that grants them, `doctor` and the tests on secured servers all read this list.
+ * README's table, the command that grants them, `doctor` and the tests on secured servers all use this list.
  */
 export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
   const { topics, groupId, replyTopics = [], nestjs = false } = options;
@@ -82,14 +82,14 @@ function onGroup(name: string, ...operations: Operation[]): Right {
   return { resource: 'group', pattern: 'literal', name, operations };
 }
 
-/** The rules that grant them, from whatever address. */
+/** The ACL rules that grant the rights, from any address. */
 export function aclRules(principal: string, rights: readonly Right[]): AclRule[] {
   return rights.flatMap(({ operations, ...place }) =>
     operations.map((operation) => ({ ...place, principal, host: '*', operation })),
   );
 }
 
-/** One command of Kafka's own tools for each right. */
+/** One `kafka-acls` command per right. */
 export function aclCommands(bootstrap: readonly string[], principal: string, rights: readonly Right[]): string[] {
   return rights.map(({ resource, pattern, name, operations }) => {
     const allowed = operations.map((operation) => `--operation ${operation}`).join(' ');
@@ -99,7 +99,7 @@ export function aclCommands(bootstrap: readonly string[], principal: string, rig
   });
 }
 
-/** For a shell: the name of a certificate has commas, equals signs and spaces. */
+/** Quoted for a shell: certificate names have commas, equals signs and spaces. */
 export function quoted(text: string): string {
   return /^[A-Za-z0-9_./:@,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -14,22 +14,22 @@ export interface TopicRecord extends FetchedRecord {
 
 export interface SpanReading {
   readonly signal: AbortSignal;
-  /** Takes records of one partition in log order; true ends the reading. */
+  /** Takes records of one partition in log order; returns true to end the reading. */
   readonly take: (records: readonly TopicRecord[]) => boolean;
-  /** How many offsets are done with. */
+  /** Gets the number of offsets read so far. */
   readonly onProgress?: (done: number) => void;
 }
 
-/** Brokers that give nothing for so long, though there is more, are taken for gone. */
+/** The reading fails if brokers return nothing for this long, though there is more to read. */
 const STALL_MS = 30_000;
 const STALL_CHECK_MS = 1_000;
 const MAX_WAIT_MS = 100;
-/** A chunk of one partition, and what one leader may send at once: with them, what is held in memory is bounded. */
+/** The size of a partition's chunk, and of a leader's answer: they bound the memory. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const MAX_BYTES = 10 * MAX_BYTES_PER_PARTITION;
 
-/** Faults that nobody's waiting changes. */
-const LASTING: ReadonlySet<FaultName> = new Set([
+/** Faults that waiting does not fix. */
+const PERSISTENT: ReadonlySet<FaultName> = new Set([
   'INVALID_TOPIC_EXCEPTION',
   'LOGIN_REFUSED',
   'TOPIC_AUTHORIZATION_FAILED',
@@ -37,17 +37,17 @@ const LASTING: ReadonlySet<FaultName> = new Set([
 ]);
 
 /**
- * Reads the spans, each in log order, and resolves when all were read or `take` ended it. No consumer group takes part,
- * and nothing is committed. What retention deletes meanwhile is skipped.
+ * Reads the spans, each in log order, and resolves when all were read or `take` ended it. Uses no consumer group and commits
+ * nothing. Records that retention deletes meanwhile are skipped.
  *
- * @throws IdallocError KAFKA_UNAVAILABLE when the brokers give no more records, STOPPING, and whatever `take` throws.
+ * @throws IdallocError KAFKA_UNAVAILABLE when the brokers return no more records, STOPPING; also any error of `take`.
  */
 export async function readSpans(source: Source, spans: readonly Span[], reading: SpanReading): Promise<void> {
   const open = spans.filter(({ from, to }) => from < to);
   if (open.length > 0) await new SpanReader(source, open, reading).run();
 }
 
-/** A span of which something is still to be read. */
+/** A span that is not read to its end yet. */
 interface Open {
   readonly span: Span;
   /** The next offset to take. */
@@ -56,8 +56,8 @@ interface Open {
 }
 
 /**
- * One reading. A span is open until `next` has reached its end, by records or by markers that take up offsets; the
- * reading is over when none is open, or at the first failure. After that nothing is delivered any more.
+ * One reading. A span is open until `next` has reached its end, by records or by markers that take up offsets. The reading
+ * is over when no span is open, or at the first failure; nothing is delivered after that.
  */
 class SpanReader {
   readonly #source: Source;
@@ -86,7 +86,7 @@ class SpanReader {
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
       onFault: (topic, partition, { fault, message }) => {
         this.#lastFault = fault;
-        if (LASTING.has(fault)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
+        if (PERSISTENT.has(fault)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
       },
     });
   }
@@ -130,10 +130,11 @@ class SpanReader {
     }
   }
 
-  /** What lies below the start was deleted; a log that ends before our place has lost what was to be read. */
+  /** Records below the start were deleted. A log that ends below our position has lost records that were to be read. */
   #outOfRange(open: Open, logStart: number, end: number): number {
     const { topic, partition, to } = open.span;
-    if (open.next > end) this.#fail(unavailable(`${topic}/${partition} ends at ${end} now; it had records to ${to}`));
+    if (open.next > end)
+      this.#fail(unavailable(`${topic}/${partition} now ends at ${end}, but had records up to ${to}`));
     else this.#advance(open, logStart);
     return Math.max(logStart, Math.min(open.next, end));
   }
@@ -162,13 +163,13 @@ class SpanReader {
 
   #stalled(): IdallocError {
     const missing = [...this.#open].map(({ span, next }) => `${span.topic}/${span.partition} at ${next}`).join(', ');
-    const why = this.#lastFault === undefined ? '' : `, the last fault was ${this.#lastFault}`;
-    return unavailable(`the brokers gave no more records for ${STALL_MS / 1_000} s: ${missing}${why}`);
+    const why = this.#lastFault === undefined ? '' : `; last fault: ${this.#lastFault}`;
+    return unavailable(`the brokers returned no records for ${STALL_MS / 1_000} s: ${missing}${why}`);
   }
 
   #end(): void {
     this.#over.resolve();
-    void this.#tail.close(); // at once: nothing is delivered any more
+    void this.#tail.close(); // immediately: nothing more is delivered
   }
 
   #fail(error: unknown): void {

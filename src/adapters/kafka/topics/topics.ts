@@ -1,7 +1,15 @@
 import { IdallocError } from '../../../errors.ts';
 import { faultOf, isLinkFault, KafkaFault } from '../../../kafka/wire/fault.ts';
 import type { ConfigsAnswer, MetadataAnswer, TopicMetadata } from '../../../kafka/wire/port.ts';
-import { askAny, asUnavailable, type Brokers, CALL_TIMEOUT_MS, passes, patiently, requireNoFault } from '../brokers.ts';
+import {
+  askAny,
+  asUnavailable,
+  type Brokers,
+  CALL_TIMEOUT_MS,
+  isTransientFault,
+  requireNoFault,
+  withRetries,
+} from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
   differences,
@@ -15,9 +23,9 @@ import {
 } from './plan.ts';
 
 export interface TopicsMade {
-  /** Names of the topics that this call made. */
+  /** Names of the topics that this call created. */
   readonly created: readonly string[];
-  /** Where topics that were there already are not as planned. */
+  /** Differences of existing topics from the plan. */
   readonly differences: readonly string[];
 }
 
@@ -27,26 +35,26 @@ export interface TopicsReport {
   readonly clusterId: string;
   /** A worker must not start when there is one. */
   readonly faults: readonly TopicFault[];
-  /** Faults that ALLOW_WEAK_LEDGER lets pass. */
+  /** Faults that ALLOW_WEAK_LEDGER turns into warnings. */
   readonly warnings: readonly TopicFault[];
-  /** Where topics are not as planned, whether or not that is a fault. */
+  /** Differences from the plan, whether or not they are faults. */
   readonly differences: readonly string[];
-  /** What would make them so. */
+  /** What would remove the differences. */
   readonly remedies: readonly string[];
-  /** Topics that no worker needs and this user may not look at: nothing is said of them. */
+  /** Topics that workers don't need and this user may not describe; they are not checked. */
   readonly hidden: readonly string[];
 }
 
-/** How long the brokers may take to make topics before they answer, and how long the answer is waited for. */
+/** How long the brokers may take to create topics, and how long their answer is awaited. */
 const CREATE_TIMEOUT_MS = 5_000;
 const CREATE_ANSWER_MS = CREATE_TIMEOUT_MS + 1_000;
 
 /**
- * Makes the topics that are missing. A topic that exists is never altered; where it differs from the plan is reported.
- * Two calls at a time, or one again after a crash, do no harm.
+ * Creates the missing topics. An existing topic is never altered; its differences from the plan are reported. Safe to run
+ * concurrently, and again after a crash.
  *
- * @param replyTopics topics of services for their replies: made if they are missing, and else taken as they are
- * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply on; TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE; CONFIG_INVALID for a login that is refused.
+ * @param replyTopics reply topics of services: created if they are missing, else left as they are
+ * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply to; TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE; CONFIG_INVALID for a rejected login.
  */
 export function initTopics(
   brokers: Brokers,
@@ -67,11 +75,10 @@ export function initTopics(
 }
 
 /**
- * Looks whether a worker can start on the topics as they are. ALLOW_WEAK_LEDGER turns too few replicas into warnings,
- * nothing else.
+ * Checks whether a worker can start on the topics as they are. ALLOW_WEAK_LEDGER turns only too few replicas into warnings.
  *
- * @param planned what is looked at; a worker may have no right to see more than its own
- * @throws IdallocError KAFKA_UNAVAILABLE; CONFIG_INVALID for a login that is refused.
+ * @param planned the topics to check; a worker may have no right to describe other topics
+ * @throws IdallocError KAFKA_UNAVAILABLE; CONFIG_INVALID for a rejected login.
  */
 export function checkTopics(
   brokers: Brokers,
@@ -95,13 +102,13 @@ export function checkTopics(
 }
 
 /**
- * A topic that was just made is not known at once to every broker, and its partitions have no leader yet. Resolves when
- * every broker that answers knows the topics and a leader of each partition.
+ * A new topic is not known to every broker immediately, and its partitions have no leaders yet. Resolves when every broker
+ * that answers knows the topics and a leader of each partition.
  *
  * @throws IdallocError KAFKA_UNAVAILABLE when that takes longer than 10 s.
  */
 export function waitForLeaders(brokers: Brokers, names: readonly string[]): Promise<void> {
-  return withCode(() => patiently(brokers, () => requireLeaders(brokers, names)));
+  return withCode(() => withRetries(brokers, () => requireLeaders(brokers, names)));
 }
 
 const nameOf = ({ name }: { readonly name: string }) => name;
@@ -117,7 +124,7 @@ function differencesOf(
   });
 }
 
-/** Without these there is no worker: not to see one is a fault. */
+/** The topics that a worker needs: if one can't be described, that is a fault. */
 function neededBy(settings: TopicSettings): (name: string) => boolean {
   const needed = new Set(workerTopics(settings).map(nameOf));
   return (name) => needed.has(name);
@@ -135,22 +142,22 @@ function requireBrokers(count: number, replicationFactor: number): void {
 interface Described {
   readonly clusterId: string;
   readonly brokerCount: number;
-  /** Those of the named topics that exist, as far as this user may see. */
+  /** The named topics that exist and that this user may describe. */
   readonly found: ReadonlyMap<string, FoundTopic>;
-  /** Those that are not needed and that this user may not describe, or whose configs it may not. */
+  /** Topics that are not needed and of which this user may not describe the metadata or the configs. */
   readonly hidden: readonly string[];
 }
 
 const DENIED = 'TOPIC_AUTHORIZATION_FAILED';
 const UNSEEN: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED']);
 
-/** Looked at anew from the beginning when a topic goes, or is made, between the two questions. */
+/** Starts again when a topic is deleted or created between the two requests. */
 function describeTopics(
   brokers: Brokers,
   names: readonly string[],
   isNeeded: (name: string) => boolean = () => true,
 ): Promise<Described> {
-  return patiently(brokers, async () => {
+  return withRetries(brokers, async () => {
     const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
     const existing = metadata.topics.filter(({ fault }) => !UNSEEN.has(fault));
     for (const { name, fault } of existing) requireNoFault(fault, `topic ${name}`);
@@ -180,7 +187,7 @@ function foundTopic(
   return [[name, { name, partitions: partitions.length, replicas, configs }]];
 }
 
-/** Makes all of them in one call. Names those that were made, also by a call before whose answer was lost. */
+/** Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose answer was lost. */
 function createTopics(
   brokers: Brokers,
   planned: readonly PlannedTopic[],
@@ -188,7 +195,7 @@ function createTopics(
 ): Promise<readonly string[]> {
   const topics = planned.map(({ name, partitions, configs }) => ({ name, partitions, replicas, configs }));
   let unanswered = false;
-  return patiently(brokers, async () => {
+  return withRetries(brokers, async () => {
     const { controllerId } = await brokers.cluster.metadata([], CALL_TIMEOUT_MS);
     const mayHaveMade = unanswered;
     unanswered = true;
@@ -197,7 +204,7 @@ function createTopics(
     );
     const refused = answer.topics.find(({ fault }) => fault !== undefined && fault !== 'TOPIC_ALREADY_EXISTS');
     if (refused?.fault !== undefined) {
-      throw new KafkaFault(refused.fault, `topic ${refused.name} was not made: ${refused.message ?? refused.fault}`);
+      throw new KafkaFault(refused.fault, `topic ${refused.name} was not created: ${refused.message ?? refused.fault}`);
     }
     const made = new Set(answer.topics.filter(({ fault }) => fault === undefined || mayHaveMade).map(nameOf));
     return planned.map(nameOf).filter((name) => made.has(name));
@@ -218,12 +225,12 @@ async function requireLeaders({ cluster }: Brokers, names: readonly string[]): P
   }
   if (known.length === 0) throw new KafkaFault('UNREACHABLE', 'no broker answers');
   for (const { name, fault } of known.flatMap(({ topics }) => topics)) {
-    if (!passes(fault)) requireNoFault(fault, `topic ${name}`);
+    if (!isTransientFault(fault)) requireNoFault(fault, `topic ${name}`);
   }
   if (known.every(({ topics }) => topics.length === names.length && topics.every(isLed))) return;
   throw new KafkaFault(
     'LEADER_NOT_AVAILABLE',
-    'the topics have no leaders, or go away: look at the log of the brokers',
+    "the topics have no leaders, or have disappeared: check the brokers' logs",
   );
 }
 

@@ -81,7 +81,7 @@ describe('wholeTopic', () => {
       const { source, runtime } = failing(fault);
       await expect(runtime.until(wholeTopic(source, 'id.typo'))).rejects.toMatchObject({
         code: 'TOPIC_INVALID',
-        message: expect.stringContaining("no topic 'id.typo'"),
+        message: expect.stringContaining("topic 'id.typo' does not exist"),
       });
       expect(runtime.monotonicMs()).toBe(0);
     },

@@ -115,7 +115,7 @@ describe('readSpans', () => {
     const { done } = read(logs, [span('a', 0, 20, 30)]);
     await expect(done).rejects.toMatchObject({
       code: 'KAFKA_UNAVAILABLE',
-      message: expect.stringContaining('a/0 ends at 10'),
+      message: expect.stringContaining('a/0 now ends at 10'),
     });
   });
 
@@ -142,7 +142,7 @@ describe('readSpans', () => {
     logs.fail('a', 1, 'KAFKA_STORAGE_ERROR', Number.POSITIVE_INFINITY);
     await expect(read(logs, [span('a', 0, 0, 10), span('a', 1, 4, 10)]).done).rejects.toMatchObject({
       code: 'KAFKA_UNAVAILABLE',
-      message: 'the brokers gave no more records for 30 s: a/1 at 4, the last fault was KAFKA_STORAGE_ERROR',
+      message: 'the brokers returned no records for 30 s: a/1 at 4; last fault: KAFKA_STORAGE_ERROR',
     });
     expect(logs.runtime.monotonicMs()).toBeGreaterThanOrEqual(30_000);
     expect(logs.runtime.monotonicMs()).toBeLessThan(35_000);

@@ -377,7 +377,7 @@ describe('checkTopics', () => {
 
   test.each([
     ['id.replies.cli', { faults: [], remedies: [], hidden: ['id.replies.cli'] }],
-    ['id.ledger', { remedies: ["make 'id.ledger': idalloc topics init"], hidden: [] }],
+    ['id.ledger', { remedies: ["create 'id.ledger': idalloc topics init"], hidden: [] }],
   ])(
     'says nothing of a topic that this user may not describe, unless a worker needs it: %s',
     async (denied, report) => {

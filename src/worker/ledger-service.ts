@@ -5,28 +5,28 @@ import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import { describeError, type IdallocError } from '../errors.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
-import type { CopyProgress, KeptCopy } from '../pipeline/followed-state.ts';
 import { Follower } from '../pipeline/follower.ts';
 import { Ledger } from '../pipeline/ledger.ts';
+import type { CopyProgress, KeptCopy } from '../pipeline/partition-state.ts';
 import type { LedgerIndex } from '../pipeline/ports.ts';
+import type { WorkerContext } from './context.ts';
 import { Copies } from './copies.ts';
 import { RestoreLog } from './restore-log.ts';
-import type { Tools } from './tools.ts';
 
-/** A copy that is not recognised after so long counts as none when the group is joined. */
+/** A copy that is not recognised after this time is not reported when the worker joins the group. */
 const RECOGNITION_MS = 5_000;
 
 /**
- * The ledger as a worker has it: writing, deciding, and the copies of its partitions in the index, which a reader keeps in
+ * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which a reader keeps in
  * step with the log.
  */
-export class LedgerSide implements Disposable {
+export class LedgerService implements Disposable {
   readonly index: LedgerIndex;
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
-  readonly #tools: Tools;
-  /** Resolves when the copies that were on the disk are open. */
+  readonly #context: WorkerContext;
+  /** Resolves when the copies on disk are open. */
   readonly #opened: Promise<void>;
   readonly #disk: Disposable;
   readonly #copies: Copies;
@@ -35,17 +35,17 @@ export class LedgerSide implements Disposable {
   readonly #restores: RestoreLog;
   readonly #listeners: ((partition: number) => void)[] = [];
 
-  /** Opens the index and follows what it has copies of from now on. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
-  constructor(tools: Tools, { clusterId, partitions }: TopicsReport, tail: Tail) {
-    const { config, runtime, cluster, clock, log, metrics, wireLog, surroundings, fail } = tools;
+  /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
+  constructor(context: WorkerContext, { clusterId, partitions }: TopicsReport, tail: Tail) {
+    const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
     const { ledger: topic, requests: requestTopic } = config.topics;
-    this.#tools = tools;
+    this.#context = context;
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
-    const index = surroundings.openIndex(binding, {
+    const index = environment.openIndex(binding, {
       onWiped: (cause) => {
-        log.warn({ cause }, 'ledger index was thrown away');
-        this.#follower?.restore(cause); // there is none yet while the index opens
+        log.warn({ cause }, 'ledger index was discarded');
+        this.#follower?.restore(cause); // undefined while the index opens
       },
       onUnusable: fail,
     });
@@ -57,7 +57,7 @@ export class LedgerSide implements Disposable {
       partitions,
       setTimer: (run, delayMs) => runtime.schedule(delayMs, run),
       onRestart: (partition, cause) => {
-        log.warn({ partition, cause }, 'ledger partition is restored from the log');
+        log.warn({ partition, cause }, 'restoring a ledger partition from the log');
         entries.forget(partition);
         this.ledger.requireMarker(partition);
         this.#reader.restart(partition);
@@ -85,23 +85,23 @@ export class LedgerSide implements Disposable {
       runtime,
       lingerMs: config.copyLingerMs,
       onOpened: (partition) => {
-        this.#follower.take(partition);
+        this.#follower.addCopy(partition);
         this.#reader.follow(partition);
       },
       onDropped: (partition) => {
-        log.info({ partition }, 'the copy of a ledger partition is deleted: this worker has not needed it for a while');
+        log.info({ partition }, 'deleting the copy of a ledger partition: this worker has not needed it for a while');
         this.#reader.leave(partition);
-        this.#follower.release(partition);
+        this.#follower.removeCopy(partition);
       },
       onFault: (error) =>
-        log.error({ error: describeError(error) }, 'copies of ledger partitions could not be changed'),
+        log.error({ error: describeError(error) }, 'could not open or delete copies of ledger partitions'),
     });
     this.#restores = new RestoreLog({ runtime, log, copies: () => this.copies() });
     this.#reader.start();
     this.#opened = this.#copies.openHeld();
   }
 
-  /** Resolves when the copies that were on the disk are known to be this log's, or not to be; within 5 s in any case. */
+  /** Resolves when each copy on disk is recognised as this log's or found not to be; after 5 s in any case. */
   async recognised(stop: AbortSignal): Promise<void> {
     await this.#opened;
     const isPending = () => this.copies().some(({ state, isRecognised }) => state === 'restoring' && !isRecognised);
@@ -111,22 +111,22 @@ export class LedgerSide implements Disposable {
       if (!done.signal.aborted && !isPending()) end();
     });
     stop.addEventListener('abort', end);
-    if (isPending() && !stop.aborted) await this.#tools.runtime.sleep(RECOGNITION_MS, done.signal);
+    if (isPending() && !stop.aborted) await this.#context.runtime.sleep(RECOGNITION_MS, done.signal);
     stop.removeEventListener('abort', end);
-    end(); // changes that come later are nothing to wait for
+    end(); // later changes no longer matter
   }
 
-  /** Calls back whenever the state of a partition's copy has changed. */
+  /** Calls back after each change of state of a partition's copy. */
   onChange(listener: (partition: number) => void): void {
     this.#listeners.push(listener);
   }
 
-  /** Keeps copies of these partitions, and lets the others go after a while. */
+  /** Keeps copies of these partitions, and drops the others after a while. */
   keep(partitions: readonly number[]): void {
     this.#copies.want(partitions);
   }
 
-  /** Keeps all copies until it is known again which are wanted. */
+  /** Keeps all copies until the next call of `keep`. */
   keepAll(): void {
     this.#copies.keepAll();
   }
@@ -143,12 +143,12 @@ export class LedgerSide implements Disposable {
     });
   }
 
-  /** Whether the partition can be decided on now. */
+  /** Whether requests of the partition can be decided now. */
   isReady(partition: number): boolean {
     return this.#follower.refusal(partition) === undefined;
   }
 
-  /** Why partitions stand still: their log holds what can't be read. */
+  /** Why partitions are stopped: their log holds something unreadable. */
   get stopped(): readonly IdallocError[] {
     return this.#follower.stopped();
   }

@@ -1,13 +1,13 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
 import { faultOf, isLinkFault, KafkaFault } from './fault.ts';
 
-/** A broker that has not answered for so long is not waited for alone: the next one is asked as well. */
+/** After this long without an answer the next broker is asked as well. */
 const PATIENCE_MS = 500;
 
 /**
- * What any broker can answer: asks one after the other, each of them once, and takes the first answer. Rejects when all
- * have failed, with the refusal of a login if there was one, and at once when a broker answers with an error of Kafka,
- * or when we are closed.
+ * Asks brokers a question that any of them can answer, one after the other and each once, and takes the first answer.
+ * Rejects when all have failed, with a rejected login if there was one. Rejects immediately when a broker answers with a
+ * Kafka error, and when the cluster is closed.
  */
 export function firstAnswer<B, T>(runtime: Runtime, brokers: readonly B[], ask: (broker: B) => Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
@@ -15,7 +15,7 @@ export function firstAnswer<B, T>(runtime: Runtime, brokers: readonly B[], ask: 
     let failed = 0;
     let isSettled = false;
     let timer: Timer | undefined;
-    let worst: unknown = new KafkaFault('UNREACHABLE', 'there is no broker to ask');
+    let worst: unknown = new KafkaFault('UNREACHABLE', 'no broker is known');
     const settle = (how: () => void) => {
       isSettled = true;
       timer?.cancel();

@@ -10,48 +10,48 @@ import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
 import type { Assigned } from '../kafka/loops/member-options.ts';
-import { SparingLog } from '../kafka/loops/sparing-log.ts';
+import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
-import type { CopyProgress } from '../pipeline/followed-state.ts';
+import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
 import { Slots } from '../pipeline/slots.ts';
+import type { WorkerContext } from './context.ts';
 import type { IdentityHolder } from './identity-holder.ts';
-import type { LedgerSide } from './ledger-side.ts';
+import type { LedgerService } from './ledger-service.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestGroup } from './request-group.ts';
-import type { Tools } from './tools.ts';
 
-/** How often a marker is written where a partition is served, so that its ledger never runs empty. */
+/** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
-/** What serving requests takes beside the tools. */
+/** What serving requests needs beside the context. */
 export interface RequestParts {
-  readonly ledger: LedgerSide;
+  readonly ledger: LedgerService;
   readonly identity: IdentityHolder;
   readonly allocator: Allocator;
 }
 
-/** Serves requests: makes stays in the request group that carry batches through the pipeline. */
-export class RequestSide implements Disposable {
-  readonly #tools: Tools;
+/** Serves requests: creates memberships of the request group that feed record batches to the pipeline. */
+export class RequestService implements Disposable {
+  readonly #context: WorkerContext;
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
   /** Undefined before the first assignment. */
   #share: Assigned | undefined;
   #group: RequestGroup | undefined;
-  /** Partitions whose copies were complete at the last look. */
+  /** Partitions whose copies were complete at the last check. */
   readonly #ready = new Set<number>();
   #announced = false;
   #markerTimer: Timer | undefined;
 
-  constructor(tools: Tools, parts: RequestParts) {
-    this.#tools = tools;
+  constructor(context: WorkerContext, parts: RequestParts) {
+    this.#context = context;
     this.#parts = parts;
-    this.#pipeline = { ...pipelineDeps(tools, parts), quotas: this.#quotas() };
-    tools.gate.onChange(() => this.#announce());
+    this.#pipeline = { ...pipelineDeps(context, parts), quotas: this.#quotas() };
+    context.gate.onChange(() => this.#announce());
     parts.ledger.onChange((partition) => this.#copyChanged(partition));
     this.#scheduleMarkers();
   }
@@ -61,8 +61,8 @@ export class RequestSide implements Disposable {
   }
 
   createMember(): GroupMember {
-    const { config, cluster, runtime, metrics, log, wireLog, surroundings, fail } = this.#tools;
-    const instanceId = surroundings.instanceId();
+    const { config, cluster, runtime, metrics, log, wireLog, environment, fail } = this.#context;
+    const instanceId = environment.instanceId();
     this.#group = new RequestGroup({
       cluster,
       runtime,
@@ -91,13 +91,13 @@ export class RequestSide implements Disposable {
       acceptableLag: config.acceptableLag,
       onAssigned: (share) => this.#assigned(share),
       onLag: (partition, records) => metrics.setLag(partition, records),
-      onCutOff: (partition) => this.#mark(partition),
+      onTruncated: (partition) => this.#mark(partition),
       onFenced: () => fail(fenced(instanceId)),
     });
     return this.#group;
   }
 
-  /** What the group gave to this worker last; undefined before that. */
+  /** The last assignment of this worker; undefined before the first. */
   get share(): Assigned | undefined {
     return this.#share;
   }
@@ -106,7 +106,7 @@ export class RequestSide implements Disposable {
     return this.#group?.oldestUnread ?? [];
   }
 
-  /** The partitions of this worker that wait for their copies of the ledger, each with how far it is. */
+  /** The partitions of this worker that wait for their ledger copies, with their progress. */
   get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress }[] {
     return (this.#share?.partitions ?? [])
       .map((partition) => ({ partition, progress: this.#parts.ledger.progress(partition) }))
@@ -114,8 +114,8 @@ export class RequestSide implements Disposable {
   }
 
   /**
-   * What the group is told at a join. A copy that is not recognised as one of this log yet may be another one's. None is
-   * dropped until the group has answered, however long that takes: it may give this worker what it has a copy of.
+   * The copies reported at a join; an unrecognised copy may belong to another log. None is dropped until the group has
+   * answered, however long that takes: it may assign partitions by them.
    */
   #copies(): ReadonlyMap<number, Copy> {
     this.#parts.ledger.keepAll();
@@ -124,20 +124,20 @@ export class RequestSide implements Disposable {
   }
 
   #assigned(share: Assigned): void {
-    const { log, fail } = this.#tools;
+    const { log, fail } = this.#context;
     const { partitions, added, standbys, warmups } = share;
     this.#share = share;
     this.#parts.ledger.keep([...partitions, ...standbys]);
     for (const partition of added) this.#mark(partition);
     this.#checkPartitions().catch(fail);
     log.info({ partitions, added, standbys, warmups }, 'joined the request group');
-    this.#tellWarm();
+    this.#rejoinWhenWarm();
     this.#announce();
   }
 
   /**
-   * A partition waits while its copy is restored; the others go on. When the copy is lost that this worker needs, another
-   * member may have one.
+   * A partition waits while its copy is restored; the others continue. When this worker loses a copy that it needs,
+   * another member may have one.
    */
   #copyChanged(partition: number): void {
     const isOwn = this.#share?.partitions.includes(partition) === true;
@@ -148,20 +148,20 @@ export class RequestSide implements Disposable {
     this.#group?.refresh(partition);
     if (isOwn && isReady) this.#mark(partition);
     if (isOwn && wasReady && !isReady) this.#group?.rejoin(`the copy of partition ${partition} is lost`);
-    this.#tellWarm();
+    this.#rejoinWhenWarm();
     this.#announce();
   }
 
-  /** The leader of the group assigns by the members' copies: it gives this worker what it has become ready for. */
-  #tellWarm(): void {
+  /** Rejoins with complete warm-ups: the group leader then assigns those partitions to this worker. */
+  #rejoinWhenWarm(): void {
     const warm = this.#share?.warmups.filter((partition) => this.#isReady(partition)) ?? [];
     if (warm.length > 0) this.#group?.rejoin(`the copies of partitions ${warm} are complete`);
   }
 
   #quotas(): Quotas | undefined {
-    const { config, runtime, metrics, wireLog } = this.#tools;
+    const { config, runtime, metrics, wireLog } = this.#context;
     if (config.quotas.length === 0) return undefined;
-    const refusals = new SparingLog(runtime, wireLog);
+    const refusals = new RateLimitedLog(runtime, wireLog);
     return new Quotas({
       quotas: config.quotas,
       monotonicMs: runtime.monotonicMs,
@@ -177,56 +177,62 @@ export class RequestSide implements Disposable {
     return this.#parts.ledger.isReady(partition);
   }
 
-  /** Once, when requests of all partitions are served: a partition that stopped may be read again later. */
+  /** Logs readiness once, when requests of all partitions are served. */
   #announce(): void {
     const { ledger, identity } = this.#parts;
     if (this.#announced || this.#share === undefined || ledger.stopped.length > 0) return;
     if (this.restoring.length > 0) return;
-    if (this.#tools.gate.reason() !== undefined) return;
+    if (this.#context.gate.reason() !== undefined) return;
     this.#announced = true;
-    this.#tools.log.info({ ...identity.describe() }, 'idalloc ready');
+    this.#context.log.info({ ...identity.describe() }, 'idalloc ready');
   }
 
   #scheduleMarkers(): void {
-    this.#markerTimer = this.#tools.runtime.schedule(MARKER_INTERVAL_MS, () => {
+    this.#markerTimer = this.#context.runtime.schedule(MARKER_INTERVAL_MS, () => {
       for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
       this.#scheduleMarkers();
     });
   }
 
-  /** A marker that is due stays so until it can be written. */
+  /** Writes a marker; on failure it stays due. */
   #mark(partition: number): void {
-    const { log } = this.#tools;
+    const { log } = this.#context;
     const { ledger } = this.#parts.ledger;
     ledger.mark(partition).catch((error) => {
       if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
       const lasting = error instanceof IdallocError && !error.retryable;
-      log[lasting ? 'error' : 'warn']({ partition, error: describeError(error) }, 'ledger partition was not marked');
+      log[lasting ? 'error' : 'warn'](
+        { partition, error: describeError(error) },
+        'could not write a marker to the ledger partition',
+      );
     });
   }
 
   /**
-   * Partition counts are frozen: a request that moved to another partition would not be recognised. Rejects with
-   * TOPIC_INVALID when one has changed. Brokers that do not answer now are asked again at the next join.
+   * Partition counts must not change: a request that moved to another partition would not be recognised. Rejects with
+   * TOPIC_INVALID when one has. If the brokers do not answer, the next join checks again.
    */
   async #checkPartitions(): Promise<void> {
-    const { cluster, config, log } = this.#tools;
+    const { cluster, config, log } = this.#context;
     const { partitions } = this.#parts.ledger;
     try {
       const { topics } = await cluster.metadata([config.topics.requests, config.topics.ledger]);
       const changed = topics.find((topic) => topic.fault === undefined && topic.partitions.length !== partitions);
       if (changed === undefined) return;
-      const now = `topic '${changed.name}' has ${changed.partitions.length} partitions now, not ${partitions}`;
-      throw new IdallocError('TOPIC_INVALID', `${now}: the partition counts of requests and ledger are frozen`);
+      const now = `topic '${changed.name}' has ${changed.partitions.length} partitions instead of ${partitions}`;
+      throw new IdallocError(
+        'TOPIC_INVALID',
+        `${now}: the partition counts of the request and ledger topics must not change`,
+      );
     } catch (error) {
       if (faultOf(error) === undefined) throw error;
-      log.warn({ error: describeError(error) }, 'partition counts could not be compared');
+      log.warn({ error: describeError(error) }, 'could not check the partition counts');
     }
   }
 }
 
 function fenced(instanceId: string): IdallocError {
-  const message = `another process joined the request group as instance ${instanceId}: give each worker an INDEX_DIR of its own`;
+  const message = `another process joined the request group as instance ${instanceId}: give each worker its own INDEX_DIR`;
   return new IdallocError('INSTANCE_FENCED', message);
 }
 
@@ -235,10 +241,10 @@ function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
   return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
 }
 
-function pipelineDeps(tools: Tools, parts: RequestParts): PipelineDeps {
-  const { config, metrics, cluster, runtime, log, refusals } = tools;
+function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps {
+  const { config, metrics, cluster, runtime, log, refusals } = context;
   const { topics, layout, datacenterId } = config;
-  const letters = new SparingLog(runtime, (level, fields, message) => log[level](fields, message));
+  const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
   return {
     layout,
     datacenterId,

@@ -1,35 +1,34 @@
 import type { RequestRecord } from './ports.ts';
 
-/** A request that others go before. */
-export interface PutOff {
+/** A request that lets others go first. */
+export interface Deferred {
   readonly record: RequestRecord;
-  /** Of its key in the ledger. */
+  /** The name of its ledger key. */
   readonly name: string;
-  /** How much of a part of such requests it fills; may be above 1. */
+  /** The fraction of a part that it fills; may be above 1. */
   readonly share: number;
 }
 
-/** Where requests of one partition wait that are not to hold up those behind them. */
-export interface Later {
-  /** Whether nothing waits here. */
+/** Where large requests of one partition wait, so that they do not hold up those after them. */
+export interface Deferrals {
   readonly isEmpty: boolean;
   /** Whether a request with this key waits here. */
   has(name: string): boolean;
-  /** Takes a request in, or has it from before; false where there is no place for it, and it must be served where it is. */
-  take(putOff: PutOff): boolean;
+  /** Adds a request, unless it is already here; false when there is no room and it must be served in its place. */
+  take(deferred: Deferred): boolean;
 }
 
 const MAX_REQUESTS = 1_000;
 
-/** Requests of one partition that were put off, in the order of their offsets. Bounded, and never out of order. */
-export class PutOffQueue implements Later {
-  readonly #waiting: PutOff[] = [];
+/** The deferred requests of one partition, bounded and in offset order. */
+export class DeferredQueue implements Deferrals {
+  readonly #waiting: Deferred[] = [];
   readonly #names = new Map<string, number>();
-  /** Offsets that were taken and may come again, when those beside them are tried again. */
+  /** Offsets that were added and may be offered again when the requests beside them are retried. */
   readonly #taken = new Set<number>();
   #last = -1;
 
-  /** The offset of the first one that waits. */
+  /** The offset of the first waiting request. */
   get first(): number | undefined {
     return this.#waiting[0]?.record.offset;
   }
@@ -42,23 +41,23 @@ export class PutOffQueue implements Later {
     return this.#names.has(name);
   }
 
-  take(putOff: PutOff): boolean {
-    const { record, name } = putOff;
+  take(deferred: Deferred): boolean {
+    const { record, name } = deferred;
     if (this.#taken.has(record.offset)) return true;
     if (record.offset < this.#last || this.#waiting.length >= MAX_REQUESTS) return false;
     this.#last = record.offset;
     this.#taken.add(record.offset);
-    this.#waiting.push(putOff);
+    this.#waiting.push(deferred);
     this.#names.set(name, (this.#names.get(name) ?? 0) + 1);
     return true;
   }
 
-  /** Nothing below this offset is offered again. */
+  /** No offset below this one will be offered again. */
   passed(through: number): void {
     for (const offset of this.#taken) if (offset < through) this.#taken.delete(offset);
   }
 
-  /** The first ones, as many as make one part; none when nothing waits. */
+  /** The first requests, as many as fill one part; empty when none wait. */
   part(): readonly RequestRecord[] {
     let filled = 0;
     const end = this.#waiting.findIndex(({ share }, i) => {
@@ -68,7 +67,7 @@ export class PutOffQueue implements Later {
     return this.#waiting.slice(0, end === -1 ? this.#waiting.length : end).map(({ record }) => record);
   }
 
-  /** Everything that waits up to this offset has been answered. */
+  /** Every waiting request up to this offset has been answered. */
   answered(offset: number): void {
     for (let head = this.#waiting[0]; head !== undefined && head.record.offset <= offset; head = this.#waiting[0]) {
       this.#waiting.shift();

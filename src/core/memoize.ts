@@ -1,8 +1,7 @@
 /**
- * The function with its results kept by argument, for pure functions that are asked the same again and again. At most
- * `max` results are held; when they are more, all of them go.
+ * Caches the results of a pure function by its argument. When there are `max` results, the cache is cleared.
  */
-export function memo<V>(make: (argument: string) => V, max: number): (argument: string) => V {
+export function memoize<V>(make: (argument: string) => V, max: number): (argument: string) => V {
   const known = new Map<string, V>();
   return (argument) => {
     const before = known.get(argument);

@@ -4,33 +4,33 @@ import type { MemberRequest } from '../wire/port.ts';
 import { Backoff } from './backoff.ts';
 import { type Coordinator, isUnanswered } from './coordinator.ts';
 
-export interface PulseOptions {
+export interface HeartbeatsOptions {
   readonly coordinator: Coordinator;
   readonly runtime: Runtime;
   readonly heartbeatMs: number;
   readonly sessionTimeoutMs: number;
-  /** Who is alive; undefined while there is nobody to speak for. */
+  /** The member to send heartbeats for; undefined while there is none. */
   readonly who: () => MemberRequest | undefined;
-  /** The coordinator has answered: well, or with a fault. */
+  /** The coordinator answered, with a fault if one is given. */
   readonly onAnswer: (who: MemberRequest, sentMs: number, fault: FaultName | undefined) => void;
-  /** Nobody answered who knows the group. */
+  /** No coordinator answered that knows the group. */
   readonly onSilence: (error: unknown) => void;
 }
 
 const BACKOFF_MS = { min: 50, max: 500 } as const;
-/** Once it was silent, the coordinator may have become another broker at any time: it is looked for more often. */
+/** After silence another broker may have become coordinator: shorter time-outs find it sooner. */
 const FIRST_RETRY_MS = 1_000;
 const RETRY_GROWTH = 1.5;
 
 /**
- * Heartbeats, one at a time, timed by the monotonic clock: each a heartbeat interval after the one before was sent, and
- * after silence as soon as a short wait is over. An answer is waited for no longer than a third of the session.
+ * Sends heartbeats one at a time by the monotonic clock: each one an interval after the previous one was sent, and after
+ * silence as soon as a short backoff is over. An answer may take no longer than a third of the session.
  */
-export class Pulse {
-  readonly #options: PulseOptions;
+export class Heartbeats {
+  readonly #options: HeartbeatsOptions;
   readonly #backoff: Backoff;
 
-  constructor(options: PulseOptions) {
+  constructor(options: HeartbeatsOptions) {
     this.#options = options;
     this.#backoff = new Backoff(options.runtime, BACKOFF_MS.min, BACKOFF_MS.max);
   }

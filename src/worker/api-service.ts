@@ -10,12 +10,12 @@ import type { Metrics } from '../metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 
-export interface ApiSideOptions {
+export interface ApiServiceOptions {
   readonly config: Config;
   readonly log: Log;
   readonly metrics: Metrics;
   readonly gate: Gatekeeper;
-  /** The pipeline's own. */
+  /** The same one as the pipeline's. */
   readonly allocator: Allocator;
 }
 
@@ -23,7 +23,7 @@ export interface ApiSideOptions {
  * The HTTP API, if the configuration has one. It answers 503 until the gate opens. Rejects with CONFIG_INVALID when its
  * port can't be taken.
  */
-export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefined> {
+export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | undefined> {
   const { config, log, metrics, gate, allocator } = options;
   const { layout, maxCount, api, drainTimeoutMs } = config;
   if (api === undefined) return undefined;
@@ -38,7 +38,7 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
   });
   const share = new LoopShare(monotonicMs);
   const keepOld = (what: string) => (error: unknown) =>
-    log.warn({ err: error }, `${what} can not be used as they are now; those from before count on`);
+    log.warn({ err: error }, `${what} are unusable; the previous ones stay in use`);
   const identify = identifyBy({
     tokens: api.tokens,
     mutualTls: api.tls?.clientCa !== undefined,
@@ -62,7 +62,7 @@ export async function openApi(options: ApiSideOptions): Promise<ApiDoor | undefi
         observe: ({ route, status, caller, milliseconds }) => {
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },
-        onFault: (error) => log.error({ err: error }, 'a request over HTTP met a fault of idalloc'),
+        onFault: (error) => log.error({ err: error }, 'internal error while serving an HTTP request'),
       }),
     log: (level, message, fields) => log[level](fields, message),
   });

@@ -8,49 +8,49 @@ interface Waiter {
   readonly timer: { cancel(): void };
 }
 
-/** How far a copy of a ledger partition is. */
+/** The progress of a copy of a ledger partition. */
 export type CopyProgress =
   | { readonly state: 'absent' }
   | {
       readonly state: 'restoring' | 'following' | 'stopped';
-      /** It was found to be of this log: until then it may be another one's. */
+      /** The copy is known to belong to this log; until then it may belong to another one. */
       readonly isRecognised: boolean;
       /** The offset after the last entry that it has. */
       readonly end: number;
-      /** Where the log ended when that was last looked at. */
+      /** The last known end of the log. */
       readonly logEnd: number;
     };
 
-/** A copy that is there, and of which partition. */
+/** An existing copy, with its partition. */
 export type KeptCopy = Exclude<CopyProgress, { readonly state: 'absent' }> & { readonly partition: number };
 
-/** How reading of one ledger partition stands, and who waits for it. */
-export class FollowedState {
-  /** The index has a copy of the partition, and may be asked about it. */
-  isTaken = false;
+/** The state of reading one ledger partition, and the callers that wait for it. */
+export class PartitionState {
+  /** The index has a copy of the partition. */
+  hasCopy = false;
   /** Rises whenever the partition is to be restored. */
   epoch = 0;
-  /** The last end of the log that a broker named. */
+  /** The last end of the log that a broker reported. */
   logEnd = 0;
-  /** Offset of the next record that the reader is to deliver. */
+  /** Offset of the next record that the reader must deliver. */
   expected = 0;
-  /** What the index held when reading began was found in the log. */
+  /** The entries that the index held when reading started were found in the log. */
   recognised = false;
-  /** Where the log started when reading began. */
+  /** The start of the log when reading started. */
   low = 0;
-  /** What lies below was in the log when reading began with nothing: it is no news, whatever it tells of the log. */
+  /** Entries below were already in the log when an empty copy started reading: a loss that they reveal is not new. */
   acceptedBelow = 0;
-  /** The end to be reached before the index may be asked. */
+  /** The end that must be reached before the index may be queried. */
   target = Number.POSITIVE_INFINITY;
   restored = false;
-  distrusted = false;
-  /** Why the partition stands still, and the last offset of what can't be read. */
+  invalidated = false;
+  /** Why the partition is stopped, and the last unreadable offset. */
   stopped: { readonly fault: IdallocError; readonly offset: number } | undefined;
-  /** Resolves when the append under way, if there is one, needs no more patience. */
+  /** Resolves when the append under way, if any, no longer holds up reading. */
   held: Promise<void> | undefined;
   readonly waiters = new Set<Waiter>();
 
-  /** Resolves when the copy reaches the offset; rejects when it fails before, or `startTimer` gives up. */
+  /** Resolves when the copy reaches the offset; rejects when the copy fails first or the timer fires. */
   wait(offset: number, startTimer: (giveUp: (error: Error) => void) => { cancel(): void }): Promise<void> {
     return new Promise((resolve, reject) => {
       const giveUp = (error: Error) => {
@@ -70,31 +70,31 @@ export class FollowedState {
     }
   }
 
-  /** Reading begins. What the index kept is still to be recognised, unless the log goes on right behind it. */
-  begin({ low, high }: LogBounds, isKept: boolean, goesOn: boolean): void {
-    this.distrusted = false;
-    this.restored = false; // told anew when it is, also after a reader that was replaced
+  /** Reading starts. What the index kept must still be recognised, unless the log starts right where it ends. */
+  begin({ low, high }: LogBounds, isKept: boolean, continues: boolean): void {
+    this.invalidated = false;
+    this.restored = false; // reported again when it is, also after the reader was replaced
     this.low = low;
     this.target = high;
     this.logEnd = high;
-    this.recognised = !isKept || goesOn;
+    this.recognised = !isKept || continues;
     this.acceptedBelow = isKept ? 0 : high;
   }
 
-  /** Of a copy that is there and ends at `end`. */
+  /** The progress of an existing copy that ends at `end`. */
   progress(end: number, isFollowing: boolean): CopyProgress {
     const state = this.stopped !== undefined ? 'stopped' : isFollowing ? 'following' : 'restoring';
-    const isRecognised = this.recognised && !this.distrusted;
+    const isRecognised = this.recognised && !this.invalidated;
     return { state, isRecognised, end, logEnd: Math.max(this.logEnd, end) };
   }
 
-  /** There is no copy any more. */
+  /** The copy is gone. */
   reset(): void {
-    this.isTaken = false;
+    this.hasCopy = false;
     this.epoch += 1;
     this.target = Number.POSITIVE_INFINITY;
     this.recognised = false;
-    this.distrusted = false;
+    this.invalidated = false;
     this.stopped = undefined;
     this.held = undefined;
   }
@@ -113,7 +113,7 @@ export class FollowedState {
   }
 }
 
-/** What whoever asks for a partition without a copy is refused with. */
+/** The error for a partition without a copy. */
 export function absent(partition: number): IdallocError {
   return new IdallocError('INDEX_RESTORING', `this worker has no copy of ledger partition ${partition} yet`);
 }

@@ -1,25 +1,25 @@
 import { beforeEach, expect, it } from 'vitest';
-import { TailComplaints } from '../../../src/kafka/loops/complaints.ts';
+import { TailFaultLog } from '../../../src/kafka/loops/tail-fault-log.ts';
 import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
 
 const FAULT = new KafkaFault('NO_ANSWER', 'nobody said anything');
 
 let nowMs: number;
 let lines: object[];
-let complaints: TailComplaints;
+let faultLog: TailFaultLog;
 
 const place = (topic: string, partition: number) => ({ topic, partition, state: 'resting' });
 
 beforeEach(() => {
   nowMs = 0;
   lines = [];
-  complaints = new TailComplaints({ monotonicMs: () => nowMs }, (_, fields) => lines.push(fields));
+  faultLog = new TailFaultLog({ monotonicMs: () => nowMs }, (_, fields) => lines.push(fields));
 });
 
 /** The places fail every 100 ms for so long. */
 function fail(forMs: number, ...places: readonly ReturnType<typeof place>[]): void {
   for (const untilMs = nowMs + forMs; nowMs < untilMs; nowMs += 100) {
-    for (const one of places) complaints.ill(one, FAULT);
+    for (const one of places) faultLog.failed(one, FAULT);
   }
 }
 
@@ -27,7 +27,7 @@ it('a fault that passes within a second is no line, however often it comes', () 
   const one = place('t', 0);
   for (let round = 0; round < 10; round += 1) {
     fail(1_000, one);
-    complaints.well(one);
+    faultLog.readable(one);
   }
   expect(lines).toEqual([]);
 });
@@ -43,7 +43,7 @@ it('partitions of one topic that fail together are one line in 10 s, which names
 it('a partition that is well, or that nobody follows any more, is not named', () => {
   const [one, other, third] = [place('t', 0), place('t', 1), place('t', 2)];
   fail(1_000, one, other, third);
-  complaints.well(one);
+  faultLog.readable(one);
   other.state = 'stopped';
   fail(1_000, third);
   expect(lines).toMatchObject([{ partitions: [2] }]);

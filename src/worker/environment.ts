@@ -1,6 +1,7 @@
 import { type ClosableEtcd, connectEtcd } from '../adapters/etcd/etcd.ts';
 import { instanceIdIn } from '../adapters/index/instance-id.ts';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../adapters/index/sqlite-index.ts';
+import { requireIndexDirectory } from '../adapters/index/store.ts';
 import type { Config } from '../config/config.ts';
 import type { Runtime } from '../core/runtime.ts';
 import type { Dialer } from '../kafka/wire/port.ts';
@@ -8,26 +9,28 @@ import { kafkaDialer } from '../kafka/wire/settings.ts';
 import { etcdFaultLog, type Log } from '../log.ts';
 import type { Allocator, LedgerCopies } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
-import { type AllocatorOptions, ReignAllocator } from './allocator.ts';
+import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
 
-/** Everything by which a worker reaches the world outside; the simulator hands in its own. */
-export interface Surroundings {
+/** Everything outside a worker that it uses; the simulator passes its own. */
+export interface Environment {
   readonly runtime: Runtime;
   readonly dialer: Dialer;
   readonly etcd: ClosableEtcd;
   readonly openIndex: (binding: IndexBinding, events: IndexEvents) => LedgerCopies;
-  /** Names this worker in the request group across restarts; asked for while the index is open. */
+  /** Names this worker in the request group across restarts; called while the index is open. */
   readonly instanceId: () => string;
   readonly createAllocator: (options: AllocatorOptions) => Allocator;
 }
 
-export function realSurroundings(config: Config, log: Log): Surroundings {
+/** Throws INDEX_LOCKED or INDEX_UNUSABLE, before Kafka and etcd are waited for, if INDEX_DIR can't hold the index. */
+export function realEnvironment(config: Config, log: Log): Environment {
+  requireIndexDirectory(config.indexDir);
   return {
     runtime: RUNTIME,
     dialer: kafkaDialer(config.kafka),
     etcd: connectEtcd({ ...config.etcd, onFault: etcdFaultLog(log) }),
     openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
     instanceId: () => instanceIdIn(config.indexDir, RUNTIME.uuid),
-    createAllocator: (options) => new ReignAllocator(options),
+    createAllocator: (options) => new LeasedAllocator(options),
   };
 }

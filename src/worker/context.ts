@@ -4,24 +4,24 @@ import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
+import type { Environment } from './environment.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
 import type { KafkaRefusals } from './kafka-refusals.ts';
-import type { Surroundings } from './surroundings.ts';
 
-/** What the sides of one worker share. */
-export interface Tools {
+/** What the parts of one worker share. */
+export interface WorkerContext {
   readonly config: Config;
   readonly log: Log;
-  /** The same for the loops over the wire: one line of a kind in 10 s. */
+  /** The same for the Kafka layers: one line of a kind in 10 s. */
   readonly wireLog: WireLog;
   readonly metrics: Metrics;
   readonly runtime: Runtime;
   readonly cluster: Cluster;
   readonly clock: GuardedClock;
   readonly gate: Gatekeeper;
-  readonly surroundings: Surroundings;
+  readonly environment: Environment;
   readonly refusals: KafkaRefusals;
-  /** Ends the worker: for faults that no waiting fixes. */
+  /** Ends the worker: for errors that waiting won't fix. */
   readonly fail: (error: unknown) => void;
 }

@@ -3,12 +3,12 @@ import type { WireLog } from '../wire/broker.ts';
 
 const SAME_LINE_MS = 10_000;
 
-/** Warnings of which the same is written at most every 10 s; what comes in between goes to debug. */
-export class SparingLog {
+/** Logs the same warning at most every 10 s; repetitions go to debug. */
+export class RateLimitedLog {
   readonly #log: WireLog;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #warnedMs = new Map<string, number>();
-  /** How often since it was written last. */
+  /** Repetitions since it was last written. */
   readonly #counts = new Map<string, number>();
 
   constructor(runtime: Pick<Runtime, 'monotonicMs'>, log: WireLog = () => undefined) {
@@ -16,12 +16,12 @@ export class SparingLog {
     this.#log = log;
   }
 
-  /** `message` is one of a few: what differs from case to case goes into the fields. */
+  /** `message` is one of a few constants: details go into the fields. */
   warn(fields: object, message: string): void {
     this.#log(this.#isDue(message) ? 'warn' : 'debug', fields, message);
   }
 
-  /** As `warn`, with the number of times since the line before. */
+  /** As `warn`, with the number of times since the previous line. */
   count(fields: object, message: string): void {
     const count = (this.#counts.get(message) ?? 0) + 1;
     const isDue = this.#isDue(message);

@@ -1,8 +1,8 @@
 import { IdallocError } from '../errors.ts';
 import type { Compare, EtcdPort, Operation } from './ports.ts';
 
-/** A write whose answer decides nothing. Without one it may have happened or not: the next read tells. */
-export async function attempt(
+/** A write whose outcome is read back afterwards. Without an answer it may have taken effect or not. */
+export async function tryTransact(
   etcd: Pick<EtcdPort, 'transact'>,
   compares: readonly Compare[],
   operations: readonly Operation[],

@@ -12,22 +12,22 @@ export function covered({ issued }: History): string | undefined {
 
 /**
  * Reservations of one worker ID follow each other in the order of their fences, and each is one process's; stored ceilings
- * only rise. Once etcd was set back, two reigns may have one fence and begin at one tick.
+ * only rise. Once etcd was set back, two terms may have one fence and begin at one tick.
  */
 export function disjoint({ grants, ceilings, setBacks }: History): string | undefined {
   const fell = ceilings.find(({ before, after }) => after === undefined || after <= before);
   if (fell !== undefined) return `the ceiling of worker ${fell.workerId} went from ${fell.before} to ${fell.after}`;
-  const reigns = new Map<string, { workerId: number; fence: bigint; from: number; to: number }>();
+  const terms = new Map<string, { workerId: number; fence: bigint; from: number; to: number }>();
   for (const { process, workerId, fence, from, to } of grants) {
     const name = `${workerId}/${fence}/${from}/${process}`;
-    const known = reigns.get(name) ?? { workerId, fence, from, to };
-    reigns.set(name, { ...known, from: Math.min(known.from, from), to: Math.max(known.to, to) });
+    const known = terms.get(name) ?? { workerId, fence, from, to };
+    terms.set(name, { ...known, from: Math.min(known.from, from), to: Math.max(known.to, to) });
   }
-  const sorted = [...reigns.values()].sort((a, b) => a.workerId - b.workerId || succession(setBacks)(a, b));
-  for (const [i, reign] of sorted.entries()) {
+  const sorted = [...terms.values()].sort((a, b) => a.workerId - b.workerId || succession(setBacks)(a, b));
+  for (const [i, term] of sorted.entries()) {
     const next = sorted[i + 1];
-    if (next?.workerId !== reign.workerId || next.from >= reign.to) continue;
-    return `worker ${reign.workerId}: fence ${reign.fence} has up to ${reign.to}, fence ${next.fence} from ${next.from}`;
+    if (next?.workerId !== term.workerId || next.from >= term.to) continue;
+    return `worker ${term.workerId}: fence ${term.fence} has up to ${term.to}, fence ${next.fence} from ${next.from}`;
   }
   return undefined;
 }
@@ -61,17 +61,17 @@ export function rebuiltOverAll({ grants, rebuilds }: History): string | undefine
   return undefined;
 }
 
-interface ReignStart {
+interface TermStart {
   readonly fence: bigint;
   readonly from: number;
 }
 
-/** How reigns of one worker ID follow each other: by their fences, unless those came a second time. */
-function succession(setBacks: readonly number[]): (a: ReignStart, b: ReignStart) => number {
+/** How terms of one worker ID follow each other: by their fences, unless those came a second time. */
+function succession(setBacks: readonly number[]): (a: TermStart, b: TermStart) => number {
   return (a, b) => (setBacks.length === 0 ? compare(a.fence, b.fence) : a.from - b.from || compare(a.fence, b.fence));
 }
 
-/** The IDs of one worker ID rise: within a reign as they were taken, and from each reign to the next. */
+/** The IDs of one worker ID rise: within a term as they were taken, and from each term to the next. */
 export function increasing({ issued, setBacks }: History): string | undefined {
   const inOrder = succession(setBacks);
   const sorted = [...issued].sort((a, b) => a.workerId - b.workerId || inOrder(a, b) || a.order - b.order);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { faultsOf, type Made, reignsOf, resumedMs } from '../support/reigns.ts';
+import { faultsOf, type Made, resumedMs, termsOf } from '../support/terms.ts';
 import type { LogLine } from '../support/worker-process.ts';
 
 const HOUR = 3_600_000;
@@ -24,14 +24,14 @@ const made = (generatedAtMs: number, rest: Partial<Made> = {}): Made => ({
   ...rest,
 });
 
-/** What is wrong with one batch of the first reign. */
+/** What is wrong with one batch of the first term. */
 function faults(lines: readonly LogLine[], batch: Made, stepMs = 0): readonly string[] {
-  const [reign] = reignsOf(lines);
-  if (reign === undefined) throw new Error('the log tells of no reign');
-  return faultsOf(reign, [batch], stepMs);
+  const [term] = termsOf(lines);
+  if (term === undefined) throw new Error('the log tells of no term');
+  return faultsOf(term, [batch], stepMs);
 }
 
-describe('a batch of a reign that was suspended', () => {
+describe('a batch of a term that was suspended', () => {
   const lines = [acquired(1_000), closed(2_000, 'LEASE_SUSPENDED'), open(5_000)];
 
   it('is right before and after', () => {
@@ -59,7 +59,7 @@ describe('a batch of a reign that was suspended', () => {
   });
 });
 
-describe('a batch of a reign that is over', () => {
+describe('a batch of a term that is over', () => {
   it.each(['LEASE_LOST', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'RESTORED'])('by %s is wrong after that', (reason) => {
     const lines = [acquired(1_000), closed(2_000, reason), open(4_000), acquired(4_000, '9')];
     expect(faults(lines, made(2_000))).toEqual([]);
@@ -71,7 +71,7 @@ describe('a batch of a reign that is over', () => {
     const lines = [acquired(HOUR), closed(5_000, 'CLOCK_BACKWARD', { detail })];
     expect(faults(lines, made(HOUR + 5_000))).toEqual([]);
     expect(faults(lines, made(HOUR + 5_001))).toEqual([expect.stringContaining('had ended')]);
-    expect(faults(lines, made(5_500))).toEqual([expect.stringContaining('before its reign')]);
+    expect(faults(lines, made(5_500))).toEqual([expect.stringContaining('before its term')]);
   });
 
   it('is wrong when its request was sent after that was known, whatever the clock shows', () => {
@@ -95,7 +95,7 @@ it('a batch that is more than a second ahead of the broker is wrong', () => {
   expect(faults([acquired(1_000)], made(9_000, { appendedMs: 7_999 }))).toHaveLength(1);
 });
 
-it('a reign ends where the next one begins, and has its own fence', () => {
+it('a term ends where the next one begins, and has its own fence', () => {
   const lines = [
     acquired(1_000),
     closed(2_000, 'LEASE_LOST'),
@@ -103,19 +103,19 @@ it('a reign ends where the next one begins, and has its own fence', () => {
     acquired(3_000, '9'),
     closed(4_000, 'PROCESS_PAUSED'),
   ];
-  expect(reignsOf(lines).map(({ fence, suspended }) => [fence, suspended.length])).toEqual([
+  expect(termsOf(lines).map(({ fence, suspended }) => [fence, suspended.length])).toEqual([
     [7n, 0],
     [9n, 1],
   ]);
 });
 
 it('a reopening counts to the next batch, and not when there is none', () => {
-  const [reign] = reignsOf([
+  const [term] = termsOf([
     acquired(1_000),
     closed(2_000, 'PROCESS_PAUSED'),
     open(3_000),
     closed(5_000, 'LEASE_SUSPENDED'),
     open(6_000),
   ]);
-  expect(reign && resumedMs(reign, [made(1_500), made(3_080), made(4_000)])).toEqual([80]);
+  expect(term && resumedMs(term, [made(1_500), made(3_080), made(4_000)])).toEqual([80]);
 });

@@ -5,8 +5,8 @@ import type { WitnessPort } from '../identity/ports.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
-/** What following the witness topic takes. */
-export interface WitnessSideOptions {
+/** What following the witness topic needs. */
+export interface WitnessServiceOptions {
   readonly config: {
     readonly topics: { readonly witness: string };
     readonly datacenterId: number;
@@ -14,16 +14,16 @@ export interface WitnessSideOptions {
   };
   readonly cluster: Cluster;
   readonly runtime: Runtime;
-  /** Reads uncommitted; whoever made it closes it. */
+  /** Reads uncommitted; its creator closes it. */
   readonly tail: Tail;
 }
 
 const MAX_CALL_MS = 4_000;
 
 /** The witness topic, followed from now on until the tail is closed. */
-export function startWitness({ config, cluster, runtime, tail }: WitnessSideOptions): WitnessPort {
+export function startWitness({ config, cluster, runtime, tail }: WitnessServiceOptions): WitnessPort {
   const { topics, datacenterId, timing } = config;
-  // Each heartbeat waits for the topic: without an answer it must still come to its end well before the own deadline.
+  // Each heartbeat waits for the topic, and must end well before the own deadline even without an answer.
   const callLimitMs = Math.min(MAX_CALL_MS, timing.refuseAfterMs / 2);
   const topic = topics.witness;
   const follower = new WitnessFollower(datacenterId);

@@ -19,9 +19,9 @@ interface Span {
 
 /**
  * One stay under one fence, as the worker's log tells. Its times are those of the worker's own wall clock, which is steady
- * within a reign, since a step ends it; only `overSeenMs` is of the test's monotonic clock.
+ * within a term, since a step ends it; only `overSeenMs` is of the test's monotonic clock.
  */
-export interface Reign {
+export interface Term {
   readonly fence: bigint;
   readonly fromMs: number;
   /** Refusals after which it could go on. */
@@ -43,13 +43,13 @@ export interface Made {
   readonly appendedMs: number;
 }
 
-/** The reigns that a worker's log tells of, in their order. */
-export function reignsOf(lines: readonly LogLine[]): readonly Reign[] {
+/** The terms that a worker's log tells of, in their order. */
+export function termsOf(lines: readonly LogLine[]): readonly Term[] {
   const began = lines.flatMap(({ msg }, at) => (msg === 'worker ID acquired' ? [at] : []));
-  return began.map((at, i) => toReign(lines.slice(at, began[i + 1])));
+  return began.map((at, i) => toTerm(lines.slice(at, began[i + 1])));
 }
 
-function toReign([first, ...lines]: readonly LogLine[]): Reign {
+function toTerm([first, ...lines]: readonly LogLine[]): Term {
   const suspended: Span[] = [];
   let fromMs: number | undefined;
   let over: LogLine | undefined;
@@ -75,25 +75,25 @@ function toReign([first, ...lines]: readonly LogLine[]): Reign {
   };
 }
 
-/** By how much the clock showed less than before when a reign ended for that. */
+/** By how much the clock showed less than before when a term ended for that. */
 function wentBackMs({ detail }: LogLine): number {
   return Number(/went back by ([\d.]+) ms/.exec(String(detail))?.[1] ?? 0);
 }
 
 /**
- * What is wrong with when the batches of a reign were made.
+ * What is wrong with when the batches of a term were made.
  *
- * @param stepMs by so much the worker's clock may have stepped back within a reign
+ * @param stepMs by so much the worker's clock may have stepped back within a term
  */
-export function faultsOf(reign: Reign, batches: readonly Made[], stepMs: number): readonly string[] {
-  const { fence, fromMs, suspended, untilMs, overSeenMs } = reign;
+export function faultsOf(term: Term, batches: readonly Made[], stepMs: number): readonly string[] {
+  const { fence, fromMs, suspended, untilMs, overSeenMs } = term;
   return batches.flatMap(({ correlationId, generatedAtMs: madeMs, sentMs, appendedMs }) => {
     const during = suspended.find((span) => madeMs > span.fromMs + stepMs && madeMs < span.toMs - stepMs);
     const faults = [
-      madeMs < fromMs - stepMs && `before its reign began at ${fromMs}`,
+      madeMs < fromMs - stepMs && `before its term began at ${fromMs}`,
       during !== undefined && `while its gate was closed, from ${during.fromMs} to ${during.toMs}`,
-      madeMs > untilMs + stepMs && `after its reign had ended at ${untilMs}`,
-      sentMs !== undefined && sentMs > overSeenMs && `though its request was sent when its reign was over`,
+      madeMs > untilMs + stepMs && `after its term had ended at ${untilMs}`,
+      sentMs !== undefined && sentMs > overSeenMs && `though its request was sent when its term was over`,
       madeMs - appendedMs > MAX_LEAD_MS && `ahead of its entry's time ${appendedMs}`,
     ];
     return faults.flatMap((fault) =>
@@ -102,8 +102,8 @@ export function faultsOf(reign: Reign, batches: readonly Made[], stepMs: number)
   });
 }
 
-/** How long after each reopening the reign made its next batch; those that made none any more are left out. */
-export function resumedMs({ suspended }: Reign, batches: readonly Made[]): readonly number[] {
+/** How long after each reopening the term made its next batch; those that made none any more are left out. */
+export function resumedMs({ suspended }: Term, batches: readonly Made[]): readonly number[] {
   return suspended.flatMap(({ toMs }) => {
     const nextMs = Math.min(...batches.flatMap(({ generatedAtMs: ms }) => (ms >= toMs ? [ms] : [])));
     return Number.isFinite(nextMs) ? [nextMs - toMs] : [];

@@ -1,0 +1,49 @@
+const LEVELS: ReadonlyMap<number, string> = new Map([
+  [40, 'warning'],
+  [50, 'error'],
+  [60, 'fatal'],
+]);
+const WARN = 40;
+/** Of the `info` lines, those that show whether the worker serves. */
+const STATES: ReadonlySet<unknown> = new Set(['gate open', 'gate still closed']);
+const HIDDEN: ReadonlySet<string> = new Set(['level', 'time', 'pid', 'hostname', 'name', 'msg']);
+const LONGEST = 300;
+
+interface LogLine {
+  readonly [field: string]: unknown;
+  readonly level: number;
+  /** Wall milliseconds. */
+  readonly time: number;
+}
+
+/** Undefined for what is not a line of the worker's log. */
+function parseLine(line: string): LogLine | undefined {
+  try {
+    const parsed = JSON.parse(line) as LogLine;
+    return typeof parsed?.level === 'number' && typeof parsed.time === 'number' ? parsed : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** True for a log line of level warn or above since a time, and for one that is not JSON: a crash. */
+export function isAlarming(line: string, sinceMs: number): boolean {
+  const parsed = parseLine(line);
+  return parsed === undefined || (parsed.level >= WARN && parsed.time >= sinceMs);
+}
+
+/**
+ * A line of the worker's log as a person at a terminal reads it: alarms, and whether the worker serves. Undefined for
+ * everything else. What is not JSON, such as the last words of a crash, stays as it is.
+ */
+export function readableLine(line: string, sinceMs: number): string | undefined {
+  const parsed = parseLine(line);
+  if (parsed === undefined) return line;
+  if (parsed.time < sinceMs || (parsed.level < WARN && !STATES.has(parsed.msg))) return undefined;
+  const fields = Object.entries(parsed)
+    .filter(([name]) => !HIDDEN.has(name))
+    .map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`);
+  const level = LEVELS.get(parsed.level);
+  const text = [level === undefined ? parsed.msg : `${level}: ${parsed.msg}`, ...fields].join(', ');
+  return text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
+}

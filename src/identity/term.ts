@@ -1,0 +1,154 @@
+import type { WitnessName } from '../codec/witness.ts';
+import { toTicks } from '../core/layout.ts';
+import { authorityMs, nextCeiling, type Reservation } from '../core/reservation.ts';
+import { elapsedMs, type Reading, type Ticks } from '../core/units.ts';
+import { IdallocError } from '../errors.ts';
+import type { Namespace } from './namespace.ts';
+import type { KeyValue } from './ports.ts';
+import type { IdentitySettings } from './settings.ts';
+import { damaged, readCeiling, type StoredCeiling } from './snapshot.ts';
+import type { Refusal } from './state.ts';
+
+/** One attempt to raise a ceiling; it takes effect only while the ceiling's mod revision is the compared one. */
+export interface Swap {
+  readonly nonce: string;
+  readonly ticks: Ticks;
+  readonly comparedRevision: bigint;
+}
+
+/** An acquire that was sent: what is needed to recognise it in etcd and to abandon it. */
+export interface Attempt {
+  /** As it was read for this attempt; it must still be the same when a write of ours takes effect. */
+  readonly namespace: Namespace;
+  readonly workerId: number;
+  readonly leaseId: bigint;
+  /** Both clocks before the lease was requested: the own deadline counts from here. */
+  readonly sent: Reading;
+  /** The ceiling that was found: our reservation begins here, never at our own clock. */
+  readonly from: Ticks;
+  readonly swap: Swap;
+}
+
+/**
+ * A worker ID held under one fence. Immutable; each answer from etcd makes the next value.
+ *
+ * stored:      the ceiling that we know to be ours. While etcd shows it, or one of the unanswered swaps, under our
+ *              fence, no other process has held the worker ID in between.
+ * unanswered:  swaps on top of `stored` that may have taken effect, or may still do so.
+ * reservation: the ticks up to the part of `stored` that is witnessed; only these are used.
+ * superseded:  witnesses of earlier terms, which ours replaces once it has been read together with them.
+ */
+export interface Term {
+  readonly namespace: Namespace;
+  readonly workerId: number;
+  readonly leaseId: bigint;
+  /** The create revision of the owner key. */
+  readonly fence: bigint;
+  /** Both clocks before the last keep-alive was sent that succeeded and was read back as ours. */
+  readonly sent: Reading;
+  readonly stored: StoredCeiling;
+  readonly unanswered: readonly Swap[];
+  readonly reservation: Reservation;
+  readonly superseded: readonly WitnessName[];
+}
+
+/** No more unanswered swaps than this are sent: etcd must first show the outcome of these. */
+const MAX_UNANSWERED = 64;
+
+type Planning = Pick<IdentitySettings, 'layout' | 'timing' | 'newNonce' | 'newLeaseId'>;
+
+/** The attempt to send at `sent`. Throws NO_IDENTITY when the ceiling can't be raised by a whole tick yet. */
+export function planAttempt(
+  settings: Planning,
+  namespace: Namespace,
+  workerId: number,
+  ceiling: StoredCeiling,
+  sent: Reading,
+): Attempt {
+  const { layout, timing, newNonce, newLeaseId } = settings;
+  const raised = nextCeiling(layout, sent.wall, timing.reserveMs, ceiling.ticks);
+  if (raised === undefined) {
+    throw new IdallocError('NO_IDENTITY', `the ceiling of worker ID ${workerId} can't be raised by a whole tick yet`);
+  }
+  const swap: Swap = { nonce: newNonce(), ticks: raised, comparedRevision: ceiling.modRevision };
+  return { namespace, workerId, leaseId: newLeaseId(), sent, from: ceiling.ticks, swap };
+}
+
+/** The next raise of our ceiling, based on a keep-alive sent at `sent`; undefined when there is nothing to raise. */
+export function planSwap(settings: Planning, term: Term, sent: Reading): Swap | undefined {
+  const { layout, timing, newNonce } = settings;
+  const raised = nextCeiling(layout, sent.wall, timing.reserveMs, term.stored.ticks);
+  if (raised === undefined || term.unanswered.length >= MAX_UNANSWERED) return undefined;
+  return { nonce: newNonce(), ticks: raised, comparedRevision: term.stored.modRevision };
+}
+
+/**
+ * The outcome of an acquire as a read shows it, whatever its answer was: the term that it started, or undefined when it
+ * has not taken effect. It is ours only if the ceiling has our nonce and the owner key, created with it, has our lease.
+ * A missing ceiling means that it is not; the next acquire finds out why.
+ */
+export function termOf(attempt: Attempt, owner: KeyValue | undefined, ceiling: KeyValue | undefined): Term | undefined {
+  if (!ceiling) return undefined;
+  const stored = readCeiling(ceiling);
+  const ours =
+    stored.nonce === attempt.swap.nonce &&
+    stored.ticks === attempt.swap.ticks &&
+    owner?.leaseId === attempt.leaseId &&
+    owner.createRevision === stored.modRevision;
+  if (!ours) return undefined;
+  return {
+    namespace: attempt.namespace,
+    workerId: attempt.workerId,
+    leaseId: attempt.leaseId,
+    fence: owner.createRevision,
+    sent: attempt.sent,
+    stored,
+    unanswered: [],
+    reservation: { from: attempt.from, to: attempt.from },
+    superseded: [],
+  };
+}
+
+export type ReadBack = { readonly kind: 'ours'; readonly term: Term } | { readonly kind: 'lost'; readonly why: string };
+
+/**
+ * The state of a term as a read shows it, whatever the answers to earlier swaps were. It is ours only if the owner key is
+ * the one we created and the ceiling is our last one or an unanswered swap on top of it.
+ * Throws NAMESPACE_DAMAGED when the ceiling is missing or unreadable.
+ */
+export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyValue | undefined): ReadBack {
+  if (!ceiling) throw damaged(`the ceiling of worker ID ${term.workerId} is missing`);
+  const now = readCeiling(ceiling);
+  if (owner?.createRevision !== term.fence) {
+    return { kind: 'lost', why: owner ? 'another worker owns the worker ID' : 'the owner key is gone' };
+  }
+  if (now.modRevision === term.stored.modRevision) {
+    const same = now.nonce === term.stored.nonce && now.ticks === term.stored.ticks;
+    return same
+      ? { kind: 'ours', term }
+      : { kind: 'lost', why: 'the stored ceiling is not the one that this worker wrote' };
+  }
+  const won = term.unanswered.find(({ nonce }) => nonce === now.nonce);
+  if (!won || won.ticks !== now.ticks || won.comparedRevision !== term.stored.modRevision) {
+    return { kind: 'lost', why: 'another process raised the ceiling' };
+  }
+  // The ceiling's revision is past what any earlier swap compared: none of them can take effect any more.
+  return { kind: 'ours', term: { ...term, stored: now, unanswered: [] } };
+}
+
+/** Why a term can't allocate at `now`; undefined if it can. The allocator reports the end of the layout. */
+export function blockedReason(
+  { layout, timing }: Pick<IdentitySettings, 'layout' | 'timing'>,
+  { sent, reservation }: Term,
+  now: Reading,
+): Refusal | undefined {
+  if (authorityMs(timing, sent, now) <= 0) {
+    const silentMs = Math.round(elapsedMs(sent, now));
+    const message = `etcd has not confirmed the lease for ${silentMs} ms: allocation waits until it does; check etcd's health`;
+    return { code: 'LEASE_SUSPENDED', message };
+  }
+  if (reservation.to >= layout.endTicks || toTicks(layout, now.wall) < reservation.to) return undefined;
+  const message =
+    'the next reservation is not in the witness topic yet: allocation waits until Kafka accepts it; check the brokers';
+  return { code: 'RESERVATION_EXHAUSTED', message };
+}
