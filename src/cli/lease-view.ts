@@ -27,6 +27,8 @@ interface LeaseView {
 export interface NamespaceView {
   readonly root: string;
   readonly layout: string;
+  /** What the layout is, where it is none of the presets. */
+  readonly layout_text?: string;
   readonly epoch_ms: number;
   readonly datacenter_id: number;
   readonly pool: { readonly first: number; readonly last: number };
@@ -58,12 +60,14 @@ export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, a
 
 function describe({
   layoutName,
+  layoutText,
   epochMs,
   datacenterId,
   pool,
   uuid,
 }: Descriptor): Omit<NamespaceView, 'root' | 'leases'> {
-  return { layout: layoutName, epoch_ms: epochMs, datacenter_id: datacenterId, pool, uuid };
+  const text = layoutText === undefined ? {} : { layout_text: layoutText };
+  return { layout: layoutName, ...text, epoch_ms: epochMs, datacenter_id: datacenterId, pool, uuid };
 }
 
 function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefined, nowMs: number): LeaseView {
@@ -99,7 +103,8 @@ const COLUMNS = [
   { title: 'ahead', right: true },
 ];
 
-export function namespaceText({ root, layout, datacenter_id, pool, uuid, leases }: NamespaceView): string {
+export function namespaceText({ root, datacenter_id, pool, uuid, leases, ...view }: NamespaceView): string {
+  const layout = view.layout_text === undefined ? view.layout : `${view.layout} (${view.layout_text})`;
   const rows = leases.map(({ worker_id, holder, ceiling, ceiling_ahead_ms: ahead }) => [
     String(worker_id),
     holder?.worker_ip ?? '-',

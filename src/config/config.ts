@@ -196,7 +196,7 @@ function workerConfig(source: Source): EtcdConfig {
     ...(values.WORKER_ID === undefined ? {} : { workerId: values.WORKER_ID }),
     ...(values.WORKER_IP === undefined ? {} : { workerIp: values.WORKER_IP }),
     pool,
-    timing: timingOf(values, faults),
+    timing: timingOf(values, layout, faults),
     indexDir: values.INDEX_DIR,
     standbys: values.INDEX_STANDBYS,
     acceptableLag: values.INDEX_ACCEPTABLE_LAG,

@@ -45,7 +45,7 @@ export function poolOf(values: WorkerValues, layout: Layout, faults: Faults): { 
 }
 
 /** The times of the lease; only together do they make sense, so a fault is told of all of them. */
-export function timingOf(values: WorkerValues, faults: Faults): LeaseTiming {
+export function timingOf(values: WorkerValues, layout: Layout, faults: Faults): LeaseTiming {
   const timing: LeaseTiming = {
     ...DEFAULT_TIMING,
     ttlMs: values.LEASE_TTL_SECONDS * 1_000,
@@ -56,6 +56,13 @@ export function timingOf(values: WorkerValues, faults: Faults): LeaseTiming {
   const names = ['LEASE_TTL_SECONDS', 'LEASE_HEARTBEAT_MS', 'ETCD_REFUSE_AFTER_MS', 'RESERVATION_MS'];
   faults.across(names, () => {
     for (const problem of checkTiming(timing)) faults.add(names.join(', '), problem);
+  });
+  // A ceiling is a whole tick, up to one lower than asked for; it has to last until the next heartbeat raises it.
+  faults.across([...names, names.join(', '), ...LAYOUT_NAMED], () => {
+    const least = timing.heartbeatMs + layout.tickMs;
+    if (timing.reserveMs >= least) return;
+    const what = `LEASE_HEARTBEAT_MS and a tick of layout '${layout.name}' together`;
+    faults.add('RESERVATION_MS', `must be at least ${what}, ${least}, not ${timing.reserveMs}`);
   });
   return timing;
 }

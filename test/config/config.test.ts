@@ -232,6 +232,11 @@ describe('faults of a custom layout', () => {
     ['fields that make no layout', { LAYOUT_FIELDS: 'timestamp:41,sequence:12' }, 'LAYOUT_FIELDS'],
     ['a tick of no time', { LAYOUT_TICK_MS: '0' }, 'LAYOUT_TICK_MS'],
     ['a start past the sequence', { LAYOUT_SEQUENCE_START_BELOW: '8193' }, 'LAYOUT_SEQUENCE_START_BELOW'],
+    [
+      'a reservation that may end before it is raised, for its ticks',
+      { LAYOUT_TICK_MS: '1000', LEASE_HEARTBEAT_MS: '300', ETCD_REFUSE_AFTER_MS: '400', RESERVATION_MS: '1299' },
+      'RESERVATION_MS',
+    ],
     ['a datacenter past its field', { DATACENTER_ID: '8' }, 'DATACENTER_ID'],
     ['a pool past its field', { POOL_LAST: '64' }, 'POOL_LAST'],
     [

@@ -78,6 +78,7 @@ describe.each(['js-safe', 'regional', 'seconds'] as const satisfies TestLayout[]
     expect(new Set(texts)).toEqual(new Set([customText(layout)]));
     expect(await json(['leases'], realm.env)).toMatchObject({
       layout: layout.name,
+      ...(layout.name === 'custom' ? { layout_text: customText(layout) } : {}),
       leases: [{ worker_id: workerId, ceiling: expect.any(String) }],
     });
     expect(await json(['audit'], realm.env)).toMatchObject({ code: 0, unknown_layouts: 0, findings: [] });
