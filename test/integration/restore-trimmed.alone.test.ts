@@ -17,7 +17,7 @@ const COUNT = 5;
 
 /** By the log's start, or by an entry behind the gap: the worker's own question for the brokers' time, if it comes first. */
 const wasOvertaken = ({ cause }: LogLine) =>
-  /^(the log now starts at offset|reading continued at offset|offset \d+ was due)/.test(String(cause));
+  /^(the log now starts at offset|reading continued at offset|offset \d+ was expected)/.test(String(cause));
 
 /** Entries as workers with an empty index would write them, in ledger partition 0. */
 async function fillLedger(realm: Realm, entries: number): Promise<void> {

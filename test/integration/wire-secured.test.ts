@@ -196,7 +196,7 @@ describe.skipIf(why !== undefined)(`brokers behind TLS and logins${why ? `: ${wh
 
   test('report a missing login, and TLS on one side only', async () => {
     expect(await refusal({ sasl: login('plain') })).toMatch(/^UNREACHABLE: .*does that port want TLS\?/);
-    expect(await refusal({ ssl: { ca: [ca] } })).toMatch(/^CONNECTION_LOST: .*wants a login/);
+    expect(await refusal({ ssl: { ca: [ca] } })).toMatch(/^CONNECTION_LOST: .*does this listener require a login\?/);
     expect(await refusal({ ssl: { ca: [ca] } }, plaintext)).toMatch(/^UNREACHABLE: .*does that port speak TLS\?/);
     expect(await refusal({ sasl: login('plain') }, plaintext)).toMatch(/^LOGIN_REFUSED: /);
   });

@@ -26,7 +26,7 @@ describe('one flipped bit in the file', { timeout: 60_000 }, () => {
     } catch (error) {
       expect(error).toEqual(RESTORING);
       expect(world.directory.wiped).toHaveLength(1);
-      return 'thrown away';
+      return 'replaced';
     } finally {
       world.directory.close(index);
     }
