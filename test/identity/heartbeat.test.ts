@@ -295,7 +295,7 @@ describe('resuming a suspended term', () => {
   });
 
   it.each(['the owner key', 'the ceiling'])(
-    'is refused when somebody was in between: %s was taken over while our lease lived',
+    'is refused when %s was taken over while our lease lived',
     async (taken) => {
       const { stage, host } = await suspended();
       if (taken === 'the owner key') {

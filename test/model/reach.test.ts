@@ -48,22 +48,22 @@ describe('the margin', () => {
 describe('a second batch is found', () => {
   const twoWorkers: World = { ...ONE, workers: 2, strays: 1 };
   const broken: readonly (readonly [string, Rule, World])[] = [
-    ['when T is the append time of the record at hand', { ...RULE, timeOf: 'record' }, ONE],
-    ['when a resend does not tell of its origin', { ...RULE, resend: 'nothing' }, ONE],
-    ['when only offsets are asked', { ...RULE, byTime: 'never' }, ONE],
-    ['when a lost index counts as whole', { ...RULE, afterLoss: 'for ever' }, ONE],
-    ['when letting go of entries does not raise S', { ...RULE, expiryRaises: false }, ONE],
-    ['when a record is decided where it lies', { ...RULE, elsewhere: 'decide' }, ONE],
+    ['when T is the append time of the record itself', { ...RULE, timeOf: 'record' }, ONE],
+    ['when a resend does not carry its origin', { ...RULE, resend: 'nothing' }, ONE],
+    ['when only offsets are checked', { ...RULE, byTime: 'never' }, ONE],
+    ['when a lost index counts as complete', { ...RULE, afterLoss: 'for ever' }, ONE],
+    ['when expiry of entries does not raise S', { ...RULE, expiryRaises: false }, ONE],
+    ['when a record is decided in place', { ...RULE, elsewhere: 'decide' }, ONE],
     ['when a loser counts whose winner may be gone', { ...TIME_ALONE, losersForgotten: false }, twoWorkers],
-    ['when entries are trimmed younger than was counted on', DATED, { ...ONE, until: 3, retention: 2 }],
+    ['when entries are trimmed younger than assumed', DATED, { ...ONE, until: 3, retention: 2 }],
     [
-      'when an age is told by an entry that came before what the index let go of',
+      'when an age is taken from an entry older than what the index expired',
       { ...DATED, margin: 1, trimmedAge: 1, trimmedAgeTold: 'always' },
       { ...ONE, until: 2, skew: 0, retention: 1, entries: 4 },
     ],
   ];
   it.each(broken)('%s', (_, rule, world) => {
-    expect(violation(rule, world)?.at(-1)).toMatch(/is told batch/);
+    expect(violation(rule, world)?.at(-1)).toMatch(/gets batch/);
   });
 });
 

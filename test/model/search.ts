@@ -63,7 +63,7 @@ export function explore(rule: Rule, world: World, limits: Limits): Result {
       const first = at(state.batches, id);
       if (first === NONE || first === batch) return;
       if (id === world.madeUp) counts.madeUpTwice += 1;
-      else throw new SecondBatch(`ID ${id} has batch ${first}, and is told batch ${batch}`);
+      else throw new SecondBatch(`ID ${id} has batch ${first}, and gets batch ${batch}`);
     },
     judged: (judgement) => count(counts, rule, judgement),
   };

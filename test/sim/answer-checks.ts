@@ -69,7 +69,7 @@ export function oneAnswer(history: History): string | undefined {
     if (before === undefined || sameRanges(before.batch, batch)) continue;
     const keepers = keepersOf(known.get(nameOf(asked)) ?? [], before);
     if (keepers.some((entry) => !isGone(history, entry, told.sent))) {
-      return `request ${name} (${asked.correlationId}) was told two batches, by ${before.told.process} and ${told.process}`;
+      return `request ${name} (${asked.correlationId}) got two batches, from ${before.told.process} and ${told.process}`;
     }
   }
   return history.keepsItsTime ? forgottenAfter(history, first) : undefined;
@@ -99,7 +99,7 @@ export function renewedInTime(history: History): string | undefined {
   for (const answer of answersOf(history)) {
     const { told, asked } = answer;
     if (keepersOf(known.get(nameOf(asked)) ?? [], answer).length > 0) continue;
-    return `request ${told.partition}/${told.offset} (${asked.correlationId}) was told a decision that wears off before it`;
+    return `request ${told.partition}/${told.offset} (${asked.correlationId}) got a decision that may be forgotten before it`;
   }
   const needless = needlessRenewal(history, known);
   return needless && `ledger ${needless.partition}/${needless.offset} renews a decision for ${needless.requestOffset}`;

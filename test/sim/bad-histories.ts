@@ -70,39 +70,39 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a worker did so before it was': { alarms: [5], setBacks: [6] },
   },
   replay: {
-    'a later entry was told': {
+    'a reply has a later entry': {
       entries: [entryOf(), entryOf({ order: 11, offset: 6, batch: batchOf(200n) })],
       told: [toldOf(batchOf(200n))],
     },
-    'an entry was told whose writer had not read past the lost one': {
+    'a reply has an entry whose writer had not read past the lost one': {
       trims: [{ order: 11, partition: 0, low: 6 }],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, batch: batchOf(200n), requestOffset: 1 })],
       told: [toldOf(batchOf(200n))],
     },
-    'a request was decided anew after its decision was lost': {
+    'a request was decided again after its decision was lost': {
       trims: [{ order: 11, partition: 0, low: 6 }],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, batch: batchOf(200n) })],
       told: [toldOf(batchOf(200n))],
     },
-    'a request was decided anew by who had told its batch, which the ledger lost': {
+    'a request was decided again by the worker that had sent its batch, which the ledger lost': {
       losses: [{ order: 22, partition: 0, from: 5 }],
       entries: [entryOf(), entryOf({ order: 24, sent: 23, batch: batchOf(200n) })],
     },
     'the bytes differ': { told: [toldOf({ ...batchOf(100n), generatedAtMs: 1 })] },
-    'CONFLICT was told to the same request': { told: [toldOf('CONFLICT')] },
-    'a batch was told in place of CONFLICT': { requests: [{ ...asked, count: 3 }] },
-    'FORGOTTEN was told by a whole ledger': { told: [toldOf('FORGOTTEN')] },
-    'FORGOTTEN was told above the horizon': {
+    'the same request got CONFLICT': { told: [toldOf('CONFLICT')] },
+    'a request got a batch instead of CONFLICT': { requests: [{ ...asked, count: 3 }] },
+    'FORGOTTEN was sent with a complete ledger': { told: [toldOf('FORGOTTEN')] },
+    'FORGOTTEN was sent above the horizon': {
       requests: [{ ...asked, offset: 1, correlationId: 'd' }],
       trims: [{ order: 11, partition: 0, low: 6 }],
       told: [toldOf('FORGOTTEN', { offset: 1, key: 'd' })],
     },
-    'EXPIRED was told to a request that does not expire': { told: [toldOf('EXPIRED')] },
+    'a request that does not expire got EXPIRED': { told: [toldOf('EXPIRED')] },
     'a reply went to another topic': { told: [toldOf(batchOf(100n), { topic: 'id.replies.b' })] },
     'a reply answers nothing': { told: [toldOf(batchOf(100n), { offset: 7 })] },
   },
   'one answer': {
-    'a request was told two batches while an entry kept the first': {
+    'a request got two batches while an entry kept the first': {
       trims: [{ order: 11, partition: 0, low: 5 }],
       told: [toldOf(batchOf(100n)), toldOf(batchOf(200n), { sent: 23 })],
     },
@@ -113,7 +113,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
   },
   'renewed in time': {
-    'a request was told a decision that is too old for it': {
+    'a request got a decision that is too old for it': {
       requests: [{ ...asked, timestampMs: DECIDED_MS + RENEW_AFTER_MS, offset: 1 }],
       told: [toldOf(batchOf(100n), { offset: 1 })],
     },
@@ -121,7 +121,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       requests: [asked, { ...asked, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1 }],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 })],
     },
-    'a decision was renewed for nobody': {
+    'a decision was renewed without a request': {
       entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 7 })],
     },
   },
@@ -131,7 +131,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
   },
   'honest entries': {
-    'an entry claims to know of a request that nobody had decided': { marks: [entryOf({ through: 3 })] },
+    'an entry claims to know a request that was not decided': { marks: [entryOf({ through: 3 })] },
     'a marker claims all requests though there is an anchor': {
       trims: [{ order: 9, partition: 0, low: 5 }],
       marks: [entryOf(), { order: 12, partition: 0, offset: 6, end: 6, through: 9, appendedAtMs: 0 }],
@@ -146,17 +146,17 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'dead letters': {
     'a good request was dropped': { letters: [letterOf({ offset: 0, code: 'MALFORMED_REQUEST' })] },
-    'what nobody asked was dropped': { letters: [letterOf({})] },
+    'a dead letter has no request': { letters: [letterOf({})] },
   },
-  'decided before told': {
+  'decided before replied': {
     'a reply was sent before its entry landed': { told: [toldOf(batchOf(100n), { sent: 9 })] },
     'a reply has no entry': { entries: [] },
-    'CONFLICT was told before there was an entry to conflict with': {
+    'CONFLICT was sent before there was an entry to conflict with': {
       requests: [{ ...asked, count: 3 }],
       told: [toldOf('CONFLICT', { sent: 9 })],
     },
   },
-  'told before committed': {
+  'replied before committed': {
     'an offset was committed before the reply landed': {
       commits: [{ sent: 20, accepted: 31, partition: 0, offset: 1 }],
     },
@@ -169,7 +169,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       letters: [letterOf({ sent: 31, landed: 32 })],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
     },
-    'a request that nobody had read was lost after the commit': {
+    'an unread request was lost after the commit': {
       requests: [asked, { ...asked, offset: 1 }],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
       requestTrims: [{ order: 32, partition: 0, low: 2 }],
@@ -196,9 +196,11 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       copies: [opened, { ...opened, what: 'emptied', logEnd: 6 }, { ...opened, what: 'emptied', logEnd: 6 }],
     },
   },
-  'honest copies': { 'a member told of what it has not': { falseCopies: ['m0.1 told of ledger 0 up to 5'] } },
+  'honest copies': {
+    'a member reported a copy that it does not have': { falseCopies: ['m0.1 reported ledger 0 up to 5'] },
+  },
   'taken over': {
-    'nobody served a partition that somebody stood by for': { takeOvers: [takeOver] },
+    'a partition with a standby was not served': { takeOvers: [takeOver] },
     'who served it had to restore it first': {
       takeOvers: [takeOver],
       entries: [entryOf(), entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 })],

@@ -220,7 +220,7 @@ export class Brokers {
   /** The ledger topic of the first pair is deleted and made again. A broker that has not heard of it keeps the old one. */
   recreateLedger(): void {
     this.#createTopics(FIRST, (name) => name === FIRST.ledger);
-    this.#world.note(() => 'the ledger topic is made anew');
+    this.#world.note(() => 'the ledger topic is recreated');
     const made = this.cluster.topics.get(FIRST.ledger);
     const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === made;
     const lose = (): void => {

@@ -5,7 +5,7 @@ import { askedBy, decidersOf, hadLost, mayBeLost, nameOf, sameRanges } from './d
 import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Asked, Entry, History, Told } from './history.ts';
 import { homeOf, pairAt } from './pairs.ts';
-import { markedFirst, oneAppendAtATime, ownCommits, toldBeforeCommitted } from './serving-checks.ts';
+import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
 import { FOREIGN_TOPIC } from './setting.ts';
 import {
   compare,
@@ -49,8 +49,8 @@ export const CHECKS = {
   'honest entries': honestEntries,
   expired,
   'dead letters': deadLetters,
-  'decided before told': decidedBeforeTold,
-  'told before committed': toldBeforeCommitted,
+  'decided before replied': decidedBeforeReplied,
+  'replied before committed': repliedBeforeCommitted,
   'own commits': ownCommits,
   'one append at a time': oneAppendAtATime,
   'marked first': markedFirst,
@@ -116,21 +116,21 @@ function replay(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), askedBy(history)];
   for (const told of history.told) {
     const asked = requests.get(`${told.partition}/${told.offset}`);
-    if (asked === undefined) return `a reply for ${told.partition}/${told.offset}, which was never asked`;
+    if (asked === undefined) return `a reply for ${told.partition}/${told.offset}, which was never sent`;
     if (mayBeLost(history, asked, told.landed)) continue;
     const fault = wrongReply(told, asked, deciders.get(nameOf(asked)) ?? [], history);
     if (fault !== undefined)
-      return `request ${told.partition}/${told.offset} (${asked.correlationId}) was told ${fault}`;
+      return `request ${told.partition}/${told.offset} (${asked.correlationId}) was answered with ${fault}`;
   }
   for (const [name, known] of deciders) {
     const again = known.find((entry, i) => known.slice(0, i).some((was) => isOlder(entry, was, requests)));
     if (again !== undefined && !hadLost(history, again.partition)) {
-      return `request ${again.partition}/${again.requestOffset} (${name}) was decided anew though its decision was lost`;
+      return `request ${again.partition}/${again.requestOffset} (${name}) was decided again although its decision was lost`;
     }
   }
   const anew = decidedAgainst(history) ?? decidedThoughKnown(history);
   return (
-    anew && `request ${anew.partition}/${anew.requestOffset} was decided anew by ${anew.process}, which knew its batch`
+    anew && `request ${anew.partition}/${anew.requestOffset} was decided again by ${anew.process}, which knew its batch`
   );
 }
 
@@ -204,7 +204,7 @@ function deadLetters({ requests, letters }: History): string | undefined {
 }
 
 /** When a reply with a decision is sent, the decision is in the ledger. */
-function decidedBeforeTold(history: History): string | undefined {
+function decidedBeforeReplied(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), askedBy(history)];
   for (const told of history.told) {
     const { reply } = told;

@@ -34,7 +34,7 @@ export function takenOver({ takeOvers, entries, copies }: History): string | und
     });
     if (first === undefined) {
       if (asked === 0) continue;
-      return `nobody has served partition ${partition} since ${killed} was killed`;
+      return `partition ${partition} has not been served since ${killed} was killed`;
     }
     const restored = copies.find((event) => {
       const isOwn = event.process === first.process && event.partition === partition && within(event.order);

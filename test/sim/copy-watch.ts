@@ -99,7 +99,7 @@ export class CopyWatch {
       const isGone = last.offset < brokers.bounds('ledger', partition).low;
       if (isGone || (record !== undefined && digestEntry(record).equals(last.digest))) continue;
       history.falseCopies.push(
-        `${this.#process} told of ledger ${partition} up to ${last.offset}, which is another log's`,
+        `${this.#process} reported ledger ${partition} up to ${last.offset}, which is another log's`,
       );
     }
   }

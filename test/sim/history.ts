@@ -46,7 +46,7 @@ export interface History {
   /** Copies of another log that a worker reported to its group. */
   readonly falseCopies: string[];
   readonly takeOvers: TakeOver[];
-  /** How often entries were read back from the ledger, and members were told to warm up. */
+  /** How often entries were read back from the ledger, and members were assigned warm-ups. */
   readBacks: number;
   warmUps: number;
   /** Keys are told apart by a hash that many share; the ledger loses only what retention takes that is as it has to be. */
@@ -156,7 +156,7 @@ interface CeilingChange {
   readonly aheadMs: number;
 }
 
-/** Where a record of the ledger lies, and what its writer knew: its index ended at `end`, and told of requests up to `through`. */
+/** The place of a ledger record, and its writer's knowledge: the index ended at `end` and knew requests up to `through`. */
 export interface Mark {
   readonly order: number;
   readonly partition: number;

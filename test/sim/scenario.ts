@@ -9,7 +9,7 @@ export const SCENARIOS = {
   'lost-claim': 'etcd forgets that a worker ID was taken, while others want one',
   retention: 'the ledger loses its head where it matters most',
   aging: 'requests and ledger lose what is too old, and the ledger keeps its time',
-  'lost-tail': 'the ledger loses its tail, or is made anew, under who has read it',
+  'lost-tail': 'the ledger loses its tail, or is recreated, after a worker has read it',
   'take-over': 'owners are killed while others have complete copies, and nothing else fails',
   clocks: 'wall clocks step, by little, and right before requests come',
   mixed: 'workers are configured differently, and race for the namespace',

@@ -2,7 +2,7 @@ import { askedBy, hadLost } from './decisions.ts';
 import type { History } from './history.ts';
 
 /** When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. */
-export function toldBeforeCommitted({
+export function repliedBeforeCommitted({
   requests,
   requestTrims,
   commits,

@@ -68,28 +68,31 @@ describe('mutants', { timeout: 60_000 }, () => {
 });
 
 describe('the command line', { timeout: 60_000 }, () => {
-  async function told(...args: string[]): Promise<{ code: number; out: string; note: string }> {
+  async function runCli(...args: string[]): Promise<{ code: number; out: string; note: string }> {
     const [out, note]: [string[], string[]] = [[], []];
     const code = await run(args, { out: (text) => out.push(text), note: (text) => note.push(text) });
     return { code, out: out.join('\n'), note: note.join('\n') };
   }
 
   it('plays seeds from a given one, and counts them', async () => {
-    const { code, out } = await told('--seeds', '3', '--from', '5', '--json');
+    const { code, out } = await runCli('--seeds', '3', '--from', '5', '--json');
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({ seeds: 3, from: 5, failed: [] });
   });
 
   it('repeats a seed with its trace', async () => {
-    const [once, again] = [await told('--seed', '7'), await told('--seed', '7')];
+    const [once, again] = [await runCli('--seed', '7'), await runCli('--seed', '7')];
     expect(once).toEqual(again);
     expect(once.out.split('\n').length).toBeGreaterThan(500);
     expect(once.note).toBe('seed 7: every promise was kept');
   });
 
   it('rejects unknown arguments, and shows help', async () => {
-    expect(await told('--seeds', 'many')).toMatchObject({ code: 2, note: expect.stringContaining('--seeds is many') });
-    expect(await told('--sedes', '3')).toMatchObject({ code: 2 });
-    expect(await told('--help')).toMatchObject({ code: 0, out: expect.stringContaining('--mutants') });
+    expect(await runCli('--seeds', 'many')).toMatchObject({
+      code: 2,
+      note: expect.stringContaining('--seeds is many'),
+    });
+    expect(await runCli('--sedes', '3')).toMatchObject({ code: 2 });
+    expect(await runCli('--help')).toMatchObject({ code: 0, out: expect.stringContaining('--mutants') });
   });
 });

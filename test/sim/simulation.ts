@@ -48,7 +48,7 @@ export function simulate(seed: number, options: SimulationOptions = {}): Promise
         const healed = await world.run(FAULTS_MS + HEALING_MS, () => history.missing.length === 0);
         if (healed) history.healedMs = world.nowMs - FAULTS_MS;
       } catch (error) {
-        history.defects.push(`an error that nobody caught: ${describeError(error)}`);
+        history.defects.push(`an uncaught error: ${describeError(error)}`);
       }
       brokers.count();
       const { events, trace = [] } = world;
