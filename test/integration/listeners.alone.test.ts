@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { Agent, get } from 'node:https';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Duplex } from 'node:stream';
@@ -10,6 +10,7 @@ import { text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { Authority } from '../support/certificates.ts';
+import { Flood } from '../support/flood.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
@@ -33,47 +34,6 @@ async function startWorker(
   const { pid } = await worker.ready();
   const { port } = await worker.line(({ msg }) => msg === 'health and metrics are served');
   return { worker, opsPort: Number(port), apiPort: Number(new URL(await worker.api()).port), pid: Number(pid) };
-}
-
-/** Connections of somebody hostile. Those that the other side cuts are not opened again. */
-class Flood {
-  readonly #sockets: Socket[];
-
-  constructor(
-    port: number,
-    connections: number,
-    input: string | Buffer,
-    reads: boolean,
-    open: () => Socket = () => connect({ host: HOST, port }),
-  ) {
-    this.#sockets = Array.from({ length: connections }, () => {
-      const socket = open();
-      socket.on('error', () => undefined); // a cut connection may come as a reset
-      if (reads) socket.resume();
-      socket.write(input);
-      return socket;
-    });
-    onTestFinished(() => {
-      for (const socket of this.#sockets) socket.destroy();
-    });
-  }
-
-  get open(): number {
-    return this.#sockets.filter((socket) => !socket.closed).length;
-  }
-
-  /** Resolves when the other side has taken every connection, or has cut it. */
-  async settled(): Promise<void> {
-    await Promise.all(
-      this.#sockets.map(
-        (socket) =>
-          new Promise<void>((resolve) => {
-            if (socket.closed || socket.readyState === 'open') return resolve();
-            socket.once('connect', resolve).once('close', () => resolve());
-          }),
-      ),
-    );
-  }
 }
 
 interface Probed {
@@ -255,6 +215,38 @@ test.for([
     expect(gateClosings(worker)).toEqual([]);
   },
 );
+
+/** Handshakes that are begun and dropped without a pause, so many at once, until it is told to end or has begun the most. */
+function beginHandshakes(port: number, hello: Buffer, atOnce: number, most: number): () => Promise<number> {
+  let begun = 0;
+  let ended = false;
+  const again = async () => {
+    while (!ended && begun < most) {
+      begun += 1;
+      const socket = connect({ host: HOST, port }).on('error', () => undefined);
+      socket.once('data', () => socket.destroy()).write(hello);
+      if (!socket.closed) await new Promise((resolve) => socket.once('close', resolve));
+    }
+  };
+  const all = Promise.all(Array.from({ length: atOnce }, again));
+  return async () => {
+    ended = true;
+    await all;
+    return begun;
+  };
+}
+
+test('32 clients that begin one handshake after the other hold neither callers nor probes up', async ({ annotate }) => {
+  const { worker, opsPort, apiPort, ask, pid } = await startMutual();
+  const end = beginHandshakes(apiPort, await clientHello(), 32, 20_000);
+  const [asked, ready] = await Promise.all([probeBy(ask)(), probe(opsPort, '/readyz')()]);
+  const begun = await end();
+  await report(annotate, `${begun} handshakes: ${told(asked)}, ${told(ready)}; ${peakRssMb(pid)} MB`);
+  expect(begun).toBeGreaterThan(TLS.connections);
+  expect([...asked.failed, ...ready.failed]).toEqual([]);
+  expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
+  expect(gateClosings(worker)).toEqual([]);
+});
 
 test('700 callers with a certificate that send slowly leave others and probes their room, and are counted', async ({
   annotate,
