@@ -14,7 +14,7 @@ interface Mention {
 /** What was once true, and is not a page to follow. */
 const HISTORY = 'CHANGELOG.md';
 const PROGRAMS =
-  /^(npm (?!run idalloc)|npx |docker |pip |python |mvn |java |go |node |\.\/\S+\.sh|IDALLOC_\w+=\S+ npm )/;
+  /^(npm (?!run idalloc)|npx |docker |pip |python |mvn |java |go |node |echo .* > form\.key|\.\/\S+\.sh|IDALLOC_\w+=\S+ npm )/;
 
 const READ = PAGES.filter((page) => page !== HISTORY);
 const SHOWN: readonly Mention[] = READ.flatMap((page) =>

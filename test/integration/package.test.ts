@@ -14,7 +14,7 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { buildWorkerImages } from '../../ops/dev/images.ts';
-import { blocksOf, readPage } from '../support/docs.ts';
+import { blockCommands, blocksOf, readPage } from '../support/docs.ts';
 import { DATACENTER_ID, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -109,6 +109,10 @@ test.for([
     'docs/how-to/client.md',
     /^\d{18,19} [0-9A-Z]{13} \{[\s\S]*workerId: \d+[\s\S]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
   ],
+  [
+    'docs/how-to/sql-json-browsers.md',
+    /^\{\n {2}timestampMs: \d{13},\n {2}datacenterId: \d+,\n {2}workerId: \d+,\n {2}sequence: \d+\n\}\n$/,
+  ],
 ] as const)(
   'the example of %s runs as it stands, but for the names of topics',
   async ([page, printed], { annotate }) => {
@@ -127,6 +131,15 @@ test.for([
     expect(stderr).toBe('');
   },
 );
+
+test('the example of docs/reference/forms.md runs as it stands, after the command that makes its key', async () => {
+  const page = 'docs/reference/forms.md';
+  const makeKey = blockCommands(readPage(page)).find(({ command }) => command.endsWith('> form.key'))?.command ?? '';
+  await run('sh', ['-c', makeKey], { cwd: project });
+  writeFileSync(join(project, 'forms.js'), exampleOf(page, "'idalloc/client'"));
+  const { stdout } = await run(plainNode(), ['forms.js'], { cwd: project, timeout: TIMEOUT_MS });
+  expect(stdout).toBe('01M7ZCQJ2T0E0016N4EXDYM0A6\nord_038FW90B81R00M\n117652451833733120n\n');
+});
 
 test("the testcontainers example of docs/how-to/tests.md type-checks and runs as it stands, beside the user's own testcontainers", async (context) => {
   if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);

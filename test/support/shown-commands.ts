@@ -15,6 +15,8 @@ export const FOLLOWED: readonly string[] = [
   'docs/how-to/scaling.md',
   'docs/how-to/rolling-upgrade.md',
   'docs/how-to/restore.md',
+  'docs/how-to/sql-json-browsers.md',
+  'docs/reference/forms.md',
 ];
 
 /** Pages that need a stage of their own: the test that follows each. */
@@ -28,8 +30,6 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
 /** Pages that no test follows line by line: the test that tries the same commands and snippets. */
 export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/kafka-logins.md', 'test/integration/kafka-rights.test.ts'],
-  ['docs/how-to/sql-json-browsers.md', 'test/integration/layouts.test.ts'],
-  ['docs/reference/forms.md', 'test/integration/forms.test.ts'],
 ]);
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
@@ -37,6 +37,8 @@ export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['README.md', 'test/integration/package.test.ts'],
   ['docs/how-to/client.md', 'test/integration/package.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
+  ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],
+  ['docs/reference/forms.md', 'test/integration/package.test.ts'],
 ]);
 
 /** Other commands: the test that runs each, or the program that no test runs whole. */
@@ -59,6 +61,7 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run docs:site', 'ops/site/build.mjs'],
   ['npx idalloc', 'test/integration/package.test.ts'],
   ['npm pack', 'test/integration/package.test.ts'],
+  ['echo "1:$(openssl rand -hex 32)" > form.key', 'test/integration/package.test.ts'],
   ['npm install', 'test/integration/package.test.ts'],
   ['npm install aws-msk-iam-sasl-signer-js', 'test/integration/kafka-logins.test.ts'],
   ['docker build -f ops/Dockerfile -t idalloc:local .', 'test/integration/testcontainers.alone.test.ts'],
