@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -53,4 +53,11 @@ test('tools that are recent enough are not complained about', () => {
   program('java', 'openjdk version "17.0.1"');
   program('mvn', 'Apache Maven 3.9.0');
   expect(() => requireTools(['java', 'mvn', 'java'], { PATH: dir })).not.toThrow();
+});
+
+test('.nvmrc names the Node that the lockfile pins', () => {
+  const root = join(import.meta.dirname, '../..');
+  const { version, optionalDependencies } = JSON.parse(readFileSync(join(root, 'ops/node/package.json'), 'utf8'));
+  expect(readFileSync(join(root, '.nvmrc'), 'utf8').trim()).toBe(version);
+  expect(new Set(Object.values(optionalDependencies))).toEqual(new Set([version]));
 });

@@ -49,7 +49,7 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict', 'ops/dev/test.ts'],
   ['npm run quick', 'ops/dev/quick.ts'],
   ['npm run fix', 'biome.json'],
-  ['npx vitest run --project unit test/core/layout', 'test/core/layout.test.ts'],
+  ['npx vitest run --project unit test/codec/reply-policy', 'test/codec/reply-policy.test.ts'],
   ['npx vitest --project unit test/pipeline', 'vitest.config.ts'],
   ['node test/sim/main.ts --seeds 200', 'test/sim/sim.test.ts'],
   ['node test/sim/main.ts --mutant "PART OF ITS NAME"', 'test/sim/sim.test.ts'],
