@@ -28,7 +28,7 @@ const NUMBERS = Array.from({ length: PARTITIONS }, (_, partition) => partition);
 type Env = Readonly<Record<string, string>>;
 
 const isRead = ({ msg }: LogLine) => msg === 'reading a ledger partition';
-const isDeleted = ({ msg }: LogLine) => msg?.startsWith('the copy of a ledger partition is deleted') === true;
+const isDeleted = ({ msg }: LogLine) => msg?.startsWith('deleting the copy of a ledger partition') === true;
 const sorted = (partitions: Iterable<number>) => [...partitions].sort((one, other) => one - other);
 
 interface Readiness {
