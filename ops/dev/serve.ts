@@ -28,7 +28,7 @@ export interface Options {
   readonly quiet?: boolean;
 }
 
-/** The servers belong to another `npm start`, and it ends: there is nothing wrong that beginning again does not mend. */
+/** The servers belong to another `npm start`, and it ends: starting again is enough. */
 export class ServersGone extends Error {}
 
 /**

@@ -23,7 +23,7 @@ function parseOptions(): Options | undefined {
   return values.help ? undefined : values;
 }
 
-/** Serves until stopped, and takes over when the `npm start` that runs the servers ends. Throws what can't be mended. */
+/** Serves until stopped, and takes over when the `npm start` that runs the servers ends. Throws errors that starting again can't fix. */
 async function serveOn(options: Options, stop: AbortSignal): Promise<void> {
   let answered = false;
   const onAnswer = () => {

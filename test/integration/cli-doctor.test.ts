@@ -7,7 +7,7 @@ interface CheckLine {
   readonly name: string;
   readonly state: 'ok' | 'warn' | 'fault';
   readonly detail: string;
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 let realm: Realm;
@@ -48,15 +48,15 @@ test('what keeps a worker from its work is a fault, with what to do about it', a
     INDEX_DIR: '/proc/nowhere',
   });
   expect(code).toBe(1);
-  expect(of('Kafka 127.0.0.1:1')).toMatchObject([{ state: 'fault', mend: expect.stringContaining('KAFKA_BROKERS') }]);
+  expect(of('Kafka 127.0.0.1:1')).toMatchObject([{ state: 'fault', fix: expect.stringContaining('KAFKA_BROKERS') }]);
   expect(of('etcd http://127.0.0.1:1')).toMatchObject([
-    { state: 'fault', mend: expect.stringContaining('ETCD_ENDPOINTS') },
+    { state: 'fault', fix: expect.stringContaining('ETCD_ENDPOINTS') },
   ]);
   expect(of('topics LEDGER_RETENTION')).toMatchObject([
-    { state: 'fault', mend: expect.stringContaining('retention.ms=') },
+    { state: 'fault', fix: expect.stringContaining('retention.ms=') },
   ]);
   expect(of('index directory')).toMatchObject([{ state: 'fault' }]);
-  for (const { state, mend } of checks) expect(mend === undefined).toBe(state === 'ok');
+  for (const { state, fix } of checks) expect(fix === undefined).toBe(state === 'ok');
   await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000');
 });
 
@@ -71,7 +71,7 @@ test('a namespace of another layout is told before a worker refuses it', async (
   await worker.ready();
   for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'region', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
     const { of } = await doctor(env);
-    expect(of('namespace')).toMatchObject([{ state: 'fault', mend: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
+    expect(of('namespace')).toMatchObject([{ state: 'fault', fix: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
   }
   expect((await doctor()).of('namespace')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('1 of 32') }]);
 });

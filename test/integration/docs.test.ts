@@ -217,11 +217,11 @@ function asShown(text: string): string {
 /** The suite has one broker, of which some warn, and the machine's own affairs are not idalloc's. */
 const OWN_AFFAIR = /^(warning LEDGER_WEAK|(ok|warn|fault) +(topics LEDGER_WEAK|NTP|limits|index directory) )/;
 
-/** The lines that a page and this run have to share; what is to be mended stands below its line. */
+/** The lines that a page and this run have to share; a fix is shown below its line. */
 function shared(lines: readonly string[]): readonly string[] {
   let own = false;
   return lines.filter((line) => {
-    own = OWN_AFFAIR.test(line) || (own && /^ +mend: /.test(line));
+    own = OWN_AFFAIR.test(line) || (own && /^ +fix: /.test(line));
     return !own;
   });
 }

@@ -20,7 +20,7 @@ interface CheckLine {
   readonly name: string;
   readonly state: 'ok' | 'warn' | 'fault';
   readonly detail: string;
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 async function doctor(user: User, more: Record<string, string> = {}) {
@@ -45,7 +45,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     const { faults, named } = await doctor('operator');
     expect(faults).toEqual([]);
     expect(named('rights')).toMatchObject([
-      { state: 'warn', detail: expect.stringContaining("can't be known"), mend: expect.stringContaining('login') },
+      { state: 'warn', detail: expect.stringContaining("can't be known"), fix: expect.stringContaining('login') },
     ]);
   });
 
@@ -73,7 +73,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     await deny(realm, 'worker', forbidden, 'WRITE');
     const { faults } = await doctor('worker');
     expect(faults).toMatchObject([
-      { name: 'rights', detail: `lacking: Write on '${forbidden}'`, mend: expect.stringContaining('topics acls') },
+      { name: 'rights', detail: `lacking: Write on '${forbidden}'`, fix: expect.stringContaining('topics acls') },
     ]);
   });
 

@@ -21,7 +21,7 @@ import {
   letterOf,
   lettersText,
   letterText,
-  mayBeMended,
+  mayBeFixed,
   refuseResend,
 } from './letter-view.ts';
 
@@ -132,7 +132,7 @@ async function runResend(
     if (refusals.length > 0) throw new IdallocError('RESEND_REFUSED', refusals.join('; '));
     const records: TopicRecord[] = [];
     for (const letter of letters) records.push(await originalOf(session, letter));
-    const hopeless = letters.filter((letter) => !mayBeMended(letter)).length;
+    const hopeless = letters.filter((letter) => !mayBeFixed(letter)).length;
     const hint = hopeless === 0 ? '' : ` ${hopeless} of them are bad in themselves and will come back.`;
     await confirm(
       context,

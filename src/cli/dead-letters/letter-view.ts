@@ -15,7 +15,7 @@ export interface Letter {
 
 const MAX_SHOWN_BYTES = 256;
 const MAX_CELL = 60;
-/** A request that comes back so often is not mended by sending it again. */
+/** Sending a request again does not help once it came back this often. */
 const MAX_RESENDS = 3;
 
 export function letterOf(record: TopicRecord): Letter {
@@ -33,7 +33,7 @@ export function refuseResend({ record, note }: Letter, requestTopic: string): st
   }
   if (note.resent === undefined) return `letter ${at} has a header that counts resends, but no number in it`;
   if (note.resent >= MAX_RESENDS) {
-    return `letter ${at} was sent again ${note.resent} times and came back each time: mend its cause, ${note.code}`;
+    return `letter ${at} was sent again ${note.resent} times and came back each time: fix its cause, ${note.code}`;
   }
   for (const name of [HEADERS_CUT, UNREADABLE]) {
     if (Object.hasOwn(record.headers, name)) return `letter ${at} is not whole: its record had more than could be read`;
@@ -41,8 +41,8 @@ export function refuseResend({ record, note }: Letter, requestTopic: string): st
   return undefined;
 }
 
-/** Whether somebody else can have mended it: a request that is bad in itself comes back. */
-export function mayBeMended({ note }: Letter): boolean {
+/** Whether the cause may be fixed by now: a request that is itself invalid comes back. */
+export function mayBeFixed({ note }: Letter): boolean {
   return note.code === 'REPLY_UNDELIVERABLE' || note.code === 'INVALID_REPLY_TOPIC' || note.code === 'UNKNOWN_SCHEMA';
 }
 

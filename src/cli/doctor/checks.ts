@@ -8,12 +8,12 @@ export interface Check {
   readonly state: 'ok' | 'warn' | 'fault';
   readonly detail: string;
   /** What to do about it. */
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 export const ok = (name: string, detail: string): Check => ({ name, state: 'ok', detail });
-export const warn = (name: string, detail: string, mend: string): Check => ({ name, state: 'warn', detail, mend });
-export const fault = (name: string, detail: string, mend: string): Check => ({ name, state: 'fault', detail, mend });
+export const warn = (name: string, detail: string, fix: string): Check => ({ name, state: 'warn', detail, fix });
+export const fault = (name: string, detail: string, fix: string): Check => ({ name, state: 'fault', detail, fix });
 
 const CLOCK_ADVICE =
   'run NTP with slewing: chronyd without makestep (or makestep 1 3, for the boot only), or ntpd -x; never ntpd -g, never a step';
@@ -56,20 +56,20 @@ const ENDS_SOON_MS = 14 * DAY_MS;
 export function judgeCertificate(variable: string, expiresAtMs: number, nowMs: number): Check {
   const name = `certificate ${variable}`;
   const on = new Date(expiresAtMs).toISOString().slice(0, 16).replace('T', ' ');
-  const mend = 'replace it by one that ends later: in its file, which needs no restart, or in the variable';
-  if (expiresAtMs <= nowMs) return fault(name, `ended on ${on} UTC`, mend);
+  const fix = 'replace it by one that ends later: in its file, which needs no restart, or in the variable';
+  if (expiresAtMs <= nowMs) return fault(name, `ended on ${on} UTC`, fix);
   const days = Math.floor((expiresAtMs - nowMs) / DAY_MS);
   const detail = `ends on ${on} UTC, in ${days < 1 ? 'less than a day' : counted(days, 'day')}`;
-  return expiresAtMs - nowMs < ENDS_SOON_MS ? warn(name, detail, mend) : ok(name, detail);
+  return expiresAtMs - nowMs < ENDS_SOON_MS ? warn(name, detail, fix) : ok(name, detail);
 }
 
 /** Topics, their retention rules and the ledger's strength, as a worker would judge them at its start. */
 export function judgeTopicReport({ faults, warnings, differences, remedies }: TopicsReport): Check[] {
-  const mend = remedies.join('; ');
+  const fix = remedies.join('; ');
   const checks = [
-    ...faults.map(({ code, message }) => fault(`topics ${code}`, message, mend === '' ? 'see the message' : mend)),
+    ...faults.map(({ code, message }) => fault(`topics ${code}`, message, fix === '' ? 'see the message' : fix)),
     ...warnings.map(({ code, message }) => warn(`topics ${code}`, message, 'for production: three brokers or more')),
-    ...(differences.length > 0 ? [warn('topics', differences.join('; '), mend)] : []),
+    ...(differences.length > 0 ? [warn('topics', differences.join('; '), fix)] : []),
   ];
   return checks.length > 0 ? checks : [ok('topics', 'there, and as planned; the ledger outlasts the requests')];
 }

@@ -18,8 +18,8 @@ export async function checkClock(
     if (Number.isNaN(toldMs)) throw new Error('it does not tell its time');
     return judgeClock(endpoint, toldMs, sentMs, receivedMs);
   } catch (error) {
-    const mend = 'none needed where the endpoint takes gRPC only: workers compare their clock with the brokers';
-    return warn(`clock against ${endpoint}`, `not known: ${describeError(error)}`, mend);
+    const fix = 'none needed where the endpoint takes gRPC only: workers compare their clock with the brokers';
+    return warn(`clock against ${endpoint}`, `not known: ${describeError(error)}`, fix);
   }
 }
 

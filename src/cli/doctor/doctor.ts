@@ -21,8 +21,8 @@ Examples:
 /** `idalloc doctor`: what is wrong, and what to do about it. */
 export function doctorCommand(context: CliContext): Command {
   return new Command('doctor')
-    .description('Look at all that a worker needs, and say what to mend.')
-    .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","mend"}]}')
+    .description('Check everything that a worker needs, and say what to fix.')
+    .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","fix"}]}')
     .addHelpText('after', EXAMPLES)
     .action(async (options: { json?: true }) => {
       const config = loadWorkerConfig(context.env, undefined, context.now());
@@ -54,16 +54,16 @@ async function checkRegistry(config: KafkaConfig): Promise<Check[]> {
   const name = `schema registry ${config.registry.url}`;
   const fault = await registryFault(config);
   if (fault === undefined) return [{ name, state: 'ok', detail: 'has the schemas of requests and replies' }];
-  return [{ name, state: 'fault', detail: fault.message, mend: fault.mend }];
+  return [{ name, state: 'fault', detail: fault.message, fix: fault.fix }];
 }
 
 function doctorText(context: CliContext, checks: readonly Check[]): string {
   const paint = palette(context);
   const marks = { ok: paint.green('ok   '), warn: paint.yellow('warn '), fault: paint.red('fault') } as const;
   const width = Math.max(...checks.map(({ name }) => name.length));
-  const lines = checks.flatMap(({ name, state, detail, mend }) => [
+  const lines = checks.flatMap(({ name, state, detail, fix }) => [
     `${marks[state]}  ${name.padEnd(width)}  ${detail}`,
-    ...(mend === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('mend:')} ${mend}`]),
+    ...(fix === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('fix:')} ${fix}`]),
   ]);
   const faults = checks.filter(({ state }) => state === 'fault').length;
   lines.push(faults === 0 ? paint.green('nothing keeps a worker from its work') : paint.red(counted(faults, 'fault')));

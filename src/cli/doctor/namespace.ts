@@ -29,17 +29,17 @@ export function judgeNamespace(config: Config, { snapshot, view, refusals }: Nam
   }
   const differing = differences(config, snapshot);
   if (differing !== undefined) {
-    const mend =
+    const fix =
       'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS and the other LAYOUT_*, POOL_*), or use another DATACENTER_ID';
-    return fault(NAME, `${root}: ${differing}`, mend);
+    return fault(NAME, `${root}: ${differing}`, fix);
   }
   const refusal = view && namespaceFault(config, snapshot, view, refusals);
   if (refusal !== undefined) return fault(NAME, describeError(refusal), REBUILD);
   const found = describe(root, snapshot, nowMs);
   if (found.missing > 0) return fault(NAME, `${found.missing} ceilings are missing below ${root}`, REBUILD);
   if (view !== undefined) return ok(NAME, found.text);
-  const mend = 'make the witness topic readable from here: without it nobody knows whether etcd was set back';
-  return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, mend);
+  const fix = 'make the witness topic readable from here: without it nobody knows whether etcd was set back';
+  return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, fix);
 }
 
 function differences(config: Config, { descriptor }: Snapshot): string | undefined {

@@ -66,8 +66,8 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
       witnessed: await tryWitness(source, config, context.stop),
     }));
   } catch (error) {
-    const mend = 'check KAFKA_SASL_*, and that the addresses that the brokers advertise can be reached from here';
-    return { checks: [...greetings, fault('Kafka cluster', describeError(error), mend)] };
+    const fix = 'check KAFKA_SASL_*, and that the addresses that the brokers advertise can be reached from here';
+    return { checks: [...greetings, fault('Kafka cluster', describeError(error), fix)] };
   }
 }
 
@@ -93,7 +93,7 @@ async function tryGroup(source: Source, { groupId, topics }: Config): Promise<Ch
     const members = counted(group?.members.length ?? 0, 'member');
     return { name, state: 'ok', detail: `${groupId}: ${group?.state ?? 'none yet'}, ${members}, lag ${lag}` };
   } catch (error) {
-    return { name, state: 'fault', detail: describeError(error), mend: `allow Read on the group '${groupId}'` };
+    return { name, state: 'fault', detail: describeError(error), fix: `allow Read on the group '${groupId}'` };
   }
 }
 

@@ -37,8 +37,8 @@ export function topicsCommand(context: CliContext): Command {
     .addHelpText('after', INIT_HELP)
     .action((options: InitOptions) => runInit(context, options));
   const check = new Command('check')
-    .description('Look whether a worker can start on the topics, and say what to mend.')
-    .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","mends","hidden"}')
+    .description('Check whether a worker can start on the topics, and say what to fix.')
+    .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","fixes","hidden"}')
     .addHelpText('after', CHECK_HELP)
     .action((options: { json?: true }) => runCheck(context, options.json === true));
   return new Command('topics')
@@ -83,13 +83,13 @@ async function runCheck(context: CliContext, json: boolean): Promise<void> {
     warnings,
     faults,
     differences,
-    remedies: mends,
+    remedies: fixes,
     hidden,
   } = await withCluster(context, config, (source) => checkTopics(source, config.topics));
   const registry = await registryFault(config);
   if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
-    const view = { cluster_id: clusterId, differences, warnings, faults, mends, hidden, ...(registry && { registry }) };
+    const view = { cluster_id: clusterId, differences, warnings, faults, fixes, hidden, ...(registry && { registry }) };
     return context.out(`${JSON.stringify(view)}\n`);
   }
   const paint = palette(context);
@@ -98,8 +98,8 @@ async function runCheck(context: CliContext, json: boolean): Promise<void> {
     ...hidden.map((name) => `not looked at ${name}: no right to`),
     ...warnings.map(textOf('warning')).map(paint.yellow),
     ...faults.map(textOf('fault')).map(paint.red),
-    ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; mend: ${registry.mend}`)]),
-    ...(mends.length === 0 ? [] : ['to make them as planned:', ...mends.map((mend) => `  ${mend}`)]),
+    ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; fix: ${registry.fix}`)]),
+    ...(fixes.length === 0 ? [] : ['to make them as planned:', ...fixes.map((fix) => `  ${fix}`)]),
     faults.length === 0
       ? paint.green('a worker can start on these topics')
       : paint.red('no worker starts on these topics'),

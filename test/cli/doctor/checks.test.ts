@@ -58,7 +58,7 @@ test.each([
 ])('%s is judged', (_, check, state) => {
   expect(check?.state).toBe(state);
   // Whatever is not well comes with what to do about it.
-  expect(check?.mend === undefined).toBe(state === 'ok');
+  expect(check?.fix === undefined).toBe(state === 'ok');
 });
 
 test('a certificate is named by its variable, with the day on which it ends', () => {
@@ -76,20 +76,20 @@ test('what a tool does not tell is not judged', () => {
 });
 
 test('clocks are told to slew, and never to step', () => {
-  expect(judgeTimedatectl('NTPSynchronized=no')?.mend).toMatch(/slewing.*never ntpd -g/);
+  expect(judgeTimedatectl('NTPSynchronized=no')?.fix).toMatch(/slewing.*never ntpd -g/);
 });
 
 test('topics are judged as a worker would at its start', () => {
   const lacking = { code: 'LEDGER_RETENTION', message: 'too short' } as const;
   expect(judgeTopicReport(TOPICS)).toMatchObject([{ state: 'ok' }]);
   expect(judgeTopicReport({ ...TOPICS, faults: [lacking], remedies: ['do this'] })).toMatchObject([
-    { name: 'topics LEDGER_RETENTION', state: 'fault', mend: 'do this' },
+    { name: 'topics LEDGER_RETENTION', state: 'fault', fix: 'do this' },
   ]);
   expect(judgeTopicReport({ ...TOPICS, warnings: [{ ...lacking, code: 'LEDGER_WEAK' }] })).toMatchObject([
     { state: 'warn' },
   ]);
   expect(judgeTopicReport({ ...TOPICS, differences: ['x'], remedies: ['y'] })).toMatchObject([
-    { state: 'warn', mend: 'y' },
+    { state: 'warn', fix: 'y' },
   ]);
 });
 
@@ -97,7 +97,7 @@ test('topics that differ from the plan are shown beside a weakness that was acce
   const weak = { code: 'LEDGER_WEAK', message: 'one replica' } as const;
   const differences = ['id.ledger: compression.type is lz4, not uncompressed'];
   const report = { ...TOPICS, warnings: [weak], differences, remedies: ['kafka-configs …'] };
-  expect(judgeTopicReport(report).map(({ state, detail, mend }) => [state, detail, mend])).toEqual([
+  expect(judgeTopicReport(report).map(({ state, detail, fix }) => [state, detail, fix])).toEqual([
     ['warn', 'one replica', 'for production: three brokers or more'],
     ['warn', differences[0], 'kafka-configs …'],
   ]);
@@ -105,7 +105,7 @@ test('topics that differ from the plan are shown beside a weakness that was acce
 
 test('what is likely a mistake in the variables is a warning each', () => {
   expect(judgeVariables(['A is not read: is B meant?'])).toEqual([
-    { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', mend: expect.any(String) },
+    { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', fix: expect.any(String) },
   ]);
   expect(judgeVariables([])).toEqual([]);
 });

@@ -44,7 +44,7 @@ describe('a namespace', () => {
     expect(judged(snapshot, USED)).toMatchObject({
       state: 'fault',
       detail: expect.stringMatching(/^RESTORED: /),
-      mend: expect.stringMatching(/idalloc namespace rebuild/),
+      fix: expect.stringMatching(/idalloc namespace rebuild/),
     });
   });
 
@@ -62,7 +62,7 @@ describe('a namespace', () => {
       expect(judged(snapshot, UNUSED, config, ["Another's datacenter.", 'Other partitions.'])).toMatchObject({
         state: 'fault',
         detail: "Another's datacenter. Other partitions.",
-        mend: expect.stringMatching(/DATACENTER_ID/),
+        fix: expect.stringMatching(/DATACENTER_ID/),
       });
     }
   });
@@ -71,9 +71,9 @@ describe('a namespace', () => {
     const other = loadWorkerConfig({ ...env, LAYOUT_EPOCH_MS: '1' });
     expect(judged(there(), USED, other)).toMatchObject({
       state: 'fault',
-      mend: expect.stringMatching(/LAYOUT_EPOCH_MS/),
+      fix: expect.stringMatching(/LAYOUT_EPOCH_MS/),
     });
     const lacking = { ...there(), ceilings: new Map([...there().ceilings].slice(0, 1)) };
-    expect(judged(lacking, USED)).toMatchObject({ state: 'fault', mend: expect.stringMatching(/namespace rebuild/) });
+    expect(judged(lacking, USED)).toMatchObject({ state: 'fault', fix: expect.stringMatching(/namespace rebuild/) });
   });
 });
