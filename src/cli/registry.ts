@@ -7,7 +7,7 @@ export interface RegistryFault {
   readonly fix: string;
 }
 
-/** What keeps requests in the registry's framing from being served; undefined where nothing does, or there is none. */
+/** Why requests in the registry's framing can't be served; undefined if they can, or without a registry. */
 export async function registryFault(config: KafkaConfig): Promise<RegistryFault | undefined> {
   try {
     const missing = (await openRegistry(config.registry)?.missing(config.topics.requests)) ?? [];

@@ -65,11 +65,11 @@ describe('idalloc decode', () => {
     const text = openForm('simpleflake', SETTINGS).format(GOLDEN);
     const { code, out, err } = await cli(['decode', text]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
-    expect(err).toContain(`"${text}" is an ID in decimal and simpleflake: choose one by --form`);
+    expect(err).toContain(`"${text}" is an ID in decimal and simpleflake: choose one with --form`);
   });
 
   test.each([
-    ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is no ID in any form: see --form for what there is'],
+    ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is not an ID in any form: --form lists the forms'],
     ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "no ID of layout 'default' is written like this"],
     ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is no ID in ulid'],
     ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is no ID in ksuid'],

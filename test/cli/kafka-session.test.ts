@@ -74,7 +74,7 @@ test('whoever sits at a terminal reads after 3 s which brokers are waited for; a
   expect(seen.said).toEqual([]);
   await seen.pass(2);
   await unseen.pass(8_000);
-  expect(seen.said).toEqual(['waiting for an answer of kafka-1:9092, kafka-2:9092 …\n']);
+  expect(seen.said).toEqual(['waiting for an answer from kafka-1:9092, kafka-2:9092 …\n']);
   expect(unseen.said).toEqual([]);
   seen.answer();
   unseen.answer();

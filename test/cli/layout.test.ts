@@ -43,10 +43,10 @@ describe('idalloc layout', () => {
     expect(code).toBe(0);
     expect(out).toContain('0 0000000000 00000001100010010001110100001101111100000 11111 0000000');
     for (const line of [
-      'ends     2095-09-07T15:47:35.552Z: 69.7 years in all, 69.3 left',
-      'IDs/s    128,000 of a worker, 4,096,000 of a pool of 32',
+      'ends     2095-09-07T15:47:35.552Z: 69.7 years in total, 69.3 left',
+      'IDs/s    128,000 per worker, 4,096,000 per pool of 32',
       'workers  32, no datacenter field',
-      'order    by time, to 1 ms; within a tick by worker, sequence. The IDs of one worker always rise',
+      'order    by time, to 1 ms; within a tick by worker, sequence. The IDs of one worker always increase',
       'set      LAYOUT=js-safe',
     ]) {
       expect(out.split('\n')).toContain(line);
