@@ -231,7 +231,7 @@ function withoutOwnFaults({ code, text }: Outcome): Outcome {
   const own = text.split('\n').filter((line) => line.startsWith('fault') && OWN_AFFAIR.test(line)).length;
   const verdict = new RegExp(`^${own} faults$`, 'm');
   if (own === 0 || !verdict.test(text)) return { code, text };
-  return { code: 0, text: text.replace(verdict, 'nothing keeps a worker from its work') };
+  return { code: 0, text: text.replace(verdict, 'no fault: a worker can run') };
 }
 
 const STEPS = FOLLOWED.flatMap((page) => {

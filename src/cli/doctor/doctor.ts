@@ -10,9 +10,9 @@ import { checkMachine } from './machine.ts';
 import { checkEtcd, checkKafka } from './servers.ts';
 
 const EXAMPLES = `
-Run it with a worker's variables, on a worker's machine. It looks at variables, certificates, each broker and each etcd endpoint, topics and
-their configs, permissions, the schema registry, the namespace, clocks, limits and the index's disk, and changes nothing. Exit code 1 when
-something keeps a worker from its work; a warning does not.
+Run it with a worker's variables, on a worker's machine. It checks variables, certificates, each broker and etcd endpoint, topics and
+their configs, permissions, the schema registry, the namespace, clocks, limits and the disk of the index. It changes nothing.
+The exit code is 1 for a fault, which keeps a worker from running; a warning does not.
 
 Examples:
   idalloc doctor
@@ -66,6 +66,6 @@ function doctorText(context: CliContext, checks: readonly Check[]): string {
     ...(fix === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('fix:')} ${fix}`]),
   ]);
   const faults = checks.filter(({ state }) => state === 'fault').length;
-  lines.push(faults === 0 ? paint.green('nothing keeps a worker from its work') : paint.red(counted(faults, 'fault')));
+  lines.push(faults === 0 ? paint.green('no fault: a worker can run') : paint.red(counted(faults, 'fault')));
   return lines.map((line) => `${line}\n`).join('');
 }

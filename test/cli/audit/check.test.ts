@@ -23,7 +23,7 @@ describe('replies held against the ledger', () => {
     ]);
     expect(findings.map(({ code, message }) => `${code} ${message}`).sort()).toEqual([
       expect.stringMatching(/^DIVERGENT .*a batch that no entry has/),
-      expect.stringMatching(/^DIVERGENT .*came too late/),
+      expect.stringMatching(/^DIVERGENT .*the batch of a loser/),
     ]);
     for (const { places } of findings) {
       expect(places.map(({ source, offset }) => [source, offset])).toContainEqual(['ledger', 3]);

@@ -23,20 +23,20 @@ describe('the evidence of a batch', () => {
   const good = batchAt(1_000_000, 10);
   const shifted = (by: bigint) => good.ranges.map(({ first, count }) => ({ first: first + by, count }));
   test.each<[string, Partial<IdBatch>, RegExp]>([
-    ["another's worker ID", { workerId: 17 }, /worker 18's, the batch worker 17's/],
-    ["another's datacenter", { datacenterId: 5 }, /datacenter 4's/],
+    ["another's worker ID", { workerId: 17 }, /worker 18, the batch of worker 17/],
+    ["another's datacenter", { datacenterId: 5 }, /datacenter 4,/],
     ['another step', { step: 2n }, /step is 2/],
     ['IDs of the future', { generatedAtMs: good.generatedAtMs - 1 }, /after generated_at/],
     ['IDs of long ago', { generatedAtMs: good.generatedAtMs + 61_000 }, /more than a minute before/],
-    ['ranges that fall', { ranges: [...shifted(100n), ...shifted(0n)] }, /do not rise/],
-    ['ranges that overlap', { ranges: [...shifted(0n), ...shifted(9n)] }, /do not rise/],
+    ['ranges that fall', { ranges: [...shifted(100n), ...shifted(0n)] }, /do not increase/],
+    ['ranges that overlap', { ranges: [...shifted(0n), ...shifted(9n)] }, /do not increase/],
     ['a range that leaves its tick', { ranges: shifted(4_090n) }, /leaves its tick|worker 19/],
-    ['an ID behind the last one', { ranges: [{ first: 2n ** 63n - 2n, count: 5 }] }, /no ID of its layout/],
+    ['an ID behind the last one', { ranges: [{ first: 2n ** 63n - 2n, count: 5 }] }, /not an ID of its layout/],
   ])('shows %s', (_, change, told) => {
     expect(batchFaults({ ...good, ...change }, LAYOUT).join('; ')).toMatch(told);
   });
 
-  test('a layout of no name here is none', () => {
+  test('returns no layout for an unknown fingerprint', () => {
     expect(layoutFinder()({ ...good, layoutFingerprint: '0'.repeat(16) })).toBeUndefined();
     expect(layoutFinder()({ ...good, epochMs: -1 })).toBeUndefined();
   });

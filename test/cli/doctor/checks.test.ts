@@ -63,7 +63,10 @@ test.each([
 
 test('a certificate is named by its variable, with the day on which it ends', () => {
   const check = judgeCertificate('API_TLS_CERT', Date.UTC(2026, 11, 24, 18, 30), Date.UTC(2026, 11, 20));
-  expect([check.name, check.detail]).toEqual(['certificate API_TLS_CERT', 'ends on 2026-12-24 18:30 UTC, in 4 days']);
+  expect([check.name, check.detail]).toEqual([
+    'certificate API_TLS_CERT',
+    'expires on 2026-12-24 18:30 UTC, in 4 days',
+  ]);
 });
 
 test('what a tool does not tell is not judged', () => {

@@ -33,7 +33,7 @@ const judged = (snapshot: Snapshot, view: WitnessView | undefined, from = config
 
 describe('a namespace', () => {
   it('that is new, or has all that was witnessed, is in order', () => {
-    expect(judged(WIPED, UNUSED)).toMatchObject({ state: 'ok', detail: expect.stringMatching(/not there yet/) });
+    expect(judged(WIPED, UNUSED)).toMatchObject({ state: 'ok', detail: expect.stringMatching(/does not exist yet/) });
     expect(judged(there(), USED)).toMatchObject({ state: 'ok', detail: expect.stringMatching(/0 of 2 worker IDs/) });
   });
 
