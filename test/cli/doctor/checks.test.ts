@@ -61,7 +61,7 @@ test.each([
   expect(check?.fix === undefined).toBe(state === 'ok');
 });
 
-test('a certificate is named by its variable, with the day on which it ends', () => {
+test('the check of a certificate names its variable and the day on which it expires', () => {
   const check = judgeCertificate('API_TLS_CERT', Date.UTC(2026, 11, 24, 18, 30), Date.UTC(2026, 11, 20));
   expect([check.name, check.detail]).toEqual([
     'certificate API_TLS_CERT',
@@ -69,7 +69,7 @@ test('a certificate is named by its variable, with the day on which it ends', ()
   ]);
 });
 
-test('what a tool does not tell is not judged', () => {
+test('output without the facts of a check gives no result', () => {
   expect([judgeChrony(''), judgeChrony('506 Cannot talk to daemon'), judgeTimedatectl('')]).toEqual([
     undefined,
     undefined,
@@ -78,11 +78,11 @@ test('what a tool does not tell is not judged', () => {
   expect([judgeChronyConf('makestep 1 3\n# makestep 1 -1\n'), judgeLimits('')]).toEqual([undefined, undefined]);
 });
 
-test('clocks are told to slew, and never to step', () => {
+test('the fix for a clock is to slew it, and never to step it', () => {
   expect(judgeTimedatectl('NTPSynchronized=no')?.fix).toMatch(/slewing.*never ntpd -g/);
 });
 
-test('topics are judged as a worker would at its start', () => {
+test('topics are judged as a worker does at its start', () => {
   const lacking = { code: 'LEDGER_RETENTION', message: 'too short' } as const;
   expect(judgeTopicReport(TOPICS)).toMatchObject([{ state: 'ok' }]);
   expect(judgeTopicReport({ ...TOPICS, faults: [lacking], remedies: ['do this'] })).toMatchObject([
@@ -96,7 +96,7 @@ test('topics are judged as a worker would at its start', () => {
   ]);
 });
 
-test('topics that differ from the plan are shown beside a weakness that was accepted', () => {
+test('differences from the plan are shown besides an accepted weakness', () => {
   const weak = { code: 'LEDGER_WEAK', message: 'one replica' } as const;
   const differences = ['id.ledger: compression.type is lz4, not uncompressed'];
   const report = { ...TOPICS, warnings: [weak], differences, remedies: ['kafka-configs …'] };
@@ -106,7 +106,7 @@ test('topics that differ from the plan are shown beside a weakness that was acce
   ]);
 });
 
-test('what is likely a mistake in the variables is a warning each', () => {
+test('each likely mistake in the variables is a warning', () => {
   expect(judgeVariables(['A is not read: is B meant?'])).toEqual([
     { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', fix: expect.any(String) },
   ]);
