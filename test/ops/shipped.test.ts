@@ -70,7 +70,7 @@ describe('advisories', () => {
   test.each([
     ['none', audit(), false, /none$/],
     ['a grave one', audit('low', 'critical'), true, /p-critical \(critical\), p-low/],
-    ['a small one', audit('moderate'), false, /none that is grave; p-moderate/],
+    ['a small one', audit('moderate'), false, /none is grave; p-moderate/],
     [
       'a registry that has none to tell',
       '{"message":"405 Method Not Allowed - POST https://r.example/x"}',
