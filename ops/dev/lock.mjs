@@ -29,12 +29,12 @@ export function tryLock(path) {
  */
 export async function acquireLock(path, options) {
   const deadline = performance.now() + options.timeoutMs;
-  let told = false;
+  let reported = false;
   while (performance.now() < deadline) {
     const result = tryLock(path);
     if (result?.acquired) return result.release;
-    if (result && !told) {
-      told = true;
+    if (result && !reported) {
+      reported = true;
       options.onWait?.(result.holder);
     }
     await sleep(100, undefined, options.signal ? { signal: options.signal } : {});

@@ -42,13 +42,13 @@ export async function openServers(options: ServersOptions): Promise<Servers> {
   mkdirSync(options.stateDir, { recursive: true, mode: 0o700 });
   const file = join(options.stateDir, 'servers.json');
   const deadline = performance.now() + JOIN_TIMEOUT_MS;
-  for (let told = false; performance.now() < deadline; ) {
+  for (let reported = false; performance.now() < deadline; ) {
     const lock = tryLock(join(options.stateDir, 'servers.lock'));
     if (lock?.acquired) return own(options, file, lock.release);
     const ready = lock && readAnnouncement(file, lock.holder);
     if (ready) return share(ready, file, options);
-    if (lock && !told) {
-      told = true;
+    if (lock && !reported) {
+      reported = true;
       options.log(`another npm start of this checkout (process ${lock.holder.pid}) is starting or stopping; waiting`);
     }
     await sleep(POLL_MS, undefined, { signal: options.signal });

@@ -71,11 +71,11 @@ describe('idalloc decode', () => {
   test.each([
     ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is not an ID in any form: --form lists the forms'],
     ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "no ID of layout 'default' is written like this"],
-    ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is no ID in ulid'],
-    ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is no ID in ksuid'],
-    ['507f1f77bcf86cd799439011', 'is no ID in objectid'],
+    ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is not an ID in ulid'],
+    ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is not an ID in ksuid'],
+    ['507f1f77bcf86cd799439011', 'is not an ID in objectid'],
     ['ord_01H4EGVW0J8005', 'its check symbol is wrong'],
-    ['111111111111111111111', 'is no ID in number'],
+    ['111111111111111111111', 'is not an ID in number'],
     ['3b241101-e2bb-4255-8caf-4136c566a962', 'it was not made from an ID by any of the keys'],
   ])('rejects %s, which no form wrote', async (text, message) => {
     const { code, out, err } = await cli(['decode', text], ENV);

@@ -19,7 +19,7 @@ describe('the command line', () => {
     ['a correlation ID of 257 bytes', ['request', '--correlation-id', 'é'.repeat(129)]],
     ['a timeout of 0', ['request', '--timeout-ms', '0']],
     ['arguments that no command takes', ['worker', 'now']],
-  ])('answers %s with 2 and tells of --help', async (_, args) => {
+  ])('exits with 2 for %s, and names --help', async (_, args) => {
     const { code, out, err } = await cli(args, { KAFKA_BROKERS: 'unused:1' });
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toContain('--help');

@@ -10,7 +10,7 @@ const PREFIX = CONFIG.topics.replyPrefix;
 
 type Found = OperationsAnswer['topics'][number];
 
-/** What the brokers tell of the topics of a worker with exactly these rights, and of one reply topic. */
+/** What the brokers report for the topics of a worker with exactly these rights, and for one reply topic. */
 function reported(rights: readonly Right[], change: (found: Found) => Found = (found) => found): Found[] {
   const topics = rights.filter(({ resource }) => resource === 'topic');
   return topics.map(({ name, pattern, operations }) =>
