@@ -75,7 +75,7 @@ test('show has the request that the bytes are, and every header', async () => {
   expect(JSON.parse(json)).toMatchObject({ headers_base64: { mine: ['MQ==', 'Mg=='], other: ['AP8='] } });
 });
 
-test('resend refuses without --yes where nobody can be asked', async () => {
+test('resend needs --yes without a terminal', async () => {
   const { code, stderr } = await runIdalloc(['deadletters', 'resend', '0:0'], realm.env);
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^NOT_CONFIRMED: /) });
 });

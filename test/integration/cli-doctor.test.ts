@@ -28,7 +28,7 @@ async function doctor(env: Readonly<Record<string, string>> = {}) {
 /** The machine that the tests run on may have an undisciplined clock or little room: that is its own affair. */
 const MACHINE = ['NTP', 'limits', 'index directory'];
 
-test('servers in order are told so, each by itself', async () => {
+test('reports each healthy server as ok', async () => {
   const { checks, of } = await doctor();
   expect(of('Kafka ')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('4.1 or later') }]);
   expect(of('etcd http')).toMatchObject([{ state: 'ok' }, { state: 'ok' }, { state: 'ok' }]);
@@ -66,7 +66,7 @@ test('an API that anybody can use is warned about, and stops no worker', async (
   expect((await doctor()).of('variables')).toEqual([]);
 });
 
-test('a namespace of another layout is told before a worker refuses it', async () => {
+test('reports a namespace of another layout before a worker refuses it', async () => {
   const worker = realm.worker();
   await worker.ready();
   for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'region', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
@@ -82,7 +82,7 @@ test('people read a line for each check', async () => {
   expect(stdout).not.toContain('\u001b');
 });
 
-test('a faulty configuration is told as such, with every variable', async () => {
+test('reports every variable of an invalid configuration', async () => {
   const { code, stderr } = await runIdalloc(['doctor'], { KAFKA_BROKERS: 'a:1' });
   expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('ETCD_ENDPOINTS') });
 });

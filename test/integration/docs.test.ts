@@ -50,7 +50,7 @@ interface Scene {
   readonly code?: number;
   /** Makes of the page's arguments those of this run. */
   readonly args?: (args: readonly string[]) => Promise<readonly string[]>;
-  /** Called when a command that runs has told such a text. */
+  /** Called when the output of the running command matches. */
   readonly when?: readonly [RegExp, () => void];
 }
 
@@ -150,7 +150,7 @@ async function heldWorkerId(): Promise<string> {
   return String((await worker.ready()).workerId);
 }
 
-/** A reply that tells two IDs of another batch as its own. */
+/** A reply that claims two IDs of another batch. */
 async function forge(): Promise<void> {
   const batch = await batchOf('order-4711');
   const ranges = batch.ranges.slice(0, 1).map(({ first }) => ({ first: first + 1n, count: 2 }));
@@ -165,7 +165,7 @@ async function forge(): Promise<void> {
  */
 async function atTerminal(args: readonly string[], when: Scene['when']): Promise<Outcome> {
   let seen = '';
-  let told = 0;
+  let exitCode = 0;
   const write = (text: string) => {
     seen += text;
     if (when?.[0].test(text)) when[1]();
@@ -177,7 +177,7 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
     stop: new AbortController().signal,
     hostIp: () => '127.0.0.1',
     setExitCode: (exit) => {
-      told = exit;
+      exitCode = exit;
     },
     now: () => Date.now(),
     terminal: { input: true, output: false, errors: true },
@@ -187,7 +187,7 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
     },
   });
   const lines = seen.split('\n').map((line) => line.split(WIPE).at(-1));
-  return { code: code === 0 ? told : code, text: lines.join('\n') };
+  return { code: code === 0 ? exitCode : code, text: lines.join('\n') };
 }
 
 /** The words of a command line with single quotes. */
