@@ -1,4 +1,4 @@
-// Asks the registry for advisories against what is shipped. Fails for a grave one; says so when the registry does not tell.
+// Asks the registry for advisories about the packages that are shipped. Fails for a grave one; reports when the registry does not answer.
 // Usage: npm run check:advisories
 import { spawnSync } from 'node:child_process';
 import { ROOT } from './paths.ts';
@@ -12,14 +12,14 @@ export interface Verdict {
   readonly text: string;
 }
 
-/** What the output of `npm audit --json` says. Where there is no answer nothing is known, and nothing fails. */
+/** The result of `npm audit --json`. Without an answer the check passes, and says that nothing was checked. */
 export function judgeAudit(output: string): Verdict {
   const unknown = (why: string) => ({ failed: false, text: `advisories: could not be checked: ${why}` });
   let answer: unknown;
   try {
     answer = JSON.parse(output);
   } catch {
-    return unknown('npm audit gave no answer');
+    return unknown('npm audit did not answer');
   }
   const { vulnerabilities, message } = (answer ?? {}) as {
     vulnerabilities?: Record<string, { severity: string }>;
@@ -35,7 +35,7 @@ export function judgeAudit(output: string): Verdict {
   if (grave.length > 0) return { failed: true, text: `advisories: ${[...grave, ...others].join(', ')}: see npm audit` };
   return {
     failed: false,
-    text: `advisories: ${others.length === 0 ? 'none' : `none that is grave; ${others.join(', ')}`}`,
+    text: `advisories: ${others.length === 0 ? 'none' : `none is grave; ${others.join(', ')}`}`,
   };
 }
 

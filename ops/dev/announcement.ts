@@ -1,20 +1,20 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import type { ProcessIdentity } from './process-identity.mjs';
 
-/** What the `npm start` that runs the servers of this checkout tells the others, once they serve. */
+/** What the `npm start` that runs the servers of this checkout announces to the others, once the servers are ready. */
 export interface Announcement {
   readonly owner: ProcessIdentity;
   readonly brokers?: string | undefined;
   readonly endpoints?: string | undefined;
 }
 
-/** Appears whole or not at all. */
+/** The file appears with its whole content, or not at all. */
 export function announce(file: string, announcement: Announcement): void {
   writeFileSync(`${file}.new`, JSON.stringify(announcement));
   renameSync(`${file}.new`, file);
 }
 
-/** Undefined when there is none, or when it is one of a process that ended without taking it back. */
+/** Undefined without an announcement, or if its process ended without removing it. */
 export function readAnnouncement(file: string, owner: ProcessIdentity): Announcement | undefined {
   if (!existsSync(file)) return undefined;
   const found = JSON.parse(readFileSync(file, 'utf8')) as Announcement;

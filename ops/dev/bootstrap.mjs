@@ -1,5 +1,5 @@
-// The one file that a fresh clone can run: no dependency, any Node from 20 on. It brings node_modules to the state of
-// the lockfile and hands over to the Node version that ops/node pins, where the lockfile has one for this platform.
+// The one file that a fresh clone can run: no dependency, any Node from 20 on. It updates node_modules to the lockfile
+// and then runs the Node version that ops/node pins, if the lockfile has one for this platform.
 // Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments]
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const BIN = join(ROOT, 'node_modules/.bin');
 const PINNED = JSON.parse(readFileSync(join(ROOT, 'ops/node/package.json'), 'utf8')).version;
 const PROGRAMS = { start: 'ops/dev/start.ts', test: 'ops/dev/test.ts', idalloc: 'src/main.ts' };
-/** The commands that own child processes, and so must hear of it when this process is killed. */
+/** The commands that own child processes, and so must notice when this process is killed. */
 const SUPERVISED = ['start', 'test'];
 
 function fail(message) {
@@ -35,7 +35,7 @@ function readLockfile() {
   return lockfile;
 }
 
-/** Whether the lockfile has a Node for this platform. npm leaves out an optional package that it can't fetch, and says nothing. */
+/** Whether the lockfile has a Node for this platform. npm silently skips an optional package that it can't fetch. */
 function hasPinnedNode() {
   return readLockfile().includes(`"node_modules/node-${process.platform}-${process.arch}"`);
 }
@@ -45,7 +45,7 @@ function installed() {
   return isInstalled(readLockfile(), record) && (!hasPinnedNode() || existsSync(join(BIN, 'node')));
 }
 
-/** The Node that everything else runs on. */
+/** The Node for everything else. */
 function node() {
   if (hasPinnedNode()) return join(BIN, 'node');
   const major = (version) => Number(version.split('.')[0]);
@@ -60,7 +60,7 @@ function npmCi() {
   process.stderr.write('idalloc: installing dependencies (npm ci)\n');
   const npmScript = process.env.npm_execpath;
   const [command, ...prefix] = npmScript?.endsWith('.js') ? [process.execPath, npmScript] : ['npm'];
-  // Standard output stays clean: with --json it is read by a program.
+  // Standard output stays clean, since with --json a program reads it.
   const result = spawnSync(
     command,
     [...prefix, 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'],
@@ -78,30 +78,30 @@ async function install() {
   if (installed()) return;
   const release = await acquireLock(join(ROOT, '.idalloc/install.lock'), {
     timeoutMs: INSTALL_TIMEOUT_MS,
-    onWait: ({ pid }) => process.stderr.write(`idalloc: waiting for the installation that process ${pid} is doing\n`),
+    onWait: ({ pid }) => process.stderr.write(`idalloc: waiting for the installation by process ${pid}\n`),
   });
   try {
     if (!installed()) npmCi();
     if (!installed())
       fail(
-        'npm ci ended well, but node_modules does not fit package-lock.json, or the pinned Node could not be fetched; remove node_modules and try again',
+        'npm ci succeeded, but node_modules does not match package-lock.json, or the pinned Node could not be fetched; remove node_modules and try again',
       );
   } finally {
     release();
   }
 }
 
-/** Who must be alive for this process to go on: npm's shell, and npm behind it, where /proc shows that. */
+/** The processes that must be alive for this one to continue: npm's shell, and npm above it, if /proc shows that. */
 function ancestors() {
   const parent = process.ppid;
   try {
     return `${parent} ${parseProcStat(readFileSync(`/proc/${parent}/stat`, 'utf8')).parent}`;
   } catch {
-    return String(parent); // no /proc on this system, or the parent has just ended: its own pid has to do
+    return String(parent); // no /proc on this system, or the parent has just ended: only its pid is known
   }
 }
 
-/** npm passes a signal on, but can't when it is itself killed: that shows as a changed line of ancestors. */
+/** npm forwards signals, but not when it is killed: that shows as changed ancestors. */
 function watchNpm(child) {
   if (!process.env.npm_lifecycle_event) return;
   const before = ancestors();
@@ -115,7 +115,7 @@ function watchNpm(child) {
 
 function handOver(command, args) {
   const child = spawn(node(), [join(ROOT, PROGRAMS[command]), ...args], {
-    // The channel carries nothing: its end tells the child that this process is gone.
+    // The channel carries no messages: when it closes, the child knows that this process has ended.
     stdio: ['inherit', 'inherit', 'inherit', ...(SUPERVISED.includes(command) ? ['ipc'] : [])],
     env: {
       ...process.env,
@@ -125,7 +125,7 @@ function handOver(command, args) {
   });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
     process.on(signal, () => {
-      // A terminal sends Ctrl-C to the child as well; twice would mean "at once".
+      // A terminal sends Ctrl-C to the child as well; twice would mean "immediately".
       if (signal !== 'SIGINT' || !process.stdin.isTTY) child.kill(signal);
     });
   }
@@ -138,9 +138,7 @@ function handOver(command, args) {
 
 const [command, ...args] = process.argv.slice(2);
 if (Number(process.versions.node.split('.')[0]) < OLDEST_NODE) {
-  fail(
-    `Node ${OLDEST_NODE} or later is needed to begin, this is ${process.version}; see https://nodejs.org/en/download`,
-  );
+  fail(`Node ${OLDEST_NODE} or later is needed, this is ${process.version}; see https://nodejs.org/en/download`);
 }
 if (!Object.hasOwn(PROGRAMS, command ?? ''))
   fail(`usage: bootstrap.mjs ${Object.keys(PROGRAMS).join('|')} [arguments]`);

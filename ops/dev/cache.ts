@@ -8,13 +8,13 @@ const PROGRESS_MS = 10_000;
 
 export interface BuildOptions {
   readonly cache: string;
-  /** What is built, for the progress: "Kafka 4.1.1". */
+  /** The name of what is built, for the progress: "Kafka 4.1.1". */
   readonly what: string;
   readonly log: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A directory name that changes with the version and with anything else in the files that decide what is built. */
+/** A directory name that changes with the version and with the files that define the build. */
 export function cacheName(name: string, version: string, files: readonly string[]): string {
   const hash = createHash('sha256');
   for (const file of files) hash.update(readFileSync(file));
@@ -22,8 +22,8 @@ export function cacheName(name: string, version: string, files: readonly string[
 }
 
 /**
- * The cached directory `name`, built first when it is not there. It is built under another name and renamed, so a
- * directory under this name is whole; one process builds, and others wait for it.
+ * The cached directory `name`, which is built if it is missing. It is built under another name and renamed, so a
+ * directory with this name is complete. One process builds, and others wait for it.
  */
 export async function cached(
   name: string,
@@ -44,10 +44,10 @@ export async function cached(
   const progress = setInterval(() => options.log(`still preparing ${options.what}, ${seconds()} s`), PROGRESS_MS);
   try {
     if (existsSync(target)) return target;
-    options.log(`preparing ${options.what}: once on this machine, kept in ${options.cache}`);
+    options.log(`preparing ${options.what}, once per machine; kept in ${options.cache}`);
     await build(work);
     renameSync(work, target);
-    options.log(`${options.what} is prepared (${seconds()} s)`);
+    options.log(`${options.what} is ready (${seconds()} s)`);
     return target;
   } finally {
     clearInterval(progress);

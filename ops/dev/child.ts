@@ -16,24 +16,24 @@ export interface Command {
   readonly env?: NodeJS.ProcessEnv | undefined;
 }
 
-/** A long-running process. It ends when this process ends, in whatever way. */
+/** A long-running process. It ends when this process ends, even if this one is killed. */
 export interface Child {
   readonly name: string;
   readonly pid: number;
-  /** Standard output and error, of this run alone; the one of the run before is beside it, with `.1`. */
+  /** Standard output and error of this run; the log of the previous run is beside it, with `.1`. */
   readonly logFile: string;
   readonly exited: Promise<string>;
   /** How it ended ("exit code 1", "signal SIGKILL"); undefined while it runs. */
   ended(): string | undefined;
-  /** SIGTERM, and SIGKILL when it has not ended after `graceMs`. */
+  /** SIGTERM, then SIGKILL if it has not ended after `graceMs`. */
   stop(graceMs?: number): Promise<void>;
   /** SIGKILL to the whole process group. */
   kill(): Promise<void>;
 }
 
 /**
- * Starts a command in a process group of its own, so that Ctrl-C in a terminal reaches this process alone and the order
- * of the shutdown is ours. The guard ends the group when this process is killed.
+ * Starts a command in its own process group, so that Ctrl-C in a terminal reaches only this process, which then decides
+ * the order of the shutdown. The guard ends the group when this process is killed.
  */
 export function spawnGuarded(what: Command, output: 'pipe' | number, errors: 'inherit' | number): ChildProcess {
   const child = spawn('/bin/sh', [GUARD, what.command, ...what.args], {
@@ -42,7 +42,7 @@ export function spawnGuarded(what: Command, output: 'pipe' | number, errors: 'in
     detached: true,
     stdio: ['pipe', output, errors],
   });
-  child.stdin?.on('error', () => undefined); // the watcher may be gone before it is told to let go
+  child.stdin?.on('error', () => undefined); // the watcher may have ended before this is written
   live.add(child);
   child.once('exit', () => {
     live.delete(child);
@@ -52,7 +52,7 @@ export function spawnGuarded(what: Command, output: 'pipe' | number, errors: 'in
   return child;
 }
 
-/** Sends a signal to the process group of a child; nothing when it has ended. */
+/** Sends a signal to the process group of a child, unless it has ended. */
 export function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   if (child.pid === undefined || !live.has(child)) return;
   try {
@@ -62,15 +62,15 @@ export function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   }
 }
 
-/** SIGKILL to all that was started and still runs: for the second Ctrl-C. */
+/** SIGKILL to all children that still run: for the second Ctrl-C. */
 export function killAll(): void {
   for (const child of live) signalGroup(child, 'SIGKILL');
 }
 
 /**
- * Starts a server or worker whose output goes to a file, so that it never blocks on a pipe nobody reads. What was
- * started before with the same log file, and still runs because both its starter and its guard were killed, is ended
- * first: it holds the same data.
+ * Starts a server or worker whose output goes to a file, so that it never blocks on a pipe that is not read. A process
+ * of an earlier run with the same log file may still run, if both its starter and its guard were killed. It is ended
+ * first, since it holds the same data.
  */
 export async function startChild(what: Command & { name: string; logFile: string }): Promise<Child> {
   mkdirSync(dirname(what.logFile), { recursive: true });
@@ -107,8 +107,8 @@ export async function startChild(what: Command & { name: string; logFile: string
 }
 
 /**
- * Waits until `ready` answers true. Throws, with the last lines of the log, when the child ends first or `timeoutMs`
- * have passed; the child is stopped then.
+ * Waits until `ready` returns true. Throws, with the last lines of the log, if the child ends first; or if `timeoutMs` have
+ * passed, after stopping the child.
  */
 export async function untilReady(
   child: Child,
@@ -132,13 +132,13 @@ export async function untilReady(
   }
 }
 
-/** The end of a log for an error message, with the name of the file. */
+/** The last lines of a log, for an error message, with the name of the file. */
 export function lastLines(logFile: string, count = 20): string {
   const lines = readFileSync(logFile, 'utf8').trimEnd().split('\n').slice(-count);
   return `; last lines of ${logFile}:\n  ${lines.join('\n  ')}`;
 }
 
-/** True once the log holds the text. Meant for the first seconds of a log, which are short. */
+/** True once the log contains the text. Reads all of it, so use it for the first seconds of a log. */
 export function logHolds(logFile: string, text: string): boolean {
   return existsSync(logFile) && readFileSync(logFile, 'utf8').includes(text);
 }

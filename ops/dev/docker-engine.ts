@@ -9,7 +9,7 @@ import { which } from './toolchain.ts';
 /** Takes one line of progress, without a line end. */
 export type Log = (line: string) => void;
 
-/** A container engine that answers, or the reason why there is none. `stop` ends only what this process started. */
+/** A container engine that answers, or why there is none. `stop` ends only what this process started. */
 export type Engine = { readonly started: boolean; stop(): Promise<void> } | { readonly unavailable: string };
 
 /** `code` is undefined when the program could not be started or was ended by its time limit. */
@@ -25,7 +25,7 @@ const APT_MS = 600_000;
 const ENGINE_START_MS = 60_000;
 const ENGINE_STOP_MS = 30_000;
 
-/** Asks the docker program something and keeps the first MiB of each output; never rejects. */
+/** Runs the docker program and returns the first MiB of each output; never rejects. */
 export function docker(args: readonly string[], timeoutMs = ANSWER_MS): Promise<Answer> {
   return new Promise((resolve) => {
     const child = spawn('docker', args, {
@@ -46,10 +46,10 @@ export function docker(args: readonly string[], timeoutMs = ANSWER_MS): Promise<
 
 /** Why this process may not install packages or start daemons here; undefined when it may. */
 function installObstacle(): string | undefined {
-  if (process.env.IDALLOC_NO_INSTALL === '1') return 'IDALLOC_NO_INSTALL=1 forbids to install or start one';
+  if (process.env.IDALLOC_NO_INSTALL === '1') return 'IDALLOC_NO_INSTALL=1 forbids installing or starting one';
   if (process.platform !== 'linux') return 'start Docker, then try again';
   if (process.getuid?.() !== 0) return 'only root can install and start one; start Docker, then try again';
-  if (process.env.DOCKER_HOST) return 'DOCKER_HOST names an engine that this process can neither install nor start';
+  if (process.env.DOCKER_HOST) return "DOCKER_HOST names an engine that this process can't install or start";
   return undefined;
 }
 
@@ -57,7 +57,7 @@ function installObstacle(): string | undefined {
  * Installs those Debian packages whose program is missing.
  *
  * @param wanted program name → package name
- * @returns why it could not be done; undefined when every program is there
+ * @returns why it failed; undefined if every program is installed
  */
 export async function ensurePrograms(wanted: Readonly<Record<string, string>>, log: Log): Promise<string | undefined> {
   const missing = Object.entries(wanted).filter(([program]) => !which(program, process.env));
@@ -93,7 +93,7 @@ async function answers(): Promise<boolean> {
 
 async function startEngine(log: Log): Promise<Engine> {
   const logFile = join(ROOT, '.idalloc/dockerd.log');
-  log(`starting dockerd (its log: ${logFile})`);
+  log(`starting dockerd (log: ${logFile})`);
   try {
     const daemon = await startChild({ name: 'dockerd', logFile, command: 'dockerd', args: [] });
     await untilReady(daemon, answers, { timeoutMs: ENGINE_START_MS });
@@ -109,9 +109,9 @@ async function startEngine(log: Log): Promise<Engine> {
 }
 
 /**
- * Finds a container engine; where there is none, on Debian as root, installs and starts one, saying so.
+ * Finds a container engine. Without one, on Debian as root, it installs and starts one, and logs that.
  *
- * Never rejects. An engine that was already there is used as it is and never stopped.
+ * Never rejects. An engine that was already running is never changed or stopped.
  */
 export async function ensureEngine(log: Log): Promise<Engine> {
   const found = { started: false, stop: async () => {} };
@@ -123,12 +123,12 @@ export async function ensureEngine(log: Log): Promise<Engine> {
     log,
   );
   if (missing !== undefined) return { unavailable: `no container engine answers; ${missing}` };
-  // Installing the package starts the daemon where there is a service manager.
+  // With a service manager, installing the package starts the daemon.
   if (await answers()) return found;
   return startEngine(log);
 }
 
-/** The words that start Compose: the plugin, or Debian's older program, which is installed when there is neither. */
+/** The command that starts Compose: the plugin, or Debian's older program, which is installed if both are missing. */
 export async function ensureCompose(log: Log): Promise<readonly string[] | { readonly unavailable: string }> {
   const plugin = await docker(['compose', 'version']);
   if (plugin.code === 0) return ['docker', 'compose'];

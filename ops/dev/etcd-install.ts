@@ -9,8 +9,8 @@ const BUILD_TIMEOUT_MS = 15 * 60_000;
 const OLDEST_ON_PATH = [3, 5] as const;
 
 /**
- * Where the program is, or will be. The pinned one, once built, comes first, so that its data is never opened by an
- * older one; a recent etcd on the PATH saves the build.
+ * Where the program is, or will be. The pinned version, once built, comes first, so that an older one never opens its
+ * data; a recent etcd on the PATH saves the build.
  */
 function plan(cache: string, env: NodeJS.ProcessEnv) {
   const goMod = join(MODULE, 'go.mod');
@@ -30,7 +30,7 @@ export function etcdTools(cache: string, env: NodeJS.ProcessEnv): ToolName[] {
   return plan(cache, env).ready ? [] : ['go'];
 }
 
-/** The path of an etcd program, built from its Go module when there is none. */
+/** The path of an etcd program, which is built from its Go module if it is missing. */
 export async function installEtcd(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<string> {
   const { path, name, version, ready } = plan(options.cache, env);
   if (ready) return path;

@@ -10,24 +10,24 @@ const READY_TIMEOUT_MS = 30_000;
 const HEALTH_TIMEOUT_MS = 2_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
-/** For clients, for the other members, and for whoever asks whether it is well. */
+/** For clients, for the other members, and for health checks. */
 const PORTS_EACH = 3;
 
 export interface EtcdOptions {
-  /** Holds data and log of each member, and the ports; what is there is used again. */
+  /** Holds the data and log of each member, and the ports; existing data is used again. */
   readonly dir: string;
   /** Members, 1 by default. A cluster of more that has data starts again only while its ports are free. */
   readonly size?: number;
-  /** Of a member, the first is 0: clients come by TLS and show a certificate of its authority. Else they come in plain. */
+  /** TLS files of a member, the first of which is 0; clients then need a certificate of its CA. Without it, no TLS. */
   readonly tls?: (member: number) => EtcdTlsFiles;
-  /** Behind its own, as its command line has them. */
+  /** Command-line arguments after the default ones. */
   readonly args?: readonly string[];
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** Files of PEM; a member reads certificate and key again for each connection, and the authority at its start. */
+/** PEM files. A member reads certificate and key again for each connection, and the CA at its start. */
 export interface EtcdTlsFiles {
   readonly ca: string;
   readonly cert: string;
@@ -37,11 +37,11 @@ export interface EtcdTlsFiles {
 /** A running member. SIGSTOP and SIGCONT to its `pid` freeze and thaw it. */
 export interface EtcdNode extends Child {
   readonly endpoint: string;
-  /** Starts it again after its end, on its ports and data; the answer takes the place of this node. */
+  /** Starts it again after it ended, on its ports and data; the result replaces this node. */
   restart(): Promise<EtcdNode>;
 }
 
-/** A running cluster; its members can be stopped and killed one by one, too. */
+/** A running cluster; its members can also be stopped and killed one by one. */
 export interface EtcdProcess {
   readonly endpoints: readonly string[];
   readonly nodes: readonly EtcdNode[];
@@ -53,7 +53,7 @@ export interface EtcdProcess {
 }
 
 /**
- * Starts an etcd cluster on the loopback address and waits until each member serves linearizable reads. It stops with
+ * Starts an etcd cluster on the loopback address and waits until each member serves linearizable reads. It ends with
  * this process at the latest. Throws when a tool is missing, the build fails, or it is not ready in 30 s.
  */
 export async function startEtcd(options: EtcdOptions): Promise<EtcdProcess> {
@@ -120,7 +120,7 @@ async function startMembers(
   throw failure.reason;
 }
 
-/** Elections in half a second instead of one: everything is on one machine. */
+/** Elections in half a second instead of one, since everything is on one machine. */
 function memberArgs(name: string, dataDir: string, client: string, peer: string): string[] {
   return [
     ...['--name', name, '--data-dir', dataDir],
@@ -136,7 +136,7 @@ function tlsArgs({ ca, cert, key }: EtcdTlsFiles): string[] {
   return ['--cert-file', cert, '--key-file', key, '--trusted-ca-file', ca, '--client-cert-auth'];
 }
 
-/** etcd says it is healthy once there is a leader and a linearizable read went through. */
+/** etcd is healthy once it has a leader and a linearizable read succeeds. */
 async function isHealthy(url: string): Promise<boolean> {
   try {
     const answer = await fetch(`${url}/health`, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) });
@@ -149,13 +149,13 @@ async function isHealthy(url: string): Promise<boolean> {
 
 function cluster(nodes: readonly EtcdNode[]): EtcdProcess {
   const [first] = nodes;
-  if (!first) throw new Error('an etcd cluster has one member at least');
+  if (!first) throw new Error('an etcd cluster needs at least one member');
   return {
     endpoints: nodes.map((node) => node.endpoint),
     nodes,
     pid: first.pid,
     exited: Promise.race(nodes.map((node) => node.exited.then((how) => `${node.name}: ${how}`))),
-    // Members that stop together wait for each other in vain; nothing is lost by a kill, as all is synced to disk.
+    // Members that stop together wait for each other in vain. A kill loses nothing, since all data is synced to disk.
     stop: async (graceMs = nodes.length > 1 ? 500 : 10_000) => {
       await Promise.all(nodes.map((node) => node.stop(graceMs)));
     },

@@ -1,7 +1,7 @@
 #!/bin/sh
-# guard.sh COMMAND [ARGUMENT...]: becomes COMMAND, and ends its process group when the one who started it is gone.
-# Standard input is a pipe that the starter keeps open. A line on it: all is well, let go. Its end without a line:
-# the starter was killed. The watcher is a member of the group, so the group's number can't have gone to another one.
+# guard.sh COMMAND [ARGUMENT...]: becomes COMMAND, and ends its process group when its starter is killed.
+# Standard input is a pipe that the starter keeps open. A line on it: the watcher exits. Its end without a line:
+# the starter was killed. The watcher is a member of the group, so the group's number can't be reused.
 exec 3<&0
 (
   trap '' TERM INT HUP

@@ -7,7 +7,7 @@ import { ROOT } from './paths.ts';
 import { run } from './run.ts';
 import { requireTools, type ToolName } from './toolchain.ts';
 
-/** The official images that the tests and the worker's own image are made of. */
+/** The official images that the tests use, and that the worker's image is based on. */
 export const IMAGES = {
   kafka: DEFAULT_IMAGES.kafka,
   etcd: DEFAULT_IMAGES.etcd,
@@ -16,7 +16,7 @@ export const IMAGES = {
 
 export type ImageName = keyof typeof IMAGES;
 
-/** The container that removes what a dead test process left; small, so its pull also tells whether a registry answers. */
+/** The container that cleans up after a killed test process. It is small, so its pull also shows whether a registry answers. */
 const REAPER = 'testcontainers/ryuk:0.14.0';
 
 const BASE = 'idalloc-standin/base';
@@ -29,7 +29,7 @@ async function isPresent(image: string): Promise<boolean> {
   return (await docker(['image', 'inspect', image])).code === 0;
 }
 
-/** @returns why the image could not be pulled; undefined when it was */
+/** @returns why the image could not be pulled; undefined if it was */
 async function pull(image: string, timeoutMs: number): Promise<string | undefined> {
   const { code, stderr } = await docker(['pull', '--quiet', image], timeoutMs);
   if (code === 0) return undefined;
@@ -38,12 +38,12 @@ async function pull(image: string, timeoutMs: number): Promise<string | undefine
     : (stderr.trim().split('\n').at(-1) ?? `exit code ${code}`);
 }
 
-/** Whether the reaper's image is here or can be pulled. False is no fault: then the caller cleans up by itself. */
+/** Whether the reaper's image is available or can be pulled. If not, the caller has to clean up. */
 export async function ensureReaper(): Promise<boolean> {
   return (await isPresent(REAPER)) || (await pull(REAPER, PROBE_MS)) === undefined;
 }
 
-/** Builds with the classic builder where the newer one is missing. Host network: the registries as this machine has them. */
+/** Builds with the classic builder if the newer one is missing. With the host network, so that registries are reached as on this machine. */
 async function dockerBuild(image: string, context: string, file = join(context, 'Dockerfile')): Promise<void> {
   const buildKit = (await docker(['buildx', 'version'])).code === 0;
   await run({
@@ -92,7 +92,7 @@ async function nodeAndNpm(context: string): Promise<void> {
   await rm(join(context, archive));
 }
 
-/** What a stand-in needs beside the files in ops/images: programs of this machine, and what they bring into the context. */
+/** What a stand-in needs besides the files in ops/images: programs of this machine, and what they add to the build context. */
 const STAND_INS: Readonly<Record<ImageName, { tools: ToolName[]; fill: (context: string) => Promise<unknown> }>> = {
   kafka: { tools: ['java', 'mvn'], fill: jars },
   etcd: { tools: ['go'], fill: etcdPrograms },
@@ -138,8 +138,8 @@ async function buildStandIns(names: readonly ImageName[], why: string, log: Log)
 }
 
 /**
- * Makes the images available under their official names: those at hand stay as they are, others are pulled, and where no
- * registry answers, stand-ins are built from package registries. Needs an engine; rejects when an image can't be had.
+ * Makes the images available under their official names. Missing images are pulled; if no registry answers, stand-ins are
+ * built from package registries. Needs an engine; rejects if an image can't be pulled or built.
  */
 export async function ensureImages(names: readonly ImageName[], log: Log): Promise<void> {
   const present = await Promise.all(names.map((name) => isPresent(IMAGES[name])));

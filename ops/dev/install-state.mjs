@@ -1,7 +1,7 @@
 // Plain JavaScript for the same reason as process-identity.
 
 /**
- * True when what npm last put into node_modules is what the lockfile asks for. `record` is the text of
+ * True if node_modules, as npm last installed it, matches the lockfile. `record` is the text of
  * node_modules/.package-lock.json, which npm removes before and writes after an installation, so an interrupted one
  * leaves none. Optional packages may be missing: those of other platforms always are.
  * @param {string} lockfile

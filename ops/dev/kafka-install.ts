@@ -12,7 +12,7 @@ function plan(cache: string, env: NodeJS.ProcessEnv) {
   if (env.KAFKA_HOME) {
     const libs = join(env.KAFKA_HOME, 'libs');
     if (!existsSync(libs))
-      throw new Error(`KAFKA_HOME is set, but there is no ${libs}; correct the variable or unset it`);
+      throw new Error(`KAFKA_HOME is set, but ${libs} does not exist; correct the variable or unset it`);
     return { libs, ready: true } as const;
   }
   const version = /<kafka\.version>([^<]+)</.exec(readFileSync(POM, 'utf8'))?.[1];
@@ -21,12 +21,12 @@ function plan(cache: string, env: NodeJS.ProcessEnv) {
   return { libs: join(cache, name), ready: existsSync(join(cache, name)), name, version } as const;
 }
 
-/** The tools that Kafka needs on this machine, as far as the cache does not make them needless. */
+/** The tools that Kafka needs on this machine; fewer once it is in the cache. */
 export function kafkaTools(cache: string, env: NodeJS.ProcessEnv): ToolName[] {
   return plan(cache, env).ready ? ['java'] : ['java', 'mvn'];
 }
 
-/** The directory of Kafka's jars, downloaded by Maven when the cache has them not. */
+/** The directory of Kafka's jars, which Maven downloads if the cache lacks them. */
 export async function installKafka(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<string> {
   const { libs, name, version } = plan(options.cache, env);
   if (name === undefined) return libs;

@@ -15,11 +15,11 @@ const FORMAT_TIMEOUT_MS = 60_000;
 const ATTEMPTS = 3;
 
 export interface KafkaOptions {
-  /** Holds the data, the configuration, the log and the ports; what is there is used again. */
+  /** Holds the data, the configuration, the log and the ports; existing data is used again. */
   readonly dir: string;
   /** Broker properties on top of the ones here. */
   readonly properties?: Readonly<Record<string, string>>;
-  /** A proxy's port, if the broker shall have a listener whose clients are told to come by that proxy. */
+  /** The port of a proxy: adds a listener whose advertised address is that proxy. */
   readonly proxyPort?: number;
   /** Of the client, the broker's own and the controller's listener; free ones, the same at each start, by default. */
   readonly ports?: readonly number[];
@@ -33,12 +33,12 @@ export interface KafkaOptions {
 /** A running broker. `pid` is that of the JVM itself: SIGSTOP and SIGCONT freeze and thaw it. */
 export interface KafkaProcess extends Child {
   readonly brokers: readonly string[];
-  /** host:port of the listener for a proxy, where one was asked for. */
+  /** host:port of the listener for the proxy, if there is one. */
   readonly behindProxy: string | undefined;
 }
 
 /**
- * Starts one Kafka broker with its own controller, on the loopback address, and waits until it serves. It stops with
+ * Starts one Kafka broker with its own controller, on the loopback address, and waits until it serves. It ends with
  * this process at the latest. Throws when a tool is missing, the download fails, or it is not ready in a minute.
  */
 export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
@@ -74,7 +74,7 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   return { ...child, brokers: [`127.0.0.1:${ports[0]}`], behindProxy };
 }
 
-/** The flags are for a short start: a class-data archive would save another second, and cost more to make and keep. */
+/** The flags are for a short start. A class-data archive would save another second, but costs more to create and keep. */
 function java(libs: string, flags: string[], main: string, args: string[], env: NodeJS.ProcessEnv) {
   const always = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Xlog:disable'];
   return { command: 'java', args: [...always, ...flags, '-cp', `${libs}/*`, main, ...args], env };

@@ -1,8 +1,8 @@
 /**
  * The configuration of one broker that is its own controller, small and quick enough for a laptop and a test. The
- * broker has a listener of its own: it must reach itself at an address that no test replaces by that of a proxy.
+ * BROKER listener lets it reach itself at an address that no test replaces with a proxy's.
  *
- * With a fourth port there is a listener for clients that come through a proxy: the broker names `proxyPort` to them.
+ * A fourth port adds a listener for clients behind a proxy, with `proxyPort` as the advertised port.
  */
 export function kafkaProperties(
   dataDir: string,
@@ -32,10 +32,10 @@ export function kafkaProperties(
     'share.coordinator.state.topic.replication.factor': '1',
     'share.coordinator.state.topic.min.isr': '1',
     'share.coordinator.state.topic.num.partitions': '1',
-    // as the product expects it
+    // as idalloc expects it
     'auto.create.topics.enable': 'false',
     'group.initial.rebalance.delay.ms': '0',
-    // half of the heap would go to the cleaner's buffer otherwise
+    // otherwise half of the heap is used for the cleaner's buffer
     'log.cleaner.dedupe.buffer.size': '16777216',
     ...more,
   };

@@ -5,13 +5,13 @@ import { isRunning, type ProcessIdentity, processStart } from './process-identit
 const GRACE_MS = 10_000;
 const KILL_WAIT_MS = 5_000;
 
-/** Writes down a process that was just started, so that a later run can tell it from one that got its pid since. */
+/** Records a process that was just started, so that a later run can tell it from one with a reused pid. */
 export function recordProcess(file: string, pid: number): void {
   const start = processStart(pid);
   if (start !== undefined) writeFileSync(file, JSON.stringify({ pid, start }));
 }
 
-/** The identity in a record; undefined when the text is not one. */
+/** The identity in a record; undefined if the text is not a record. */
 export function parseRecord(text: string): ProcessIdentity | undefined {
   try {
     const { pid, start } = JSON.parse(text) as Partial<ProcessIdentity>;
@@ -21,7 +21,7 @@ export function parseRecord(text: string): ProcessIdentity | undefined {
   }
 }
 
-/** Ends the recorded process if it still runs: SIGTERM, then SIGKILL. A process that merely has its pid is left alone. */
+/** Ends the recorded process if it still runs: SIGTERM, then SIGKILL. A process that reuses its pid is left alone. */
 export async function endRecorded(file: string): Promise<void> {
   if (!existsSync(file)) return;
   const identity = parseRecord(readFileSync(file, 'utf8'));

@@ -4,12 +4,12 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isRunning, ownIdentity } from './process-identity.mjs';
 
-/** Removing a stale lock takes microseconds; a remover that left its mark behind for this long was killed in it. */
+/** Removing a stale lock takes microseconds; a mark that is older than this is from a process that was killed meanwhile. */
 const REMOVAL_ABANDONED_MS = 10_000;
 
 /**
- * Takes the lock file, or tells who holds it. A lock whose holder runs no more (by pid and start time) is stale and
- * is taken over. Undefined when the file went away, or is being cleaned up, at this moment: ask again.
+ * Takes the lock file, or returns its holder. A lock whose holder no longer runs (by pid and start time) is stale, and is
+ * taken over. Undefined if the file is just being removed: try again.
  * @param {string} path
  */
 export function tryLock(path) {
@@ -23,18 +23,18 @@ export function tryLock(path) {
 }
 
 /**
- * Waits for the lock, at most `timeoutMs`. `onWait` is called once, when another process holds it.
+ * Waits for the lock, at most `timeoutMs`. `onWait` is called once, if another process holds it.
  * @param {string} path
  * @param {{ timeoutMs: number, onWait?: (holder: { pid: number }) => void, signal?: AbortSignal }} options
  */
 export async function acquireLock(path, options) {
   const deadline = performance.now() + options.timeoutMs;
-  let told = false;
+  let reported = false;
   while (performance.now() < deadline) {
     const result = tryLock(path);
     if (result?.acquired) return result.release;
-    if (result && !told) {
-      told = true;
+    if (result && !reported) {
+      reported = true;
       options.onWait?.(result.holder);
     }
     await sleep(100, undefined, options.signal ? { signal: options.signal } : {});
@@ -43,7 +43,7 @@ export async function acquireLock(path, options) {
 }
 
 /**
- * The file appears with its content, or not at all: a link, unlike an open, can't be seen half written.
+ * The file appears with its content, or not at all: a link, unlike an open, never shows half the content.
  * @param {string} path
  * @param {{ pid: number, start: string }} own
  */

@@ -16,7 +16,7 @@ interface LogLine {
   readonly time: number;
 }
 
-/** Undefined for what is not a line of the worker's log. */
+/** Undefined if the text is not a line of the worker's log. */
 function parseLine(line: string): LogLine | undefined {
   try {
     const parsed = JSON.parse(line) as LogLine;
@@ -33,8 +33,8 @@ export function isAlarming(line: string, sinceMs: number): boolean {
 }
 
 /**
- * A line of the worker's log as a person at a terminal reads it: alarms, and whether the worker serves. Undefined for
- * everything else. What is not JSON, such as the last words of a crash, stays as it is.
+ * A line of the worker's log for the terminal: warnings, errors, and whether the worker serves. Undefined for other lines.
+ * Text that is not JSON, such as the output of a crash, is not changed.
  */
 export function readableLine(line: string, sinceMs: number): string | undefined {
   const parsed = parseLine(line);

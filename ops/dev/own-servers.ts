@@ -15,7 +15,7 @@ export interface ServersOptions {
 }
 
 export interface OwnServers {
-  /** The addresses of those that the environment did not give. */
+  /** The addresses of the servers that the environment does not name. */
   readonly started: { readonly brokers?: string; readonly endpoints?: string };
   readonly ended: Promise<string>;
   stop(): Promise<void>;
@@ -28,8 +28,8 @@ interface Running {
 }
 
 /**
- * Starts, side by side and on data that stays, whichever of Kafka and etcd the environment does not name. When one
- * can't be started, the other is stopped. All missing tools are reported in one error.
+ * Starts Kafka and etcd, in parallel and with persistent data, unless the environment names them. If one can't be
+ * started, the other is stopped. All missing tools are reported in one error.
  */
 export async function startOwnServers(options: ServersOptions): Promise<OwnServers> {
   const { env, log } = options;
@@ -72,7 +72,7 @@ async function kafka(options: Parameters<typeof startKafka>[0]): Promise<Running
   options.log?.(`Kafka serves at ${brokers}`);
   return {
     address: { brokers },
-    ended: server.exited.then((how) => `Kafka ended (${how}); its log: ${server.logFile}`),
+    ended: server.exited.then((how) => `Kafka ended (${how}); log: ${server.logFile}`),
     stop: () => server.stop(),
   };
 }

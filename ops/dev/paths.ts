@@ -8,8 +8,8 @@ export const ROOT = join(import.meta.dirname, '../..');
 export const STATE_DIR = join(ROOT, '.idalloc/dev');
 
 /**
- * Where downloaded jars and built programs live. Outside the checkout, because they depend on nothing in it but a
- * version: a second clone, and a clone made anew, start without a download.
+ * Where downloaded jars and built programs are kept. It is outside the checkout, since they depend only on a version: a
+ * second clone starts without a download.
  */
 export function cacheDir(env: NodeJS.ProcessEnv): string {
   return env.IDALLOC_CACHE_DIR || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'idalloc');

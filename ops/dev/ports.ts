@@ -16,7 +16,7 @@ function close(server: Server): Promise<void> {
   return new Promise((resolve, reject) => server.close((error) => (error ? reject(error) : resolve())));
 }
 
-/** Free ports of the loopback address, all different: they are held together before any is given up. */
+/** Different free ports of the loopback address: all are bound before any is released. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
   try {
@@ -31,7 +31,7 @@ export async function freePorts(count: number): Promise<number[]> {
   }
 }
 
-/** True when every one of the ports can be listened on. */
+/** True if this process can listen on each of the ports. */
 export async function allFree(ports: readonly number[]): Promise<boolean> {
   for (const port of ports) {
     try {
@@ -45,7 +45,7 @@ export async function allFree(ports: readonly number[]): Promise<boolean> {
   return true;
 }
 
-/** The ports that a server used the last time, if they are free, so that whoever knows its address finds it again. */
+/** The ports that a server used last time, if they are free, so that its address stays the same. */
 export async function portsOf(dir: string, count: number): Promise<number[]> {
   const file = join(dir, 'ports.json');
   const remembered = existsSync(file) ? parsePorts(readFileSync(file, 'utf8')) : undefined;
@@ -55,7 +55,7 @@ export async function portsOf(dir: string, count: number): Promise<number[]> {
   return ports;
 }
 
-/** A list of port numbers; undefined when the text is something else, such as a file cut short by a full disk. */
+/** A list of port numbers; undefined for other text, such as a file that a full disk truncated. */
 export function parsePorts(text: string): number[] | undefined {
   try {
     const value: unknown = JSON.parse(text);

@@ -1,10 +1,10 @@
-// Plain JavaScript, because bootstrap.mjs needs it before the pinned Node, which reads TypeScript, is there.
+// Plain JavaScript, because bootstrap.mjs needs it before the pinned Node, which runs TypeScript, is installed.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 /**
  * Field 22 (start time in clock ticks since boot) and field 3 (state) of the text of /proc/PID/stat. The command's
- * name, field 2, may itself hold spaces and brackets, so the fields are counted from the last bracket.
+ * name, field 2, may contain spaces and brackets, so the fields are counted from the last bracket.
  * @param {string} stat
  */
 export function parseProcStat(stat) {
@@ -18,7 +18,7 @@ export function parseProcStat(stat) {
 }
 
 /**
- * What tells a process from a later one with the same pid: its start time, with the boot that it counts from.
+ * Tells a process from a later one with the same pid: its start time, with the boot that it counts from.
  * Undefined when no such process runs; a zombie does not run.
  * @param {number} pid
  */
@@ -28,7 +28,7 @@ export function processStart(pid) {
 }
 
 /**
- * True while that very process runs, and not only some process that got its pid.
+ * True while that process runs; false for another process with its pid.
  * @param {{ pid: number, start: string }} identity
  */
 export function isRunning(identity) {

@@ -1,4 +1,4 @@
-/** `npm run quick`: what can be known without servers. All checks at once, then the unit tests on all cores. */
+/** `npm run quick`: everything that needs no servers. All checks in parallel, then the unit tests on all cores. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from './paths.ts';
@@ -13,7 +13,7 @@ function say(what: string, sinceMs: number): void {
   process.stdout.write(`${what} (${((performance.now() - sinceMs) / 1000).toFixed(1)} s)\n`);
 }
 
-/** True when the step passes; the output is shown when it does not. */
+/** True if the step passes; otherwise its output is shown. */
 async function check(step: string, signal: AbortSignal): Promise<boolean> {
   const beganMs = performance.now();
   const args = ['run', '--silent', step];

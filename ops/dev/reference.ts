@@ -27,17 +27,17 @@ const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
   'error-codes.md': errorCodes,
 };
 
-/** Where a generated page lies. */
+/** The path of a generated page. */
 export function referencePath(page: ReferencePage): string {
   return join(ROOT, 'docs/reference', page);
 }
 
-/** The text that the page must have. */
+/** The text of the page. */
 export function renderReference(page: ReferencePage): string {
   return WRITERS[page]();
 }
 
-/** Text for a cell of a table; outside of code a < would begin an element. */
+/** Text for a table cell; outside of code a < would begin an element. */
 function cell(text: string): string {
   const line = text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ');
   return line.replaceAll(/`[^`]*`|</g, (found) => (found === '<' ? '&lt;' : found));
@@ -88,7 +88,7 @@ chosen freely.`,
 
 // --- command line
 
-/** Enough of a process to ask commander for its commands; no command is run. */
+/** Enough of a process to list commander's commands; no command is run. */
 const NO_PROCESS: CliContext = {
   env: {},
   stop: new AbortController().signal,
@@ -119,7 +119,7 @@ function defaultOf({ defaultValue, negate, flags }: Option): string {
   return flags.includes('--temp-dir') ? 'default: the temporary directory' : `default: \`${String(defaultValue)}\``;
 }
 
-/** Usage, options and what follows them in the help of a command that does something itself. */
+/** Usage, options and the help text after them, of a command that has an action. */
 function commandPart(command: Command): string {
   const usage = `${pathOf(command)} ${command.usage()}`.trim();
   const args = command.registeredArguments.map((argument) => [
@@ -140,7 +140,7 @@ function commandPart(command: Command): string {
 
 const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
 
-/** commander keeps the text that follows the options to itself: it is what help has beyond that. */
+/** commander does not expose the help text after the options, so it is cut from the whole help. */
 function helpAfter(command: Command): string[] {
   let shown = '';
   command.configureOutput({ writeOut: (text) => (shown += text) });
@@ -213,7 +213,7 @@ function runbookEntries(): ReadonlyMap<string, { readonly means: string; readonl
   );
 }
 
-/** The first sentence of a part of an entry; "nothing once" says too little alone, so it comes with the next. */
+/** The first sentence of a part of an entry; "nothing once" is too short, so the next sentence is added. */
 function firstSentence(text: string, label: string): string {
   const end = '(?=\\n- \\*\\*|\\n\\n|$(?![\\s\\S]))';
   const [, part = ''] = new RegExp(`^- \\*\\*${label}\\*\\* ([\\s\\S]*?)${end}`, 'm').exec(text) ?? [];
@@ -228,7 +228,7 @@ function firstSentence(text: string, label: string): string {
   return cell(capital).replaceAll('](#', '](../operations/runbook.md#');
 }
 
-/** The HTTP statuses of codes: those that the API's sources give, and 503 for what keeps a worker from serving. */
+/** The HTTP statuses of codes: those in the API's sources, and 503 for reasons why a worker does not serve. */
 function statuses(): ReadonlyMap<string, string> {
   const sources = readdirSync(HTTP_ROOM).map((name) => readFileSync(join(HTTP_ROOM, name), 'utf8'));
   const given = sources.flatMap((source) =>

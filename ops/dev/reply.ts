@@ -18,14 +18,14 @@ export interface Reply {
   readonly replayed: boolean;
 }
 
-/** The reply in what `idalloc request --json` printed, and its line as it stands. Throws when there is none. */
+/** The reply in the output of `idalloc request --json`, and its line. Throws if there is none. */
 export function parseReply(output: string): { line: string; reply: Reply } {
   const line = output.trimEnd().split('\n').at(-1) ?? '';
   let reply: Partial<Reply> | undefined;
   try {
     reply = JSON.parse(line);
   } catch {
-    reply = undefined; // told below, together with a JSON value that is no reply
+    reply = undefined; // reported below, like a JSON value that is not a reply
   }
   if (!Array.isArray(reply?.ids) || reply.ids.length === 0) {
     throw new Error(`idalloc request --json printed no reply, but: ${output.trim() || '(nothing)'}`);
@@ -33,7 +33,7 @@ export function parseReply(output: string): { line: string; reply: Reply } {
   return { line, reply: reply as Reply };
 }
 
-/** The reply for people. */
+/** The reply as text. */
 export function presentReply(reply: Reply): string {
   const rows = reply.ids.map(({ value_string, value_hex, breakdown: b }) => [
     value_string,
@@ -56,10 +56,10 @@ function table(rows: readonly (readonly string[])[]): string[] {
   return rows.map((row) => `  ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`.trimEnd());
 }
 
-/** Without these a command would look for other servers than those that serve here, or ask more of them than one broker has. */
+/** Without these a command would use other servers, or require more than one broker. */
 const NEEDED = ['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID', 'ALLOW_WEAK_LEDGER', 'TOPIC_REPLICATION_FACTOR'];
 
-/** What to type next; `env` is the worker's. */
+/** Commands to try next; `env` is the worker's. */
 export function presentNextSteps(
   env: NodeJS.ProcessEnv,
   { opsUrl, apiUrl }: { readonly opsUrl: string; readonly apiUrl: string | undefined },
@@ -76,7 +76,7 @@ export function presentNextSteps(
     `  npm run idalloc -- decode ${firstId}`,
     '  npm run idalloc -- --help',
     ...(apiUrl === undefined ? [] : [`Over HTTP:       curl '${apiUrl}/api/v1/ids?count=3'`]),
-    `Is it well?      curl ${opsUrl}/readyz ; curl ${opsUrl}/metrics`,
+    `Health:          curl ${opsUrl}/readyz ; curl ${opsUrl}/metrics`,
     `Worker's log:    ${logFile}`,
     'One more worker: npm start, in another terminal',
     '',

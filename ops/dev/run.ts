@@ -1,15 +1,15 @@
 import { type Command, signalGroup, spawnGuarded } from './child.ts';
 
 export interface RunOptions extends Command {
-  /** What the command is for, as it stands in an error message. */
+  /** What the command is for, in error messages. */
   readonly purpose: string;
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Runs a command to its end and returns its standard output; standard error is shown. Throws on another exit code
- * than 0, after `timeoutMs`, and when the signal is aborted; its whole process group is ended then.
+ * Runs a command and returns its standard output; standard error is shown. Throws if the exit code is not 0, and after
+ * `timeoutMs` or when the signal is aborted, which end the whole process group.
  */
 export async function run(options: RunOptions): Promise<string> {
   options.signal?.throwIfAborted();
@@ -32,8 +32,8 @@ export async function run(options: RunOptions): Promise<string> {
     const output = Buffer.concat(chunks).toString('utf8');
     if (timedOut) throw new Error(`${options.purpose} took longer than ${options.timeoutMs / 1000} s`);
     if (how !== 'exit code 0') {
-      const said = output.trim() === '' ? '' : `:\n${output.trimEnd()}`;
-      throw new Error(`${options.purpose} failed (${how})${said}`);
+      const detail = output.trim() === '' ? '' : `:\n${output.trimEnd()}`;
+      throw new Error(`${options.purpose} failed (${how})${detail}`);
     }
     return output;
   } finally {

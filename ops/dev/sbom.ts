@@ -1,4 +1,4 @@
-// Prints what is shipped with idalloc as a CycloneDX document. Usage: npm run sbom > idalloc.cdx.json
+// Prints the packages that are shipped with idalloc as a CycloneDX document. Usage: npm run sbom > idalloc.cdx.json
 import { ROOT } from './paths.ts';
 import { run } from './run.ts';
 import { idOf, readLockfile, shippedOf } from './shipped.ts';
@@ -13,8 +13,8 @@ interface Bom {
 }
 
 /**
- * The document without what only development needs. npm can leave that out by itself, but what development needs as well
- * goes with it then.
+ * Removes the packages that only development needs. npm's own option also removes packages that development and idalloc
+ * share.
  */
 export function shippedBom(bom: Bom, shipped: ReadonlySet<string>): Bom {
   const isKept = (ref: string) => shipped.has(ref) || ref === bom.metadata.component['bom-ref'];
@@ -27,7 +27,7 @@ export function shippedBom(bom: Bom, shipped: ReadonlySet<string>): Bom {
   };
 }
 
-/** npm's own document of the lockfile, cut to what is shipped. */
+/** npm's document of the lockfile, reduced to the packages that are shipped. */
 export async function readBom(): Promise<Bom> {
   const args = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only', '--loglevel=error'];
   const text = await run({ command: 'npm', args, cwd: ROOT, purpose: 'npm sbom', timeoutMs: TIMEOUT_MS });

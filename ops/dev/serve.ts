@@ -16,24 +16,24 @@ const FIRST_COUNT = 3;
 /** A worker drains, 10 s at most, and releases, 10 s at most; without servers it can do neither. */
 const GRACE_MS = 25_000;
 const GRACE_WITHOUT_SERVERS_MS = 1_000;
-/** A step may fail because the owner of the servers ends, a moment before that is noticed. */
+/** A step may fail because the owner of the servers ends, shortly before that is noticed. */
 const NOTICE_MS = 1_500;
 
 export interface Options {
-  /** End after the first reply. */
+  /** Exit after the first reply. */
   readonly once: boolean;
-  /** Standard output is for the reply alone. */
+  /** Standard output has only the reply. */
   readonly json: boolean;
-  /** Standard output has had its reply already. */
+  /** The reply was already printed. */
   readonly quiet?: boolean;
 }
 
-/** The servers belong to another `npm start`, and it ends: there is nothing wrong that beginning again does not mend. */
+/** The `npm start` that runs the servers is ending; starting again is enough. */
 export class ServersGone extends Error {}
 
 /**
- * From nothing to the first reply, and without `once` on and on. Whatever was started is stopped on every way out.
- * Rejects with the reason of `stop`, with ServersGone when another one's servers went away, and with what failed.
+ * Starts everything, prints the first reply, and without `once` serves until `stop`. Stops what it started in any case.
+ * Rejects with the reason of `stop`, with ServersGone if the servers of another process ended, or with the error.
  */
 export async function serve(options: Options, onAnswer: () => void, stop: AbortSignal): Promise<void> {
   await using cleanup = new AsyncDisposableStack();
@@ -58,7 +58,7 @@ interface Running {
   readonly env: NodeJS.ProcessEnv;
 }
 
-/** The topics, and a worker in a slot of its own. */
+/** The topics, and a worker in its own slot. */
 async function startOne(
   options: Options,
   servers: Servers,
@@ -71,7 +71,7 @@ async function startOne(
   const brokerCount = await countBrokers(servers, signal);
   const env = workerEnv({ env: process.env, ...servers, stateDir: STATE_DIR, slot: slot.number, brokerCount });
   await idalloc(['topics', 'init'], env, signal);
-  log('topics are there; starting a worker');
+  log('topics exist; starting a worker');
   const logFile = join(STATE_DIR, `worker-${slot.number}.log`);
   const worker = await startWorker({ env, logFile, signal });
   cleanup.defer(() => worker.stop(graceMs()));
@@ -94,7 +94,7 @@ async function firstReply(options: Options, worker: Running, onAnswer: () => voi
   await untilAborted(worker.process, signal);
 }
 
-/** Runs one of the product's own commands and returns what it prints. */
+/** Runs a command of idalloc and returns what it prints. */
 function idalloc(args: readonly string[], env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<string> {
   return run({
     command: process.execPath,
@@ -107,7 +107,7 @@ function idalloc(args: readonly string[], env: NodeJS.ProcessEnv, signal: AbortS
   });
 }
 
-/** How many brokers the cluster has; the one of this checkout is alone. */
+/** How many brokers the cluster has: one, if it is the broker of this checkout. */
 async function countBrokers(servers: Servers, signal: AbortSignal): Promise<number> {
   if (servers.kafkaFrom === 'checkout') return 1;
   const config = loadKafkaConfig(process.env);
@@ -117,8 +117,8 @@ async function countBrokers(servers: Servers, signal: AbortSignal): Promise<numb
 }
 
 /**
- * What standard error shows of the worker's log: with --json all of it, to a person sentences, and to a file the lines
- * that matter as they are. What was logged before the worker was ready is the known weakness of a single broker.
+ * Which lines of the worker's log go to standard error: with --json all of them, on a terminal sentences, and otherwise the
+ * important lines unchanged. Warnings from before the worker was ready are skipped: they are about the single broker.
  */
 function showLog({ json }: Options): (line: string) => void {
   const readyAt = Date.now();

@@ -15,23 +15,23 @@ const JOIN_TIMEOUT_MS = 30 * 60_000;
 export interface Servers {
   readonly brokers: string;
   readonly endpoints: string;
-  /** 'environment' when KAFKA_BROKERS names the brokers; else there is one, of this checkout. */
+  /** 'environment' if KAFKA_BROKERS names the brokers; otherwise this checkout runs one. */
   readonly kafkaFrom: 'environment' | 'checkout';
-  /** Another `npm start` runs them: when it ends, this one can take over. */
+  /** Another `npm start` runs them; when it ends, this one can take over. */
   readonly shared: boolean;
-  /** Settles with what happened when a server ended, or the one who runs it ends. */
+  /** Resolves with the reason when a server, or the process that runs it, ends. */
   readonly ended: Promise<string>;
-  /** From now on nobody joins: to be called before the worker, and then the servers, stop. */
+  /** Keeps other processes from joining. Call it before stopping the worker and then the servers. */
   retire(): void;
-  /** Stops what this process started; servers of others stay. */
+  /** Stops only what this process started. */
   stop(): Promise<void>;
 }
 
 const never = new Promise<string>(() => undefined);
 
 /**
- * The servers named by KAFKA_BROKERS and ETCD_ENDPOINTS; what is not named there is started, or shared with the
- * `npm start` of this checkout that already runs it.
+ * The servers named by KAFKA_BROKERS and ETCD_ENDPOINTS; others are started, or shared with the `npm start`
+ * of this checkout that already runs them.
  */
 export async function openServers(options: ServersOptions): Promise<Servers> {
   const { KAFKA_BROKERS: brokers, ETCD_ENDPOINTS: endpoints } = options.env;
@@ -42,18 +42,18 @@ export async function openServers(options: ServersOptions): Promise<Servers> {
   mkdirSync(options.stateDir, { recursive: true, mode: 0o700 });
   const file = join(options.stateDir, 'servers.json');
   const deadline = performance.now() + JOIN_TIMEOUT_MS;
-  for (let told = false; performance.now() < deadline; ) {
+  for (let reported = false; performance.now() < deadline; ) {
     const lock = tryLock(join(options.stateDir, 'servers.lock'));
     if (lock?.acquired) return own(options, file, lock.release);
     const ready = lock && readAnnouncement(file, lock.holder);
     if (ready) return share(ready, file, options);
-    if (lock && !told) {
-      told = true;
+    if (lock && !reported) {
+      reported = true;
       options.log(`another npm start of this checkout (process ${lock.holder.pid}) is starting or stopping; waiting`);
     }
     await sleep(POLL_MS, undefined, { signal: options.signal });
   }
-  throw new Error('another npm start of this checkout does not get its servers up; stop it and try again');
+  throw new Error("another npm start of this checkout can't start its servers; stop it and try again");
 }
 
 async function own(options: ServersOptions, file: string, release: () => void): Promise<Servers> {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from './paths.ts';
 
-/** A package that comes with ours when it is installed. */
+/** A package that is installed with ours. */
 export interface Shipped {
   readonly name: string;
   readonly version: string;
@@ -21,7 +21,7 @@ interface LockedPackage {
 
 const IN_MODULES = /(?:^|\/)node_modules\/((?:@[^/]+\/)?[^/]+)$/;
 
-/** What the lockfile has beside what only development needs, each version once, in the order of names. */
+/** The packages of the lockfile that not only development needs, each version once, sorted by name. */
 export function shippedOf({ packages }: Lockfile): Shipped[] {
   const found = Object.entries(packages).flatMap(([path, { version, license, dev }]) => {
     const name = IN_MODULES.exec(path)?.[1];
@@ -32,7 +32,7 @@ export function shippedOf({ packages }: Lockfile): Shipped[] {
   return [...each.values()].sort((one, other) => (idOf(one) < idOf(other) ? -1 : 1));
 }
 
-/** As an SBOM of npm names a package. */
+/** The name of a package in npm's SBOM. */
 export function idOf({ name, version }: Pick<Shipped, 'name' | 'version'>): string {
   return `${name}@${version}`;
 }

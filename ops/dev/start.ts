@@ -8,13 +8,13 @@ const USAGE = `npm start [-- --once] [--json]
 Runs idalloc on this machine: Kafka and etcd (or those of KAFKA_BROKERS and ETCD_ENDPOINTS), the topics, a worker, and
 one real request over Kafka. Serves until Ctrl-C, and keeps its data in .idalloc/dev.
 
-  --once   end after the first reply
-  --json   standard output has the reply alone, as one line; everything else is on standard error
+  --once   exit after the first reply
+  --json   print only the reply on standard output, as one line; everything else goes to standard error
   --help   this text
 
 Downloads are kept in ~/.cache/idalloc (IDALLOC_CACHE_DIR). KAFKA_HOME: use the jars of that Kafka instead.
 `;
-/** Taking over from an `npm start` that ends; more of them than this in a row is a fault. */
+/** More takeovers than this in a row are an error. */
 const MAX_TAKEOVERS = 100;
 
 function parseOptions(): Options | undefined {
@@ -23,7 +23,7 @@ function parseOptions(): Options | undefined {
   return values.help ? undefined : values;
 }
 
-/** Serves until stopped, and takes over when the `npm start` that runs the servers ends. Throws what can't be mended. */
+/** Serves until stopped, and takes over when the `npm start` that runs the servers ends. Throws errors that starting again can't fix. */
 async function serveOn(options: Options, stop: AbortSignal): Promise<void> {
   let answered = false;
   const onAnswer = () => {

@@ -4,8 +4,8 @@ import { killAll } from './child.ts';
 const SAME_SIGNAL_MS = 1_000;
 
 /**
- * Aborted by the first SIGINT, SIGTERM or SIGHUP, when the process that waits for this one is gone, and when nobody
- * reads the output any more, as after `| head -1`. A second signal kills all that was started and ends this process.
+ * Aborted by the first SIGINT, SIGTERM or SIGHUP, when the process that waits for this one has ended, and when the
+ * reader of the output has exited, as after `| head -1`. A second signal kills all children and ends this process.
  */
 export function stopSignal(onStop: () => void): AbortSignal {
   const controller = new AbortController();

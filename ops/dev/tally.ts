@@ -11,7 +11,7 @@ export function add(a: Tally, b: Tally): Tally {
   return { passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped };
 }
 
-/** The last line of `npm test`; scripts read it. */
+/** The last line of `npm test`, which scripts parse. */
 export function tallyLine({ passed, failed, skipped }: Tally): string {
   return `${passed} passed, ${failed} failed, ${skipped} skipped`;
 }
@@ -28,9 +28,9 @@ interface VitestReport {
 }
 
 /**
- * What a run of vitest came to, by its JSON report (undefined when it wrote none) and its exit code. A file that failed
- * outside of its tests counts as one failure, and so does a run that failed without a failed test: an error in the
- * set-up, or one that no test caught.
+ * The result of a vitest run, from its JSON report (undefined if it wrote none) and its exit code. A file that failed
+ * outside its tests counts as one failure, and so does a run that failed without a failed test: an error in the set-up,
+ * or an uncaught one.
  */
 export function tallyOfVitest(report: string | undefined, exitCode: number): Tally {
   if (report === undefined) return { ...NONE, failed: 1 };
@@ -49,6 +49,6 @@ export function tallyOfVitest(report: string | undefined, exitCode: number): Tal
 /** The steps of a package script such as `npm run check:a && npm run check:b`, in order. Throws when it has none. */
 export function stepsOf(script: string | undefined): string[] {
   const steps = [...(script ?? '').matchAll(/npm run (\S+)/g)].map((match) => match[1] ?? '');
-  if (steps.length === 0) throw new Error('the package script "check" names no step as `npm run STEP`');
+  if (steps.length === 0) throw new Error('the package script "check" has no step of the form `npm run STEP`');
   return steps;
 }

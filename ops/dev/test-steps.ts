@@ -40,7 +40,7 @@ async function show(command: string, args: readonly string[], signal: AbortSigna
   return code;
 }
 
-/** Runs the steps of an npm script that is a chain of others one by one, all of them: each counts as a test. */
+/** Runs all steps of an npm script that is a chain of others, even after a failure. Each counts as a test. */
 export async function runChain(
   script: 'check' | 'simulate',
   signal: AbortSignal,
@@ -61,7 +61,7 @@ export async function runChain(
   return { passed: steps.length - failed, failed, skipped: 0 };
 }
 
-/** Runs vitest on one project, with its usual report shown, and counts by its JSON report. */
+/** Runs vitest on one project with its usual output, and counts from its JSON report. */
 export async function runVitest(
   project: Project,
   filter: readonly string[],
@@ -80,7 +80,7 @@ export async function runVitest(
   }
 }
 
-/** True when a filter (file names, as vitest takes them) selects any test file of a project. */
+/** True if a filter (file names, as vitest takes them) selects any test file of a project. */
 export async function selects(project: Project, filter: readonly string[], signal: AbortSignal): Promise<boolean> {
   const files = filter.filter((argument) => !argument.startsWith('-'));
   const listed = await run({

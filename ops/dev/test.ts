@@ -10,7 +10,7 @@ Runs all checks, the unit tests, the simulator, and the integration tests on rea
 on Debian as root, can be installed and started (IDALLOC_NO_INSTALL=1 prevents that), else as child processes. With CI
 set, the lack of an engine is a failure. The last line of standard output is "N passed, N failed, N skipped".
 
-With a filter (as vitest takes it, such as part of a file name), only the tests that it selects are run.
+With a filter (as vitest takes it, such as part of a file name), only the selected tests are run.
 `;
 
 interface ServerChoice {
@@ -28,7 +28,7 @@ function log(line: string): void {
   process.stderr.write(`${line}\n`);
 }
 
-/** Containers when an engine and the images can be had, else processes and the reason. */
+/** Containers if an engine and the images are available, else processes with the reason. */
 async function chooseServers(): Promise<ServerChoice> {
   const wish = process.env.IDALLOC_TEST_SERVERS;
   const nothing = async () => undefined;
@@ -40,12 +40,12 @@ async function chooseServers(): Promise<ServerChoice> {
     return { kind: 'containers', stop: () => engine.stop() };
   } catch (error) {
     await engine.stop();
-    const reason = `the images can't be had: ${error instanceof Error ? error.message : error}`;
+    const reason = `the images are not available: ${error instanceof Error ? error.message : error}`;
     return { kind: 'processes', reason, stop: nothing };
   }
 }
 
-/** Rejects at the stop. What is under way then ends with this process, as its guard sees to. */
+/** Rejects at the stop. Steps that still run are ended by their guard when this process exits. */
 function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const stopped = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });
@@ -109,7 +109,7 @@ async function main(args: readonly string[]): Promise<number> {
   const signal = stopSignal(() => log('stopping'));
   try {
     const tally = await (args.length > 0 ? selected(args, signal) : everything(signal));
-    if (tally.passed + tally.failed + tally.skipped === 0) throw new Error(`no test fits ${args.join(' ')}`);
+    if (tally.passed + tally.failed + tally.skipped === 0) throw new Error(`no test matches ${args.join(' ')}`);
     process.stdout.write(`\n${tallyLine(tally)}\n`);
     return tally.failed === 0 ? 0 : 1;
   } catch (error) {

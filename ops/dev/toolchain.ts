@@ -3,7 +3,7 @@ import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 
-/** A program of the machine that the servers need, the version that is old enough, and how to get it. */
+/** A program that the servers need on the machine, the oldest version that works, and how to install it. */
 interface Tool {
   readonly command: string;
   readonly purpose: string;
@@ -50,13 +50,13 @@ export function which(command: string, env: NodeJS.ProcessEnv): string | undefin
       accessSync(join(dir, command), constants.X_OK);
       return join(dir, command);
     } catch {
-      // not in this directory, or not executable: the next one is asked
+      // not in this directory, or not executable: try the next one
     }
   }
   return undefined;
 }
 
-/** The first version in what a program prints about itself: `17.0.15`, `3.8.7`, `go1.26`; undefined if there is none. */
+/** The first version in the output of a program: `17.0.15`, `3.8.7`, `go1.26`; undefined if there is none. */
 export function parseVersion(text: string): readonly [number, number] | undefined {
   const found = /(?<![\d.])(\d+)(?:\.(\d+))?/.exec(stripVTControlCharacters(text));
   return found ? [Number(found[1]), Number(found[2] ?? 0)] : undefined;
@@ -67,20 +67,20 @@ export function isAtLeast(version: readonly [number, number], oldest: readonly [
   return version[0] > oldest[0] || (version[0] === oldest[0] && version[1] >= oldest[1]);
 }
 
-/** The version that a program reports; undefined when it can't be run or says nothing that reads as one. */
+/** The version that a program reports; undefined if it can't be run or prints none. */
 export function versionOf(path: string, args: readonly string[]): readonly [number, number] | undefined {
   try {
     // java prints its version to standard error
     const output = execFileSync('/bin/sh', ['-c', '"$@" 2>&1', 'sh', path, ...args], { encoding: 'utf8' });
     return parseVersion(output);
   } catch {
-    return undefined; // a launcher without the program behind it, as macOS has one for java: as good as missing
+    return undefined; // a launcher without its program, as macOS has for java, counts as missing
   }
 }
 
 /**
- * Checks that the named tools are there and recent enough. Throws one error that names all that are not, and the
- * command that installs them all.
+ * Checks that the named tools are installed and recent enough. Throws one error that names all that are not, with the
+ * command that installs them.
  */
 export function requireTools(names: readonly ToolName[], env: NodeJS.ProcessEnv): void {
   const faults: string[] = [];

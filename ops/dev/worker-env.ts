@@ -13,8 +13,8 @@ export interface WorkerEnvOptions {
 }
 
 /**
- * The environment of the worker and of the commands beside it. What the user has set stands. A cluster of one broker
- * can't have what a ledger should have, so there, and only there, less is allowed.
+ * The environment of the worker and of the commands that go with it. What the user has set is kept. A ledger on one broker
+ * is weak, so with one broker, and only then, a weak ledger is allowed.
  */
 export function workerEnv(options: WorkerEnvOptions): NodeJS.ProcessEnv {
   const alone = { ALLOW_WEAK_LEDGER: '1', TOPIC_REPLICATION_FACTOR: '1' };
@@ -30,7 +30,7 @@ export function workerEnv(options: WorkerEnvOptions): NodeJS.ProcessEnv {
   };
 }
 
-/** An index belongs to one cluster, so each cluster that the environment names gets indexes of its own. */
+/** An index belongs to one cluster, so each cluster that the environment names gets its own indexes. */
 function indexName({ env, slot }: WorkerEnvOptions): string {
   if (!env.KAFKA_BROKERS) return `index-${slot}`;
   return `index-${createHash('sha256').update(env.KAFKA_BROKERS).digest('hex').slice(0, 8)}-${slot}`;

@@ -12,21 +12,21 @@ const TAIL_MS = 200;
 
 export interface WorkerProcess extends Child {
   readonly opsUrl: string;
-  /** Undefined when the environment turns the HTTP API off. */
+  /** Undefined if the environment disables the HTTP API. */
   readonly apiUrl: string | undefined;
 }
 
-/** Which of the workers of this checkout this is: each has an index directory and a log of its own. */
+/** The number of a worker of this checkout: each has its own index directory and log. */
 export interface WorkerSlot {
   readonly number: number;
   release(): void;
 }
 
-/** The lowest number that no running `npm start` of this checkout has. */
+/** The lowest number that no running `npm start` of this checkout uses. */
 export function claimSlot(stateDir: string): WorkerSlot {
   for (let number = 0; number < MAX_WORKERS; number++) {
     const path = join(stateDir, `worker-${number}.lock`);
-    // A second look: the first may have removed a stale lock.
+    // Try twice: the first attempt may have removed a stale lock.
     const lock = tryLock(path) ?? tryLock(path);
     if (lock?.acquired) return { number, release: lock.release };
   }
@@ -39,7 +39,7 @@ export interface WorkerOptions {
   readonly signal: AbortSignal;
 }
 
-/** Starts `idalloc worker` as a process of its own, and waits until it says that it is ready. */
+/** Starts `idalloc worker` as a child process, and waits until it logs that it is ready. */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const [freeOps, freeApi] = await freePorts(2);
   const opsPort = options.env.OPS_PORT || String(freeOps);
@@ -58,7 +58,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   return { ...child, opsUrl: url(opsPort), apiUrl: apiPort === 'off' ? undefined : url(apiPort) };
 }
 
-/** Hands each line of a file to `onLine`, those that are there and those to come, until the returned function is called. */
+/** Passes each line of a file to `onLine`, existing and future ones, until the returned function is called. */
 export function follow(file: string, onLine: (line: string) => void): () => void {
   const fd = openSync(file, 'r');
   const chunk = Buffer.alloc(64 * 1024);

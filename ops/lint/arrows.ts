@@ -1,5 +1,5 @@
 /**
- * Which room of src may import what. The linter enforces it by overrides in biome.json that are made from the tables
+ * Which room of src may import what. The linter enforces it with overrides in biome.json that are generated from the tables
  * here: `npm run arrows` writes them; with --check nothing is written, and stale overrides are an error. A file without a
  * row may import nothing. That holds for a folder inside a room, too, unless the room's row names it.
  */
@@ -8,26 +8,26 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 
 export interface Room {
-  /** A folder or a file of src. The row of a file takes the place of its folder's, and comes after it. */
+  /** A folder or a file of src. The row of a file replaces its folder's, and comes after it. */
   readonly room: string;
   /** Folders inside the room. Its files may import each other across them. */
   readonly folders?: readonly string[];
   /** Other rooms, and single files of them. */
   readonly imports?: readonly string[];
   readonly packages?: readonly string[];
-  /** True for what may read the state of the process. */
+  /** True if the room may read the state of the process. */
   readonly process?: true;
-  /** Denied globals, each with the reason. Such a room must not read the time by Date or draw at random either. */
+  /** Denied globals, each with the reason. Such a room must not read the time from Date, or use Math.random, either. */
   readonly pure?: Readonly<Record<string, string>>;
 }
 
 const BASE = ['core', 'codec', 'errors.ts'];
 const PORTS = ['identity/ports.ts', 'pipeline/ports.ts'];
 const FOR_ADAPTERS = [...BASE, 'log.ts', 'runtime.ts', ...PORTS];
-/** The outside systems, without what lies directly in adapters. */
+/** The adapters of outside systems, without the files directly in adapters. */
 const SYSTEMS = ['adapters/etcd', 'adapters/index', 'adapters/kafka', 'adapters/registry'];
 const KAFKA = ['kafka/wire', 'kafka/records', 'kafka/loops'];
-/** Of identity, the commands know where things lie, how they are read, and how a namespace is rebuilt. */
+/** The parts of identity that the commands use: keys, reading, and rebuilding a namespace. */
 const IDENTITY_AT_REST = ['bindings', 'keys', 'namespace', 'ports', 'rebuild', 'snapshot', 'witness'].map(
   (file) => `identity/${file}.ts`,
 );
@@ -56,7 +56,7 @@ export const ROOMS: readonly Room[] = merged([
     packages: ['node:*'],
   },
   { room: 'core', imports: ['errors.ts'], pure: NO_TIME_NO_WAITING },
-  // Only types, which mention Promise.
+  // Only types, which use Promise.
   { room: 'core/runtime.ts', pure: NO_TIME },
   { room: 'codec', imports: ['core', 'errors.ts'], packages: ['avsc', 'node:crypto', 'node:fs'], pure: NO_TIME },
   {
@@ -106,16 +106,16 @@ export const ROOMS: readonly Room[] = merged([
   },
 ]);
 
-/** node:module is among them because its `require` loads any package, and the linter does not see that. */
+/** node:module is among them because its `require` loads any package, which the linter does not see. */
 const DENIED_UNLESS_NAMED = ['node:process', 'node:module'];
 const PROCESS_IS_FOR_MAIN = { process: 'Only main.ts reads the state of the process.' };
 const ROOT = join(import.meta.dirname, '../..');
 const BIOME = join(ROOT, 'node_modules/.bin/biome');
 const CONFIGURATION = join(ROOT, 'biome.json');
-/** Formatting takes a tenth of a second; a formatter that hangs must not hold up the check. */
+/** Formatting takes a tenth of a second; a formatter that hangs must not block the check. */
 const TIMEOUT_MS = 60_000;
 
-/** One row for each room: what several rows allow it adds up. */
+/** One row for each room; the permissions of several rows add up. */
 function merged(rows: readonly Room[]): Room[] {
   return [...new Set(rows.map(({ room }) => room))].map((room) => {
     const same = rows.filter((row) => row.room === room);
@@ -132,7 +132,7 @@ function foldersOf({ room, folders = [] }: Room): string[] {
   return [room, ...folders.map((folder) => `${room}/${folder}`)];
 }
 
-/** The files that a name in the tables stands for, as patterns relative to src. */
+/** The files that a name in the tables means, as patterns relative to src. */
 function filesOf(name: string): string[] {
   if (isFile(name)) return [name];
   const row = ROOMS.find(({ room }) => room === name);
@@ -163,14 +163,14 @@ function override(includes: readonly string[], group: readonly string[], why: st
   return { includes, linter: { rules: { style } } };
 }
 
-/** For what has no row. The rooms' overrides take the place of its imports, and keep its globals. */
+/** For files without a row. The rooms' overrides replace its imports, and keep its globals. */
 function overrideOfAll() {
   const readers = ROOMS.filter((row) => row.process).map(({ room }) => `!src/${room}`);
-  const why = 'Only what has a row in ops/lint/arrows.ts may import.';
+  const why = 'Only files with a row in ops/lint/arrows.ts may import.';
   return override(['src/**', ...readers], ['**', ...DENIED_UNLESS_NAMED], why, PROCESS_IS_FOR_MAIN);
 }
 
-/** One override for the files directly in the room and one for those in its folders: their ways up differ. */
+/** One override for the files directly in the room and one for those in its folders: their relative paths differ. */
 function overridesOf(row: Room) {
   if (isFile(row.room)) return [overrideOf(row, [`src/${row.room}`], [posix.dirname(row.room)])];
   const [top = row.room, ...below] = foldersOf(row);
@@ -200,7 +200,7 @@ interface Configuration {
   readonly overrides: readonly Override[];
 }
 
-/** The configuration with the arrows that the tables yield. Overrides that deny no imports are written by hand. */
+/** The configuration with the overrides of the tables. Overrides that deny no imports are written by hand. */
 function withArrows(configuration: Configuration): Configuration {
   const byHand = configuration.overrides.filter((it) => it.linter?.rules?.style?.noRestrictedImports === undefined);
   return { ...configuration, overrides: [overrideOfAll(), ...ROOMS.flatMap(overridesOf), ...byHand] };
@@ -213,7 +213,7 @@ function formatted(json: string): string {
     encoding: 'utf8',
     timeout: TIMEOUT_MS,
   });
-  if (error !== undefined || status !== 0) throw new Error(`biome does not format biome.json: ${error ?? stderr}`);
+  if (error !== undefined || status !== 0) throw new Error(`biome can't format biome.json: ${error ?? stderr}`);
   return stdout;
 }
 
@@ -222,7 +222,7 @@ function main(args: readonly string[]): number {
   const wanted = JSON.stringify(withArrows(present));
   if (wanted === JSON.stringify(present)) return 0;
   if (args.includes('--check')) {
-    process.stderr.write('biome.json is not what ops/lint/arrows.ts yields: run `npm run arrows`\n');
+    process.stderr.write('biome.json does not match ops/lint/arrows.ts: run `npm run arrows`\n');
     return 1;
   }
   writeFileSync(CONFIGURATION, formatted(wanted));

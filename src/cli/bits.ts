@@ -2,7 +2,7 @@ import { type FieldSpec, formatHex, type Layout, tickStartMs } from '../core/lay
 import { ticks } from '../core/units.ts';
 import { timeText } from './table.ts';
 
-/** A run of bits of an ID: where it lies, and what it says. */
+/** A field of an ID: its position, bits and meaning. */
 interface Field {
   readonly label: string;
   readonly highest: number;
@@ -12,7 +12,7 @@ interface Field {
 }
 
 /**
- * The 64 bits of an ID, each field drawn with its place and value:
+ * The 64 bits of an ID, each field drawn with its position and value:
  *
  *     0x00c48e86f8092000 = 55325805773398016
  *     0 00000001100010010001110100001101111100000 00100 10010 000000000000

@@ -3,15 +3,15 @@ import { IdallocError } from '../errors.ts';
 import type { CliContext } from './context.ts';
 import { timeText } from './table.ts';
 
-/** A namespace that was left alone for longer, or a clock further behind its last use, is no matter of course. */
+/** A namespace that was idle for longer, or a clock further behind its last use, needs a confirmation. */
 const MAX_IDLE_MS = 24 * 3_600_000;
 const MAX_BEHIND_MS = 60_000;
 const AGREEMENT_MS = 60_000;
 
 /**
- * The present time, in which one can trust: IDs are put above it, and a clock that is wrong by years would end the
- * layout, or lie below what was used. `given` (by --now) or this machine's clock is believed when the last use was within
- * a day before; where that does not fit, both have to agree, or somebody at the terminal has to type the date.
+ * The current time, confirmed. New IDs start above it, so a clock that is years ahead would use up the layout, and one that
+ * is behind could repeat IDs. `given` (--now), or else this machine's clock, is accepted when the last use was within the
+ * day before it. Otherwise both have to agree, or the user has to type the date.
  *
  * @throws IdallocError NOT_CONFIRMED
  */
@@ -24,13 +24,12 @@ export async function confirmedTime(
   const time = wallMs(given ?? clock);
   const likely = lastUse !== undefined && time >= lastUse - MAX_BEHIND_MS && time <= lastUse + MAX_IDLE_MS;
   if (likely || (given !== undefined && Math.abs(given - clock) <= AGREEMENT_MS)) return time;
-  const traces =
-    lastUse === undefined ? 'nothing was found that was ever used' : `the last use was ${timeText(lastUse)}`;
-  const doubt = `It is said to be ${timeText(time)}, but ${traces}.`;
+  const traces = lastUse === undefined ? 'no earlier use was found' : `the last use was ${timeText(lastUse)}`;
+  const doubt = `The time is given as ${timeText(time)}, but ${traces}.`;
   if (!terminal.input || !terminal.errors) {
-    throw new IdallocError('NOT_CONFIRMED', `${doubt} Set this machine's clock, and give the same time by --now`);
+    throw new IdallocError('NOT_CONFIRMED', `${doubt} Set this machine's clock, and pass the same time with --now`);
   }
   const typed = await ask(`${doubt} Type today's date in UTC, as 2026-06-02: `);
   if (timeText(time).startsWith(`${typed.trim()}T`)) return time;
-  throw new IdallocError('NOT_CONFIRMED', `that is not the date of ${timeText(time)}; nothing was done`);
+  throw new IdallocError('NOT_CONFIRMED', `that is not the date of ${timeText(time)}; nothing was changed`);
 }

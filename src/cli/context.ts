@@ -1,27 +1,27 @@
 import type { Environment } from '../config/parse.ts';
 import type { IdallocError } from '../errors.ts';
 
-/** What a command gets of the process around it; only main.ts reads the process itself. */
+/** A command's view of its process; only main.ts accesses the process itself. */
 export interface CliContext {
   readonly env: Environment;
   /** Writes to stdout, where only results go. */
   readonly out: (text: string) => void;
-  /** Writes to stderr, where everything else goes. */
+  /** Writes to stderr: questions, progress, errors. */
   readonly err: (text: string) => void;
-  /** Aborted by the first signal that asks the process to end. */
+  /** Aborted by the first SIGINT or SIGTERM. */
   readonly stop: AbortSignal;
-  /** The address under which others see this machine. */
+  /** The address at which other machines reach this one. */
   readonly hostIp: () => string;
-  /** Told by a command that could not do its work; without it the code is 0. */
+  /** Sets the exit code of a command that failed; the default is 0. */
   readonly setExitCode: (code: number) => void;
   /** Wall milliseconds. */
   readonly now: () => number;
   readonly terminal: Terminal;
-  /** Shows a question on stderr and gives the line that is typed; empty at the end of input, or when told to stop. */
+  /** Prints a question on stderr and returns the line that is typed; empty at the end of input, or when `stop` aborts. */
   readonly ask: (question: string) => Promise<string>;
 }
 
-/** Which of the three streams somebody sits at. */
+/** Which of the three streams are terminals. */
 interface Terminal {
   readonly input: boolean;
   readonly output: boolean;
@@ -34,26 +34,26 @@ export const EXIT = {
   usage: 2,
   /** Kafka or etcd did not answer (EX_UNAVAILABLE). */
   unavailable: 69,
-  /** A fault of idalloc itself (EX_SOFTWARE). */
+  /** An internal error (EX_SOFTWARE). */
   software: 70,
-  /** The configuration is faulty (EX_CONFIG). */
+  /** The configuration is invalid (EX_CONFIG). */
   config: 78,
-  /** Ended by a signal before it was done; the process makes 128 and the signal's number of it. */
+  /** Stopped by a signal before it was done; the process exits with 128 plus the signal's number. */
   stopped: 130,
 } as const;
 
 export const EXIT_HELP = `
 Exit codes:
-  0   done, and nothing wrong was found
-  1   failed, or found something wrong; the output says what
-  2   wrong use of the command line
-  69  Kafka or etcd did not answer: nothing is known
-  70  stopped by a fault of idalloc itself
-  78  faulty configuration; stderr names each variable
+  0   success, and no problem was found
+  1   failure, or a problem was found; the output says which
+  2   invalid command line
+  69  Kafka or etcd did not answer: the outcome is unknown
+  70  internal error of idalloc
+  78  invalid configuration; stderr names each variable
   130 stopped by Ctrl-C (143: by SIGTERM) before it was done
-  141 the reader of its output ended first, as 'head' does`;
+  141 the reader of its output exited first, as 'head' does`;
 
-/** The exit code for a fault that ended a command. */
+/** The exit code for an error that ended a command. */
 export function exitCodeOf({ code }: IdallocError): number {
   if (code === 'CONFIG_INVALID') return EXIT.config;
   if (code === 'STOPPING') return EXIT.stopped;

@@ -14,17 +14,17 @@ interface DecodeOptions extends LayoutOptions, FormOptions {
   readonly json?: true;
 }
 
-/** The form is there unless it is the usual one, decimal or hexadecimal. */
+/** `form` is left out for decimal and hexadecimal. */
 interface DecodedView extends IdView {
   readonly form?: FormName;
 }
 
-/** More drawings than this are no help. */
+/** More drawings than this do not help. */
 const MAX_DRAWN = 4;
 
 const EXAMPLES = `
-Without --form, the form of a text is recognised by its looks and its check bits. A number is decimal unless it can be
-another form too, and 16 hexadecimal digits with a letter or a leading zero are hexadecimal. uuid4 and number need FORM_KEY.
+Without --form, the form of an ID is detected from its shape and check bits. A number is decimal unless it can also
+be in another form; 16 hexadecimal digits with a letter or a leading zero are hexadecimal. uuid4 and number need FORM_KEY.
 Up to ${MAX_DRAWN} IDs are drawn bit by bit below the table.
 
 Examples:
@@ -37,13 +37,13 @@ Examples:
   idalloc decode --layout bwmarrin --epoch-ms 1767225600000 --worker-bits 8 --sequence-bits 14 4398046511104
   idalloc decode --layout baidu --epoch-ms 1767225600000 4398046511104`;
 
-/** `idalloc decode`: takes IDs apart, without any server. */
+/** `idalloc decode`: splits IDs into their fields, without a server. */
 export function decodeCommand({ out, env }: CliContext): Command {
   const command = new Command('decode')
-    .description('Show when and by whom IDs were made, bit by bit.')
+    .description('Show the time, worker and other fields of IDs, bit by bit.')
     .argument('<id...>', ID_TEXTS);
-  return withLayoutOptions(withFormOptions(command, 'form that the IDs are in; unset: recognised'))
-    .addOption(formOption('--as <name>', 'form to write the IDs in besides'))
+  return withLayoutOptions(withFormOptions(command, 'form that the IDs are in (default: detected)'))
+    .addOption(formOption('--as <name>', 'form in which the IDs are printed as well'))
     .option('--json', 'print one line of JSON: {"layout","epoch_ms","ids"}')
     .addHelpText('after', EXAMPLES)
     .action((texts: readonly string[], options: DecodeOptions) => {
@@ -59,7 +59,7 @@ export function decodeCommand({ out, env }: CliContext): Command {
     });
 }
 
-/** Not every number is an ID of every layout: some bits must be 0, and times have an end. */
+/** Not every number is an ID of every layout: some bits must be 0, and timestamps are limited. */
 function viewAll(
   read: readonly ReadText[],
   layout: Layout,

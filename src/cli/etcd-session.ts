@@ -1,7 +1,7 @@
 import { type ClosableEtcd, connectEtcd } from '../adapters/etcd/etcd.ts';
 import type { EtcdConfig } from '../config/config.ts';
 
-/** Runs `use` with a client of etcd, which is closed afterwards. */
+/** Runs `use` with an etcd client, which is closed afterwards. */
 export async function withEtcd<T>({ etcd }: EtcdConfig, use: (etcd: ClosableEtcd) => Promise<T>): Promise<T> {
   const client = connectEtcd(etcd);
   try {

@@ -7,7 +7,7 @@ import type { Environment } from '../config/parse.ts';
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 
-/** What a command line says of the form that its IDs have, or are to have. */
+/** The options for the form in which IDs are read or written. */
 export interface FormOptions {
   readonly form?: FormName;
   readonly prefix?: string;
@@ -17,7 +17,7 @@ export interface FormOptions {
 export function withFormOptions(command: Command, meaning: string): Command {
   return command
     .addOption(formOption('--form <name>', meaning))
-    .option('--prefix <text>', "of the form prefixed, such as 'ord'");
+    .option('--prefix <text>', "prefix of the form 'prefixed', such as 'ord'");
 }
 
 /** An option that takes the name of a form. */
@@ -25,7 +25,7 @@ export function formOption(flags: string, meaning: string): Option {
   return new Option(flags, meaning).choices(FORM_NAMES);
 }
 
-/** What forms need besides an ID. FORM_KEY is read only where a form needs it. */
+/** The settings that forms need. FORM_KEY is read only when a form needs it. */
 export function formSettings(
   layout: Layout | undefined,
   { prefix }: { readonly prefix?: string | undefined },
@@ -42,18 +42,18 @@ export function formSettings(
   };
 }
 
-/** How IDs are written in a form; undefined without one. Throws as openForm does. */
+/** Writes IDs in a form; undefined without a form. Throws as openForm does. */
 export function writerOf(form: FormName | undefined, settings: FormSettings): ((id: bigint) => string) | undefined {
   return form === undefined ? undefined : openForm(form, settings).format;
 }
 
-/** Throws as openForm does for what can be said of a form before the layout is known. */
+/** Checks a form as far as possible before the layout is known. Throws as openForm does. */
 export function checkForm({ form, prefix }: FormOptions, env: Environment): void {
   if (form === undefined || FORMS[form].needs.includes('layout')) return;
   openForm(form, formSettings(undefined, { prefix }, env));
 }
 
-/** What `work` returns. A text, an ID or a prefix that a form refuses is a wrong use of the command line. */
+/** Returns what `work` returns. Text, IDs and prefixes that a form rejects are usage errors. */
 export function orUsageError<T>(command: Command, work: () => T): T {
   try {
     return work();

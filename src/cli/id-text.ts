@@ -3,31 +3,31 @@ import { FORM_NAMES, FORMS, openForm } from '../codec/form/forms.ts';
 import { readId } from '../codec/id-text.ts';
 import { describeError, IdallocError } from '../errors.ts';
 
-/** A text that was read. */
+/** An ID, and the form in which it was read. */
 export interface ReadText {
   readonly id: bigint;
   readonly form: FormName;
 }
 
-/** What readId takes may be in one of these; it has a rule for each text that could be in several. */
+/** The forms that readId reads; it has rules for text that fits several of them. */
 const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base32'];
 const SHOWN = 50;
 
-/** What `readIdText` takes, for the help of a command. */
+/** What `readIdText` accepts, for the help of a command. */
 export const ID_TEXTS = 'decimal, hexadecimal (16 digits, or after 0x), or in any other form';
 
-/** An ID of the command line: in this form, or else in the one that its text is recognised to be in. Throws as both do. */
+/** Reads an ID of the command line: in `form`, or without one in the form that is detected. Throws as openForm and detectId do. */
 export function readIdText(text: string, form: FormName | undefined, settings: FormSettings): ReadText {
-  return form === undefined ? recogniseId(text, settings) : { id: openForm(form, settings).parse(text), form };
+  return form === undefined ? detectId(text, settings) : { id: openForm(form, settings).parse(text), form };
 }
 
 /**
- * An ID in the form whose texts look like this one and which takes it. What can be decimal or hexadecimal is in no other
- * of the forms that write the ID as a plain number. A prefixed ID may have any prefix, unless the settings name one.
+ * Reads an ID in the only form that accepts the text. Text that can be decimal or hexadecimal is not tried in the other
+ * forms that write the ID as a plain number. A prefixed ID may have any prefix, unless the settings name one.
  *
- * @throws IdallocError INVALID_ID for a text in no form, or in several; CONFIG_INVALID where it takes a key to read it.
+ * @throws IdallocError INVALID_ID for text that is in no form, or in several; CONFIG_INVALID if a key is needed and missing.
  */
-function recogniseId(text: string, settings: FormSettings): ReadText {
+function detectId(text: string, settings: FormSettings): ReadText {
   const id = readId(text);
   const found: ReadText[] = id === undefined ? [] : [{ id, form: /^[0-9]+$/.test(text) ? 'decimal' : 'hex' }];
   const refusals: unknown[] = [];
@@ -43,7 +43,7 @@ function recogniseId(text: string, settings: FormSettings): ReadText {
   if (only === undefined) throw unread(text, refusals);
   if (others.length === 0) return only;
   const names = found.map(({ form }) => form).join(' and ');
-  throw new IdallocError('INVALID_ID', `${shown(text)} is an ID in ${names}: choose one by --form`);
+  throw new IdallocError('INVALID_ID', `${shown(text)} is an ID in ${names}: choose one with --form`);
 }
 
 function settingsFor(form: FormName, text: string, settings: FormSettings): FormSettings {
@@ -54,8 +54,8 @@ function settingsFor(form: FormName, text: string, settings: FormSettings): Form
 function unread(text: string, refusals: readonly unknown[]): unknown {
   const [first, ...others] = refusals;
   if (first !== undefined && others.length === 0) return first;
-  const reasons = refusals.length === 0 ? 'see --form for what there is' : refusals.map(describeError).join('; ');
-  return new IdallocError('INVALID_ID', `${shown(text)} is no ID in any form: ${reasons}`);
+  const reasons = refusals.length === 0 ? '--form lists the forms' : refusals.map(describeError).join('; ');
+  return new IdallocError('INVALID_ID', `${shown(text)} is not an ID in any form: ${reasons}`);
 }
 
 function shown(text: string): string {

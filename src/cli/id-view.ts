@@ -7,7 +7,7 @@ const FORM_COLUMNS = [
   { key: 'form', title: 'read as' },
 ] as const;
 
-/** A table with one line for each ID; numbers stand to the right. Forms have a column where any ID has one. */
+/** A table with one line per ID. The columns of forms appear when any ID has one. */
 export function idTable(views: readonly (IdView & { readonly form?: string })[]): string {
   const extra = FORM_COLUMNS.filter(({ key }) => views.some((view) => view[key] !== undefined));
   const rows = views.map((view) => [...cells(view), ...extra.map(({ key }) => view[key] ?? '')]);

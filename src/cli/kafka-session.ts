@@ -11,21 +11,22 @@ import type { CliContext } from './context.ts';
 
 type Waiting = Pick<CliContext, 'stop' | 'err' | 'env'> & { readonly terminal: Pick<CliContext['terminal'], 'errors'> };
 
-/** How the brokers are reached; tests hand in their own. */
+/** How to connect to the brokers; tests pass their own. */
 interface Wire {
   readonly dialer: Dialer;
   readonly seeds: readonly BrokerAddress[];
   readonly runtime: Runtime;
 }
 
-/** Brokers are tried for many seconds; somebody at a terminal sees after this what is waited for. */
+/** Brokers are tried for many seconds; after this time the terminal shows what the command waits for. */
 const PATIENCE_MS = 3_000;
 
 /**
- * Runs `use` once a broker has answered; all connections are closed afterwards. What goes wrong for good reaches the
- * user as one line, so the log on stderr has only errors unless LOG_LEVEL asks for more.
+ * Runs `use` once a broker has answered; all connections are closed afterwards. The error that ends a
+ * command is printed as one line, so stderr has only `error` log lines unless LOG_LEVEL is set.
  *
- * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers; CONFIG_INVALID when the login is refused; STOPPING as soon as the process shall end.
+ * @throws IdallocError KAFKA_UNAVAILABLE when no broker answers; CONFIG_INVALID when the login is rejected;
+ * STOPPING when `stop` aborts.
  */
 export async function withCluster<T>(
   context: Waiting,
@@ -53,7 +54,7 @@ async function answered(
   { kafka }: KafkaConfig,
 ): Promise<void> {
   const patience = runtime.schedule(PATIENCE_MS, () => {
-    if (terminal.errors) err(`waiting for an answer of ${kafka.brokers.join(', ')} …\n`);
+    if (terminal.errors) err(`waiting for an answer from ${kafka.brokers.join(', ')} …\n`);
   });
   try {
     await withRetries({ runtime }, () => cluster.metadata([], CALL_TIMEOUT_MS));

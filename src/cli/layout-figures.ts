@@ -6,20 +6,20 @@ import { PRESETS, type PresetName } from '../core/presets.ts';
 
 const YEAR_MS = 365.2425 * 86_400_000;
 
-/** What follows from a layout, under the names of --json. */
+/** The capacity and limits of a layout, under the names of --json. */
 export interface LayoutFigures {
   readonly layout: string;
   readonly fields: string;
   readonly bits: number;
   readonly tick_ms: number;
-  /** Null for a published layout whose epoch has run out, before another one is chosen. */
+  /** Null for a published layout whose own epoch has run out, until another epoch is chosen. */
   readonly epoch_ms: number | null;
   readonly sequence_start_below: number;
   /** The first moment without an ID. */
   readonly ends_ms: number | null;
   readonly lasts_years: number;
   readonly years_left: number | null;
-  /** The least that a worker makes in a second, in the long run. */
+  /** The minimum that a worker can sustain. */
   readonly ids_per_second: number;
   readonly workers: number;
   readonly datacenters: number;
@@ -31,7 +31,7 @@ export interface LayoutFigures {
   readonly fingerprint: string | null;
 }
 
-/** The figures of a layout at a moment; `hasEpoch` is false where the layout's epoch only stands in for one to be chosen. */
+/** The figures of a layout at a time. `hasEpoch` is false when the layout's epoch is a placeholder for one to be chosen. */
 export function figuresOf(layout: Layout, nowMs: number, hasEpoch = true): LayoutFigures {
   const { tickMs, epochMs, sequencesPerTick, sequenceStartBelow } = layout;
   const endsMs = tickStartMs(layout, layout.endTicks);
@@ -64,7 +64,7 @@ export function settingsOf(layout: Layout): string {
   const { epochMs, tickMs, sequenceStartBelow, fingerprint: layoutFingerprint } = layout;
   const preset = findLayout({ epochMs, layoutFingerprint })?.name as PresetName | undefined;
   if (preset !== undefined) {
-    // A layout may be that of another preset with another epoch: the name that was chosen is the better one.
+    // Two presets may differ in their epochs only: the name that was chosen is the better one.
     const name = Object.hasOwn(PRESETS, layout.name) ? (layout.name as PresetName) : preset;
     return PRESETS[name].epochMs === epochMs ? `LAYOUT=${name}` : `LAYOUT=${name} LAYOUT_EPOCH_MS=${epochMs}`;
   }
@@ -76,7 +76,7 @@ export function settingsOf(layout: Layout): string {
   ].join(' ');
 }
 
-/** Up to a hundredth of a year is told apart from none. */
+/** Below a year, two decimals: a layout that ends within weeks does not show 0. */
 function oneDecimal(years: number): number {
   return Math.abs(years) < 1 ? Math.round(years * 100) / 100 : Math.round(years * 10) / 10;
 }

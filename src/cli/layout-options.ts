@@ -8,7 +8,7 @@ import type { SpecFault } from '../core/presets.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { wholeNumber } from './numbers.ts';
 
-/** What a command line says of the layout that its IDs have. */
+/** The options that choose a layout. */
 export interface LayoutOptions {
   readonly layout?: LayoutName;
   readonly fields?: readonly FieldSpec[];
@@ -30,18 +30,18 @@ const OPTION_OF = {
 } as const satisfies Record<SpecFault['of'], string>;
 const PARTS = ['fields', 'tickMs', 'epochMs', 'sequenceStartBelow', 'workerBits', 'sequenceBits'] as const;
 
-/** Adds the options by which IDs of any layout can be read. */
+/** Adds the options that choose a layout. */
 export function withLayoutOptions(command: Command): Command {
   const option = new Option('--layout <name>', "layout of the IDs (default: LAYOUT's, else default)");
   return withFieldOptions(command.addOption(option.choices(LAYOUT_NAMES)));
 }
 
-/** The same, for a command that is given the layout's name otherwise. */
+/** The same without --layout, for a command that takes the name as an argument. */
 export function withFieldOptions(command: Command): Command {
   return command
     .option('--fields <list>', `a custom layout: ${FIELDS_HELP}`, readFields)
     .option('--tick-ms <ms>', 'custom only: length of a tick (default: 1)', wholeNumber(1, 1_000))
-    .option('--epoch-ms <ms>', "the layout's epoch, in ms since 1970, where it is not the published one", parseEpoch)
+    .option('--epoch-ms <ms>', "the layout's epoch, in ms since 1970, if it is not the published one", parseEpoch)
     .option(
       '--sequence-start-below <n>',
       "custom only: each tick's first sequence number is random below this (default: 1, always 0)",
@@ -52,9 +52,9 @@ export function withFieldOptions(command: Command): Command {
 }
 
 /**
- * The layout that options and environment (LAYOUT and LAYOUT_*) ask for; what the environment says of a layout belongs to that
- * layout only. Without any epoch it begins at `epochMs`, if that is given. Ends the command with a usage error for a layout
- * that there can't be, naming each option or variable that is wrong.
+ * The layout that the options and the environment (LAYOUT and LAYOUT_*) choose. LAYOUT_* apply only to the layout that LAYOUT
+ * names. Without an epoch it begins at `epochMs`, if that is given. An invalid layout is a usage error that names each
+ * option or variable at fault.
  */
 export function layoutOf(options: LayoutOptions, env: Environment, command: Command, epochMs?: number): Layout {
   const configured = env.LAYOUT === undefined || env.LAYOUT === '' ? 'default' : env.LAYOUT;
@@ -63,17 +63,17 @@ export function layoutOf(options: LayoutOptions, env: Environment, command: Comm
   const own: Partial<LayoutChoice> = isConfigured ? configuredChoice(env, command) : {};
   const choice: Record<string, unknown> = { ...own, name: named ?? own.name };
   for (const part of PARTS) choice[part] = options[part] ?? own[part];
-  const chosen = begunAt(choice as unknown as LayoutChoice, epochMs);
+  const chosen = withDefaultEpoch(choice as unknown as LayoutChoice, epochMs);
   if ('layout' in chosen) return chosen.layout;
-  const told = chosen.faults.map(({ of, problem }) => {
+  const problems = chosen.faults.map(({ of, problem }) => {
     const isVariable = of !== 'name' && options[of] === undefined && own[of] !== undefined;
     return `${isVariable ? LAYOUT_VARIABLE_OF[of] : OPTION_OF[of]} ${problem}`;
   });
-  return command.error(`error: layout '${named ?? own.name}': ${told.join('; ')}`);
+  return command.error(`error: layout '${named ?? own.name}': ${problems.join('; ')}`);
 }
 
-/** An epoch that lies ready is no answer to other faults, and no epoch for a layout that has its own. */
-function begunAt(choice: LayoutChoice, epochMs: number | undefined): ReturnType<typeof chooseLayout> {
+/** The default epoch applies only if an epoch is all that the layout lacks. */
+function withDefaultEpoch(choice: LayoutChoice, epochMs: number | undefined): ReturnType<typeof chooseLayout> {
   const chosen = chooseLayout(choice);
   if ('layout' in chosen || epochMs === undefined || choice.epochMs !== undefined) return chosen;
   return chooseLayout({ ...choice, epochMs });

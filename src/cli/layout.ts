@@ -15,13 +15,13 @@ interface Options extends Omit<LayoutOptions, 'layout'> {
 }
 
 const DAY_MS = 86_400_000;
-/** A namespace has its layout for good, and most of them outlive ten years. */
+/** A namespace never changes its layout, and most outlive ten years. */
 const SHORT_YEARS = 10;
 
 const EXAMPLES = `
-Without a name and --fields, all presets are listed. A layout without an epoch is shown as if it began today, at 0:00 UTC.
+Without a name or --fields, all presets are listed. A layout without an epoch is shown as if it began today, at 0:00 UTC.
 With --json, stdout has one line: {"layouts":[…]}, or the figures of the one layout. The exit code is 1 for a layout that
-gives no IDs now: it has ended, or begins later.
+can't allocate IDs now: it has ended, or begins later.
 
 Examples:
   idalloc layout
@@ -30,10 +30,10 @@ Examples:
   idalloc layout --fields timestamp:42,worker:8,sequence:13
   idalloc layout --fields timestamp:32,datacenter:4:region,worker:12,sequence:15 --tick-ms 1000 --json`;
 
-/** `idalloc layout`: shows what follows from a layout, to choose one by; without any server. */
+/** `idalloc layout`: shows the capacity and limits of layouts, without a server. */
 export function layoutCommand(context: CliContext): Command {
   const command = new Command('layout')
-    .description('List the layouts, or show what follows from one: its bits, its end, how many IDs and workers it has.')
+    .description('List the layouts, or show one: its bits, its end, how many IDs and workers it has.')
     .addArgument(new Argument('[name]', 'a preset, or custom').choices(LAYOUT_NAMES));
   return withFieldOptions(command)
     .option('--json', 'print one line of JSON')
@@ -68,7 +68,7 @@ const COLUMNS = [
   { title: 'JS number' },
 ];
 const LEGEND = `t: timestamp, d: datacenter, w: worker, s: sequence, from the highest bits to the lowest
-'idalloc layout NAME' draws one; LAYOUT=custom takes fields of your own: see --help
+'idalloc layout NAME' draws one; LAYOUT=custom takes your own fields: see --help
 `;
 
 function row(figures: LayoutFigures): string[] {
@@ -97,12 +97,12 @@ function show(context: CliContext, layout: Layout, json: boolean): void {
     return;
   }
   const paint = palette(context);
-  const told = warning === undefined ? '' : `\n${(usable ? paint.yellow : paint.red)(warning)}\n`;
+  const notice = warning === undefined ? '' : `\n${(usable ? paint.yellow : paint.red)(warning)}\n`;
   const facts = factsText(layout, figures, settings);
-  context.out(`${drawBits(layout, example(layout, context.now()))}\n${facts}${told}`);
+  context.out(`${drawBits(layout, example(layout, context.now()))}\n${facts}${notice}`);
 }
 
-/** An ID as it would be made now, or as the first one of a layout that gives none now: its place shows each field. */
+/** An ID of the present, or of the layout's first tick if it has none now. The highest worker ID makes that field visible. */
 function example(layout: Layout, nowMs: number): bigint {
   const now = toTicks(layout, wallMs(nowMs));
   const at = now >= 0 && now < layout.endTicks ? now : ticks(0);
@@ -114,7 +114,7 @@ function factsText(layout: Layout, figures: LayoutFigures, settings: string): st
   const below = layout.fields.slice(1).map(({ label }) => label);
   const numbers = figures.fits_number
     ? 'JavaScript numbers hold the IDs'
-    : 'too many for JavaScript numbers, which hold 53';
+    : 'more than the 53 that JavaScript numbers hold';
   const others = datacenters === 1 ? 'no datacenter field' : `in each of ${datacenters} datacenters`;
   const facts = {
     layout: layout.name,
@@ -122,12 +122,12 @@ function factsText(layout: Layout, figures: LayoutFigures, settings: string): st
     bits: `${figures.bits}: ${numbers}`,
     tick: `${tickMs} ms`,
     epoch: timeText(layout.epochMs),
-    ends: `${timeText(figures.ends_ms ?? 0)}: ${figures.lasts_years} years in all, ${figures.years_left} left`,
-    'IDs/s': `${grouped(figures.ids_per_second)} of a worker, ${grouped(pool.ids_per_second)} of a pool of ${grouped(pool.workers)}`,
+    ends: `${timeText(figures.ends_ms ?? 0)}: ${figures.lasts_years} years in total, ${figures.years_left} left`,
+    'IDs/s': `${grouped(figures.ids_per_second)} per worker, ${grouped(pool.ids_per_second)} per pool of ${grouped(pool.workers)}`,
     workers: `${grouped(workers)}, ${others}`,
     batch: `${grouped(figures.max_count)} IDs at most`,
     step: `${grouped(figures.step)} from one ID of a worker to its next in a tick`,
-    order: `by time, to ${tickMs} ms; within a tick by ${below.join(', ')}. The IDs of one worker always rise`,
+    order: `by time, to ${tickMs} ms; within a tick by ${below.join(', ')}. The IDs of one worker always increase`,
     set: settings,
   };
   return Object.entries(facts)
@@ -135,20 +135,20 @@ function factsText(layout: Layout, figures: LayoutFigures, settings: string): st
     .join('');
 }
 
-/** Whether the layout gives IDs now, and what speaks against choosing it. */
+/** Whether the layout can allocate IDs now, and a warning about choosing it. */
 function judge(
   layout: Layout,
   { years_left: yearsLeft }: LayoutFigures,
   nowMs: number,
 ): { readonly usable: boolean; readonly warning?: string } {
-  if (nowMs < layout.epochMs) return { usable: false, warning: 'begins later: no ID is of a time before the epoch' };
+  if (nowMs < layout.epochMs) return { usable: false, warning: "begins later: IDs can't have times before the epoch" };
   const left = yearsLeft ?? 0;
   if (left <= 0)
     return { usable: false, warning: 'has ended: choose a later epoch, more timestamp bits or a longer tick' };
   if (left >= SHORT_YEARS) return { usable: true };
   return {
     usable: true,
-    warning: `ends in ${left} years, and a namespace keeps its layout for good: more timestamp bits or a longer tick last longer`,
+    warning: `ends in ${left} years, and a namespace can't change its layout: more timestamp bits or a longer tick last longer`,
   };
 }
 

@@ -6,10 +6,10 @@ import type { KeyValue } from '../identity/ports.ts';
 import type { Snapshot } from '../identity/snapshot.ts';
 import { spanText, table, timeText } from './table.ts';
 
-/** A worker ID as it stands in etcd. */
+/** The state of a worker ID in etcd. */
 interface LeaseView {
   readonly worker_id: number;
-  /** Null: nobody holds it. */
+  /** Null: not held. */
   readonly holder: {
     readonly worker_ip: string;
     readonly granted_at: string;
@@ -18,7 +18,7 @@ interface LeaseView {
     readonly lease_id: string;
     readonly fence: string;
   } | null;
-  /** The time below which IDs may have been given; null where the ceiling was never raised, or its layout is unknown. */
+  /** The time below which IDs may have been allocated; null if the ceiling was never raised, or the layout is unknown. */
   readonly ceiling: string | null;
   /** How far the ceiling is ahead of this machine's clock; negative: behind. */
   readonly ceiling_ahead_ms: number | null;
@@ -27,7 +27,7 @@ interface LeaseView {
 export interface NamespaceView {
   readonly root: string;
   readonly layout: string;
-  /** What the layout is, where it is none of the presets. */
+  /** The fields of a layout that is not a preset. */
   readonly layout_text?: string;
   readonly epoch_ms: number;
   readonly datacenter_id: number;
@@ -37,14 +37,14 @@ export interface NamespaceView {
 }
 
 /**
- * The namespace for people and scripts; without `all` the worker IDs that were never used are left out.
+ * The namespace for people and scripts; worker IDs that were never used are left out, unless `all` is set.
  *
  * @throws IdallocError NOT_FOUND for a namespace that does not exist yet, NAMESPACE_DAMAGED for one that can't be read.
  */
 export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, all: boolean): NamespaceView {
   const stored = snapshot.descriptor;
   if (stored === undefined) {
-    throw new IdallocError('NOT_FOUND', `there is no namespace at ${root} yet: the first worker to start makes it`);
+    throw new IdallocError('NOT_FOUND', `there is no namespace at ${root} yet: the first worker to start creates it`);
   }
   const descriptor = decodeDescriptor(stored.value);
   const layout = layoutOfDescriptor(descriptor);

@@ -13,15 +13,15 @@ import { timeText } from './table.ts';
 import { confirm } from './terminal.ts';
 
 const LIST_HELP = `
-A ceiling is the time below which a worker ID's IDs may have been given; its next holder begins there. It never falls.
+A ceiling is the time below which a worker ID may have been used; its next holder starts there. It never falls.
 
 Examples:
   idalloc leases
   idalloc leases --all --json`;
 
 const EVICT_HELP = `
-The owner key goes and its lease is revoked; the ceiling stays, so no ID can come twice. The worker notices at its next
-heartbeat, stops allocating and takes another worker ID. For a worker that can't be reached; one that runs is better stopped.
+Deletes the owner key and revokes its lease. The ceiling stays, so no ID can be allocated twice. The worker notices at its
+next heartbeat, stops allocating and takes another worker ID. Use it for a worker that can't be reached; stop others instead.
 
 Examples:
   idalloc leases evict 7
@@ -30,14 +30,14 @@ Examples:
 /** `idalloc leases`: who holds which worker ID. */
 export function leasesCommand(context: CliContext): Command {
   const evict = new Command('evict')
-    .description('Take a worker ID away from its holder.')
+    .description('Evict the holder of a worker ID.')
     .argument('<worker-id>', 'as listed', wholeNumber(0, 2 ** 32))
-    .option('--yes', 'do not ask')
+    .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"worker_id","fence","evicted"}')
     .addHelpText('after', EVICT_HELP)
     .action((workerId: number, options: { yes?: true; json?: true }) => runEvict(context, workerId, options));
   return new Command('leases')
-    .enablePositionalOptions() // what follows evict is evict's own
+    .enablePositionalOptions() // options after evict belong to evict
     .description('Show who holds which worker ID, and how far each ceiling is.')
     .option('--all', 'also worker IDs that were never used')
     .option('--json', 'print one line of JSON: the namespace and {"leases":[…]}')
@@ -61,13 +61,13 @@ async function runEvict(
 ): Promise<void> {
   const config = loadEtcdConfig(context.env);
   const fence = await withEtcd(config, (etcd) => evict(context, etcd, config, workerId, yes === true));
-  const told = { worker_id: workerId, fence: String(fence), evicted: true };
+  const result = { worker_id: workerId, fence: String(fence), evicted: true };
   context.out(
-    json === true ? `${JSON.stringify(told)}\n` : `worker ID ${workerId} was taken away from fence ${fence}\n`,
+    json === true ? `${JSON.stringify(result)}\n` : `evicted the holder of worker ID ${workerId}, fence ${fence}\n`,
   );
 }
 
-/** Takes it away from the holder that was shown, and from no one who came after it. */
+/** Evicts the holder that was shown, never a later one. */
 async function evict(
   context: CliContext,
   etcd: ClosableEtcd,
@@ -78,12 +78,12 @@ async function evict(
   const key = keysOf(config).owner(workerId);
   const owner = (await etcd.get([key])).get(key);
   if (owner === undefined)
-    throw new IdallocError('NOT_FOUND', `nobody holds worker ID ${workerId}: there is no ${key}`);
+    throw new IdallocError('NOT_FOUND', `worker ID ${workerId} is not held: there is no key ${key}`);
   const { assignedWorkerIp, grantedAtMs } = decodeLeaseRecord(owner.value);
   const since = `since ${timeText(grantedAtMs)}, fence ${owner.createRevision}`;
-  await confirm(context, `Take worker ID ${workerId} away from ${assignedWorkerIp}, which holds it ${since}?`, yes);
+  await confirm(context, `Evict ${assignedWorkerIp} from worker ID ${workerId}, held ${since}?`, yes);
   const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
-  if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has another holder by now: look again`);
+  if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has a new holder: check again`);
   if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
   return owner.createRevision;
 }

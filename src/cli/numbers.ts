@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 
-/** Makes a reader of whole numbers within bounds, for an option. */
+/** Creates an option parser for whole numbers from `low` to `high`. */
 export function wholeNumber(low: number, high: number): (text: string) => number {
   return (text) => {
     const value = /^[0-9]{1,16}$/.test(text) ? Number(text) : Number.NaN;

@@ -17,8 +17,8 @@ import { traceCommand } from './trace/trace.ts';
 import { workerCommand } from './worker.ts';
 
 /**
- * Runs one command line (without the names of node and script) and answers with the exit code. A fault with a code of
- * ours is told in one line; any other is a fault of ours and is thrown on.
+ * Runs one command line (without the names of node and script) and returns the exit code. An IdallocError is printed
+ * in one line; any other error is a bug and is rethrown.
  */
 export async function runCli(args: readonly string[], version: string, around: CliContext): Promise<number> {
   const context = guarded(around);
@@ -33,7 +33,7 @@ export async function runCli(args: readonly string[], version: string, around: C
   }
 }
 
-/** Nothing that somebody else wrote, in a record or in an answer, steers a terminal or hides on it. */
+/** Text from records and servers can't control the terminal, or hide on it. */
 function guarded(context: CliContext): CliContext {
   const { out, err } = context;
   return { ...context, out: (text) => out(visible(text)), err: (text) => err(visible(text)) };
@@ -67,7 +67,7 @@ export function program(version: string, context: CliContext): Command {
   return root;
 }
 
-/** commander hands settings to sub-commands only where it makes them itself. */
+/** commander passes settings on only to subcommands that it creates itself. */
 function prepare(command: Command, context: CliContext): void {
   command.exitOverride().showHelpAfterError(`(try '${pathOf(command)} --help')`);
   const outputError = (text: string) => context.err(message(text));

@@ -16,7 +16,7 @@ interface RangeOptions extends LayoutOptions, FormOptions {
   readonly json?: true;
 }
 
-/** The IDs of a span of time: no ID of it lies outside, whoever made it. */
+/** The IDs of a span of time, of all workers. */
 export interface IdSpan {
   readonly first: bigint;
   readonly last: bigint;
@@ -26,10 +26,10 @@ export interface IdSpan {
 }
 
 const EXAMPLES = `
-The span begins with --from and ends before --to, so that spans that meet share no ID. A layout with a tick of more than
-1 ms gives the whole ticks that the span touches.
+The span begins with --from and ends before --to, so adjacent spans share no ID. A layout with a tick of more than
+1 ms extends the span to whole ticks.
 With --json, stdout has one line: {"layout","epoch_ms","from_ms","to_ms","first","last"}; IDs are strings.
---form writes both IDs in a form that sorts as the IDs do, in JSON as "first_form" and "last_form".
+--form also prints both IDs in a form that sorts as the IDs do, in JSON as "first_form" and "last_form".
 
 Examples:
   idalloc range --from 2026-06-02 --to 2026-06-03
@@ -37,14 +37,14 @@ Examples:
   idalloc range --from 2h --to now --form uuid7
   idalloc range --from 2h --to now --layout sonyflake`;
 
-/** `idalloc range`: the IDs of a span of time, for `WHERE id BETWEEN`; without any server. */
+/** `idalloc range`: the IDs of a span of time, for `WHERE id BETWEEN`, without a server. */
 export function rangeCommand({ out, env, now }: CliContext): Command {
   const parse = timeReader(now);
   const command = new Command('range')
     .description('Show the first and the last ID of a span of time, for WHERE id BETWEEN.')
-    .requiredOption('--from <time>', TIME_HELP, parse)
-    .requiredOption('--to <time>', 'the same', parse);
-  return withLayoutOptions(withFormOptions(command, 'form to write both IDs in besides; it must sort'))
+    .requiredOption('--from <time>', `start of the span: ${TIME_HELP}`, parse)
+    .requiredOption('--to <time>', 'end of the span, exclusive; same formats', parse);
+  return withLayoutOptions(withFormOptions(command, 'form in which both IDs are printed as well; it must sort'))
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action((options: RangeOptions) => {
@@ -56,8 +56,8 @@ export function rangeCommand({ out, env, now }: CliContext): Command {
 }
 
 /**
- * The IDs of all times t with from <= t < to. RangeError for a span that is empty, or wholly outside of the layout's
- * time; one that reaches beyond it is cut.
+ * The IDs of all times t with from <= t < to. Throws RangeError for a span that is empty, or outside the
+ * layout's time; a span that is partly outside is cut.
  */
 export function idSpan(layout: Layout, fromMs: number, toMs: number): IdSpan {
   if (!(fromMs < toMs)) throw new RangeError(`the span is empty: ${timeText(fromMs)} is not before ${timeText(toMs)}`);
@@ -88,7 +88,7 @@ function spanOf(layout: Layout, { from, to }: RangeOptions, command: Command): I
 interface SpanTexts {
   readonly first: string;
   readonly last: string;
-  /** How a database has to have them. */
+  /** For a database. */
   readonly condition: string;
 }
 

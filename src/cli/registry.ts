@@ -4,17 +4,17 @@ import { describeError, IdallocError } from '../errors.ts';
 
 export interface RegistryFault {
   readonly message: string;
-  readonly mend: string;
+  readonly fix: string;
 }
 
-/** What keeps requests in the registry's framing from being served; undefined where nothing does, or there is none. */
+/** Why requests in the registry's framing can't be served; undefined if they can, or without a registry. */
 export async function registryFault(config: KafkaConfig): Promise<RegistryFault | undefined> {
   try {
     const missing = (await openRegistry(config.registry)?.missing(config.topics.requests)) ?? [];
     if (missing.length === 0) return undefined;
-    return { message: `no schema of this version for ${missing.join(', ')}`, mend: 'idalloc topics init' };
+    return { message: `no schema of this version for ${missing.join(', ')}`, fix: 'idalloc topics init' };
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;
-    return { message: describeError(error), mend: 'start it, or correct SCHEMA_REGISTRY_URL and its login' };
+    return { message: describeError(error), fix: 'start it, or correct SCHEMA_REGISTRY_URL and its login' };
   }
 }

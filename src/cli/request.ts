@@ -26,7 +26,7 @@ interface RequestOptions extends FormOptions {
   readonly json?: true;
 }
 
-/** The line that --json prints for a batch; scripts rely on its names and their order. */
+/** The line that --json prints for a batch; scripts depend on its names and their order. */
 interface BatchView {
   readonly correlation_id: string;
   readonly count: number;
@@ -38,13 +38,13 @@ interface BatchView {
 }
 
 const MAX_TIMEOUT_MS = 600_000;
-const MAX_ASKED = 2 ** 31 - 1;
+const MAX_COUNT = 2 ** 31 - 1;
 
 const EXAMPLES = `
-The same correlation ID always gets the same batch; another count or reply topic under it is a CONFLICT.
+The same correlation ID always gets the same batch; with another count or reply topic it is a CONFLICT.
 With --json, stdout has one line:
   {"correlation_id","count","ids":[{"value_string","value_hex","breakdown"}],"datacenter_id","worker_id","fence","replayed"}
-or, if there is no batch, {"correlation_id","error":{"code","message"}}. IDs and the fence are strings. --form adds a
+or, without a batch, {"correlation_id","error":{"code","message"}}. IDs and the fence are strings. --form adds a
 "value_form" to each ID, a layout of 53 bits a "value_number".
 
 Examples:
@@ -55,14 +55,14 @@ Examples:
 /** `idalloc request`: sends one request over Kafka and prints its reply. */
 export function requestCommand(context: CliContext): Command {
   const command = new Command('request').description('Send one request over Kafka and print the reply.');
-  return withFormOptions(command, 'form to write the IDs in besides')
-    .option('--count <n>', 'how many IDs', wholeNumber(1, MAX_ASKED), 1)
+  return withFormOptions(command, 'form in which the IDs are printed as well')
+    .option('--count <n>', 'how many IDs', wholeNumber(1, MAX_COUNT), 1)
     .option('--correlation-id <text>', '1 to 256 bytes (default: a random UUID)', correlationId)
-    .option('--reply-topic <topic>', "where to reply (default: 'cli' after REPLY_TOPIC_PREFIX)")
+    .option('--reply-topic <topic>', "topic of the reply (default: REPLY_TOPIC_PREFIX followed by 'cli')")
     .addOption(
       new Option('--encoding <how>', 'how the reply lists its IDs').choices(['RANGES', 'IDS']).default('RANGES'),
     )
-    .option('--timeout-ms <ms>', 'longest wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
+    .option('--timeout-ms <ms>', 'time to wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action((options: RequestOptions) => {

@@ -3,7 +3,7 @@ import type { CliContext } from './context.ts';
 
 type Paint = (text: string) => string;
 
-/** Colours for stdout; plain text where nobody looks at it, or where NO_COLOR or a dumb terminal asks for it. */
+/** Colours for stdout; plain text if it is not a terminal, or with NO_COLOR or TERM=dumb. */
 export function palette({ terminal, env }: Pick<CliContext, 'terminal' | 'env'>): Record<Colour, Paint> {
   const plain = !terminal.output || (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb';
   const paint = (code: number): Paint => (plain ? (text) => text : (text) => `\u001b[${code}m${text}\u001b[0m`);
@@ -13,31 +13,31 @@ export function palette({ terminal, env }: Pick<CliContext, 'terminal' | 'env'>)
 type Colour = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
 
 /**
- * Asks before something that can't be taken back. `yes` answers for scripts.
+ * Asks before something that can't be undone. `yes` skips the question, for scripts.
  *
- * @throws IdallocError NOT_CONFIRMED when nobody can be asked, or the answer is not y or yes.
+ * @throws IdallocError NOT_CONFIRMED without a terminal, or when the answer is not y or yes.
  */
 export async function confirm(context: CliContext, question: string, yes: boolean): Promise<void> {
   if (yes) return;
   if (!context.terminal.input || !context.terminal.errors) {
-    throw new IdallocError('NOT_CONFIRMED', `${question} There is no terminal to ask on: give --yes if you mean it`);
+    throw new IdallocError('NOT_CONFIRMED', `${question} There is no terminal to ask on: confirm with --yes`);
   }
   const answer = await context.ask(`${question} [y/N] `);
-  if (!/^y(es)?$/i.test(answer.trim())) throw new IdallocError('NOT_CONFIRMED', 'nothing was done');
+  if (!/^y(es)?$/i.test(answer.trim())) throw new IdallocError('NOT_CONFIRMED', 'nothing was changed');
 }
 
-/** Without a terminal a log gets a line now and then, not a line that is drawn over. */
+/** On a terminal one line is redrawn; elsewhere a new line is written now and then. */
 const REDRAW_MS = 100;
 const LINE_MS = 10_000;
 const BAR_CELLS = 24;
 
-/** How far long work is, on stderr. `now` is monotonic. */
+/** Shows the progress of long work on stderr. `now` is monotonic. */
 export class Progress {
   readonly #context: CliContext;
   readonly #what: string;
   readonly #total: number;
   readonly #now: () => number;
-  readonly #begunMs: number;
+  readonly #startedMs: number;
   #shownMs: number;
   #drawn = false;
 
@@ -46,7 +46,7 @@ export class Progress {
     this.#what = what;
     this.#total = total;
     this.#now = now;
-    this.#begunMs = now();
+    this.#startedMs = now();
     this.#shownMs = now();
   }
 
@@ -56,12 +56,12 @@ export class Progress {
     const { errors } = this.#context.terminal;
     if (now - this.#shownMs < (errors ? REDRAW_MS : LINE_MS)) return;
     this.#shownMs = now;
-    const text = progressText(this.#what, done, this.#total, now - this.#begunMs);
+    const text = progressText(this.#what, done, this.#total, now - this.#startedMs);
     this.#context.err(errors ? `\r\u001b[K${text}` : `${text}\n`);
     this.#drawn = errors;
   }
 
-  /** Wipes the line away, so that results follow on a clean one. */
+  /** Clears the line, so that results start on an empty one. */
   end(): void {
     if (this.#drawn) this.#context.err('\r\u001b[K');
     this.#drawn = false;

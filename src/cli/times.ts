@@ -7,7 +7,7 @@ const ISO = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?(Z|[+-]\d{2}:\d
 
 export const TIME_HELP = 'ISO 8601 with its zone, a date (UTC), ms since 1970, now, or an age: 90s, 30m, 2h, 7d';
 
-/** Makes a reader of moments, in wall milliseconds since 1970. */
+/** Creates an option parser for times, in wall milliseconds since 1970. */
 export function timeReader(now: () => number): (text: string) => number {
   return (text) => {
     const [, amount, unit] = AGO.exec(text) ?? [];
@@ -20,7 +20,7 @@ export function timeReader(now: () => number): (text: string) => number {
   };
 }
 
-/** Date.parse takes 30 February for 2 March. */
+/** Date.parse accepts 30 February as 2 March. */
 function isDay(day: string): boolean {
   const start = Date.parse(day);
   return !Number.isNaN(start) && new Date(start).toISOString().startsWith(day);

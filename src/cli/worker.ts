@@ -8,24 +8,24 @@ import { createMetrics } from '../metrics.ts';
 import type { Worker } from '../worker/worker.ts';
 import { type CliContext, EXIT } from './context.ts';
 
-/** Giving the lease back after the drain takes a few calls to etcd; past this the lease runs out by itself. */
+/** Releasing the lease after the drain takes a few calls to etcd; after this time the lease is left to expire. */
 const RELEASE_MS = 10_000;
 
 const help = () => `
 All settings come from the environment; an empty variable counts as not set:
 ${describeVariables()}
 
-SIGTERM or SIGINT finishes what is in hand, gives the worker ID back and ends; a second one ends at once.
-The line with the message 'idalloc ready' tells that requests are served.
+On SIGTERM or SIGINT the worker finishes the requests in progress, releases its worker ID and exits; a second signal ends it
+immediately. The log message 'idalloc ready' means that requests are served.
 
 Examples:
   KAFKA_BROKERS=kafka:9092 ETCD_ENDPOINTS=http://etcd:2379 DATACENTER_ID=0 idalloc worker
   KAFKA_SASL_PASSWORD_FILE=/run/secrets/kafka KAFKA_SASL_MECHANISM=scram-sha-512 … idalloc worker`;
 
-/** `idalloc worker`: serves requests until told to stop. */
+/** `idalloc worker`: serves requests until stopped. */
 export function workerCommand(context: CliContext): Command {
   return new Command('worker')
-    .description('Serve requests until told to stop.')
+    .description('Serve requests until stopped.')
     .addHelpText('after', help)
     .action(() => runWorker(context));
 }
@@ -47,7 +47,7 @@ async function runWorker(context: CliContext): Promise<void> {
   try {
     worker = new Worker(config, { log, metrics });
     await Promise.race([worker.done, aborted(context.stop)]);
-    log.info('stopping: finishing what is in hand');
+    log.info('stopping: finishing the requests in progress');
   } catch (error) {
     log.fatal({ err: error }, describeError(error));
     context.setExitCode(exitCodeOf(error));
@@ -55,14 +55,13 @@ async function runWorker(context: CliContext): Promise<void> {
   if (worker !== undefined) await release(worker, config, log, context);
 }
 
-/** The worker drains within its own bound; this one is for a drain or a release that hangs. */
+/** The worker limits its own drain; this limit is for a drain or a release that hangs. */
 async function release(worker: Worker, config: Config, log: Log, context: CliContext): Promise<void> {
   const timer = Promise.withResolvers<'late'>();
   const timeout = setTimeout(() => timer.resolve('late'), config.drainTimeoutMs + RELEASE_MS);
   try {
     const end = await Promise.race([worker[Symbol.asyncDispose](), timer.promise]);
-    if (end === 'late')
-      throw new IdallocError('STOPPING', 'the worker did not end in time; its lease runs out by itself');
+    if (end === 'late') throw new IdallocError('STOPPING', 'the worker did not stop in time; its lease will expire');
     log.info('stopped');
   } catch (error) {
     log.error({ err: error }, describeError(error));

@@ -11,7 +11,7 @@ function at(typed?: string) {
   return { now: () => NOW, terminal, ask: async () => typed ?? '' };
 }
 
-describe('the time that IDs are put above', () => {
+describe('the time above which IDs start after a rebuild', () => {
   it.each([
     ['the clock, after a use of today', undefined, NOW - DAY_MS],
     ['the clock, a moment behind the last use', undefined, NOW + 60_000],

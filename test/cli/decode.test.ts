@@ -44,7 +44,7 @@ describe('idalloc decode', () => {
     ]);
   });
 
-  test('draws each field at its place', async () => {
+  test('draws each field at its position', async () => {
     const { out } = await cli(['decode', '55325805773398016']);
     expect(out.slice(out.indexOf('0x'))).toBe(DRAWN);
   });
@@ -64,7 +64,7 @@ describe('idalloc decode', () => {
     for (const { label } of layout.fields) expect(legend.join('\n')).toContain(label);
   });
 
-  test('does not draw more IDs than help', async () => {
+  test('draws at most four IDs', async () => {
     expect((await cli(['decode', '1', '2', '3', '4', '5'])).out).not.toContain('bits');
   });
 
@@ -83,14 +83,14 @@ describe('idalloc decode', () => {
     }
   });
 
-  test('takes other bits for bwmarrin, and for no other layout', async () => {
+  test('accepts other bits for bwmarrin only', async () => {
     const bits = ['--worker-bits', '8', '--sequence-bits', '10'];
     const { out } = await cli(['decode', '--json', '--layout', 'bwmarrin', ...bits, String((5n << 10n) | 7n)]);
     expect(JSON.parse(out).ids[0].breakdown).toMatchObject({ worker_id: 5, sequence_number: 7 });
     expect((await cli(['decode', ...bits, '1'])).code).toBe(2);
   });
 
-  test('takes an ID apart by the layout it is told', async () => {
+  test('decodes an ID with the layout that the options name', async () => {
     const { out } = await cli([
       'decode',
       '--json',
@@ -106,7 +106,7 @@ describe('idalloc decode', () => {
     });
   });
 
-  test('wants an epoch for a layout that has none of use', async () => {
+  test('needs an epoch for a layout whose own has run out', async () => {
     const without = await cli(['decode', '--layout', 'baidu', '1']);
     expect(without).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--epoch-ms') });
     const given = await cli(['decode', '--layout', 'baidu', '--epoch-ms', '1767225600000', '1']);
@@ -120,7 +120,7 @@ describe('idalloc decode', () => {
     },
   );
 
-  test('refuses a number that the layout has no ID for, and names the layout', async () => {
+  test('rejects a number that is not an ID of the layout, and names the layout', async () => {
     const { code, out, err } = await cli(['decode', '1', '0x8000000000000000']);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toContain("'default'");
@@ -128,12 +128,12 @@ describe('idalloc decode', () => {
 });
 
 describe('the view of an ID', () => {
-  test('has no breakdown when its layout is not known', () => {
+  test('has no breakdown if the layout is unknown', () => {
     expect(viewId(undefined, 5n)).toEqual({ value_string: '5', value_hex: '0000000000000005', breakdown: null });
     expect(idTable([viewId(undefined, 5n)])).toContain('?');
   });
 
-  test('shows a time that no date can show as its number', () => {
+  test('shows a time outside the range of dates as a number', () => {
     const layout = presetLayout('default', { epochMs: 8_000_000_000_000_000 });
     expect(() => idTable([viewId(layout, 2n ** 63n - 1n)])).not.toThrow();
   });

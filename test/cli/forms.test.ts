@@ -21,12 +21,12 @@ const prefixFor = (form: FormName) => (form === 'prefixed' ? ['--prefix', 'ord']
 describe.each(FORM_NAMES)('idalloc decode, form %s', (form) => {
   const [text, prefix] = [textIn(form), prefixFor(form)];
 
-  test('reads it by --form', async () => {
+  test('reads it with --form', async () => {
     const { code, out } = await cli(['decode', '--json', '--form', form, ...prefix, text], ENV);
     expect([code, firstOf(out).value_string]).toEqual([0, String(GOLDEN)]);
   });
 
-  test('writes it by --as', async () => {
+  test('writes it with --as', async () => {
     const { code, out } = await cli(['decode', '--as', form, ...prefix, String(GOLDEN)], ENV);
     expect(code).toBe(0);
     expect(out.split('\n')[1]?.trim().split(/\s+/).at(-1)).toBe(text);
@@ -50,7 +50,7 @@ test.each(FORM_NAMES.filter((form) => form !== 'simpleflake'))(
 );
 
 describe('idalloc decode', () => {
-  test('shows what each of several texts was read as', async () => {
+  test('shows the form in which each of several IDs was read', async () => {
     const texts = ['ulid', 'hex', 'prefixed'].map((form) => openForm(form, SETTINGS).format(GOLDEN));
     const [table = ''] = (await cli(['decode', ...texts])).out.split('\n\n');
     expect(table.split('\n').map((line) => line.trim().split(/ {2,}/).at(-1))).toEqual([
@@ -61,29 +61,29 @@ describe('idalloc decode', () => {
     ]);
   });
 
-  test('lists the forms of a text that fits several, for --form to choose', async () => {
+  test('rejects text that fits several forms, and lists them for --form', async () => {
     const text = openForm('simpleflake', SETTINGS).format(GOLDEN);
     const { code, out, err } = await cli(['decode', text]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
-    expect(err).toContain(`"${text}" is an ID in decimal and simpleflake: choose one by --form`);
+    expect(err).toContain(`"${text}" is an ID in decimal and simpleflake: choose one with --form`);
   });
 
   test.each([
-    ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is no ID in any form: see --form for what there is'],
+    ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is not an ID in any form: --form lists the forms'],
     ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "no ID of layout 'default' is written like this"],
-    ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is no ID in ulid'],
-    ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is no ID in ksuid'],
-    ['507f1f77bcf86cd799439011', 'is no ID in objectid'],
+    ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is not an ID in ulid'],
+    ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is not an ID in ksuid'],
+    ['507f1f77bcf86cd799439011', 'is not an ID in objectid'],
     ['ord_01H4EGVW0J8005', 'its check symbol is wrong'],
-    ['111111111111111111111', 'is no ID in number'],
+    ['111111111111111111111', 'is not an ID in number'],
     ['3b241101-e2bb-4255-8caf-4136c566a962', 'it was not made from an ID by any of the keys'],
-  ])('refuses %s, which somebody else made', async (text, message) => {
+  ])('rejects %s, which no form wrote', async (text, message) => {
     const { code, out, err } = await cli(['decode', text], ENV);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toContain(message);
   });
 
-  test('needs the right prefix where one is named, and none else', async () => {
+  test('checks the prefix only if --prefix names one', async () => {
     const text = openForm('prefixed', SETTINGS).format(GOLDEN);
     expect((await cli(['decode', '--prefix', 'inv', text])).err).toContain('it does not begin with inv_');
     expect((await cli(['decode', '--form', 'prefixed', text])).err).toContain('needs a prefix, and got nothing');
@@ -118,7 +118,7 @@ describe('idalloc decode', () => {
 describe('idalloc range --form', () => {
   const SPAN = ['range', '--from', '2026-06-02', '--to', '2026-06-03'];
 
-  test('gives texts that enclose those of all IDs between', async () => {
+  test('prints bounds that enclose the texts of all IDs between', async () => {
     for (const form of FORM_NAMES) {
       const { code, out, err } = await cli([...SPAN, '--json', '--form', form, ...prefixFor(form)], ENV);
       if (form === 'uuid4' || form === 'number') {
@@ -134,7 +134,7 @@ describe('idalloc range --form', () => {
     }
   });
 
-  test('quotes texts, and no numbers', async () => {
+  test('quotes text, but not numbers', async () => {
     expect((await cli([...SPAN, '--form', 'ulid'])).out).toMatch(
       /WHERE id BETWEEN '01[0-9A-Z]{24}' AND '01[0-9A-Z]{24}'\n$/,
     );

@@ -16,7 +16,7 @@ export async function cli(
 ): Promise<CliRun> {
   let out = '';
   let err = '';
-  let told = 0;
+  let exitCode = 0;
   const context: CliContext = {
     env,
     stop,
@@ -28,7 +28,7 @@ export async function cli(
     },
     hostIp: () => '192.0.2.1',
     setExitCode: (code) => {
-      told = code;
+      exitCode = code;
     },
     now: () => Date.UTC(2026, 5, 2, 16, 5),
     terminal: { input: false, output: false, errors: false },
@@ -36,5 +36,5 @@ export async function cli(
     ...about,
   };
   const code = await runCli(args, '1.2.3', context);
-  return { code: code === 0 ? told : code, out, err };
+  return { code: code === 0 ? exitCode : code, out, err };
 }

@@ -18,7 +18,7 @@ interface Options {
   readonly use?: () => Promise<string>;
 }
 
-/** A command over brokers that answer, or refuse, when they are told to. */
+/** A command over brokers that answer or refuse on demand. */
 function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
   const runtime = new VirtualRuntime();
   const connected = Promise.withResolvers<void>();
@@ -68,20 +68,20 @@ function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
   };
 }
 
-test('whoever sits at a terminal reads after 3 s which brokers are waited for; a script does not', async () => {
+test('a terminal shows after 3 s which brokers the command waits for; a script does not', async () => {
   const [seen, unseen] = [start(), start({ atTerminal: false })];
   await seen.pass(2_999);
   expect(seen.said).toEqual([]);
   await seen.pass(2);
   await unseen.pass(8_000);
-  expect(seen.said).toEqual(['waiting for an answer of kafka-1:9092, kafka-2:9092 …\n']);
+  expect(seen.said).toEqual(['waiting for an answer from kafka-1:9092, kafka-2:9092 …\n']);
   expect(unseen.said).toEqual([]);
   seen.answer();
   unseen.answer();
   expect([await seen.done(), await unseen.done()]).toEqual(['done', 'done']);
 });
 
-test('brokers that answer are not talked about, and neither are those that nobody waits for any more', async () => {
+test('prints nothing about brokers that answer, or after the command has ended', async () => {
   const [answered, stopped] = [start(), start()];
   answered.answer();
   await answered.done();
@@ -102,7 +102,7 @@ test('brokers that do not answer for 10 s are KAFKA_UNAVAILABLE, with the variab
   expect(silent.runtime.monotonicMs()).toBeLessThan(16_000);
 });
 
-test('brokers that refuse connections at first, as while they start, are asked again', async () => {
+test('retries brokers that refuse connections at first, as while they start', async () => {
   const starting = start();
   starting.refuse('UNREACHABLE');
   await starting.pass(5_000);
@@ -110,7 +110,7 @@ test('brokers that refuse connections at first, as while they start, are asked a
   await expect(starting.done()).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
 });
 
-test('a login that is refused is CONFIG_INVALID, at once', async () => {
+test('a rejected login is CONFIG_INVALID immediately', async () => {
   const refused = start();
   refused.refuse('LOGIN_REFUSED');
   await expect(refused.done()).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
@@ -134,7 +134,7 @@ test('a signal during the work ends it with STOPPING', async () => {
   await expect(endless.done()).rejects.toMatchObject({ code: 'STOPPING' });
 });
 
-test('no connection and no timer is left, however it ends', async () => {
+test('leaves no connection and no timer, however it ends', async () => {
   const ends = [
     start(),
     start({ use: () => Promise.reject(new Error('it failed')) }),

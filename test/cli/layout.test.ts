@@ -14,7 +14,7 @@ async function figures(args: readonly string[], env = {}) {
 }
 
 describe('idalloc layout', () => {
-  test('lists every preset, with what follows from it', async () => {
+  test('lists every preset with its capacity and limits', async () => {
     const { code, out } = await cli(['layout']);
     expect(code).toBe(0);
     const rows = out.split('\n').map((line) => line.trim().split(/ {2,}/));
@@ -38,22 +38,22 @@ describe('idalloc layout', () => {
     expect(layouts.map(({ fits_number }: { fits_number: boolean }) => fits_number).filter(Boolean)).toHaveLength(1);
   });
 
-  test('draws one, with its end, its IDs in a second, its workers and its order', async () => {
+  test('draws one, with its end, its IDs per second, its workers and its order', async () => {
     const { code, out } = await cli(['layout', 'js-safe']);
     expect(code).toBe(0);
     expect(out).toContain('0 0000000000 00000001100010010001110100001101111100000 11111 0000000');
     for (const line of [
-      'ends     2095-09-07T15:47:35.552Z: 69.7 years in all, 69.3 left',
-      'IDs/s    128,000 of a worker, 4,096,000 of a pool of 32',
+      'ends     2095-09-07T15:47:35.552Z: 69.7 years in total, 69.3 left',
+      'IDs/s    128,000 per worker, 4,096,000 per pool of 32',
       'workers  32, no datacenter field',
-      'order    by time, to 1 ms; within a tick by worker, sequence. The IDs of one worker always rise',
+      'order    by time, to 1 ms; within a tick by worker, sequence. The IDs of one worker always increase',
       'set      LAYOUT=js-safe',
     ]) {
       expect(out.split('\n')).toContain(line);
     }
   });
 
-  test('shows fields of your own as if they began today, and the variables that set them', async () => {
+  test('shows custom fields as if they began today, and the variables that set them', async () => {
     expect(await figures(['--fields', FIELDS])).toEqual({
       code: 0,
       layout: 'custom',
@@ -104,10 +104,10 @@ describe('idalloc layout', () => {
     ['has ended', ['js-safe', '--epoch-ms', '0', '--json'], 0],
     ['has ended', ['--fields', 'timestamp:16,worker:5,sequence:7', '--epoch-ms', '1767225600000'], 1],
     ['begins later', ['default', '--epoch-ms', '1893456000000'], 1],
-  ])('exits with 1 for a layout that %s, and with 0 for one that gives IDs: %j', async (told, args, code) => {
+  ])('exits with 1 for a layout that %s, and with 0 for one that can allocate: %j', async (message, args, code) => {
     const run = await cli(['layout', ...args]);
     expect(run.code).toBe(code);
-    if (code === 1) expect(run.out).toContain(told);
+    if (code === 1) expect(run.out).toContain(message);
   });
 
   test('warns of a layout that ends within ten years', async () => {
@@ -116,7 +116,7 @@ describe('idalloc layout', () => {
   });
 
   test.each([
-    ['a name that is none', ['none'], /Allowed choices are default, js-safe/],
+    ['an unknown name', ['none'], /Allowed choices are default, js-safe/],
     ['custom without fields', ['custom'], /--fields is required/],
     ['fields beside a preset', ['js-safe', '--fields', FIELDS], /--fields is for layout 'custom' only/],
     ['a tick beside a preset', ['js-safe', '--tick-ms', '2'], /--tick-ms is for layout 'custom' only/],
@@ -132,11 +132,11 @@ describe('idalloc layout', () => {
       ['--fields', FIELDS, '--sequence-start-below', '513'],
       /--sequence-start-below is 513/,
     ],
-  ])('refuses %s, and names the option', async (_, args, told) => {
-    expect(await cli(['layout', ...args])).toEqual({ code: 2, out: '', err: expect.stringMatching(told) });
+  ])('rejects %s, and names the option', async (_, args, message) => {
+    expect(await cli(['layout', ...args])).toEqual({ code: 2, out: '', err: expect.stringMatching(message) });
   });
 
-  test('names the variable where the fault is the environment’s', async () => {
+  test('names the variable if the environment is at fault', async () => {
     const env = { LAYOUT: 'custom', LAYOUT_FIELDS: 'timestamp:41,worker:5', LAYOUT_EPOCH_MS: '0' };
     for (const args of [
       ['layout', 'custom'],
@@ -151,7 +151,7 @@ describe('idalloc layout', () => {
   });
 });
 
-test('every command that reads IDs takes a custom layout, and the one of the environment', async () => {
+test('every command that reads IDs accepts a custom layout, and the layout of the environment', async () => {
   const { DATACENTER_ID: _, ...env } = LAYOUT_ENVS.regional;
   const options = ['--fields', env.LAYOUT_FIELDS, '--epoch-ms', env.LAYOUT_EPOCH_MS];
   const id = String((5n << 21n) | (7n << 12n) | (2n << 10n) | 1_000n);

@@ -19,7 +19,7 @@ describe('the command line', () => {
     ['a correlation ID of 257 bytes', ['request', '--correlation-id', 'é'.repeat(129)]],
     ['a timeout of 0', ['request', '--timeout-ms', '0']],
     ['arguments that no command takes', ['worker', 'now']],
-  ])('answers %s with 2 and tells of --help', async (_, args) => {
+  ])('exits with 2 for %s, and names --help', async (_, args) => {
     const { code, out, err } = await cli(args, { KAFKA_BROKERS: 'unused:1' });
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toContain('--help');
@@ -49,7 +49,7 @@ describe('the command line', () => {
     expect(out).toContain('Examples:');
   });
 
-  test('--help tells the exit codes', async () => {
+  test('--help lists the exit codes', async () => {
     expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){7}/);
   });
 
@@ -58,7 +58,7 @@ describe('the command line', () => {
     expect(Object.keys(VARIABLES).filter((name) => !out.includes(name))).toEqual([]);
   });
 
-  test('--version is the version', async () => {
+  test('--version prints the version', async () => {
     expect(await cli(['--version'])).toEqual({ code: 0, out: '1.2.3\n', err: '' });
   });
 
@@ -71,7 +71,7 @@ describe('the command line', () => {
     },
   );
 
-  test('worker without configuration names everything that is missing', async () => {
+  test('worker without configuration names every missing variable', async () => {
     expect((await cli(['worker'])).err).toMatch(/KAFKA_BROKERS: .*\n.*ETCD_ENDPOINTS: .*\n.*DATACENTER_ID: /);
   });
 
@@ -87,7 +87,7 @@ describe('the command line', () => {
     },
   );
 
-  test('what was typed can neither steer the terminal nor flood it', async () => {
+  test('arguments in messages can neither control nor flood the terminal', async () => {
     const { code, err } = await cli(['request', '--correlation-id', `\u001b[2J\u0007${'a'.repeat(10_240)}`]);
     expect(code).toBe(2);
     expect(err).toContain('has 10245 bytes');
@@ -95,7 +95,7 @@ describe('the command line', () => {
     expect(err.length).toBeLessThan(500);
   });
 
-  test('a command that waits for brokers ends when told to stop', async () => {
+  test('a command that waits for brokers ends on a signal', async () => {
     const stop = new AbortController();
     const running = cli(['request', '--json', '--correlation-id', 'c'], { KAFKA_BROKERS: '127.0.0.1:1' }, stop.signal);
     stop.abort();
@@ -126,7 +126,7 @@ function main(args: readonly string[], env: Readonly<Record<string, string>> = {
 }
 
 describe('the program', () => {
-  test('ends as by SIGPIPE, without a word, when the reader of its output ends first', async () => {
+  test('exits as by SIGPIPE, without output, when the reader of its output exits first', async () => {
     const child = spawn(process.execPath, [MAIN, 'decode', ...Array.from({ length: 5_000 }, (_, id) => String(id))], {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -139,7 +139,7 @@ describe('the program', () => {
     expect({ code, err }).toEqual({ code: 141, err: '' });
   });
 
-  test('ends with 78 on a faulty configuration, told on stderr', async () => {
+  test('exits with 78 for an invalid configuration, and reports it on stderr', async () => {
     const { code, out, err } = await main(['worker'], { KAFKA_BROKERS: 'a:1', ETCD_ENDPOINTS: 'x' });
     expect({ code, out }).toEqual({ code: 78, out: '' });
     expect(err).toMatch(
@@ -147,7 +147,7 @@ describe('the program', () => {
     );
   });
 
-  test("ends a worker at once when its INDEX_DIR can't be made, though no server answers", async () => {
+  test("ends a worker immediately when its INDEX_DIR can't be created, though no server answers", async () => {
     const servers = { KAFKA_BROKERS: '127.0.0.1:1', ETCD_ENDPOINTS: 'http://127.0.0.1:1', DATACENTER_ID: '0' };
     const env = { ...servers, API_PORT: 'off', OPS_PORT: '0', INDEX_DIR: join(MAIN, 'index') };
     const { code, out } = await main(['worker'], env);
@@ -156,7 +156,7 @@ describe('the program', () => {
     expect({ level, msg }).toEqual({ level: 60, msg: expect.stringMatching(/^INDEX_UNUSABLE: .*set INDEX_DIR to/) });
   });
 
-  test('writes all of an output that is larger than a pipe holds', async () => {
+  test('writes all output, even if it is larger than a pipe holds', async () => {
     const ids = Array.from({ length: 5_000 }, (_, index) => String(index));
     const { code, out } = await main(['decode', '--json', ...ids]);
     expect(code).toBe(0);

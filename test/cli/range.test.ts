@@ -34,20 +34,20 @@ describe('the IDs of a span', () => {
     );
   });
 
-  test('of spans that meet share nothing and leave nothing out', () => {
+  test('of adjacent spans share nothing and leave nothing out', () => {
     const [layout] = LAYOUTS as [Layout];
     const [one, two] = [idSpan(layout, EPOCH_MS + 5, EPOCH_MS + 9), idSpan(layout, EPOCH_MS + 9, EPOCH_MS + 10)];
     expect(two.first).toBe(one.last + 1n);
   });
 
-  test('are cut where the layout begins and ends', () => {
+  test('are cut at the beginning and end of the layout', () => {
     for (const layout of LAYOUTS) {
       const { first, last } = idSpan(layout, 0, 8_640_000_000_000_000);
       expect({ first, last: last < 2n ** 63n }).toEqual({ first: 0n, last: true });
     }
   });
 
-  test('do not exist for an empty span, nor outside of the time that the layout has', () => {
+  test('are a RangeError for an empty span, and outside the time of the layout', () => {
     const [layout] = LAYOUTS as [Layout];
     expect(() => idSpan(layout, EPOCH_MS + 1, EPOCH_MS + 1)).toThrow(/empty/);
     expect(() => idSpan(layout, 0, EPOCH_MS)).toThrow(/from 2026-01-01/);
@@ -63,7 +63,7 @@ describe('idalloc range', () => {
     expect(BigInt(last ?? 0) - BigInt(first ?? 0)).toBe((1000n << 22n) - 1n);
   });
 
-  test('takes ages, counted back from now', async () => {
+  test('accepts ages, counted back from now', async () => {
     const { out } = await cli(['range', '--json', '--from', '1h', '--to', 'now']);
     expect(JSON.parse(out)).toMatchObject({
       from_ms: Date.UTC(2026, 5, 2, 15, 5),

@@ -5,7 +5,7 @@ import { cli } from './harness.ts';
 /** One of each kind: C1's own escape, a turn to the left, an isolate, no width, a joiner, a mark at the start, a tag. */
 const UNSEEN = ['\u009b', '\u0085', '\u202e', '\u2066', '\u200b', '\u200d', '\ufeff', '\u{e0041}', '\u00ad', '\u2028'];
 
-describe('what a terminal would obey or hide', () => {
+describe('text that a terminal would execute or hide', () => {
   test.each(UNSEEN)('is shown as JSON writes it: %j', (character) => {
     const shown = visible(`a${character}b`);
     expect(shown).toMatch(/^a(\\u[0-9a-f]{4})+b$/);
@@ -13,13 +13,13 @@ describe('what a terminal would obey or hide', () => {
     expect(printable(`a${character}b`)).toBe(shown);
   });
 
-  test('is shown without its effect wherever it comes from', async () => {
+  test('is printed without its effect, from any source', async () => {
     const { err, code } = await cli(['decode', `1\u202e2\u009b31m`]);
     expect(code).not.toBe(0);
     expect(err).toContain(String.raw`1\u202e2\u009b31m`);
   });
 
-  test('is escaped in JSON, which says the same then', async () => {
+  test('is escaped in JSON, which keeps its meaning', async () => {
     const principal = 'User:a\u202eb\u200bc';
     const args = ['topics', 'acls', '--principal', principal, '--role', 'worker', '--json'];
     const { out, code } = await cli(args, { KAFKA_BROKERS: 'k:1' });
@@ -27,7 +27,7 @@ describe('what a terminal would obey or hide', () => {
     expect(out).not.toMatch(/[\u200b\u202e]/);
   });
 
-  test('and nothing else changes', () => {
+  test('is all that is escaped', () => {
     const text = 'Größe 名前 🙂 \u001b[31mred\u001b[0m \t\n';
     expect(visible(text)).toBe(text);
     expect(printable('Größe 名前')).toBe('Größe 名前');

@@ -5,18 +5,18 @@ import { confirm, Progress, palette } from '../../src/cli/terminal.ts';
 const SOMEBODY = { input: true, output: true, errors: true };
 const NOBODY = { input: false, output: false, errors: false };
 
-function context(about: Partial<CliContext>): { context: CliContext; told: () => string } {
-  let told = '';
+function context(about: Partial<CliContext>): { context: CliContext; printed: () => string } {
+  let printed = '';
   const made = {
     env: {},
     terminal: SOMEBODY,
     err: (text: string) => {
-      told += text;
+      printed += text;
     },
     ask: async () => '',
     ...about,
   };
-  return { context: made as unknown as CliContext, told: () => told };
+  return { context: made as unknown as CliContext, printed: () => printed };
 }
 
 test.each([
@@ -29,7 +29,7 @@ test.each([
   expect(palette({ terminal, env }).red('x') !== 'x').toBe(coloured);
 });
 
-test('what can not be taken back needs --yes where nobody can be asked', async () => {
+test('a question without a terminal needs --yes', async () => {
   const { context: alone } = context({ terminal: { ...SOMEBODY, input: false }, ask: async () => 'y' });
   await expect(confirm(alone, 'Sure?', false)).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
   await confirm(alone, 'Sure?', true);
@@ -47,23 +47,23 @@ test.each([
   else await expect(asked).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
 });
 
-test('progress draws over its line on a terminal, and wipes it away', () => {
+test('progress redraws its line on a terminal, and clears it at the end', () => {
   let now = 0;
-  const { context: seen, told } = context({});
+  const { context: seen, printed } = context({});
   const progress = new Progress(seen, 'reading', 200, () => now);
   now = 1_000;
   progress.show(100);
-  expect(told()).toContain('50 %  100 of 200, 100/s');
+  expect(printed()).toContain('50 %  100 of 200, 100/s');
   progress.end();
-  expect(told().endsWith('\r\u001b[K')).toBe(true);
+  expect(printed().endsWith('\r\u001b[K')).toBe(true);
 });
 
-test('progress is a line now and then in a log', () => {
+test('progress without a terminal is a line now and then', () => {
   let now = 0;
-  const { context: seen, told } = context({ terminal: NOBODY });
+  const { context: seen, printed } = context({ terminal: NOBODY });
   const progress = new Progress(seen, 'reading', 10, () => now);
   for (now = 0; now <= 20_000; now += 500) progress.show(5);
   progress.end();
-  expect(told().split('\n')).toHaveLength(3);
-  expect(told()).not.toContain('\r');
+  expect(printed().split('\n')).toHaveLength(3);
+  expect(printed()).not.toContain('\r');
 });

@@ -49,7 +49,7 @@ beforeEach(() => {
 });
 
 describe('idalloc worker', () => {
-  test('serves until it has to stop, then releases the worker once and ends with 0', async () => {
+  test('serves until it is stopped, then releases the worker once and exits with 0', async () => {
     const { worker, released } = idleWorker();
     const stop = new AbortController();
     const started = Promise.withResolvers<void>();
@@ -65,7 +65,7 @@ describe('idalloc worker', () => {
     expect(released).toHaveBeenCalledTimes(1);
   });
 
-  test("puts this machine's address in where none was given", async () => {
+  test("uses this machine's address if WORKER_IP is not set", async () => {
     createWorker.mockImplementation(() => failedWorker(new IdallocError('INDEX_LOCKED', 'x')).worker);
     await cli(['worker'], ENV);
     await cli(['worker'], { ...ENV, WORKER_IP: '192.0.2.9' });
@@ -76,14 +76,14 @@ describe('idalloc worker', () => {
     ['a fault with a code', new IdallocError('INDEX_LOCKED', 'x'), 1],
     ['an invalid configuration', new IdallocError('CONFIG_INVALID', 'x'), 78],
     ['an internal error', new TypeError('x'), 70],
-  ])('that can not start or go on for %s releases its worker and ends with its code', async (_, error, code) => {
+  ])('releases the worker and exits with its code, if it can not start or go on for %s', async (_, error, code) => {
     const { worker, released } = failedWorker(error);
     createWorker.mockReturnValue(worker);
     expect((await cli(['worker'], ENV)).code).toBe(code);
     expect(released).toHaveBeenCalledTimes(1);
   });
 
-  test('whose release hangs ends with 1 once the drain time and the release time are over', async () => {
+  test('exits with 1 after the drain time and the release time, if the release hangs', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const { worker, released } = idleWorker();
@@ -104,7 +104,7 @@ describe('idalloc worker', () => {
     }
   });
 
-  test('whose release fails ends with 1', async () => {
+  test('exits with 1 if the release fails', async () => {
     const { worker, released } = idleWorker();
     released.mockRejectedValue(new IdallocError('ETCD_UNAVAILABLE', 'x'));
     createWorker.mockReturnValue(worker);
@@ -113,7 +113,7 @@ describe('idalloc worker', () => {
     expect((await cli(['worker'], ENV, stop.signal)).code).toBe(1);
   });
 
-  test('whose port is taken does not start the worker and ends with 78', async () => {
+  test('exits with 78 without starting the worker, if its port is taken', async () => {
     expect((await cli(['worker'], { ...ENV, OPS_HOST: '192.0.2.7' })).code).toBe(78);
     expect(createWorker).not.toHaveBeenCalled();
   });

@@ -41,6 +41,6 @@ describe('the generated reference', () => {
     for (const heading of ['## idalloc replay', '## idalloc deadletters resend', '## idalloc worker']) {
       expect(page).toContain(heading);
     }
-    expect(page).toMatch(/^\| `--dry-run` \| only say what would be read again/m);
+    expect(page).toMatch(/^\| `--dry-run` \| only show what would be read again/m);
   });
 });

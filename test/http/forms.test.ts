@@ -107,7 +107,7 @@ test('a text that nobody wrote is refused in its form, and so is one of another 
   for (const id of ids) {
     const { statusCode, json } = await app.inject(`/api/v1/ids/${id}?form=ulid`);
     expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
-    expect(json().detail).toContain('is no ID in ulid');
+    expect(json().detail).toContain('is not an ID in ulid');
   }
 });
 

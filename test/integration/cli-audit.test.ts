@@ -91,7 +91,7 @@ test('names both batches of a forged reply that has IDs of another, and the repl
   expect(new Set(named.map(String))).toEqual(new Set(['ledger,c7', 'reply,forged']));
 });
 
-test('tells a reply that diverges, IDs that are not of their worker, and a reply that is cut off', async () => {
+test('reports a reply that diverges, IDs that are not of their worker, and a reply that is cut off', async () => {
   const batch = await batchOf('c8');
   const later = {
     ...batch,

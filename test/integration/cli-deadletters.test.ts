@@ -75,12 +75,12 @@ test('show has the request that the bytes are, and every header', async () => {
   expect(JSON.parse(json)).toMatchObject({ headers_base64: { mine: ['MQ==', 'Mg=='], other: ['AP8='] } });
 });
 
-test('resend refuses without --yes where nobody can be asked', async () => {
+test('resend needs --yes without a terminal', async () => {
   const { code, stderr } = await runIdalloc(['deadletters', 'resend', '0:0'], realm.env);
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^NOT_CONFIRMED: /) });
 });
 
-test('a request that is sent again has its bytes, headers and age, stands in its partition, and is served once its cause is mended', async () => {
+test('a request that is sent again has its bytes, headers and age, stands in its partition, and is served once its cause is fixed', async () => {
   await realm.createTopic(lateTopic);
   const replies = await realm.follow(lateTopic);
   const requests = await realm.follow(realm.requestTopic);
@@ -147,14 +147,14 @@ test('a letter that is not there is not found', async () => {
   expect((await runIdalloc(['deadletters', 'show', '0'], realm.env)).code).toBe(2);
 });
 
-test('topics check says what to mend, and changes nothing', async () => {
+test('topics check says what to fix, and changes nothing', async () => {
   await realm.setTopicConfig(realm.ledgerTopic, 'cleanup.policy', 'compact');
   const { code, stdout } = await runIdalloc(['topics', 'check'], realm.env);
   expect(code).toBe(1);
   expect(stdout).toMatch(/fault LEDGER_WEAK: .*cleanup.policy=delete/);
   expect(stdout).toContain(`kafka-configs --alter --entity-type topics --entity-name ${realm.ledgerTopic}`);
   await realm.setTopicConfig(realm.ledgerTopic, 'cleanup.policy', 'delete');
-  const mended = await runIdalloc(['topics', 'check', '--json'], realm.env);
-  expect(mended.code).toBe(0);
-  expect(JSON.parse(mended.stdout)).toMatchObject({ faults: [], differences: [], mends: [] });
+  const fixed = await runIdalloc(['topics', 'check', '--json'], realm.env);
+  expect(fixed.code).toBe(0);
+  expect(JSON.parse(fixed.stdout)).toMatchObject({ faults: [], differences: [], fixes: [] });
 });

@@ -7,7 +7,7 @@ interface CheckLine {
   readonly name: string;
   readonly state: 'ok' | 'warn' | 'fault';
   readonly detail: string;
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 let realm: Realm;
@@ -28,7 +28,7 @@ async function doctor(env: Readonly<Record<string, string>> = {}) {
 /** The machine that the tests run on may have an undisciplined clock or little room: that is its own affair. */
 const MACHINE = ['NTP', 'limits', 'index directory'];
 
-test('servers in order are told so, each by itself', async () => {
+test('reports each healthy server as ok', async () => {
   const { checks, of } = await doctor();
   expect(of('Kafka ')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('4.1 or later') }]);
   expect(of('etcd http')).toMatchObject([{ state: 'ok' }, { state: 'ok' }, { state: 'ok' }]);
@@ -48,15 +48,15 @@ test('what keeps a worker from its work is a fault, with what to do about it', a
     INDEX_DIR: '/proc/nowhere',
   });
   expect(code).toBe(1);
-  expect(of('Kafka 127.0.0.1:1')).toMatchObject([{ state: 'fault', mend: expect.stringContaining('KAFKA_BROKERS') }]);
+  expect(of('Kafka 127.0.0.1:1')).toMatchObject([{ state: 'fault', fix: expect.stringContaining('KAFKA_BROKERS') }]);
   expect(of('etcd http://127.0.0.1:1')).toMatchObject([
-    { state: 'fault', mend: expect.stringContaining('ETCD_ENDPOINTS') },
+    { state: 'fault', fix: expect.stringContaining('ETCD_ENDPOINTS') },
   ]);
   expect(of('topics LEDGER_RETENTION')).toMatchObject([
-    { state: 'fault', mend: expect.stringContaining('retention.ms=') },
+    { state: 'fault', fix: expect.stringContaining('retention.ms=') },
   ]);
   expect(of('index directory')).toMatchObject([{ state: 'fault' }]);
-  for (const { state, mend } of checks) expect(mend === undefined).toBe(state === 'ok');
+  for (const { state, fix } of checks) expect(fix === undefined).toBe(state === 'ok');
   await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000');
 });
 
@@ -66,12 +66,12 @@ test('an API that anybody can use is warned about, and stops no worker', async (
   expect((await doctor()).of('variables')).toEqual([]);
 });
 
-test('a namespace of another layout is told before a worker refuses it', async () => {
+test('reports a namespace of another layout before a worker refuses it', async () => {
   const worker = realm.worker();
   await worker.ready();
   for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'region', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
     const { of } = await doctor(env);
-    expect(of('namespace')).toMatchObject([{ state: 'fault', mend: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
+    expect(of('namespace')).toMatchObject([{ state: 'fault', fix: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
   }
   expect((await doctor()).of('namespace')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('1 of 32') }]);
 });
@@ -82,7 +82,7 @@ test('people read a line for each check', async () => {
   expect(stdout).not.toContain('\u001b');
 });
 
-test('a faulty configuration is told as such, with every variable', async () => {
+test('reports every variable of an invalid configuration', async () => {
   const { code, stderr } = await runIdalloc(['doctor'], { KAFKA_BROKERS: 'a:1' });
   expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('ETCD_ENDPOINTS') });
 });

@@ -65,7 +65,7 @@ test('never goes forward: nothing is skipped', async () => {
   expect({ code, told: JSON.parse(stdout) }).toEqual({ code: 0, told: { plan: [] } });
 });
 
-test('reads all again: each reply is the batch that was told before', async ({ annotate }) => {
+test('reads all requests again, and each reply repeats the first batch', async ({ annotate }) => {
   const begun = performance.now();
   const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
   await replay.told(/start the workers now/);
@@ -86,7 +86,7 @@ test('reads all again: each reply is the batch that was told before', async ({ a
   await worker.stop();
 });
 
-test('reads one partition again from an offset, and tells a reply that is not the first batch', async () => {
+test('reads one partition again from an offset, and reports a reply that is not the first batch', async () => {
   const last = Number((await realm.committed()).get(1));
   // Somebody else answers one of the requests while it is read again.
   const batch = await replies.batch('c1');

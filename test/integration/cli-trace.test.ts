@@ -72,7 +72,7 @@ test('a second reply is found with --all-replies', async () => {
   expect((await trace(id as bigint, '--all-replies')).replies).toHaveLength(2);
 });
 
-test('an entry that came too late is told as a loser, with the entry that decided', async () => {
+test('shows that a losing entry does not decide', async () => {
   const ledger = await realm.follow(realm.ledgerTopic);
   await ledger.until('the entry', (all) => all.some(({ message }) => String(message.key?.subarray(1)) === 'c9'));
   const winner = ledger.seen.find(({ message }) => String(message.key?.subarray(1)) === 'c9');
@@ -86,7 +86,7 @@ test('an entry that came too late is told as a loser, with the entry that decide
   expect(found).toMatchObject({ correlation_id: 'c9', ledger: { decides: false } });
 });
 
-test('an ID that was never given is not found, and what that can mean is told', async () => {
+test('an ID that was never delivered is NOT_FOUND, with the possible reasons', async () => {
   const { code, stdout, stderr } = await runIdalloc(['trace', '55325805773398016'], realm.env);
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
   expect(stderr).toMatch(/^NOT_FOUND: .*a gap/);
@@ -132,7 +132,7 @@ test('evict refuses without --yes where there is no terminal, and then takes the
   expect('batch' in reply && String(reply.batch.fence) !== ready.fence).toBe(true);
 });
 
-test('evict of a worker ID that nobody holds says so', async () => {
+test('evict of a worker ID that is not held is NOT_FOUND', async () => {
   const { code, stderr } = await runIdalloc(['leases', 'evict', '31', '--yes'], realm.env);
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^NOT_FOUND: /) });
 });

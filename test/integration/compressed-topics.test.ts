@@ -47,12 +47,12 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
     await using realm = await compressedRealm(codec);
     const check = await runIdalloc(['topics', 'check', '--json'], realm.env);
     expect(check.code).toBe(0);
-    const { faults, differences, mends } = JSON.parse(check.stdout);
+    const { faults, differences, fixes } = JSON.parse(check.stdout);
     const planned = topicsOf(realm).filter((topic) => topic !== realm.replyTopic);
     expect(faults).toEqual([]);
     const expected = planned.map((topic) => `${topic}: compression.type is ${codec}, not uncompressed`);
     expect(differences.toSorted()).toEqual(expected.toSorted());
-    expect(mends).toHaveLength(planned.length);
+    expect(fixes).toHaveLength(planned.length);
 
     const first = realm.worker();
     await first.ready();

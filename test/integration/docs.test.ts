@@ -53,7 +53,7 @@ interface Scene {
   readonly code?: number;
   /** Makes of the page's arguments those of this run. */
   readonly args?: (args: readonly string[]) => Promise<readonly string[]>;
-  /** Called when a command that runs has told such a text. */
+  /** Called when the output of the running command matches. */
   readonly when?: readonly [RegExp, () => void];
 }
 
@@ -158,7 +158,7 @@ async function heldWorkerId(): Promise<string> {
   return String((await worker.ready()).workerId);
 }
 
-/** A reply that tells two IDs of another batch as its own. */
+/** A reply that claims two IDs of another batch. */
 async function forge(): Promise<void> {
   const batch = await batchOf('order-4711');
   const ranges = batch.ranges.slice(0, 1).map(({ first }) => ({ first: first + 1n, count: 2 }));
@@ -173,7 +173,7 @@ async function forge(): Promise<void> {
  */
 async function atTerminal(args: readonly string[], when: Scene['when']): Promise<Outcome> {
   let seen = '';
-  let told = 0;
+  let exitCode = 0;
   const write = (text: string) => {
     seen += text;
     if (when?.[0].test(text)) when[1]();
@@ -185,7 +185,7 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
     stop: new AbortController().signal,
     hostIp: () => '127.0.0.1',
     setExitCode: (exit) => {
-      told = exit;
+      exitCode = exit;
     },
     now: () => Date.now(),
     terminal: { input: true, output: false, errors: true },
@@ -195,7 +195,7 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
     },
   });
   const lines = seen.split('\n').map((line) => line.split(WIPE).at(-1));
-  return { code: code === 0 ? told : code, text: lines.join('\n') };
+  return { code: code === 0 ? exitCode : code, text: lines.join('\n') };
 }
 
 /** The words of a command line with single quotes. */
@@ -225,11 +225,11 @@ function asShown(text: string): string {
 /** The suite has one broker, of which some warn, and the machine's own affairs are not idalloc's. */
 const OWN_AFFAIR = /^(warning LEDGER_WEAK|(ok|warn|fault) +(topics LEDGER_WEAK|NTP|limits|index directory) )/;
 
-/** The lines that a page and this run have to share; what is to be mended stands below its line. */
+/** The lines that a page and this run have to share; a fix is shown below its line. */
 function shared(lines: readonly string[]): readonly string[] {
   let own = false;
   return lines.filter((line) => {
-    own = OWN_AFFAIR.test(line) || (own && /^ +mend: /.test(line));
+    own = OWN_AFFAIR.test(line) || (own && /^ +fix: /.test(line));
     return !own;
   });
 }
@@ -239,7 +239,7 @@ function withoutOwnFaults({ code, text }: Outcome): Outcome {
   const own = text.split('\n').filter((line) => line.startsWith('fault') && OWN_AFFAIR.test(line)).length;
   const verdict = new RegExp(`^${own} faults$`, 'm');
   if (own === 0 || !verdict.test(text)) return { code, text };
-  return { code: 0, text: text.replace(verdict, 'nothing keeps a worker from its work') };
+  return { code: 0, text: text.replace(verdict, 'no fault: a worker can run') };
 }
 
 const STEPS = FOLLOWED.flatMap((page) => {

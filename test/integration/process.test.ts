@@ -50,7 +50,7 @@ test('a second SIGTERM ends at once what the first one left in the middle', asyn
   await worker.ready();
   link.silence(); // so that giving the identity back takes its whole time
   worker.kill('SIGTERM');
-  await worker.line(({ msg }) => msg === 'stopping: finishing what is in hand');
+  await worker.line(({ msg }) => msg === 'stopping: finishing the requests in progress');
   const begunMs = performance.now();
   worker.kill('SIGTERM');
   expect(await worker.ended()).toEqual({ code: 143, signal: null });

@@ -53,7 +53,7 @@ test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
     expect(JSON.parse(doctor.stdout).checks.find(({ name }: { name: string }) => name === 'namespace')).toMatchObject({
       state: 'fault',
       detail: expect.stringMatching(/^RESTORED: /),
-      mend: expect.stringMatching(/idalloc namespace rebuild/),
+      fix: expect.stringMatching(/idalloc namespace rebuild/),
     });
     for (const { lines } of [worker, late]) {
       const alarms = lines.filter(({ level = 0, code }) => level >= ERROR_LEVEL && code === 'RESTORED');

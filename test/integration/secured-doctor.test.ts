@@ -20,7 +20,7 @@ interface CheckLine {
   readonly name: string;
   readonly state: 'ok' | 'warn' | 'fault';
   readonly detail: string;
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 async function doctor(user: User, more: Record<string, string> = {}) {
@@ -45,7 +45,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     const { faults, named } = await doctor('operator');
     expect(faults).toEqual([]);
     expect(named('rights')).toMatchObject([
-      { state: 'warn', detail: expect.stringContaining("can't be known"), mend: expect.stringContaining('login') },
+      { state: 'warn', detail: expect.stringContaining("can't be known"), fix: expect.stringContaining('login') },
     ]);
   });
 
@@ -56,7 +56,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
 
   test('each certificate that ends within two weeks is a warning by the name of its variable', async () => {
     const { named } = await doctor('worker');
-    const ends = expect.stringMatching(/^ends on .* UTC, in (1 day|less than a day)$/);
+    const ends = expect.stringMatching(/^expires on .* UTC, in (1 day|less than a day)$/);
     expect(named('certificate ')).toMatchObject(
       ['KAFKA_CA', 'ETCD_CERT', 'ETCD_CA'].map((name) => ({
         name: `certificate ${name}`,
@@ -73,7 +73,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     await deny(realm, 'worker', forbidden, 'WRITE');
     const { faults } = await doctor('worker');
     expect(faults).toMatchObject([
-      { name: 'rights', detail: `lacking: Write on '${forbidden}'`, mend: expect.stringContaining('topics acls') },
+      { name: 'rights', detail: `missing: Write on '${forbidden}'`, fix: expect.stringContaining('topics acls') },
     ]);
   });
 

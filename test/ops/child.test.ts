@@ -50,7 +50,7 @@ test('a child that is not ready in time is stopped', async () => {
   expect(child.ended()).toBe('signal SIGTERM');
 });
 
-test('a command that is not there is told as such', async () => {
+test('a missing command is reported as such', async () => {
   const child = await startChild({ name: 'it', logFile, command: '/nowhere/program', args: [] });
   await expect(untilReady(child, () => false, { timeoutMs: 10_000 })).rejects.toThrow(/not found|No such file/);
 });
@@ -92,7 +92,7 @@ test('a process that merely has the pid of a leftover is left alone', async () =
   await once(foreign, 'exit');
 });
 
-test('a command answers with what it prints, and a failed one is told with its purpose and its output', async () => {
+test('run returns what a command prints, and reports a failed one with its purpose and output', async () => {
   const command = (script: string) => run({ ...shell(script), purpose: 'the try', timeoutMs: 10_000 });
   expect(await command('echo good')).toBe('good\n');
   await expect(command('echo bad; exit 5')).rejects.toThrow(/the try failed \(exit code 5\)[\s\S]*bad/);

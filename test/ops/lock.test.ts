@@ -30,7 +30,7 @@ test('a free lock is taken and names its holder, and is free again after the rel
   expect(existsSync(path)).toBe(false);
 });
 
-test('a lock whose holder runs is not taken, and the holder is told', () => {
+test('a lock whose holder runs is not taken, and its holder is returned', () => {
   tryLock(path);
   expect(tryLock(path)).toEqual({ acquired: false, holder: ownIdentity() });
 });
@@ -45,7 +45,7 @@ test('a lock of an earlier process with a reused pid is stale, and so is one tha
   }
 });
 
-test('while another process removes a stale lock, nobody else removes it', () => {
+test('only one process removes a stale lock', () => {
   holdBy(STALE);
   mkdirSync(`${path}.removing`);
   tryLock(path);
@@ -61,7 +61,7 @@ test('a remover that was killed does not block the lock for ever', () => {
   expect(tryLock(path)?.acquired).toBe(true);
 });
 
-test('releasing leaves a lock alone that somebody else has taken since', () => {
+test('releasing keeps a lock that another process has taken since', () => {
   const lock = tryLock(path);
   if (!lock?.acquired) throw new Error('the lock was free');
   writeFileSync(path, STALE);
@@ -69,7 +69,7 @@ test('releasing leaves a lock alone that somebody else has taken since', () => {
   expect(readFileSync(path, 'utf8')).toBe(STALE);
 });
 
-test('waiting for a held lock ends at its time limit, and tells the holder once', async () => {
+test('waiting for a held lock ends at its time limit, and reports the holder once', async () => {
   tryLock(path);
   const told: number[] = [];
   const wait = acquireLock(path, { timeoutMs: 250, onWait: ({ pid }) => told.push(pid) });
@@ -77,7 +77,7 @@ test('waiting for a held lock ends at its time limit, and tells the holder once'
   expect(told).toEqual([process.pid]);
 });
 
-test('a stale lock is taken over without a wait being told', async () => {
+test('a stale lock is taken over without reporting a wait', async () => {
   holdBy(STALE);
   let told = false;
   const release = await acquireLock(path, {

@@ -55,6 +55,6 @@ test('the last line has the sums', () => {
 
 test('the steps of a script keep their order, and a script without any is refused', () => {
   expect(stepsOf('npm run check:b && npm run check:a')).toEqual(['check:b', 'check:a']);
-  expect(() => stepsOf('tsc')).toThrow('names no step');
-  expect(() => stepsOf(undefined)).toThrow('names no step');
+  expect(() => stepsOf('tsc')).toThrow('has no step');
+  expect(() => stepsOf(undefined)).toThrow('has no step');
 });

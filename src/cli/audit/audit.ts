@@ -27,13 +27,13 @@ const EXAMPLES = `
 Reads what the ledger and the reply topics hold now, and changes nothing. Looks for:
   OVERLAP           an ID in two batches
   SPLIT             a correlation ID with batches in several partitions, or in two ledgers
-  OUTSIDE_EVIDENCE  IDs that are not of the worker, datacenter, layout or time that their batch names
-  DIVERGENT         a reply that tells another batch than the ledger decided
-  UNDECIDED         a reply without a decision, though the ledger reaches back to it
-  MISDIRECTED       a reply on another topic than was asked for
-  UNREADABLE        a record that is no entry, or no reply
-Batches of every preset are looked at, and those of a custom layout that the options or LAYOUT and LAYOUT_* name.
-A loser is an entry that came too late: its IDs are a gap, which is fine. Batches are sorted on disk, about 300 bytes each.
+  OUTSIDE_EVIDENCE  IDs that don't match the worker, datacenter, layout or time of their batch
+  DIVERGENT         a reply with another batch than the ledger decided
+  UNDECIDED         a reply without a decision, though the ledger reaches back that far
+  MISDIRECTED       a reply on another topic than the request named
+  UNREADABLE        a record that is not a ledger entry, or not a reply
+Batches of every preset are checked, and those of the custom layout that the options or LAYOUT and LAYOUT_* define.
+A loser is an entry that came second; its IDs are a gap, which is normal. Batches are sorted on disk, about 300 bytes each.
 
 Examples:
   idalloc audit
@@ -41,22 +41,27 @@ Examples:
   idalloc audit --reply-topic id.replies.orders --temp-dir /var/tmp --json`;
 
 export const LEDGER_FLAG = '--ledger-topic <topic>';
-export const LEDGER_HELP = 'this ledger as well, of another pair of topics whose replies are on the same reply topics';
+export const LEDGER_HELP =
+  'read this ledger as well: of another pair of topics that shares these reply topics; repeatable';
 
 /** An option that can be given more than once. */
 export function repeated(value: string, before: readonly string[] = []): readonly string[] {
   return [...before, value];
 }
 
-/** `idalloc audit`: holds what was ever told against what was decided. */
+/** `idalloc audit`: compares all replies with the decisions in the ledger. */
 export function auditCommand(context: CliContext): Command {
   const command = new Command('audit').description(
     'Check all batches in ledger and reply topics: no ID twice, each reply as decided.',
   );
   return withLayoutOptions(command)
-    .option('--reply-topic <topic>', 'only these (default: all under REPLY_TOPIC_PREFIX)', repeated)
+    .option(
+      '--reply-topic <topic>',
+      'check only this reply topic; repeatable (default: all under REPLY_TOPIC_PREFIX)',
+      repeated,
+    )
     .option(LEDGER_FLAG, LEDGER_HELP, repeated)
-    .option('--max-findings <n>', 'how many are listed; all are counted', wholeNumber(1, 100_000), 100)
+    .option('--max-findings <n>', 'most findings to list; all are counted', wholeNumber(1, 100_000), 100)
     .option('--temp-dir <directory>', 'where batches are sorted', tmpdir())
     .option('--json', 'print one line of JSON, with the findings')
     .addHelpText('after', EXAMPLES)
@@ -94,7 +99,7 @@ async function readAll(
   });
 }
 
-/** What was read, held against itself. */
+/** Checks everything that was read. */
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
@@ -111,7 +116,7 @@ export async function checkAll(
   return joined;
 }
 
-/** Others get their turn so often; a signal among them. */
+/** After so many items the event loop runs, so that signals are handled. */
 const ITEMS_PER_TURN = 5_000;
 
 async function each<T>(
@@ -129,7 +134,7 @@ async function each<T>(
     if (done % ITEMS_PER_TURN !== 0) continue;
     progress.show(done);
     await nextTurn();
-    if (context.stop.aborted) throw new IdallocError('STOPPING', 'stopped by a signal before all was checked');
+    if (context.stop.aborted) throw new IdallocError('STOPPING', 'stopped by a signal before everything was checked');
   }
   progress.end();
 }

@@ -6,15 +6,15 @@ export type FindingCode =
   | 'OVERLAP'
   /** One correlation ID with batches in several partitions, or in the ledgers of two pairs of topics. */
   | 'SPLIT'
-  /** IDs that are not what their batch says of its origin. */
+  /** IDs that don't match the origin that their batch names. */
   | 'OUTSIDE_EVIDENCE'
-  /** A reply that tells another batch than the one that was decided. */
+  /** A reply with another batch than the one that was decided. */
   | 'DIVERGENT'
-  /** A reply without a decision, though the ledger reaches back to it. */
+  /** A reply without a decision, though the ledger reaches back that far. */
   | 'UNDECIDED'
-  /** A reply on another topic than the one that was asked for. */
+  /** A reply on another topic than the request named. */
   | 'MISDIRECTED'
-  /** A record that is no entry, or no reply. */
+  /** A record that is not a ledger entry, or not a reply. */
   | 'UNREADABLE';
 
 export interface Finding {
@@ -26,15 +26,15 @@ export interface Finding {
 export interface JoinCounts {
   /** Decisions: the first entries of their keys. */
   decisions: number;
-  /** Entries with another batch behind a decision: gaps in the ID space, nothing worse. */
+  /** Entries with another batch after a decision: harmless gaps. */
   losers: number;
-  /** Entries that are there again, byte for byte. */
+  /** Exact copies of entries. */
   doubled: number;
-  /** Replies that tell what was decided. */
+  /** Replies with the batch that was decided. */
   replies: number;
   /** Replies whose decision the ledger no longer has. */
   forgotten: number;
-  /** Replies that can't be judged, for the ledger's head is gone and with it what was decided first. */
+  /** Replies that can't be judged, since the beginning of the ledger was deleted, perhaps with the decision. */
   undecidable: number;
   /** Of `replies`: those written since a replay began that repeat an earlier reply's batch. */
   repeated: number;
@@ -46,16 +46,16 @@ export interface JoinOptions {
   /** Replies of this time or later must have their decision in the ledger. */
   readonly ledgerReachesMs: number;
   readonly find: (finding: Finding) => void;
-  /** Told of each batch that is not yet known, for the search for overlaps. */
+  /** Called with each distinct batch, for the search for overlaps. */
   readonly addUnit: (batch: FoundBatch) => void;
 }
 
 /**
- * Holds every reply against the entry that decided it. In a ledger partition the first entry of a correlation ID decides.
- * One that was decided in several, as by releases that did not forward requests, is a finding; a reply must tell one of
- * its batches all the same.
+ * Compares every reply with the entry that decided it. In a ledger partition the first entry of a correlation ID decides.
+ * A correlation ID that was decided in several partitions, as by releases that did not forward requests, is a finding; its
+ * replies must still have one of those batches.
  *
- * Batches come in groups, as AuditStore.grouped gives them. What is held of a group are its entries, not its replies.
+ * Batches come in groups, as AuditStore.grouped returns them. Memory holds the entries of a group, not its replies.
  */
 export class ReplyJoin {
   readonly #options: JoinOptions;
@@ -88,7 +88,7 @@ export class ReplyJoin {
     request.take(batch);
   }
 
-  /** After the last one. */
+  /** Call it after the last batch. */
   end(): JoinCounts {
     for (const request of this.#requests.values()) request.end();
     this.#requests.clear();
@@ -103,7 +103,7 @@ class Request {
   /** By ledger and partition, then in any order. */
   readonly #entries = new Map<string, FoundBatch[]>();
   #deciders: readonly FoundBatch[] | undefined;
-  /** Batches of replies that no entry has, by digest. */
+  /** Batches that only replies have, by digest. */
   readonly #strangers = new Map<string, FoundBatch>();
   #first = false;
   #again = 0;
@@ -173,11 +173,11 @@ class Request {
     if (loser === undefined) this.#stranger(reply);
     if (deciders.some(({ doubtful }) => doubtful === true)) this.#counts.undecidable += 1;
     else if (deciders.length > 0) {
-      const what = loser === undefined ? 'a batch that no entry has' : 'the batch of an entry that came too late';
-      const message = `a reply tells ${what}, not the one that was decided`;
+      const what = loser === undefined ? 'a batch that no entry has' : 'the batch of a loser';
+      const message = `a reply has ${what}, not the one that was decided`;
       find({ code: 'DIVERGENT', message, places: [reply, ...deciders] });
     } else if (reply.timeMs >= ledgerReachesMs) {
-      const message = 'a reply tells a batch that the ledger does not have, though it reaches back so far';
+      const message = 'a reply has a batch that is not in the ledger, though the ledger reaches back that far';
       find({ code: 'UNDECIDED', message, places: [reply] });
     } else this.#withoutLedger(reply);
   }
@@ -187,11 +187,11 @@ class Request {
     if (reply.again === true) this.#again += 1;
     else this.#first = true;
     if (decider.replyTopic === reply.topic) return;
-    const message = `a reply is on ${reply.topic}; it was asked for on ${decider.replyTopic ?? '?'}`;
+    const message = `a reply is on ${reply.topic}; the request named ${decider.replyTopic ?? '?'}`;
     this.#options.find({ code: 'MISDIRECTED', message, places: [reply, decider] });
   }
 
-  /** Which of two batches is right nobody can tell without the ledger. */
+  /** Without the ledger, two different batches can't be judged. */
   #withoutLedger(reply: FoundBatch): void {
     const agrees = this.#strangers.size === 1;
     if (agrees) this.#counts.forgotten += 1;
@@ -213,7 +213,7 @@ export function logOf({ topic, partition }: Pick<Place, 'topic' | 'partition'>):
   return `${topic}/${partition}`;
 }
 
-/** Gives each batch a number and its runs to `add`. */
+/** Numbers the batches, and passes each with its runs to `add`. */
 export function unitsOf(add: (batch: FoundBatch, unit: number, runs: ReturnType<typeof unpackRanges>) => void) {
   let units = 0;
   return (batch: FoundBatch): void => {

@@ -4,36 +4,36 @@ import type { IdRange } from '../../core/generator.ts';
 import { decompose, type Layout, toTicks } from '../../core/layout.ts';
 import { wallMs } from '../../core/units.ts';
 
-/** A batch is given up long before it has waited so long for its last tick. */
+/** More than any batch takes: allocation gives up long before. */
 const MAX_BATCH_SPAN_MS = 60_000;
 
-/** Every way in which the IDs of a batch are not what the batch says of its origin; empty when there is none. */
+/** How the IDs of a batch contradict the origin that it names; empty if they match. */
 export function batchFaults(batch: IdBatch, layout: Layout): string[] {
   if (batch.step !== layout.step) return [`its step is ${batch.step}; IDs of its layout are ${layout.step} apart`];
   const faults = batch.ranges.flatMap((range) => rangeFaults(range, batch, layout));
   const falls = batch.ranges.findIndex(({ first }, i) => first <= lastOf(batch.ranges[i - 1], batch.step));
-  if (falls > 0) faults.push(`its ranges do not rise: ${batch.ranges[falls]?.first} comes too late`);
+  if (falls > 0) faults.push(`its ranges do not increase: ${batch.ranges[falls]?.first} comes too late`);
   return faults;
 }
 
 function rangeFaults({ first, count }: IdRange, batch: IdBatch, layout: Layout): string[] {
   const last = first + BigInt(count - 1) * batch.step;
   const limit = BigInt(layout.endTicks) << layout.timestampShift;
-  if (first < 0n || last >= limit) return [`${last} is no ID of its layout '${layout.name}'`];
+  if (first < 0n || last >= limit) return [`${last} is not an ID of its layout '${layout.name}'`];
   const from = decompose(layout, first);
   const to = decompose(layout, last);
   const faults: string[] = [];
   for (const { worker, datacenter } of [from, to]) {
-    if (worker !== batch.workerId) faults.push(`an ID is worker ${worker}'s, the batch worker ${batch.workerId}'s`);
+    if (worker !== batch.workerId) faults.push(`an ID is of worker ${worker}, the batch of worker ${batch.workerId}`);
     if (datacenter !== batch.datacenterId) {
-      faults.push(`an ID is datacenter ${datacenter}'s, the batch datacenter ${batch.datacenterId}'s`);
+      faults.push(`an ID is of datacenter ${datacenter}, the batch of datacenter ${batch.datacenterId}`);
     }
   }
   if (from.ticks !== to.ticks) faults.push(`the range of ${count} IDs from ${first} leaves its tick`);
   const made = toTicks(layout, wallMs(batch.generatedAtMs));
-  if (to.ticks > made) faults.push(`an ID is of a time after generated_at ${batch.generatedAtMs}`);
+  if (to.ticks > made) faults.push(`an ID has a time after generated_at ${batch.generatedAtMs}`);
   if ((made - from.ticks) * layout.tickMs > MAX_BATCH_SPAN_MS) {
-    faults.push(`an ID is of a time more than a minute before generated_at ${batch.generatedAtMs}`);
+    faults.push(`an ID has a time more than a minute before generated_at ${batch.generatedAtMs}`);
   }
   return [...new Set(faults)];
 }
@@ -42,7 +42,7 @@ function lastOf(range: IdRange | undefined, step: bigint): bigint {
   return range === undefined ? -1n : range.first + BigInt(range.count - 1) * step;
 }
 
-/** The fewest ranges: a reply that lists its IDs one by one comes back with others than its entry has. */
+/** Merges adjacent ranges: a reply that lists single IDs decodes to other ranges than its entry has. */
 export function mergeRanges(ranges: readonly IdRange[], step: bigint): readonly IdRange[] {
   if (ranges.length < 2) return ranges;
   const merged: IdRange[] = [];
@@ -79,7 +79,7 @@ export function unpackRanges(bytes: Uint8Array): { readonly step: bigint; readon
   return { step: buffer.readBigInt64BE(0), ranges };
 }
 
-/** 16 bytes by which two batches are told apart: all evidence, and `packed`, the merged ranges. */
+/** 16 bytes that identify a batch: all its evidence, and `packed`, the merged ranges. */
 export function batchDigest(batch: IdBatch, packed: Buffer): Buffer {
   const bytes = Buffer.allocUnsafe(FIELD_BYTES + packed.length);
   bytes.writeInt32BE(batch.datacenterId, 0);

@@ -1,21 +1,21 @@
 import type { Finding } from './check.ts';
 import type { Run } from './store.ts';
 
-/** Of runs that are over, so many are kept before they are looked for and dropped. */
-const MAX_OVER = 10_000;
+/** How many runs are kept before those that have ended are dropped. */
+const MAX_ENDED = 10_000;
 
 /**
- * Finds IDs that lie in two batches. Runs come by their first ID. Every batch that shares an ID with another is in a
- * finding, though not with each one that it shares IDs with.
+ * Finds IDs that are in two batches. Runs come ordered by their first ID. Every batch that shares an ID with another is in
+ * a finding, though not with each batch that it shares IDs with.
  *
- * Runs of one step and one remainder are kept as the one that ends last: one that begins before its end shares that
- * very ID. Runs of different steps meet where the Chinese remainder theorem says so.
+ * Of runs with one step and one remainder, the one that ends last is kept: a run that begins before its end shares an ID
+ * with it. Runs of different steps meet where the Chinese remainder theorem says so.
  */
 export class OverlapSearch {
   readonly #find: (finding: Finding) => void;
   readonly #bySteps = new Map<bigint, Map<bigint, Run>>();
   #kept = 0;
-  #limit = MAX_OVER;
+  #limit = MAX_ENDED;
 
   constructor(find: (finding: Finding) => void) {
     this.#find = find;
@@ -40,10 +40,10 @@ export class OverlapSearch {
     const before = open.get(remainder);
     if (before === undefined) this.#kept += 1;
     if (before === undefined || before.last < run.last) open.set(remainder, run);
-    if (this.#kept >= this.#limit) this.#dropOver(run.first);
+    if (this.#kept >= this.#limit) this.#dropEnded(run.first);
   }
 
-  /** Against runs of another step; those that are over are dropped. */
+  /** Compares a run with those of another step, and drops those that have ended. */
   #meetAll(open: Map<bigint, Run>, run: Run): void {
     for (const [remainder, other] of open) {
       if (other.last < run.first) {
@@ -59,14 +59,14 @@ export class OverlapSearch {
     this.#find({ code: 'OVERLAP', message, places: [other, run] });
   }
 
-  #dropOver(first: bigint): void {
+  #dropEnded(first: bigint): void {
     this.#kept = 0;
     for (const [step, open] of this.#bySteps) {
       for (const [remainder, { last }] of open) if (last < first) open.delete(remainder);
       if (open.size === 0) this.#bySteps.delete(step);
       this.#kept += open.size;
     }
-    this.#limit = Math.max(MAX_OVER, 2 * this.#kept);
+    this.#limit = Math.max(MAX_ENDED, 2 * this.#kept);
   }
 }
 

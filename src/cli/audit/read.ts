@@ -11,7 +11,7 @@ import { type Finding, logOf } from './check.ts';
 import { batchDigest, batchFaults, mergeRanges, packRanges } from './evidence.ts';
 import type { FoundBatch, Place } from './store.ts';
 
-/** What is to be read: as much as there was when it was asked for. */
+/** The offsets to read, up to the ends at the time of the call. */
 export interface AuditScope {
   /** Of all ledgers. */
   readonly ledger: readonly Span[];
@@ -22,11 +22,11 @@ export interface ReadCounts {
   entries: number;
   markers: number;
   replies: number;
-  /** Replies that tell of an error, by code. */
+  /** Error replies, by code. */
   readonly errors: Map<string, number>;
   /** Those of `errors` that were written since a replay began. */
   readonly errorsAgain: Map<string, number>;
-  /** Batches of a layout that has no name here, whose IDs can't be held against it. */
+  /** Batches of an unknown layout, whose IDs can't be checked. */
   unknownLayouts: number;
   ids: bigint;
 }
@@ -34,19 +34,19 @@ export interface ReadCounts {
 export interface AuditSink {
   readonly add: (batch: FoundBatch) => void;
   readonly find: (finding: Finding) => void;
-  /** Per reply topic and partition, the offset from which replies belong to a replay. */
+  /** Whether a reply was written since a replay began. */
   readonly againFrom?: (record: TopicRecord) => boolean;
 }
 
-/** Reply topics that exist: those under the prefix, and the one that NestJS uses. */
+/** The reply topics that exist: those under the prefix, and the one for NestJS. */
 export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig): Promise<string[]> {
   const all = (await cluster.metadata('all')).topics.map(({ name }) => name);
   return all.filter((name) => name.startsWith(topics.replyPrefix) || name === `${topics.requests}.reply`).sort();
 }
 
 /**
- * Replies are measured first: the entry of each was there before it, so none of them can lack its entry for having come
- * later.
+ * Measures the reply topics first. The entry of a reply is appended before it, so the ledger then has the entries of all
+ * these replies.
  */
 export async function auditScope(
   source: Source,
@@ -58,7 +58,7 @@ export async function auditScope(
   return { replies: replies.flat(), ledger: ledger.flat() };
 }
 
-/** Turns records into batches, and tells of each that is wrong by itself. */
+/** Decodes records into batches, and reports each that is invalid in itself. */
 export class AuditReader {
   readonly #sink: AuditSink;
   readonly #layoutOf = layoutFinder();
@@ -76,8 +76,7 @@ export class AuditReader {
     ids: 0n,
   };
 
-  /** `ledger` tells where the partitions of the ledgers start. */
-  /** Batches of any preset are known; those of another layout only where that is `layout`. */
+  /** `ledger`: where the partitions of the ledgers start. `layout`: a layout to check batches against besides the presets. */
   constructor(ledger: readonly Span[], sink: AuditSink, layout?: Layout) {
     this.#sink = sink;
     this.#customText = layout && customText(layout);
@@ -85,8 +84,8 @@ export class AuditReader {
   }
 
   /**
-   * The time from which the ledger has every decision, once it was read: that of the youngest of the oldest entries of
-   * the partitions that were trimmed, of whichever ledger. A partition that was emptied has none.
+   * The time from which the ledgers have every decision, once they were read: the latest of the times of the oldest entries
+   * of all trimmed partitions. Infinity if a partition was emptied.
    */
   get ledgerReachesMs(): number {
     const trimmed = [...this.#starts].filter(([, start]) => start > 0);
@@ -105,10 +104,10 @@ export class AuditReader {
         this.counts.markers += 1;
         return;
       }
-      if (key === null) throw new TypeError('an entry that decides has no key');
+      if (key === null) throw new TypeError('an entry has no key');
       this.counts.entries += 1;
       const place: Place = { ...placeOf('ledger', record), correlationId: decodeLedgerKey(key) };
-      if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, behind its own place`);
+      if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, after its own offset`);
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(place, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
@@ -146,7 +145,7 @@ export class AuditReader {
     this.#sink.add({ ...place, ...fields, digest: batchDigest(batch, ranges), ranges });
   }
 
-  /** A record that can't be read is a finding, whatever is wrong with it. */
+  /** A record that can't be read is a finding. */
   #attempt(source: Place['source'], record: TopicRecord, read: () => void): void {
     try {
       read();
@@ -158,7 +157,7 @@ export class AuditReader {
   }
 }
 
-/** Reads the scope into the reader; `onProgress` is told how many offsets are done with. */
+/** Reads the scope into the reader; `onProgress` gets the number of offsets that are done. */
 export async function readScope(
   source: Source,
   scope: AuditScope,
@@ -188,6 +187,6 @@ function placeOf(source: Place['source'], { topic, partition, offset, key }: Top
 }
 
 function count(counts: Map<string, number>, code: string): void {
-  const name = counts.size < 100 || counts.has(code) ? code : 'others'; // anybody may make codes up
+  const name = counts.size < 100 || counts.has(code) ? code : 'others'; // error codes are not limited to ours
   counts.set(name, (counts.get(name) ?? 0) + 1);
 }

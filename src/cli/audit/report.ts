@@ -24,7 +24,7 @@ export class Findings {
   }
 }
 
-/** Correlation IDs are bytes; what is no plain text is shown as hex. */
+/** Correlation IDs are bytes; those that are not plain text are shown in hex. */
 export function correlationText(correlationId: Buffer): string {
   const text = correlationId.toString('utf8');
   return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${correlationId.toString('hex')}`;
@@ -34,7 +34,7 @@ function placeText({ topic, partition, offset, correlationId }: Place): string {
   return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(correlationId)}`;
 }
 
-/** The line for scripts. */
+/** The line that --json prints. */
 export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings): object {
   return {
     entries: read.entries,
@@ -64,7 +64,7 @@ function placeJson({ source, topic, partition, offset, correlationId }: Place): 
   return { source, topic, partition, offset, correlation_id: correlationText(correlationId) };
 }
 
-/** The report for people. */
+/** The report as text. */
 export function auditText(
   read: ReadCounts,
   join: JoinCounts,
@@ -79,15 +79,15 @@ export function auditText(
       `${errors === '' ? '' : `, errors: ${errors}`}`,
     ...(join.undecidable === 0
       ? []
-      : [paint.yellow(`         ${join.undecidable} can't be judged: the ledger's head is gone`)]),
+      : [paint.yellow(`         ${join.undecidable} can't be judged: the beginning of the ledger was deleted`)]),
     ...(read.unknownLayouts === 0
       ? []
-      : [paint.yellow(`         ${read.unknownLayouts} batches are of a layout that has no name here`)]),
+      : [paint.yellow(`         ${read.unknownLayouts} batches have an unknown layout`)]),
   ];
   return `${lines.map((line) => `${line}\n`).join('')}${findingsText(findings, paint)}`;
 }
 
-/** Each finding with its batches, and how many there are. */
+/** Each finding with its batches, and the number of findings. */
 export function findingsText({ listed, total }: Findings, paint: ReturnType<typeof palette>): string {
   const lines = listed.flatMap(({ code, message, places }) => [
     `${paint.red(code)}  ${message}`,

@@ -25,13 +25,13 @@ export interface FoundBatch extends Place {
   readonly timeMs: number;
   /** Ledger: where the reply goes. */
   readonly replyTopic?: string;
-  /** Ledger: what was decided before may be gone with the log's head, so this entry may not be the first. */
+  /** Ledger: an earlier decision may have been deleted with the beginning of the log, so this entry may not be the first. */
   readonly doubtful?: boolean;
-  /** Reply: written after the moment that a replay began. */
+  /** Reply: written since a replay began. */
   readonly again?: boolean;
 }
 
-/** One run of IDs of a batch; `unit` is the same for all runs of one batch, and for nothing else. */
+/** One run of IDs of a batch; `unit` identifies the batch. */
 export interface Run extends Place {
   readonly first: bigint;
   readonly last: bigint;
@@ -40,12 +40,12 @@ export interface Run extends Place {
 }
 
 const MAX_OPEN_ROWS = 50_000;
-/** SQLite sorts with as much memory as it may cache. */
+/** SQLite's cache size also limits the memory of a sort. */
 const CACHE_KIB = 64 * 1024;
 
 /**
- * Batches on disk, given back in order: SQLite sorts runs of bounded size in files and merges them, so memory does not
- * grow with their number. Nothing is kept after `close`.
+ * Batches on disk, returned in order: SQLite sorts them in files and merges those, so memory does not grow with their
+ * number. Disposing it deletes the files.
  */
 export class AuditStore implements Disposable {
   readonly #directory: string;
@@ -54,12 +54,12 @@ export class AuditStore implements Disposable {
   readonly #addRun: StatementSync;
   readonly #topics: string[] = [];
   readonly #topicNumbers = new Map<string, number>();
-  /** Whoever chooses correlation IDs can't make them meet in one group. */
+  /** Random, so that chosen correlation IDs can't collide in one group. */
   readonly #seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
   #openRows = 0;
   #runs = 0;
 
-  /** Makes a directory of its own in `parent`. */
+  /** Creates a directory in `parent`. */
   constructor(parent: string) {
     this.#directory = makeDirectory(parent);
     this.#db = new DatabaseSync(join(this.#directory, 'batches.sqlite'));
@@ -84,8 +84,8 @@ export class AuditStore implements Disposable {
   }
 
   /**
-   * All batches in groups, told apart by `group`: all of one correlation ID are in one, with perhaps those of a few others.
-   * The ledger's come first in each group; otherwise there is no order.
+   * All batches in groups, numbered by `group`. The batches of a correlation ID are in one group, perhaps with those of a few
+   * others. Ledger entries come first in each group; otherwise there is no order.
    */
   *grouped(): Generator<FoundBatch & { readonly group: number }> {
     const select = this.#db.prepare('SELECT * FROM batch ORDER BY place');
@@ -127,7 +127,7 @@ export class AuditStore implements Disposable {
     return this.#runs;
   }
 
-  /** All runs by their first ID. */
+  /** All runs, ordered by their first ID. */
   *byFirstId(): Generator<Run> {
     const select = this.#db.prepare('SELECT * FROM run ORDER BY first');
     select.setReturnArrays(true);
@@ -149,7 +149,7 @@ export class AuditStore implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#db.exec("PRAGMA temp_store_directory = ''"); // it is the whole process's
+    this.#db.exec("PRAGMA temp_store_directory = ''"); // the setting is per process
     this.#db.close();
     rmSync(this.#directory, { recursive: true, force: true });
   }
@@ -173,9 +173,9 @@ type BatchRow = [number, Uint8Array, number, number, number, Uint8Array, Uint8Ar
 type RunRow = [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, Uint8Array];
 
 /**
- * Runs `use` with a store in `parent`, which is gone afterwards.
+ * Runs `use` with a store in `parent`, which is deleted afterwards.
  *
- * @throws IdallocError CONFIG_INVALID where no directory can be made, INDEX_UNUSABLE when the store fails: a full disk.
+ * @throws IdallocError CONFIG_INVALID if no directory can be created, INDEX_UNUSABLE if the store fails, as on a full disk.
  */
 export async function withStore<T>(parent: string, use: (store: AuditStore) => Promise<T>): Promise<T> {
   using store = new AuditStore(parent);
@@ -183,7 +183,7 @@ export async function withStore<T>(parent: string, use: (store: AuditStore) => P
     return await use(store);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_SQLITE_ERROR') throw error;
-    const message = `batches could not be sorted in ${parent}: ${describeError(error)}; give --temp-dir more room`;
+    const message = `batches could not be sorted in ${parent}: ${describeError(error)}; free disk space there, or set --temp-dir`;
     throw new IdallocError('INDEX_UNUSABLE', message, { cause: error });
   }
 }
@@ -196,7 +196,7 @@ function makeDirectory(parent: string): string {
   try {
     return mkdtempSync(join(parent, 'idalloc-audit-'));
   } catch (error) {
-    const message = `batches can't be sorted in ${parent}: ${describeError(error)}; see --temp-dir`;
+    const message = `batches can't be sorted in ${parent}: ${describeError(error)}; set --temp-dir to a writable directory`;
     throw new IdallocError('CONFIG_INVALID', message, { cause: error });
   }
 }

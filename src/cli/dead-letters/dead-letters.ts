@@ -21,11 +21,11 @@ import {
   letterOf,
   lettersText,
   letterText,
-  mayBeMended,
+  mayBeFixed,
   refuseResend,
 } from './letter-view.ts';
 
-/** Where a letter lies in the dead-letter topic. */
+/** The place of a letter in the dead-letter topic. */
 interface LetterPlace {
   readonly partition: number;
   readonly offset: number;
@@ -48,10 +48,10 @@ Examples:
   idalloc deadletters show 0:17 --json`;
 
 const RESEND_HELP = `
-Each record goes back to the request partition that it came from: key, value and headers as they were, a header
-'${ORIGIN}' with its first place and time, and a header '${RESENT}' that counts. The third return is the last one.
-The letter stays where it is, for a log can't be rubbed out.
-A request that is bad in itself comes back; one whose reply topic was missing is served once the topic is there.
+Each record goes back to the request partition that it came from, with its key, value and headers, a header '${ORIGIN}'
+with its first place and time, and a header '${RESENT}' that counts resends. A record can be resent three times.
+The letter stays in the dead-letter topic.
+A request that is itself invalid comes back; one whose reply topic was missing is served once the topic exists.
 
 Examples:
   idalloc deadletters resend 0:17 0:18
@@ -61,29 +61,31 @@ Examples:
 export function deadLettersCommand(context: CliContext): Command {
   const list = new Command('list')
     .description('List the newest dead letters.')
-    .option('--limit <n>', 'at most so many, of the newest', wholeNumber(1, 100_000), 100)
-    .addOption(new Option('--code <code>', 'only these').choices(LETTER_CODES))
+    .option('--limit <n>', 'most letters to list, newest first', wholeNumber(1, 100_000), 100)
+    .addOption(new Option('--code <code>', 'only letters with this code').choices(LETTER_CODES))
     .option('--json', 'print one line of JSON: {"letters":[…]}')
     .addHelpText('after', LIST_HELP)
     .action((options: { limit: number; code?: string; json?: true }) => runList(context, options));
   const show = new Command('show')
-    .description('Show all of one dead letter.')
-    .argument('<partition:offset>', 'as listed', parsePlace)
+    .description('Show one dead letter in full.')
+    .argument('<partition:offset>', 'place of the letter, as listed', parsePlace)
     .option('--json', 'print one line of JSON, with the bytes in base64')
     .addHelpText('after', SHOW_HELP)
     .action((place: LetterPlace, options: { json?: true }) => runShow(context, place, options.json === true));
   const resend = new Command('resend')
-    .description('Send records back to the request topic, as they came.')
-    .argument('<partition:offset...>', 'as listed', (text, before: readonly LetterPlace[] = []) =>
+    .description('Send the records of dead letters to the request topic again.')
+    .argument('<partition:offset...>', 'place of the letter, as listed', (text, before: readonly LetterPlace[] = []) =>
       withPlace(before, parsePlace(text)),
     )
-    .option('--yes', 'do not ask')
+    .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"resent":[{"letter","partition","offset"}]}')
     .addHelpText('after', RESEND_HELP)
     .action((places: readonly LetterPlace[], options: { yes?: true; json?: true }) =>
       runResend(context, places, options),
     );
-  const command = new Command('deadletters').description('Look at requests that could not be served; send them again.');
+  const command = new Command('deadletters').description(
+    'List and show requests that could not be served, and send them again.',
+  );
   return command.addCommand(list).addCommand(show).addCommand(resend);
 }
 
@@ -132,8 +134,8 @@ async function runResend(
     if (refusals.length > 0) throw new IdallocError('RESEND_REFUSED', refusals.join('; '));
     const records: TopicRecord[] = [];
     for (const letter of letters) records.push(await originalOf(session, letter));
-    const hopeless = letters.filter((letter) => !mayBeMended(letter)).length;
-    const hint = hopeless === 0 ? '' : ` ${hopeless} of them are bad in themselves and will come back.`;
+    const hopeless = letters.filter((letter) => !mayBeFixed(letter)).length;
+    const hint = hopeless === 0 ? '' : ` ${hopeless} of them will come back, since the request itself is invalid.`;
     await confirm(
       context,
       `Send ${counted(letters.length, 'record')} to '${topics.requests}' again?${hint}`,
@@ -142,10 +144,12 @@ async function runResend(
     return send(session, letters, records);
   });
   if (json === true) context.out(`${JSON.stringify({ resent })}\n`);
-  else for (const { letter, partition, offset } of resent) context.out(`${letter} is request ${partition}:${offset}\n`);
+  else
+    for (const { letter, partition, offset } of resent)
+      context.out(`${letter} was sent again as request ${partition}:${offset}\n`);
 }
 
-/** The letter's record; where the letter has none, it is taken from the request topic, if that still has it. */
+/** The letter's record; if the letter was written without it, the one in the request topic, if that still has it. */
 async function originalOf(session: Session, { record, note }: Letter): Promise<TopicRecord> {
   const { requests } = session.config.topics;
   const { partition = -1, offset = -1 } = note;
@@ -154,7 +158,7 @@ async function originalOf(session: Session, { record, note }: Letter): Promise<T
   if (span === undefined) {
     throw new IdallocError(
       'RESEND_REFUSED',
-      `${letter} is of partition ${partition}, which '${requests}' does not have`,
+      `${letter} names partition ${partition}, which '${requests}' does not have`,
     );
   }
   if (!note.recordLeftOut) return { ...record, headers: note.headers as TopicRecord['headers'], partition };
@@ -188,8 +192,8 @@ async function send(
 }
 
 /**
- * The record's own headers, with what tells its age: the offset that it gets now is a young one. Without a time that can be
- * read it counts as older than anything.
+ * The record's headers, with its first place and time: its new offset does not show its age. A record without a readable
+ * time counts as the oldest.
  */
 function resentHeaders({ note }: Letter, headers: TopicRecord['headers'] = {}): NonNullable<NewRecord['headers']> {
   const { partition = 0, offset = 0, timestampMs = 0 } = note;
@@ -199,7 +203,7 @@ function resentHeaders({ note }: Letter, headers: TopicRecord['headers'] = {}): 
   return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: resent });
 }
 
-/** Tried again only where the brokers surely did not take it: a record that they may have must not be there twice. */
+/** Retries only if the brokers certainly did not append the record: it must not be appended twice. */
 async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
   const { cluster, runtime } = source;
   const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };

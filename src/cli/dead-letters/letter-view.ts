@@ -7,7 +7,7 @@ import { HEADERS_CUT } from '../../kafka/records/headers.ts';
 import { correlationText } from '../audit/report.ts';
 import { counted, printable, table, timeText } from '../table.ts';
 
-/** A dead letter as it lies in its topic. */
+/** A dead letter: its record, and what its headers say. */
 export interface Letter {
   readonly record: TopicRecord;
   readonly note: LetterNote;
@@ -15,34 +15,35 @@ export interface Letter {
 
 const MAX_SHOWN_BYTES = 256;
 const MAX_CELL = 60;
-/** A request that comes back so often is not mended by sending it again. */
+/** Sending a request again does not help once it came back this often. */
 const MAX_RESENDS = 3;
 
 export function letterOf(record: TopicRecord): Letter {
   return { record, note: readLetterNote(record.headers as LetterNote['headers']) };
 }
 
-/** Why a letter's request must not be sent again as it is; undefined when it may be. */
+/** Why a letter's request can't be sent again; undefined if it can. */
 export function refuseResend({ record, note }: Letter, requestTopic: string): string | undefined {
   const at = `${record.partition}:${record.offset}`;
   if (note.topic === undefined || note.partition === undefined || note.offset === undefined) {
-    return `letter ${at} does not say where its record stood: it is not of idalloc's making`;
+    return `letter ${at} does not name the place of its record: idalloc did not write it`;
   }
   if (note.topic !== requestTopic) {
     return `letter ${at} names the topic '${note.topic}'; records go back to REQUEST_TOPIC '${requestTopic}' only`;
   }
-  if (note.resent === undefined) return `letter ${at} has a header that counts resends, but no number in it`;
+  if (note.resent === undefined) return `letter ${at} has an invalid resend count in its header`;
   if (note.resent >= MAX_RESENDS) {
-    return `letter ${at} was sent again ${note.resent} times and came back each time: mend its cause, ${note.code}`;
+    return `letter ${at} was sent again ${note.resent} times and came back each time: fix the cause, ${note.code}`;
   }
   for (const name of [HEADERS_CUT, UNREADABLE]) {
-    if (Object.hasOwn(record.headers, name)) return `letter ${at} is not whole: its record had more than could be read`;
+    if (Object.hasOwn(record.headers, name))
+      return `letter ${at} is incomplete: its record had more than could be read`;
   }
   return undefined;
 }
 
-/** Whether somebody else can have mended it: a request that is bad in itself comes back. */
-export function mayBeMended({ note }: Letter): boolean {
+/** Whether the cause may be fixed by now: a request that is itself invalid comes back. */
+export function mayBeFixed({ note }: Letter): boolean {
   return note.code === 'REPLY_UNDELIVERABLE' || note.code === 'INVALID_REPLY_TOPIC' || note.code === 'UNKNOWN_SCHEMA';
 }
 
@@ -61,7 +62,7 @@ export function letterJson({ record, note }: Letter): object {
   };
 }
 
-/** With everything: for one letter. */
+/** The letter with its headers and value. */
 export function fullLetterJson(letter: Letter): object {
   const { record, note } = letter;
   const headers = Object.entries(note.headers).map(([name, value]) => [
@@ -82,9 +83,9 @@ const COLUMNS = [
   { title: 'key' },
 ];
 
-/** `code`: the only one that was asked for. */
+/** `code`: the filter, if there is one. */
 export function lettersText(letters: readonly Letter[], code?: string): string {
-  if (letters.length === 0) return `there are no dead letters${code === undefined ? '' : ` of code ${code}`}\n`;
+  if (letters.length === 0) return `there are no dead letters${code === undefined ? '' : ` with code ${code}`}\n`;
   const rows = letters.map(({ record, note }) => [
     `${record.partition}:${record.offset}`,
     timeText(record.timestampMs),
@@ -111,13 +112,13 @@ export function letterText(letter: Letter): string {
     `key      ${shown(record.key)}`,
     `headers${headers.length === 0 ? '  none' : ''}`,
     ...headers,
-    `value    ${note.recordLeftOut ? 'left out: the dead-letter topic refused it' : shown(record.value)}`,
+    `value    ${note.recordLeftOut ? 'left out: the dead-letter topic rejected it' : shown(record.value)}`,
     `         ${reading(record.value)}`,
     '',
   ].join('\n');
 }
 
-/** What a request's value says, as far as it says anything. */
+/** The fields of a request's value, or why it can't be decoded. */
 function reading(value: Buffer | null): string {
   if (value === null || value.length === 0) return 'empty';
   try {
@@ -130,7 +131,7 @@ function reading(value: Buffer | null): string {
   }
 }
 
-/** Bytes for people: as text where they are plain text, else the beginning as hex. */
+/** Bytes as text if they are plain text, else the first ones in hex. */
 function shown(value: Buffer | string | null | undefined): string {
   if (value === null || value === undefined) return 'null';
   const bytes = bytesOf(value);
@@ -149,5 +150,5 @@ function cell(text: string): string {
   return plain.length <= MAX_CELL ? plain : `${plain.slice(0, MAX_CELL - 1)}…`;
 }
 
-/** Codes that a dead letter can have, for --code. */
+/** The codes that a dead letter can have, for --code. */
 export const LETTER_CODES = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].deadLetter);

@@ -1,19 +1,19 @@
 import type { TopicsReport } from '../../adapters/kafka/topics/topics.ts';
 import { counted, spanText } from '../table.ts';
 
-/** One thing that was looked at. */
+/** The result of one check. */
 export interface Check {
   readonly name: string;
-  /** fault: a worker can't do its work so. warn: it can, until something else happens. */
+  /** fault: a worker can't run. warn: it can, until something else happens. */
   readonly state: 'ok' | 'warn' | 'fault';
   readonly detail: string;
   /** What to do about it. */
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 export const ok = (name: string, detail: string): Check => ({ name, state: 'ok', detail });
-export const warn = (name: string, detail: string, mend: string): Check => ({ name, state: 'warn', detail, mend });
-export const fault = (name: string, detail: string, mend: string): Check => ({ name, state: 'fault', detail, mend });
+export const warn = (name: string, detail: string, fix: string): Check => ({ name, state: 'warn', detail, fix });
+export const fault = (name: string, detail: string, fix: string): Check => ({ name, state: 'fault', detail, fix });
 
 const CLOCK_ADVICE =
   'run NTP with slewing: chronyd without makestep (or makestep 1 3, for the boot only), or ntpd -x; never ntpd -g, never a step';
@@ -35,8 +35,8 @@ export function judgeBroker(broker: string, fetchVersion: number, latencyMs: num
   const name = `Kafka ${broker}`;
   const release = RELEASES.find(([version]) => fetchVersion >= version)?.[1] ?? 'older than 2.3';
   const detail = `Kafka ${release}, ${spanText(latencyMs)}`;
-  if (fetchVersion < OLDEST_FETCH) return fault(name, detail, 'run Kafka 2.3 or later; 4.1 is what is tested');
-  if (latencyMs > SLOW_MS) return warn(name, detail, 'look why it answers so late: each batch waits for one append');
+  if (fetchVersion < OLDEST_FETCH) return fault(name, detail, 'run Kafka 2.3 or later; 4.1 is tested');
+  if (latencyMs > SLOW_MS) return warn(name, detail, 'find out why it is slow: each batch waits for one append');
   return ok(name, detail);
 }
 
@@ -44,34 +44,36 @@ export function unreachable(name: string, why: string, variable: string): Check 
   return fault(name, why, `start it, or correct ${variable}`);
 }
 
-/** What is likely a mistake in the variables, as a worker says it at its start. */
+/** Likely mistakes in the variables, as a worker logs them at its start. */
 export function judgeVariables(warnings: readonly string[]): Check[] {
-  return warnings.map((warning) => warn('variables', warning, 'change the variable that is named'));
+  return warnings.map((warning) => warn('variables', warning, 'correct this variable'));
 }
 
 const DAY_MS = 86_400_000;
-const ENDS_SOON_MS = 14 * DAY_MS;
+const EXPIRES_SOON_MS = 14 * DAY_MS;
 
-/** Authorities or a certificate, by the variable that holds them. */
+/** The expiry of the CA certificates or the certificate in a variable. */
 export function judgeCertificate(variable: string, expiresAtMs: number, nowMs: number): Check {
   const name = `certificate ${variable}`;
   const on = new Date(expiresAtMs).toISOString().slice(0, 16).replace('T', ' ');
-  const mend = 'replace it by one that ends later: in its file, which needs no restart, or in the variable';
-  if (expiresAtMs <= nowMs) return fault(name, `ended on ${on} UTC`, mend);
+  const fix = 'replace it: in its file, which needs no restart, or in the variable';
+  if (expiresAtMs <= nowMs) return fault(name, `expired on ${on} UTC`, fix);
   const days = Math.floor((expiresAtMs - nowMs) / DAY_MS);
-  const detail = `ends on ${on} UTC, in ${days < 1 ? 'less than a day' : counted(days, 'day')}`;
-  return expiresAtMs - nowMs < ENDS_SOON_MS ? warn(name, detail, mend) : ok(name, detail);
+  const detail = `expires on ${on} UTC, in ${days < 1 ? 'less than a day' : counted(days, 'day')}`;
+  return expiresAtMs - nowMs < EXPIRES_SOON_MS ? warn(name, detail, fix) : ok(name, detail);
 }
 
 /** Topics, their retention rules and the ledger's strength, as a worker would judge them at its start. */
 export function judgeTopicReport({ faults, warnings, differences, remedies }: TopicsReport): Check[] {
-  const mend = remedies.join('; ');
+  const fix = remedies.join('; ');
   const checks = [
-    ...faults.map(({ code, message }) => fault(`topics ${code}`, message, mend === '' ? 'see the message' : mend)),
+    ...faults.map(({ code, message }) => fault(`topics ${code}`, message, fix === '' ? 'see the message' : fix)),
     ...warnings.map(({ code, message }) => warn(`topics ${code}`, message, 'for production: three brokers or more')),
-    ...(differences.length > 0 ? [warn('topics', differences.join('; '), mend)] : []),
+    ...(differences.length > 0 ? [warn('topics', differences.join('; '), fix)] : []),
   ];
-  return checks.length > 0 ? checks : [ok('topics', 'there, and as planned; the ledger outlasts the requests')];
+  return checks.length > 0
+    ? checks
+    : [ok('topics', 'exist and are as planned; the ledger is kept longer than the requests')];
 }
 
 export interface EtcdFacts {
@@ -83,26 +85,23 @@ export interface EtcdFacts {
 }
 
 const ETCD_SLOW_MS = 1_000;
-/** etcd refuses writes at 2 GiB unless it was told otherwise. */
+/** etcd's default quota is 2 GiB: it rejects writes beyond it. */
 const ETCD_LARGE_BYTES = 1.5 * 2 ** 30;
 
 export function judgeEtcd(endpoint: string, facts: EtcdFacts): Check {
   const name = `etcd ${endpoint}`;
   const role = facts.isLeader ? 'leader' : 'follower';
   const detail = `etcd ${facts.version}, ${role}, ${Math.round(facts.dbBytes / 2 ** 20)} MiB, ${spanText(facts.latencyMs)}`;
-  if (!facts.hasLeader)
-    return fault(name, `${detail}; it knows no leader`, 'bring the members up until most of them run');
+  if (!facts.hasLeader) return fault(name, `${detail}; it has no leader`, 'start members until a majority runs');
   if (!/^3\.([5-9]|\d\d)\./.test(facts.version) && !/^([4-9]|\d\d)\./.test(facts.version)) {
     return warn(name, detail, 'run etcd 3.5 or later');
   }
-  if (facts.dbBytes > ETCD_LARGE_BYTES)
-    return warn(name, detail, 'compact and defragment it, before it refuses writes');
-  if (facts.latencyMs > ETCD_SLOW_MS)
-    return warn(name, detail, 'look at its disk: a lease needs answers within seconds');
+  if (facts.dbBytes > ETCD_LARGE_BYTES) return warn(name, detail, 'compact and defragment it before it rejects writes');
+  if (facts.latencyMs > ETCD_SLOW_MS) return warn(name, detail, 'check its disk: a lease needs answers within seconds');
   return ok(name, detail);
 }
 
-/** Fewer than three members can't lose one. */
+/** A cluster of fewer than three members can't lose one. */
 export function judgeEtcdSize(endpoints: number): Check {
   if (endpoints >= 3) return ok('etcd size', counted(endpoints, 'endpoint'));
   return warn(
@@ -116,18 +115,18 @@ export function judgeEtcdSize(endpoints: number): Check {
 const DRIFT_MS = 1_000;
 
 /**
- * Our clock against a server that told its time in whole seconds, between `sentMs` and `receivedMs` of ours. Only what is
- * certain counts: the server's time lay in [toldMs, toldMs + 1000).
+ * Compares our clock with a server that reported its time in whole seconds, between `sentMs` and `receivedMs` of our clock.
+ * Only what is certain counts: the server's time was in [reportedMs, reportedMs + 1000).
  */
-export function judgeClock(server: string, toldMs: number, sentMs: number, receivedMs: number): Check {
+export function judgeClock(server: string, reportedMs: number, sentMs: number, receivedMs: number): Check {
   const name = `clock against ${server}`;
-  const [least, most] = [toldMs - receivedMs, toldMs + 999 - sentMs];
+  const [least, most] = [reportedMs - receivedMs, reportedMs + 999 - sentMs];
   if (least > DRIFT_MS) return fault(name, `this machine is at least ${spanText(least)} behind`, CLOCK_ADVICE);
   if (most < -DRIFT_MS) return fault(name, `this machine is at least ${spanText(-most)} ahead`, CLOCK_ADVICE);
   return ok(name, `within ${spanText(Math.max(Math.abs(least), Math.abs(most)))}`);
 }
 
-/** One line of `chronyc -c tracking`; undefined when it is none. */
+/** `line` is the output of `chronyc -c tracking`; undefined if it is not. */
 export function judgeChrony(line: string): Check | undefined {
   const fields = line.trim().split(',');
   const offsetMs = Number(fields[4]) * 1_000;
@@ -137,19 +136,19 @@ export function judgeChrony(line: string): Check | undefined {
   return synchronised ? ok('NTP', detail) : fault('NTP', detail, CLOCK_ADVICE);
 }
 
-/** The output of `timedatectl show`; undefined when it says nothing of NTP. */
+/** `text` is the output of `timedatectl show`; undefined if it has no NTP state. */
 export function judgeTimedatectl(text: string): Check | undefined {
   const value = /^NTPSynchronized=(yes|no)$/m.exec(text)?.[1];
   if (value === undefined) return undefined;
-  if (value === 'yes') return ok('NTP', 'synchronised, says timedatectl');
-  return fault('NTP', 'not synchronised, says timedatectl', CLOCK_ADVICE);
+  if (value === 'yes') return ok('NTP', 'timedatectl: synchronised');
+  return fault('NTP', 'timedatectl: not synchronised', CLOCK_ADVICE);
 }
 
 export function unknownNtp(): Check {
-  return warn('NTP', 'neither chronyc nor timedatectl tells of a synchronised clock here', CLOCK_ADVICE);
+  return warn('NTP', 'neither chronyc nor timedatectl reports a synchronised clock', CLOCK_ADVICE);
 }
 
-/** chrony.conf without its comments: a step after the boot ejects every worker of the machine. */
+/** `text` is chrony.conf: a step after the boot ejects every worker of the machine. */
 export function judgeChronyConf(text: string): Check | undefined {
   const rule = /^[ \t]*makestep[ \t]+(\S+)[ \t]+(-?\d+)/m.exec(text);
   if (rule === null) return undefined;
@@ -164,7 +163,7 @@ export function judgeChronyConf(text: string): Check | undefined {
 
 const OPEN_FILES = 4_096;
 
-/** The text of /proc/self/limits; undefined where there is none. */
+/** `text` is /proc/self/limits; undefined if it has no limit of open files. */
 export function judgeLimits(text: string): Check | undefined {
   const soft = /^Max open files\s+(\d+|unlimited)/m.exec(text)?.[1];
   if (soft === undefined) return undefined;
@@ -173,7 +172,7 @@ export function judgeLimits(text: string): Check | undefined {
   return warn(
     'limits',
     detail,
-    `raise it to ${OPEN_FILES} or more: ulimit -n, LimitNOFILE= or the container's ulimits`,
+    `raise it to ${OPEN_FILES} or more with ulimit -n, LimitNOFILE= or the container's ulimits`,
   );
 }
 
@@ -184,7 +183,7 @@ export function judgeDisk(directory: string, writable: boolean, freeBytes: numbe
   const name = 'index directory';
   const detail = `${directory}, ${(freeBytes / 2 ** 30).toFixed(1)} GiB free`;
   if (!writable) return fault(name, `${detail}, not writable`, 'let the worker write there, or set INDEX_DIR');
-  if (freeBytes < NO_BYTES) return fault(name, detail, 'make room: the index is a copy of the ledger');
-  if (freeBytes < LITTLE_BYTES) return warn(name, detail, 'make room: the index is a copy of the ledger');
+  if (freeBytes < NO_BYTES) return fault(name, detail, 'free disk space: the index is a copy of the ledger');
+  if (freeBytes < LITTLE_BYTES) return warn(name, detail, 'free disk space: the index is a copy of the ledger');
   return ok(name, detail);
 }

@@ -4,7 +4,7 @@ import type { Config } from '../../config/config.ts';
 import { describeError } from '../../errors.ts';
 import { type Check, judgeClock, warn } from './checks.ts';
 
-/** etcd's HTTP side tells its time in whole seconds. */
+/** Compares the clocks by the Date header of etcd's HTTP endpoint, which has whole seconds. */
 export async function checkClock(
   endpoint: string,
   tls: Config['etcd']['tls'],
@@ -13,17 +13,17 @@ export async function checkClock(
 ): Promise<Check> {
   const sentMs = now();
   try {
-    const toldMs = Date.parse(await dateOf(new URL('/version', endpoint), tls, timeoutMs));
+    const reportedMs = Date.parse(await dateOf(new URL('/version', endpoint), tls, timeoutMs));
     const receivedMs = now();
-    if (Number.isNaN(toldMs)) throw new Error('it does not tell its time');
-    return judgeClock(endpoint, toldMs, sentMs, receivedMs);
+    if (Number.isNaN(reportedMs)) throw new Error('its answer has no Date header');
+    return judgeClock(endpoint, reportedMs, sentMs, receivedMs);
   } catch (error) {
-    const mend = 'none needed where the endpoint takes gRPC only: workers compare their clock with the brokers';
-    return warn(`clock against ${endpoint}`, `not known: ${describeError(error)}`, mend);
+    const fix = 'none needed if the endpoint serves gRPC only: workers compare their clock with the brokers';
+    return warn(`clock against ${endpoint}`, `unknown: ${describeError(error)}`, fix);
   }
 }
 
-/** The built-in fetch takes no certificates. */
+/** The built-in fetch does not support client certificates. */
 function dateOf(url: URL, tls: Config['etcd']['tls'], timeoutMs: number): Promise<string> {
   const { ca, own } = tls ?? {};
   const certificates = {

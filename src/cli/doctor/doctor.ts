@@ -10,9 +10,9 @@ import { checkMachine } from './machine.ts';
 import { checkEtcd, checkKafka } from './servers.ts';
 
 const EXAMPLES = `
-Run it with a worker's variables, on a worker's machine. It looks at variables, certificates, each broker and each etcd endpoint, topics and
-their configs, permissions, the schema registry, the namespace, clocks, limits and the index's disk, and changes nothing. Exit code 1 when
-something keeps a worker from its work; a warning does not.
+Run it with a worker's variables, on a worker's machine. It checks variables, certificates, each broker and etcd endpoint, topics and
+their configs, permissions, the schema registry, the namespace, clocks, limits and the disk of the index. It changes nothing.
+The exit code is 1 for a fault, which keeps a worker from running; a warning does not.
 
 Examples:
   idalloc doctor
@@ -21,8 +21,8 @@ Examples:
 /** `idalloc doctor`: what is wrong, and what to do about it. */
 export function doctorCommand(context: CliContext): Command {
   return new Command('doctor')
-    .description('Look at all that a worker needs, and say what to mend.')
-    .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","mend"}]}')
+    .description('Check everything that a worker needs, and say what to fix.')
+    .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","fix"}]}')
     .addHelpText('after', EXAMPLES)
     .action(async (options: { json?: true }) => {
       const config = loadWorkerConfig(context.env, undefined, context.now());
@@ -54,18 +54,18 @@ async function checkRegistry(config: KafkaConfig): Promise<Check[]> {
   const name = `schema registry ${config.registry.url}`;
   const fault = await registryFault(config);
   if (fault === undefined) return [{ name, state: 'ok', detail: 'has the schemas of requests and replies' }];
-  return [{ name, state: 'fault', detail: fault.message, mend: fault.mend }];
+  return [{ name, state: 'fault', detail: fault.message, fix: fault.fix }];
 }
 
 function doctorText(context: CliContext, checks: readonly Check[]): string {
   const paint = palette(context);
   const marks = { ok: paint.green('ok   '), warn: paint.yellow('warn '), fault: paint.red('fault') } as const;
   const width = Math.max(...checks.map(({ name }) => name.length));
-  const lines = checks.flatMap(({ name, state, detail, mend }) => [
+  const lines = checks.flatMap(({ name, state, detail, fix }) => [
     `${marks[state]}  ${name.padEnd(width)}  ${detail}`,
-    ...(mend === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('mend:')} ${mend}`]),
+    ...(fix === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('fix:')} ${fix}`]),
   ]);
   const faults = checks.filter(({ state }) => state === 'fault').length;
-  lines.push(faults === 0 ? paint.green('nothing keeps a worker from its work') : paint.red(counted(faults, 'fault')));
+  lines.push(faults === 0 ? paint.green('no fault: a worker can run') : paint.red(counted(faults, 'fault')));
   return lines.map((line) => `${line}\n`).join('');
 }

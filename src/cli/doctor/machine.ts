@@ -18,7 +18,7 @@ const TOOL_TIMEOUT_MS = 5_000;
 const CHRONY_CONFS = ['/etc/chrony/chrony.conf', '/etc/chrony.conf'];
 const LIMITS = '/proc/self/limits';
 
-/** The machine that this runs on: clock discipline, limits, and the disk of the index. */
+/** Checks this machine: clock synchronisation, limits, and the disk of the index. */
 export async function checkMachine({ indexDir }: Config): Promise<Check[]> {
   const chrony = judgeChrony(await output('chronyc', ['-c', 'tracking']));
   const ntp = chrony ?? judgeTimedatectl(await output('timedatectl', ['show'])) ?? unknownNtp();
@@ -29,7 +29,7 @@ export async function checkMachine({ indexDir }: Config): Promise<Check[]> {
     .filter((check) => check !== undefined);
 }
 
-/** What a tool prints; nothing where it is missing or fails, for then it knows nothing. */
+/** What a tool prints; empty if it is missing or fails. */
 async function output(tool: string, args: readonly string[]): Promise<string> {
   try {
     const { stdout } = await promisify(execFile)(tool, [...args], { timeout: TOOL_TIMEOUT_MS });
@@ -43,7 +43,7 @@ async function contents(path: string): Promise<string> {
   return await readFile(path, 'utf8').catch(() => '');
 }
 
-/** A directory that is not there yet is made by the worker, in the nearest one that is. */
+/** The worker creates a missing directory, so the nearest existing parent counts. */
 async function checkDisk(indexDir: string): Promise<Check> {
   let directory = resolve(indexDir);
   while (!(await may(directory, constants.F_OK)) && dirname(directory) !== directory) directory = dirname(directory);

@@ -10,14 +10,14 @@ import { type Check, fault, ok, warn } from './checks.ts';
 
 const NAME = 'namespace';
 const REBUILD =
-  "stop the workers of this datacenter that still serve, then run 'idalloc namespace rebuild'; where workers with another " +
+  "stop the workers of this datacenter that still serve, then run 'idalloc namespace rebuild'; if workers with another " +
   'etcd serve it, use another DATACENTER_ID instead';
 
 export interface NamespaceFound {
   readonly snapshot: Snapshot;
   /** What was witnessed before etcd was read; undefined when the witness topic could not be read. */
   readonly view: WitnessView | undefined;
-  /** Why what is bound in etcd keeps these workers out. */
+  /** Why the bindings in etcd exclude these workers. */
   readonly refusals: readonly string[];
 }
 
@@ -25,21 +25,25 @@ export interface NamespaceFound {
 export function judgeNamespace(config: Config, { snapshot, view, refusals }: NamespaceFound, nowMs: number): Check {
   const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
   if (refusals.length > 0) {
-    return fault(NAME, refusals.join(' '), 'configure what is bound, or make a namespace under another DATACENTER_ID');
+    return fault(
+      NAME,
+      refusals.join(' '),
+      'configure what is bound, or create a namespace under another DATACENTER_ID',
+    );
   }
   const differing = differences(config, snapshot);
   if (differing !== undefined) {
-    const mend =
+    const fix =
       'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS and the other LAYOUT_*, POOL_*), or use another DATACENTER_ID';
-    return fault(NAME, `${root}: ${differing}`, mend);
+    return fault(NAME, `${root}: ${differing}`, fix);
   }
   const refusal = view && namespaceFault(config, snapshot, view, refusals);
   if (refusal !== undefined) return fault(NAME, describeError(refusal), REBUILD);
   const found = describe(root, snapshot, nowMs);
   if (found.missing > 0) return fault(NAME, `${found.missing} ceilings are missing below ${root}`, REBUILD);
   if (view !== undefined) return ok(NAME, found.text);
-  const mend = 'make the witness topic readable from here: without it nobody knows whether etcd was set back';
-  return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, mend);
+  const fix = 'make the witness topic readable: it shows whether etcd was set back';
+  return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, fix);
 }
 
 function differences(config: Config, { descriptor }: Snapshot): string | undefined {
@@ -56,7 +60,7 @@ function describe(
   nowMs: number,
 ): { readonly text: string; readonly missing: number } {
   if (snapshot.descriptor === undefined) {
-    return { text: `${root} is not there yet: the first worker makes it`, missing: 0 };
+    return { text: `${root} does not exist yet: the first worker creates it`, missing: 0 };
   }
   const { layout, leases } = viewNamespace(root, snapshot, nowMs, true);
   const held = leases.filter(({ holder }) => holder !== null).length;

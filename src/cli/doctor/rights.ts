@@ -12,7 +12,7 @@ const NAME = 'rights';
 export const GRANT = 'idalloc topics acls --principal User:… --role worker';
 const MAX_NAMED = 10;
 
-/** Whether the user that is configured has what a worker needs. */
+/** Checks whether the configured user has the rights that a worker needs. */
 export async function checkRights(source: Source, config: Pick<Config, 'topics' | 'groupId'>): Promise<Check> {
   const rights = rightsOf('worker', config);
   const { replyPrefix } = config.topics;
@@ -24,13 +24,14 @@ export async function checkRights(source: Source, config: Pick<Config, 'topics' 
     const answer = await askAny<OperationsAnswer>(source, (link) => link.authorizedOperations({ topics }));
     return judgeRights(rights, answer.topics, replyPrefix);
   } catch (error) {
-    return warn(NAME, `not known: ${describeError(error)}`, `compare them with what '${GRANT}' prints`);
+    return warn(NAME, `unknown: ${describeError(error)}`, `compare them with what '${GRANT}' prints`);
   }
 }
 
 /**
- * What the brokers allow, against what is needed. Somebody who may write nowhere is no worker: what the worker's user may do
- * then, nobody tells. The right to write to all topics under the prefix shows only on those that exist.
+ * Compares the rights that the brokers report with those that are needed. A user without Write on any topic is not a
+ * worker's, so its rights say nothing about a worker. The right to write to all topics under the prefix shows only on
+ * topics that exist.
  */
 export function judgeRights(rights: readonly Right[], topics: OperationsAnswer['topics'], replyPrefix: string): Check {
   const existing = topics.filter(({ fault: why }) => why !== 'UNKNOWN_TOPIC_OR_PARTITION');
@@ -40,18 +41,19 @@ export function judgeRights(rights: readonly Right[], topics: OperationsAnswer['
     return lacking.length === 0 ? [] : [`${lacking.join(', ')} on '${name}'`];
   });
   if (lacks.length > 0 && !existing.some(({ operations }) => operations.has('Write'))) {
-    const detail = "this user may write to no topic, so it is no worker's: what a worker's user may do can't be known";
-    return warn(NAME, detail, "to know it, run this with the worker's login");
+    const detail =
+      "this user can't write to any topic, so it is not a worker's: the rights of a worker's user can't be known";
+    return warn(NAME, detail, "run this with the worker's login");
   }
   if (lacks.length > 0) {
     const shown = lacks.slice(0, MAX_NAMED).join('; ');
     const more = lacks.length > MAX_NAMED ? ` and ${lacks.length - MAX_NAMED} more` : '';
-    return fault(NAME, `lacking: ${shown}${more}`, GRANT);
+    return fault(NAME, `missing: ${shown}${more}`, GRANT);
   }
   const replies = existing.filter(({ name }) => name.startsWith(replyPrefix)).length;
   if (replies === 0) {
-    const detail = `no topic begins with '${replyPrefix}': whether replies can be written can't be known`;
-    return warn(NAME, detail, 'make a reply topic (idalloc topics init), and look again');
+    const detail = `no topic begins with '${replyPrefix}', so the right to write replies can't be checked`;
+    return warn(NAME, detail, 'create a reply topic (idalloc topics init --reply-topic), and run this again');
   }
   return ok(NAME, `a worker's, ${counted(replies, 'reply topic')} included`);
 }

@@ -33,11 +33,11 @@ const TIMEOUT_MS = 5_000;
 
 export interface KafkaFindings {
   readonly checks: readonly Check[];
-  /** What the witness topic holds of this datacenter; undefined when it could not be read. */
+  /** The witnesses of this datacenter; undefined when the topic could not be read. */
   readonly witnessed?: WitnessView | undefined;
 }
 
-/** Each broker by itself, then what all of them together say. */
+/** Checks each broker, then the cluster. */
 export async function checkKafka(context: CliContext, config: Config): Promise<KafkaFindings> {
   const { brokers, tls } = config.kafka;
   const greetings = await Promise.all(
@@ -66,8 +66,8 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
       witnessed: await tryWitness(source, config, context.stop),
     }));
   } catch (error) {
-    const mend = 'check KAFKA_SASL_*, and that the addresses that the brokers advertise can be reached from here';
-    return { checks: [...greetings, fault('Kafka cluster', describeError(error), mend)] };
+    const fix = 'check KAFKA_SASL_*, and that the advertised addresses of the brokers can be reached from here';
+    return { checks: [...greetings, fault('Kafka cluster', describeError(error), fix)] };
   }
 }
 
@@ -93,22 +93,22 @@ async function tryGroup(source: Source, { groupId, topics }: Config): Promise<Ch
     const members = counted(group?.members.length ?? 0, 'member');
     return { name, state: 'ok', detail: `${groupId}: ${group?.state ?? 'none yet'}, ${members}, lag ${lag}` };
   } catch (error) {
-    return { name, state: 'fault', detail: describeError(error), mend: `allow Read on the group '${groupId}'` };
+    return { name, state: 'fault', detail: describeError(error), fix: `allow Read on the group '${groupId}'` };
   }
 }
 
-/** That a topic is missing, the check of the topics says. */
+/** The check of the topics reports a missing one. */
 function nothingYet(error: unknown): readonly Span[] {
   if (error instanceof IdallocError && error.code === 'TOPIC_INVALID') return [];
   throw error;
 }
 
-/** Requests that the group has not read yet, as far as it has committed. */
+/** How many requests the group has not committed yet. */
 function lagOf(spans: readonly Span[], committed: ReadonlyMap<number, number>): number {
   return spans.reduce((sum, { partition, from, to }) => sum + to - Math.max(from, committed.get(partition) ?? from), 0);
 }
 
-/** Reads the witness topic to its end and writes nothing there. That it can't be read, other checks say. */
+/** Reads the witness topic to its end, without writing to it. Other checks report why it can't be read. */
 async function tryWitness(source: Source, config: Config, signal: AbortSignal): Promise<WitnessView | undefined> {
   const table = new WitnessTable(config.datacenterId);
   const take = (records: readonly TopicRecord[]) => {
@@ -124,7 +124,7 @@ async function tryWitness(source: Source, config: Config, signal: AbortSignal): 
   }
 }
 
-/** Each endpoint by itself, then the namespace, which is read after the witness topic was. */
+/** Checks each endpoint, then the namespace, which is read after the witness topic. */
 export async function checkEtcd(
   { now }: CliContext,
   config: Config,
@@ -157,6 +157,6 @@ async function checkNamespace(config: Config, view: WitnessView | undefined, now
       return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
     });
   } catch (error) {
-    return fault('namespace', describeError(error), 'see the message: nothing is allocated on a guess');
+    return fault('namespace', describeError(error), 'see the message; no worker allocates in this state');
   }
 }

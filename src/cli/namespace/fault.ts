@@ -7,7 +7,7 @@ import { requireDescriptor } from '../../identity/namespace.ts';
 import type { Snapshot } from '../../identity/snapshot.ts';
 import { requireNotRestored, requireUnused } from '../../identity/witness.ts';
 
-/** Why no worker would acquire here, by what was witnessed before etcd was read, and by what refuses in its bindings. */
+/** Why workers refuse to acquire here. `view` was read before etcd; `refusals` are those of the bindings. */
 export function namespaceFault(
   config: Config,
   snapshot: Snapshot,

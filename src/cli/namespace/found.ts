@@ -14,16 +14,16 @@ import type { CliContext } from '../context.ts';
 import { counted, timeText } from '../table.ts';
 import { Progress } from '../terminal.ts';
 
-/** What the ledgers tell of the IDs of one datacenter. */
+/** What the ledgers show about the IDs of one datacenter. */
 export interface LedgerFound {
-  /** The highest tick of an ID; undefined when there is none. */
+  /** The highest tick of an ID; undefined without one. */
   readonly highest: Ticks | undefined;
   readonly entries: number;
-  /** Entries that can't be read, or whose IDs are of another layout or datacenter: their times don't count. */
+  /** Ignored entries: unreadable, or of another layout or datacenter. */
   readonly leftOut: number;
 }
 
-/** Reads these ledgers as they are now, with progress on stderr. Rejects with TOPIC_INVALID for one that is not there. */
+/** Reads these ledgers to their ends, with progress on stderr. Rejects with TOPIC_INVALID for one that does not exist. */
 export async function searchLedgers(
   context: CliContext,
   config: Config,
@@ -77,11 +77,11 @@ function tickOf(batch: IdBatch, { layout, datacenterId }: Config): Ticks | undef
   return decompose(layout, last.first + BigInt(last.count - 1) * batch.step).ticks;
 }
 
-/** A topic that is long takes more than one call to read: what was read stays read. */
+/** A long topic takes several calls; each continues where the last one ended. */
 const MAX_TRIES = 15;
 const REST_MS = 200;
 
-/** Lets the witness topic be read to its end, which may take a while. */
+/** Waits until the witness topic is read to its end. */
 export async function caughtUp(witness: WitnessPort): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -95,9 +95,9 @@ export async function caughtUp(witness: WitnessPort): Promise<void> {
   }
 }
 
-/** What was found, for scripts. Times are those at which ticks begin. */
+/** What was found, for --json. Times are the starts of ticks. */
 export interface FoundView {
-  /** Of the descriptor; null where there is none that can be read. */
+  /** Of the descriptor; null without a readable one. */
   readonly uuid: string | null;
   readonly holders: readonly number[];
   readonly ceilings: { readonly count: number; readonly unreadable: number; readonly highest: string | null };
@@ -152,7 +152,7 @@ function uuidOf({ descriptor }: StoredNamespace): string | null {
 
 export function foundText({ uuid, holders, ceilings, witness, ledger }: FoundView): string {
   const lines = [
-    `namespace  ${uuid ?? 'none, or none that can be read'}`,
+    `namespace  ${uuid ?? 'none, or unreadable'}`,
     `held       ${holders.length === 0 ? 'no worker ID' : `worker IDs ${holders.join(', ')}`}`,
     `ceilings   ${ceilings.count}, up to ${ceilings.highest ?? 'nothing'}${left(ceilings.unreadable, 'unreadable')}`,
     `witness    ${witness.count}, up to ${witness.highest ?? 'nothing'}${left(witness.unreadable, 'unreadable')}`,

@@ -34,20 +34,20 @@ import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedgers, v
 import { rightsCommand } from './rights.ts';
 
 const SHOW_HELP = `
-Workers refuse with RESTORED where etcd has less than was witnessed; the exit code is 1 then.
+If etcd has less than was witnessed, workers refuse with RESTORED, and the exit code is 1.
 
 Examples:
   idalloc namespace show
   idalloc namespace show --json`;
 
 const REBUILD_HELP = `
-For an etcd that was restored from a backup, wiped or damaged: workers refuse with RESTORED or NAMESPACE_DAMAGED then.
-Stop all workers of the datacenter first; those that only refuse may stay, and go on by themselves afterwards. Run this
-with the variables of the workers: LAYOUT, pool, RESERVATION_MS, topics.
+Use it after etcd was restored from a backup, wiped or damaged, when workers refuse with RESTORED or NAMESPACE_DAMAGED.
+First stop all workers of the datacenter; those that only refuse may stay, and resume afterwards. Run it with the
+workers' variables: LAYOUT, pool, RESERVATION_MS, topics.
 
-Every ceiling is put above the highest ID in the ledgers of the namespace, all ceilings, all witnesses and the time, and a reservation
-more. The time must be right: it is asked for again where it does not fit what was found. Interrupted anywhere, this can
-be run again.
+Every ceiling is raised a reservation above the highest ID in the namespace's ledgers, all ceilings, all witnesses and the
+current time. The time must be right; if it does not fit what was found, you have to confirm it. If the command is
+interrupted, run it again.
 
 Examples:
   idalloc namespace rebuild
@@ -64,7 +64,7 @@ interface RebuildFlags {
   readonly json?: true;
 }
 
-/** `idalloc namespace`: looks after what the workers of a datacenter share. */
+/** `idalloc namespace`: inspects and rebuilds what the workers of a datacenter share. */
 export function namespaceCommand(context: CliContext): Command {
   const show = new Command('show')
     .description('Show what etcd and the witness topic hold, and whether etcd was set back.')
@@ -72,21 +72,25 @@ export function namespaceCommand(context: CliContext): Command {
     .addHelpText('after', SHOW_HELP)
     .action((options: { json?: true }) => runShow(context, options.json === true));
   const rebuild = new Command('rebuild')
-    .description('Make the namespace anew, above everything that was ever issued.')
-    .option('--yes', 'do not ask')
-    .option('--now <time>', `the true time, where nobody can be asked: ${TIME_HELP}`, timeReader(context.now))
-    .option('--ledger <topic...>', 'read these ledgers as well: those of further pairs of topics, where etcd was wiped')
-    .option('--without-ledger <topic...>', 'leave these out: ledgers of pairs of topics that were deleted')
+    .description('Rebuild the namespace, above every ID that was ever allocated.')
+    .option('--yes', 'do not ask for confirmation')
+    .option(
+      '--now <time>',
+      `the current time, if there is no terminal to confirm it: ${TIME_HELP}`,
+      timeReader(context.now),
+    )
+    .option('--ledger <topic...>', 'read these ledgers as well: those of other pairs of topics, if etcd was wiped')
+    .option('--without-ledger <topic...>', 'ignore these: ledgers of pairs of topics that were deleted')
     .option(
       '--forged-after <time>',
-      "believe no witness of a later time: for records that were not a worker's; no earlier than now and a reservation",
+      'ignore witnesses of a later time, if they are forged; at least a reservation after now',
       timeReader(context.now),
     )
     .option('--json', 'print one line of JSON: {"uuid","floor","floor_time","found"}')
     .addHelpText('after', REBUILD_HELP)
     .action((options: RebuildFlags) => runRebuild(context, options));
   return new Command('namespace')
-    .description('Look after the namespace in etcd.')
+    .description('Inspect or rebuild the namespace in etcd, and print rights on it.')
     .addCommand(show)
     .addCommand(rebuild)
     .addCommand(rightsCommand(context));
@@ -100,14 +104,15 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
   });
   if (fault !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
-    const told = fault === undefined ? null : { code: fault.code, message: fault.message };
-    return context.out(`${JSON.stringify({ ...found, fault: told })}\n`);
+    const problem = fault === undefined ? null : { code: fault.code, message: fault.message };
+    return context.out(`${JSON.stringify({ ...found, fault: problem })}\n`);
   }
-  const well = found.uuid === null ? 'the first worker makes the namespace' : 'etcd has everything that was witnessed';
+  const well =
+    found.uuid === null ? 'the first worker creates the namespace' : 'etcd has everything that was witnessed';
   context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
 }
 
-/** A read of etcd that fails for what it holds is an answer, too. */
+/** If etcd's content can't be read, that is the fault. */
 async function faultOf(config: Config, etcd: EtcdPort, { view }: StoredNamespace): Promise<IdallocError | undefined> {
   try {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
@@ -125,7 +130,7 @@ async function runRebuild(context: CliContext, options: RebuildFlags): Promise<v
   if (options.json === true) {
     return context.out(`${JSON.stringify({ uuid, floor, floor_time: floorTime, found })}\n`);
   }
-  context.out(`the namespace is ${uuid} now; workers give IDs from ${floorTime} on\n`);
+  context.out(`rebuilt as namespace ${uuid}; workers allocate IDs from ${floorTime} on\n`);
 }
 
 async function rebuild(context: CliContext, servers: Servers, options: RebuildFlags) {
@@ -143,8 +148,8 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const found = viewFound(config, before);
   if (before.descriptor !== undefined && found.uuid !== null) requireDescriptor(before.descriptor, wanted);
   const ledger = await searchLedgers(context, config, source, await ledgersOf(servers, options)).catch(withLedgerHint);
-  const told = viewFound(config, before, ledger);
-  if (json !== true) context.err(foundText(told));
+  const view = viewFound(config, before, ledger);
+  if (json !== true) context.err(foundText(view));
   const time = await confirmedTime(context, now, lastUseMs(config, before, ledger));
   const { reserveMs } = config.timing;
   if (forgedAfter !== undefined) requireUnreachable(forgedAfter, time + reserveMs);
@@ -152,22 +157,22 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
     floorAbove(config.layout, { found: believed(found), ledger: ledger.highest, now: time, reserveMs });
   const from = timeText(tickStartMs(config.layout, floorOf(before)));
   const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
-  await confirm(context, `Make ${where} anew, with IDs from ${from} on? No worker of it may run.`, yes === true);
+  await confirm(context, `Rebuild ${where}, with IDs from ${from} on? None of its workers may run.`, yes === true);
   const { floor } = await rebuildNamespace({ etcd, witness, keys, wanted, bindings, floorOf });
-  return { uuid: wanted.uuid, floor, config, found: told satisfies FoundView };
+  return { uuid: wanted.uuid, floor, config, found: view satisfies FoundView };
 }
 
-/** Up to a reservation ahead of its clock a worker may have witnessed, and used, what it says. */
+/** A worker may have reserved, and used, up to a reservation ahead of its clock. Later witnesses are forged. */
 function requireUnreachable(forgedAfter: number, reachableMs: number): void {
   if (forgedAfter >= reachableMs) return;
   const least = timeText(reachableMs);
   throw new IdallocError(
     'REBUILD_REFUSED',
-    `a worker may have reserved up to ${least}: give --forged-after no earlier time`,
+    `a worker may have reserved up to ${least}: set --forged-after to that or later`,
   );
 }
 
-/** Every pair of topics of the namespace has a ledger of its own. An etcd that was wiped tells of none. */
+/** Every pair of topics of the namespace has a ledger. After etcd was wiped, only --ledger names the others. */
 async function ledgersOf({ config, etcd }: Servers, { ledger = [], withoutLedger = [] }: RebuildFlags) {
   const bound = await boundLedgers(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
   const all = new Set([config.topics.ledger, ...bound, ...ledger]);
@@ -175,14 +180,14 @@ async function ledgersOf({ config, etcd }: Servers, { ledger = [], withoutLedger
   return [...all];
 }
 
-/** What is missing is not passed over: it may be there for others, with IDs above all that this user sees. */
+/** A missing ledger is an error: it may exist, hidden from this user, with higher IDs than the others. */
 function withLedgerHint(error: unknown): never {
   if (!(error instanceof IdallocError) || error.code !== 'TOPIC_INVALID') throw error;
-  const message = `${error.message}; a ledger that was deleted for good is left out by --without-ledger`;
+  const message = `${error.message}; if it was deleted, ignore it with --without-ledger`;
   throw new IdallocError('TOPIC_INVALID', message, { cause: error });
 }
 
-/** When the last tick began that somebody is known to have reserved or used. */
+/** The start of the last tick that is known to be reserved or used. */
 function lastUseMs({ layout }: Config, found: StoredNamespace, ledger: LedgerFound): WallMs | undefined {
   const { ceilings, witnesses } = usedTicks(found);
   const known = [ceilings, witnesses, ledger.highest].filter((at) => at !== undefined);
@@ -196,12 +201,12 @@ interface Servers {
   readonly witness: WitnessPort;
 }
 
-/** Runs `use` with everything connected, and the witness topic read to its end once; all is closed afterwards. */
+/** Runs `use` with everything connected, and the witness topic read to its end; closes everything afterwards. */
 async function withServers<T>(context: CliContext, use: (servers: Servers) => Promise<T>): Promise<T> {
   const config = loadWorkerConfig(context.env);
   return await withCluster(context, config, (source) =>
     withEtcd(config, async (etcd) => {
-      await wholeTopic(source, config.topics.witness); // throws by name where it does not exist
+      await wholeTopic(source, config.topics.witness); // throws if it does not exist
       await using stack = new AsyncDisposableStack();
       const tail = stack.adopt(
         ledgerTail(source.cluster, source.runtime, () => undefined),

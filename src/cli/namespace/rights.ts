@@ -6,9 +6,9 @@ import { namespaceKeys } from '../../identity/keys.ts';
 import type { CliContext } from '../context.ts';
 
 const HELP = `
-Roles: worker; operator, for doctor and leases; admin, for namespace and leases evict. Nothing is changed: the commands of
-etcd's own tool are printed, which take --endpoints, certificates and a user that may manage users (root). A role and a
-user that are there already are refused by etcd; the other commands still do their work.
+Roles: worker; operator, for doctor and leases; admin, for namespace and leases evict. Nothing is changed: the commands
+for etcdctl are printed. Add --endpoints, certificates, and a user that may manage users (root). etcd rejects the commands
+that add an existing role or user; the others still work.
 
 Examples:
   idalloc namespace rights --user id-worker --role worker
@@ -17,14 +17,14 @@ Examples:
 const ROLES = ['worker', 'operator', 'admin'] as const;
 type EtcdRole = (typeof ROLES)[number];
 
-/** What a user of etcd may do with one key, or with all that begin so. */
+/** A right in etcd on one key, or on all keys with this prefix. */
 export interface EtcdRight {
   readonly permission: 'read' | 'readwrite';
   readonly key: string;
   readonly isPrefix: boolean;
 }
 
-/** The least rights of each role: on the datacenter's own keys, and on the one key in which namespaces meet. */
+/** The least rights of each role: on the datacenter's keys, and on the key that all namespaces of the ID space share. */
 export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'datacenterId' | 'etcd'>): EtcdRight[] {
   const permission = role === 'operator' ? 'read' : 'readwrite';
   const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
@@ -34,11 +34,11 @@ export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'd
   ];
 }
 
-/** `idalloc namespace rights`: the least rights of a user of etcd, as commands. */
+/** `idalloc namespace rights`: prints the least rights of a role in etcd, as commands. */
 export function rightsCommand(context: CliContext): Command {
   return new Command('rights')
-    .description('Print the least rights of a user in etcd.')
-    .requiredOption('--user <name>', 'whom the rights are for', userName)
+    .description('Print the commands that grant a user the rights it needs in etcd.')
+    .requiredOption('--user <name>', 'the user that gets the rights', userName)
     .addOption(new Option('--role <role>', 'what the user does').choices(ROLES).makeOptionMandatory())
     .option('--json', 'print one line of JSON: {"user","role","rights","commands"}')
     .addHelpText('after', HELP)
@@ -55,7 +55,7 @@ function userName(text: string): string {
   throw new InvalidArgumentError('must be letters, digits, _ . @ -');
 }
 
-/** One role for one user, of the same name. */
+/** Each user gets a role of the same name. */
 function etcdCommands(user: string, rights: readonly EtcdRight[]): string[] {
   const grants = rights.map(
     ({ permission, key, isPrefix }) =>

@@ -8,7 +8,7 @@ import { IdallocError } from '../../errors.ts';
 import { counted } from '../table.ts';
 import { type Due, leftOf, type PartitionPlan, type PartitionState } from './plan.ts';
 
-/** From where a partition is to be read again; undefined to leave it alone. */
+/** The offset from which to read a partition again; undefined to leave it unchanged. */
 export type Wanted = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
 
 interface Tools {
@@ -19,7 +19,7 @@ interface Tools {
 
 const POLL_MS = 500;
 
-/** Where each request partition stands. */
+/** The state of each request partition. */
 export async function partitionStates(tools: Tools, wanted: Wanted, timeMs: number): Promise<PartitionState[]> {
   const { source, config } = tools;
   const { requests } = config.topics;
@@ -48,7 +48,7 @@ function committed(
   return committedOffsets(source, groupId, topics.requests, partitions);
 }
 
-/** By ledger partition: the offset of the first request that was sent when the ledger's oldest entry was there already. */
+/** By partition: the offset of the first request that is younger than the ledger's oldest entry. */
 async function ledgerStarts({ source, config, signal }: Tools): Promise<ReadonlyMap<number, number>> {
   const { ledger, requests } = config.topics;
   const trimmed = (await wholeTopic(source, ledger)).filter(({ from }) => from > 0);
@@ -69,20 +69,20 @@ async function ledgerStarts({ source, config, signal }: Tools): Promise<Readonly
   return starts;
 }
 
-/** @throws IdallocError GROUP_ACTIVE while anybody is a member: a worker would go on from where it is. */
+/** @throws IdallocError GROUP_ACTIVE while the group has members: they would ignore the new offsets. */
 export async function requireEmptyGroup(source: Source, groupId: string): Promise<void> {
   const group = await describeGroup(source, groupId);
   if (group === undefined || group.state === 'Empty') return;
   const hosts = group.members.map(({ clientHost }) => clientHost.replace(/^\//, '')).join(', ');
   throw new IdallocError(
     'GROUP_ACTIVE',
-    `group '${groupId}' has ${counted(group.members.length, 'member')} (${hosts}): stop all workers (SIGTERM lets them finish ` +
-      'what is in hand), run this, and start them again when it says so',
+    `group '${groupId}' has ${counted(group.members.length, 'member')} (${hosts}): stop all workers with SIGTERM, ` +
+      'run this, and start them again when it says so',
   );
 }
 
 /**
- * Sets the group back, and looks whether it is.
+ * Resets the group's offsets, and verifies them.
  *
  * @throws IdallocError GROUP_ACTIVE, KAFKA_UNAVAILABLE.
  */
@@ -94,18 +94,18 @@ export async function setBack(source: Source, config: KafkaConfig, plan: readonl
   const wrong = plan.filter(({ partition, from }) => now.get(partition) !== from);
   if (wrong.length === 0) return;
   const list = wrong.map(({ partition, from }) => `${partition} is at ${now.get(partition)}, not ${from}`).join('; ');
-  throw new IdallocError('GROUP_ACTIVE', `the group is not where it was set to: ${list}; is a worker running?`);
+  throw new IdallocError('GROUP_ACTIVE', `the group's offsets were not reset: ${list}; is a worker running?`);
 }
 
-/** Where each request partition ends. */
+/** The end offsets of the request partitions. */
 export async function requestEnds({ source, config }: Omit<Tools, 'signal'>): Promise<ReadonlyMap<number, number>> {
   const spans = await wholeTopic(source, config.topics.requests);
   return new Map(spans.map(({ partition, to }) => [partition, to]));
 }
 
 /**
- * What workers have forwarded to the ends of other partitions since these were the ends, up to the last one of each. The
- * offset of a request is committed once its copy is acknowledged: so all copies of what a group has read are there.
+ * The requests that workers have forwarded since these were the end offsets: how many, and how far each partition must be
+ * read to answer them. An offset is committed only after the copy is acknowledged, so no copy of a read request is missing.
  */
 export async function forwardedSince(
   { source, config, signal }: Tools,
@@ -132,9 +132,9 @@ export async function forwardedSince(
 }
 
 /**
- * Resolves when the group has read what is due. `onLeft` is told how many requests are to come.
+ * Resolves when the group has read what is due. `onLeft` gets the number of requests that are left.
  *
- * @throws IdallocError NO_REPLY when it does not move for `stallMs`, STOPPING.
+ * @throws IdallocError NO_REPLY without progress for `stallMs`; STOPPING.
  */
 export async function caughtUp(
   { source, config, signal }: Tools,
@@ -153,11 +153,11 @@ export async function caughtUp(
       movedMs = performance.now();
     }
     if (performance.now() - movedMs > stallMs) {
-      const message = `no worker read on for ${stallMs} ms; ${left} requests are still to be read again`;
+      const message = `workers made no progress for ${stallMs} ms (--stall-ms); ${left} requests are still to be read again`;
       throw new IdallocError('NO_REPLY', message);
     }
     if (signal.aborted)
-      throw new IdallocError('STOPPING', `stopped by a signal; ${left} requests are to be read again`);
+      throw new IdallocError('STOPPING', `stopped by a signal; ${left} requests are still to be read again`);
     await sleep(POLL_MS);
   }
 }

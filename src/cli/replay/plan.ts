@@ -1,38 +1,38 @@
 import { counted, table } from '../table.ts';
 
-/** Where one partition of the request topic stands. */
+/** The state of one partition of the request topic. */
 export interface PartitionState {
   readonly partition: number;
-  /** Of the oldest request that is kept. */
+  /** Offset of the oldest request that is kept. */
   readonly low: number;
   readonly high: number;
-  /** Of the next request that the group would read; undefined when it never read. */
+  /** Offset that the group would read next; undefined if it never committed. */
   readonly committed: number | undefined;
-  /** Where to begin again; undefined to leave the partition alone. */
+  /** Offset to read again from; undefined to leave the partition unchanged. */
   readonly wanted: number | undefined;
-  /** Of the first request that is younger than the oldest entry of the ledger; 0 for a ledger that has all. */
+  /** Offset of the first request that is younger than the oldest ledger entry; 0 if the ledger is complete. */
   readonly ledgerFrom: number;
 }
 
-/** What a group is to read of a partition. */
+/** The offsets that a group has to read of a partition. */
 export interface Due {
   readonly partition: number;
   readonly from: number;
-  /** Where the group has to come. */
+  /** Exclusive. */
   readonly to: number;
 }
 
-/** As due; `to` is where the group stands now. */
+/** `to` is the offset that the group has committed. */
 export interface PartitionPlan extends Due {
-  /** Of these requests: so many may be older than the ledger. */
+  /** How many of these requests may be older than the ledger. */
   readonly maybeForgotten: number;
-  /** Wanted, but no longer in the topic. */
+  /** How many requests are no longer in the topic. */
   readonly gone: number;
 }
 
 /**
- * What would be read again. The group never goes forward, for that would skip requests; a partition that it has not read
- * so far has nothing to read again.
+ * Plans what is read again. Offsets never move forward, since that would skip requests; a partition that the group has not
+ * read that far is left out.
  */
 export function planReplay(states: readonly PartitionState[]): PartitionPlan[] {
   const inOrder = states.toSorted((a, b) => a.partition - b.partition);
@@ -50,12 +50,12 @@ export function countOf(plan: readonly PartitionPlan[]): number {
 
 const COLUMNS = ['partition', 'from', 'to', 'requests'].map((title) => ({ title, right: true }));
 
-/** The plan for programs. */
+/** The plan for --json. */
 export function planJson(plan: readonly PartitionPlan[]): object[] {
   return plan.map(({ maybeForgotten: maybe_forgotten, ...rest }) => ({ ...rest, maybe_forgotten }));
 }
 
-/** The plan for people. */
+/** The plan as text. */
 export function planText(plan: readonly PartitionPlan[], groupId: string): string {
   const rows = plan.map(({ partition, from, to }) => [partition, from, to, to - from].map(String));
   const sum = (pick: (one: PartitionPlan) => number) => plan.reduce((total, one) => total + pick(one), 0);
@@ -66,11 +66,11 @@ export function planText(plan: readonly PartitionPlan[], groupId: string): strin
     `${counted(countOf(plan), 'request')} would be read again by group '${groupId}'\n`,
     ...(gone === 0 ? [] : [`${gone} more are no longer in the topic\n`]),
     ...(forgotten === 0 ? [] : [`up to ${forgotten} are older than the ledger and get FORGOTTEN\n`]),
-    'each gets the batch that it got the first time; bad ones become dead letters again\n',
+    'each gets its first batch again; invalid ones become dead letters again\n',
   ].join('');
 }
 
-/** How many requests are still to be read. */
+/** How many requests are left to read. */
 export function leftOf(due: readonly Due[], committed: ReadonlyMap<number, number>): number {
   return due.reduce((sum, { partition, from, to }) => sum + Math.max(0, to - (committed.get(partition) ?? from)), 0);
 }

@@ -47,15 +47,15 @@ interface Session {
   readonly config: KafkaConfig;
   readonly source: Source;
   readonly options: ReplayOptions;
-  /** The workers' own, by the environment. */
+  /** The workers' layout, from the environment. */
   readonly layout: Layout;
 }
 
 const EXAMPLES = `
-Stop all workers first; this refuses while the group has a member. It says what would be read again, asks, and sets the
-group's offsets back, never forward. Start the workers when it says so: it waits until they stand where they stood, and
-have answered what they forwarded meanwhile. Then it holds every reply against the ledger and against the reply that was
-there before. Exit code 1 when one differs.
+Stop all workers first: the command refuses while the group has members. It shows what would be read again, asks, and
+resets the group's offsets, never forward. Start the workers when it says so: it waits until they have reached their former
+offsets, and have answered what they forwarded meanwhile. Then it compares every reply with the ledger and with the
+earlier reply. The exit code is 1 if one differs.
 
 Examples:
   idalloc replay --from 2h --dry-run
@@ -66,15 +66,15 @@ Examples:
 /** `idalloc replay`: reads requests again, and checks that each gets its first batch. */
 export function replayCommand(context: CliContext): Command {
   const command = new Command('replay')
-    .description('Read requests again, and check that each gets the batch that it got the first time.')
-    .option('--from <time>', TIME_HELP, timeReader(context.now))
-    .option('--offset <n>', 'from this offset of one partition; needs --partition', wholeNumber(0, 2 ** 53 - 1))
-    .option('--partition <n>', 'only this one', wholeNumber(0, 2 ** 31 - 1))
-    .option('--dry-run', 'only say what would be read again')
-    .option('--yes', 'do not ask')
-    .option('--no-wait', 'set the group back and end')
+    .description('Read requests again, and check that each gets its first batch.')
+    .option('--from <time>', `read again from this time: ${TIME_HELP}`, timeReader(context.now))
+    .option('--offset <n>', 'read again from this offset; needs --partition', wholeNumber(0, 2 ** 53 - 1))
+    .option('--partition <n>', 'only this request partition', wholeNumber(0, 2 ** 31 - 1))
+    .option('--dry-run', 'only show what would be read again')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--no-wait', "reset the group's offsets and exit")
     .option('--no-verify', 'wait for the workers, but do not check their replies')
-    .option('--stall-ms <ms>', 'give up when no worker reads on for so long', wholeNumber(1_000, 86_400_000), 600_000)
+    .option('--stall-ms <ms>', 'give up after this time without progress', wholeNumber(1_000, 86_400_000), 600_000)
     .option('--temp-dir <directory>', 'where replies are sorted', tmpdir())
     .option(LEDGER_FLAG, LEDGER_HELP, repeated)
     .option(
@@ -84,7 +84,7 @@ export function replayCommand(context: CliContext): Command {
     .addHelpText('after', EXAMPLES);
   return command.action((options: ReplayOptions) => {
     const { from, offset, partition } = options;
-    if ((from === undefined) === (offset === undefined)) command.error('error: give either --from or --offset');
+    if ((from === undefined) === (offset === undefined)) command.error('error: use either --from or --offset');
     if (offset !== undefined && partition === undefined) command.error('error: --offset needs --partition');
     return runReplay(context, options, layoutOf({}, context.env, command));
   });
@@ -107,7 +107,7 @@ async function runReplay(context: CliContext, options: ReplayOptions, layout: La
     const requests = await requestEnds(session);
     await setBack(source, config, plan);
     if (!options.wait) {
-      context.err('the group is set back: start the workers\n');
+      context.err("the group's offsets are reset: start the workers\n");
       return only();
     }
     await waitForWorkers(session, plan, count);
@@ -142,14 +142,14 @@ async function planOf(session: Session): Promise<PartitionPlan[]> {
 
 async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {
   const { context, options } = session;
-  context.err('the group is set back: start the workers now; waiting for them to read it again\n');
+  context.err("the group's offsets are reset: start the workers now; waiting for them to read the requests again\n");
   const progress = new Progress(context, 'read again', count);
   const tools = { ...session, signal: context.stop };
   await caughtUp(tools, plan, options.stallMs, (left) => progress.show(count - left));
   progress.end();
 }
 
-/** Requests that the replay made workers forward are answered in their home partitions, behind whatever waits there. */
+/** Requests that workers forward during the replay are answered in their home partitions, after those that already wait there. */
 async function waitForForwarded(session: Session, requests: ReadonlyMap<number, number>): Promise<number> {
   const { context, options } = session;
   const tools = { ...session, signal: context.stop };
@@ -163,7 +163,7 @@ async function waitForForwarded(session: Session, requests: ReadonlyMap<number, 
   return count;
 }
 
-/** Where each reply topic, and that of the dead letters, ends before anything is read again. */
+/** The end offsets of the reply topics and the dead-letter topic, before anything is read again. */
 async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<string, number>> {
   const topics = [...(await replyTopics(source, config)), config.topics.deadLetters];
   const spans = await Promise.all(topics.map((topic) => wholeTopic(source, topic)));
@@ -173,11 +173,11 @@ async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<strin
 interface Replayed {
   readonly plan: readonly PartitionPlan[];
   readonly forwarded: number;
-  /** Of the reply topics, before it. */
+  /** End offsets of the reply topics before the replay. */
   readonly ends: ReadonlyMap<string, number>;
 }
 
-/** Replies from here on are of the replay, or of new requests; those before are the first ones. */
+/** Replies after `ends` are of the replay, or of new requests; those before are the first ones. */
 async function verify(session: Session, store: AuditStore, { plan, forwarded, ends }: Replayed): Promise<void> {
   const { context, config, source, layout } = session;
   const findings = new Findings(100);
@@ -200,18 +200,18 @@ async function verify(session: Session, store: AuditStore, { plan, forwarded, en
     (sum, { topic, partition, to }) => sum + to - (ends.get(`${topic}/${partition}`) ?? 0),
     0,
   );
-  tell(session, { plan, forwarded, dead, counts: reader.counts, join, findings });
+  report(session, { plan, forwarded, dead, counts: reader.counts, join, findings });
 }
 
 interface Outcome extends Omit<Replayed, 'ends'> {
-  /** Dead letters since then. */
+  /** Dead letters since the replay began. */
   readonly dead: number;
   readonly counts: ReadCounts;
   readonly join: JoinCounts;
   readonly findings: Findings;
 }
 
-function tell({ context, options }: Session, { plan, forwarded, dead, counts, join, findings }: Outcome): void {
+function report({ context, options }: Session, { plan, forwarded, dead, counts, join, findings }: Outcome): void {
   const read_again = countOf(plan);
   const { repeated, repeatedWithoutFirst: without_first } = join;
   const errors = Object.fromEntries(counts.errorsAgain);
@@ -229,17 +229,17 @@ function tell({ context, options }: Session, { plan, forwarded, dead, counts, jo
     context.out(`${JSON.stringify(view)}\n`);
     return;
   }
-  const told = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
+  const errorList = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
   context.out(
     [
       `${counted(read_again, 'request was', 'requests were')} read again`,
       ...(forwarded === 0
         ? []
         : [`${counted(forwarded, 'request was', 'requests were')} forwarded to the partition that decides it`]),
-      `${counted(repeated, 'reply is', 'replies are')} the batch that was told before`,
-      `${counted(without_first, 'reply is', 'replies are')} as decided, without an earlier one on the topic (new requests among them)`,
+      `${counted(repeated, 'reply repeats', 'replies repeat')} the batch of an earlier reply`,
+      `${counted(without_first, 'reply matches', 'replies match')} the ledger without an earlier reply (new requests included)`,
       `${counted(dead, 'request became a dead letter', 'requests became dead letters')}`,
-      ...(told === '' ? [] : [`errors: ${told}`]),
+      ...(errorList === '' ? [] : [`errors: ${errorList}`]),
       findingsText(findings, palette(context)),
     ].join('\n'),
   );

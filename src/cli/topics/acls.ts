@@ -7,10 +7,10 @@ import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
 
 const HELP = `
-Roles: worker; client, a service that sends requests (name its reply topics); operator, for commands that look, and for
-replay; admin, for topics init, deadletters resend and namespace. Without --apply nothing is changed, and the commands
-of Kafka's own tools are printed. With --apply the rights are granted as the user that is configured, who needs Alter on
-the cluster. No right is ever taken away. Rights in etcd: idalloc namespace rights.
+Roles: worker; client, a service that sends requests (name its reply topics); operator, for commands that only read, and
+for replay; admin, for topics init, deadletters resend and namespace. Without --apply nothing is changed: the commands
+for Kafka's own tools are printed. With --apply the configured user grants the rights, and needs Alter on the cluster.
+Rights are never revoked. For rights in etcd, see idalloc namespace rights.
 
 Examples:
   idalloc topics acls --principal User:id-worker --role worker
@@ -26,15 +26,15 @@ interface AclFlags {
   readonly json?: true;
 }
 
-/** `idalloc topics acls`: the least rights of a role, as commands or granted. */
+/** `idalloc topics acls`: prints or grants the least rights of a role. */
 export function aclsCommand(context: CliContext): Command {
   return new Command('acls')
-    .description('Print or grant the least rights of a user on topics and group.')
-    .requiredOption('--principal <type:name>', 'whom the rights are for, such as User:id-worker', principal)
+    .description('Print or grant the rights that a user needs on the topics and the group.')
+    .requiredOption('--principal <type:name>', 'the user that gets the rights, such as User:id-worker', principal)
     .addOption(new Option('--role <role>', 'what the user does').choices(ROLES).makeOptionMandatory())
-    .option('--reply-topic <topic...>', 'of a client: where it waits for its replies')
-    .option('--nestjs', "also for replies to NestJS, on '<request topic>.reply'")
-    .option('--apply', 'grant them')
+    .option('--reply-topic <topic...>', 'client only: where it receives its replies')
+    .option('--nestjs', "client only: also for the replies to NestJS, on '<request topic>.reply'")
+    .option('--apply', 'grant the rights, instead of printing commands')
     .option('--json', 'print one line of JSON: {"principal","role","rights","commands","applied"}')
     .addHelpText('after', HELP)
     .action((flags: AclFlags, command: Command) => run(context, flags, command));
@@ -48,8 +48,9 @@ function principal(text: string): string {
 async function run(context: CliContext, flags: AclFlags, command: Command): Promise<void> {
   const { role, replyTopic: replyTopics = [], nestjs = false, apply = false } = flags;
   const hasTopic = replyTopics.length > 0 || nestjs;
-  if (role === 'client' && !hasTopic) command.error('error: a client reads its replies somewhere: give --reply-topic');
-  if (role !== 'client' && replyTopics.length > 0) command.error('error: only a client has a --reply-topic of its own');
+  if (role === 'client' && !hasTopic)
+    command.error('error: a client needs a topic for its replies: add --reply-topic or --nestjs');
+  if (role !== 'client' && replyTopics.length > 0) command.error('error: --reply-topic is for --role client only');
   const config = loadKafkaConfig(context.env);
   const { topics, groupId, kafka } = config;
   for (const name of replyTopics) checkReplyTopicName(name, topics);

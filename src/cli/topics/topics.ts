@@ -10,9 +10,9 @@ import { palette } from '../terminal.ts';
 import { aclsCommand } from './acls.ts';
 
 const INIT_HELP = `
-Existing topics are never altered. Where one differs from what idalloc would make, that is reported; where a worker
-would refuse to start, the exit code is 1. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's for
-subject '<request topic>-value', the reply's for 'idalloc.IdReply'; where the registry refuses one, the exit code is 1.
+Existing topics are never altered; differences from the plan are reported. The exit code is 1 if a worker would refuse to
+start. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's under subject '<request topic>-value',
+the reply's under 'idalloc.IdReply'; if the registry rejects one, the exit code is 1.
 
 Examples:
   KAFKA_BROKERS=kafka-1:9092,kafka-2:9092 idalloc topics init
@@ -20,29 +20,32 @@ Examples:
   KAFKA_BROKERS=localhost:9092 TOPIC_REPLICATION_FACTOR=1 ALLOW_WEAK_LEDGER=1 idalloc topics init --json`;
 
 const CHECK_HELP = `
-Changes nothing. A fault keeps a worker from starting, and the exit code is 1; a difference does not. What would make
-the topics as planned is printed as commands of Kafka's own tools; add --bootstrap-server to them. With
-SCHEMA_REGISTRY_URL it looks for the schemas as well: without them, requests in the registry's framing are not served.
+Changes nothing. A fault keeps a worker from starting, and the exit code is 1; a difference does not. The fixes are
+printed as commands for Kafka's own tools; add --bootstrap-server to them. With SCHEMA_REGISTRY_URL it checks the schemas
+as well: without them, requests in the registry's framing are not served.
 
 Examples:
   idalloc topics check
   idalloc topics check --json`;
 
-/** `idalloc topics`: makes the topics that idalloc needs, and looks whether they are right. */
+/** `idalloc topics`: creates and checks the topics that idalloc needs. */
 export function topicsCommand(context: CliContext): Command {
   const init = new Command('init')
-    .description('Make the topics that are missing, and check the others.')
-    .option('--reply-topic <topic...>', "also these, for a service's replies, with REQUEST_PARTITIONS partitions")
+    .description('Create the topics that are missing, and check the others.')
+    .option(
+      '--reply-topic <topic...>',
+      "also create these, for a service's replies, with REQUEST_PARTITIONS partitions",
+    )
     .option('--json', 'print one line of JSON: {"cluster_id","created","differences","warnings","faults"}')
     .addHelpText('after', INIT_HELP)
     .action((options: InitOptions) => runInit(context, options));
   const check = new Command('check')
-    .description('Look whether a worker can start on the topics, and say what to mend.')
-    .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","mends","hidden"}')
+    .description('Check whether a worker can start on the topics, and say what to fix.')
+    .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","fixes","hidden"}')
     .addHelpText('after', CHECK_HELP)
     .action((options: { json?: true }) => runCheck(context, options.json === true));
   return new Command('topics')
-    .description('Care for the topics on the brokers.')
+    .description('Create and check the topics, and grant rights on them.')
     .addCommand(init)
     .addCommand(check)
     .addCommand(aclsCommand(context));
@@ -67,13 +70,13 @@ async function runInit(context: CliContext, { replyTopic: replyTopics = [], json
     return out(`${JSON.stringify({ cluster_id, ...made, warnings, faults, ...(schemas && { schemas }) })}\n`);
   }
   const lines = [
-    ...made.created.map((name) => `made ${name}`),
+    ...made.created.map((name) => `created ${name}`),
     ...made.differences.map((difference) => `differs ${difference}`),
     ...Object.entries(schemas ?? {}).map(([subject, id]) => `schema ${id} is registered for subject ${subject}`),
     ...report.warnings.map(textOf('warning')),
     ...report.faults.map(textOf('fault')),
   ];
-  out(lines.length === 0 ? 'all topics are there and as planned\n' : `${lines.join('\n')}\n`);
+  out(lines.length === 0 ? 'all topics exist and are as planned\n' : `${lines.join('\n')}\n`);
 }
 
 async function runCheck(context: CliContext, json: boolean): Promise<void> {
@@ -83,26 +86,26 @@ async function runCheck(context: CliContext, json: boolean): Promise<void> {
     warnings,
     faults,
     differences,
-    remedies: mends,
+    remedies: fixes,
     hidden,
   } = await withCluster(context, config, (source) => checkTopics(source, config.topics));
   const registry = await registryFault(config);
   if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
-    const view = { cluster_id: clusterId, differences, warnings, faults, mends, hidden, ...(registry && { registry }) };
+    const view = { cluster_id: clusterId, differences, warnings, faults, fixes, hidden, ...(registry && { registry }) };
     return context.out(`${JSON.stringify(view)}\n`);
   }
   const paint = palette(context);
   const lines = [
     ...differences.map((difference) => `differs ${difference}`),
-    ...hidden.map((name) => `not looked at ${name}: no right to`),
+    ...hidden.map((name) => `not checked ${name}: not permitted`),
     ...warnings.map(textOf('warning')).map(paint.yellow),
     ...faults.map(textOf('fault')).map(paint.red),
-    ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; mend: ${registry.mend}`)]),
-    ...(mends.length === 0 ? [] : ['to make them as planned:', ...mends.map((mend) => `  ${mend}`)]),
+    ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; fix: ${registry.fix}`)]),
+    ...(fixes.length === 0 ? [] : ['fix:', ...fixes.map((fix) => `  ${fix}`)]),
     faults.length === 0
       ? paint.green('a worker can start on these topics')
-      : paint.red('no worker starts on these topics'),
+      : paint.red("a worker can't start on these topics"),
   ];
   context.out(`${lines.join('\n')}\n`);
 }

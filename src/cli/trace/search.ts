@@ -6,16 +6,16 @@ import { decodeLedgerEntry, decodeLedgerKey, type LedgerBatchEntry } from '../..
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 
-/** A ledger entry that holds the ID, and where it lies. */
+/** The ledger entry that holds the ID, and its place. */
 export interface TracedEntry {
   readonly record: TopicRecord;
   readonly correlationId: Buffer;
   readonly entry: LedgerBatchEntry;
-  /** The ID is the batch's n-th, from 0. */
+  /** The position of the ID in the batch, from 0. */
   readonly index: number;
-  /** An entry that came before under the same correlation ID decided; this one's IDs were never told. */
+  /** The offset of the earlier entry that decided; the IDs of this one were never delivered. */
   readonly loserTo: number | undefined;
-  /** What lies before is gone, so an entry that decided may be gone too. */
+  /** The log before it was deleted, perhaps with the entry that decided. */
   readonly doubtful: boolean;
 }
 
@@ -26,25 +26,25 @@ export interface TraceTools {
   readonly onProgress?: (done: number, total: number) => void;
 }
 
-/** An entry is appended after its IDs are made; the clocks of worker and broker may differ by this. */
+/** An entry is appended after its IDs are allocated; the clocks of worker and broker may differ by this. */
 const CLOCK_MS = 5_000;
-/** How long an append may take to be there, and how long a broker may hold back a late copy. */
+/** How long an append usually takes at most, and how late a delayed copy may arrive. */
 const NEAR_MS = 60_000;
 const FAR_MS = 15 * 60_000;
-/** The reply to an entry follows it at once; later ones come by replays. */
+/** The reply to an entry follows it directly; later ones come from replays. */
 const REPLY_MS = 60_000;
 /** A reply's timestamp is its entry's append time, in whole milliseconds. */
 const ROUNDING_MS = 1_000;
 
 /**
- * The ledger entry that holds an ID made at `timeMs`; undefined when none does that was appended up to 15 minutes later.
+ * The ledger entry of an ID that was allocated at `timeMs`; undefined if none was appended up to 15 minutes later.
  */
 export async function findEntry(tools: TraceTools, id: bigint, timeMs: number): Promise<TracedEntry | undefined> {
   const near = await findBetween(tools, id, timeMs - CLOCK_MS, timeMs + NEAR_MS);
   return near ?? (await findBetween(tools, id, timeMs + NEAR_MS, timeMs + FAR_MS));
 }
 
-/** Spans of a topic from a time to before another, by the records' own times. */
+/** The spans of a topic between two times, by the records' timestamps. */
 async function spansBetween(source: Source, topic: string, fromMs: number, toMs: number): Promise<Span[]> {
   const [whole, starts, ends] = await Promise.all([
     wholeTopic(source, topic),
@@ -82,8 +82,8 @@ async function findBetween(
 }
 
 /**
- * The offset of an entry of the same key before this one. Its writer had read the ledger to `end` without one, so it
- * can only lie between.
+ * The offset of an earlier entry with the same key. The writer of `entry` had read the ledger to `end` without finding one,
+ * so it can only be after that.
  */
 async function findWinner(
   tools: TraceTools,
@@ -99,7 +99,7 @@ async function findWinner(
   return winner;
 }
 
-/** The replies to an entry: those of its time, or with `all` every one since then, replayed ones included. */
+/** The replies to an entry: those near its time, or with `all` every one since then, replayed ones included. */
 export async function findReplies(tools: TraceTools, traced: TracedEntry, all: boolean): Promise<TopicRecord[]> {
   const { timestampMs } = traced.record;
   const { replyTopic } = traced.entry;
@@ -121,7 +121,7 @@ function noneIfGone(error: unknown): Span[] {
   throw error;
 }
 
-/** The record that asked, where the request topic still has it. */
+/** The request, if its topic still has it. */
 export async function findRequest(tools: TraceTools, { record, entry }: TracedEntry): Promise<TopicRecord | undefined> {
   const { requests } = tools.config.topics;
   const { partition } = record;
@@ -136,7 +136,7 @@ export async function findRequest(tools: TraceTools, { record, entry }: TracedEn
   return found;
 }
 
-/** Whether a reply tells the same IDs as the entry. */
+/** Whether a reply has the ID; undefined if it is an error or can't be read. */
 export function agrees({ value }: TopicRecord, id: bigint): boolean | undefined {
   try {
     const reply = decodeIdReply(value ?? Buffer.alloc(0));
@@ -147,7 +147,7 @@ export function agrees({ value }: TopicRecord, id: bigint): boolean | undefined 
   }
 }
 
-/** The place of an ID in a batch, from 0; -1 when it is not there. */
+/** The position of an ID in a batch, from 0; -1 if it is not in it. */
 function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint): number {
   let before = 0;
   for (const { first, count } of ranges) {
@@ -160,7 +160,7 @@ function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint)
   return -1;
 }
 
-/** A batch, or undefined for a marker and for what can't be read; an audit tells of that. */
+/** A batch; undefined for a marker, and for an unreadable record, which an audit reports. */
 function batchEntry({ value }: TopicRecord): LedgerBatchEntry | undefined {
   try {
     const entry = decodeLedgerEntry(value ?? Buffer.alloc(0));

@@ -26,21 +26,21 @@ interface Trace {
 }
 
 const EXAMPLES = `
-The ID's time leads to the ledger entry, which was appended up to 15 minutes after it; so only that part of the ledger is
-read. Replies that a replay wrote later are looked for with --all-replies.
+The ID's time leads to the ledger entry, which was appended at most 15 minutes later, so only that part of the ledger is
+read. --all-replies also finds the replies that a replay wrote later.
 
 Examples:
   idalloc trace 55325805773398016
   idalloc trace ord_01H4EGVW0J8004
   idalloc trace 0x00c48e86f8092000 --all-replies --json`;
 
-/** `idalloc trace`: who asked for an ID. */
+/** `idalloc trace`: finds the request that an ID was allocated for. */
 export function traceCommand(context: CliContext): Command {
   const command = new Command('trace')
-    .description('Show who asked for an ID: correlation ID, request, worker, ledger entry, replies.')
+    .description('Show the request that an ID was allocated for, with worker, ledger entry and replies.')
     .argument('<id>', ID_TEXTS);
-  return withLayoutOptions(withFormOptions(command, 'form that the ID is in; unset: recognised'))
-    .option('--all-replies', 'look for replies up to the end of the reply topic')
+  return withLayoutOptions(withFormOptions(command, 'form that the ID is in (default: detected)'))
+    .option('--all-replies', 'find replies up to the end of the reply topic')
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action(async (text: string, options: TraceOptions) => {
@@ -74,8 +74,8 @@ async function runTrace(context: CliContext, id: bigint, timeMs: number, allRepl
     if (traced === undefined) {
       throw new IdallocError(
         'NOT_FOUND',
-        `no entry of '${config.topics.ledger}' that was appended within 15 minutes after ${timeText(timeMs)} holds ${id}: ` +
-          'it was never given (a gap), is older than the ledger, or is of another layout or namespace',
+        `'${config.topics.ledger}' has no entry with ${id} within 15 minutes after ${timeText(timeMs)}: ` +
+          'the ID was never delivered (a gap), is older than the ledger, or is of another layout or namespace',
       );
     }
     const request = await findRequest(tools, traced);
@@ -85,7 +85,7 @@ async function runTrace(context: CliContext, id: bigint, timeMs: number, allRepl
   });
 }
 
-/** The line for scripts. */
+/** The line that --json prints. */
 function traceJson({ id, traced, request, replies }: Trace): object {
   const { record, entry, correlationId, index, loserTo, doubtful } = traced;
   const { batch } = entry;
@@ -129,7 +129,7 @@ function traceText(context: CliContext, { id, traced, request, replies }: Trace)
     loserTo !== undefined
       ? paint.yellow(`lost: the entry at ${loserTo} decided before it, so its IDs are a gap`)
       : doubtful
-        ? paint.yellow('may have lost: what lay before it is gone')
+        ? paint.yellow('may have lost: the ledger before it was deleted')
         : paint.green('decides');
   const replyLines = replies.map((reply) => {
     const has = agrees(reply, id);

@@ -89,7 +89,7 @@ function notText(value: unknown): IdallocError {
 /** The refusal of a text. */
 export function refusedText(form: FormName, text: string, reason: string): IdallocError {
   const shown = JSON.stringify(text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
-  return new IdallocError('INVALID_ID', `${shown} is no ID in ${form}: ${reason}`);
+  return new IdallocError('INVALID_ID', `${shown} is not an ID in ${form}: ${reason}`);
 }
 
 /** The refusal of an ID, or of all IDs of a layout. */

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { batchAt, check, entry, reply } from './batches.ts';
 
-describe('replies held against the ledger', () => {
-  test('agree with the first entry of their key, which is the one that decides', () => {
+describe('replies compared with the ledger', () => {
+  test('agree with the first entry of their key, which decides', () => {
     const { findings, counts } = check([
       entry('a', batchAt(20), { offset: 9 }),
       entry('a', batchAt(10), { offset: 3 }),
@@ -14,7 +14,7 @@ describe('replies held against the ledger', () => {
     expect(counts).toMatchObject({ decisions: 2, losers: 1, doubled: 0, replies: 2 });
   });
 
-  test('that tell a loser, or a batch of nobody, diverge, and both sides are named', () => {
+  test('diverge with the batch of a loser, or one that no entry has, and both places are named', () => {
     const { findings } = check([
       entry('a', batchAt(10), { offset: 3 }),
       entry('a', batchAt(20), { offset: 9 }),
@@ -23,14 +23,14 @@ describe('replies held against the ledger', () => {
     ]);
     expect(findings.map(({ code, message }) => `${code} ${message}`).sort()).toEqual([
       expect.stringMatching(/^DIVERGENT .*a batch that no entry has/),
-      expect.stringMatching(/^DIVERGENT .*came too late/),
+      expect.stringMatching(/^DIVERGENT .*the batch of a loser/),
     ]);
     for (const { places } of findings) {
       expect(places.map(({ source, offset }) => [source, offset])).toContainEqual(['ledger', 3]);
     }
   });
 
-  test('may tell either batch of a correlation ID that was decided in two partitions, which is a finding', () => {
+  test('may have either batch of a correlation ID that was decided in two partitions, which is a finding', () => {
     const { findings, counts } = check([
       entry('a', batchAt(10), { partition: 1 }),
       entry('a', batchAt(20), { partition: 2 }),
@@ -44,7 +44,7 @@ describe('replies held against the ledger', () => {
     expect(counts).toMatchObject({ decisions: 2, losers: 0, replies: 2 });
   });
 
-  test('may tell either batch of a correlation ID that was decided in two ledgers, which is a finding', () => {
+  test('may have either batch of a correlation ID that was decided in two ledgers, which is a finding', () => {
     const { findings, counts } = check([
       entry('a', batchAt(10), { offset: 5 }),
       entry('a', batchAt(20), { topic: 'ledger.2', offset: 1 }),
@@ -55,25 +55,25 @@ describe('replies held against the ledger', () => {
     expect(counts).toMatchObject({ decisions: 2, losers: 0, replies: 2 });
   });
 
-  test('on another topic than was asked for are told', () => {
+  test('on another topic than the request named are a finding', () => {
     const { findings } = check([entry('a', batchAt(10)), reply('a', batchAt(10), { topic: 'elsewhere' })]);
     expect(findings).toMatchObject([{ code: 'MISDIRECTED', message: expect.stringContaining('elsewhere') }]);
   });
 
-  test('without an entry are fine where the ledger does not reach back so far, and else are not', () => {
+  test('without an entry are a finding only if the ledger reaches back that far', () => {
     const at = batchAt(10).generatedAtMs;
     const lonely = [reply('a', batchAt(10))];
     expect(check(lonely, at + 1)).toMatchObject({ findings: [], counts: { forgotten: 1 } });
     expect(check(lonely, at).findings).toMatchObject([{ code: 'UNDECIDED' }]);
   });
 
-  test('can not be judged by an entry that may not be the first', () => {
+  test('are not judged by an entry that may not be the first', () => {
     const { findings, counts } = check([entry('a', batchAt(20), { doubtful: true }), reply('a', batchAt(10))]);
     expect(findings).toEqual([]);
     expect(counts).toMatchObject({ undecidable: 1 });
   });
 
-  test('that a replay wrote are told apart by whether there was one before', () => {
+  test('of a replay are counted by whether there was an earlier one', () => {
     const { counts } = check([
       entry('a', batchAt(10)),
       reply('a', batchAt(10)),

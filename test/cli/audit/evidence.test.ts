@@ -9,7 +9,7 @@ import { ticks } from '../../../src/core/units.ts';
 import { batchAt, LAYOUT } from './batches.ts';
 
 describe('the evidence of a batch', () => {
-  test.each(Object.keys(PRESETS) as PresetName[])('bears out what the generator makes in %s', (name) => {
+  test.each(Object.keys(PRESETS) as PresetName[])('matches what the generator allocates in %s', (name) => {
     const layout = presetLayout(name, { epochMs: 0 });
     const now = ticks(100_000);
     const window = { nowTicks: now, from: ticks(0), to: ticks(200_000) };
@@ -23,20 +23,20 @@ describe('the evidence of a batch', () => {
   const good = batchAt(1_000_000, 10);
   const shifted = (by: bigint) => good.ranges.map(({ first, count }) => ({ first: first + by, count }));
   test.each<[string, Partial<IdBatch>, RegExp]>([
-    ["another's worker ID", { workerId: 17 }, /worker 18's, the batch worker 17's/],
-    ["another's datacenter", { datacenterId: 5 }, /datacenter 4's/],
+    ["another's worker ID", { workerId: 17 }, /worker 18, the batch of worker 17/],
+    ["another's datacenter", { datacenterId: 5 }, /datacenter 4,/],
     ['another step', { step: 2n }, /step is 2/],
     ['IDs of the future', { generatedAtMs: good.generatedAtMs - 1 }, /after generated_at/],
     ['IDs of long ago', { generatedAtMs: good.generatedAtMs + 61_000 }, /more than a minute before/],
-    ['ranges that fall', { ranges: [...shifted(100n), ...shifted(0n)] }, /do not rise/],
-    ['ranges that overlap', { ranges: [...shifted(0n), ...shifted(9n)] }, /do not rise/],
+    ['ranges that fall', { ranges: [...shifted(100n), ...shifted(0n)] }, /do not increase/],
+    ['ranges that overlap', { ranges: [...shifted(0n), ...shifted(9n)] }, /do not increase/],
     ['a range that leaves its tick', { ranges: shifted(4_090n) }, /leaves its tick|worker 19/],
-    ['an ID behind the last one', { ranges: [{ first: 2n ** 63n - 2n, count: 5 }] }, /no ID of its layout/],
-  ])('shows %s', (_, change, told) => {
-    expect(batchFaults({ ...good, ...change }, LAYOUT).join('; ')).toMatch(told);
+    ['an ID after the last one', { ranges: [{ first: 2n ** 63n - 2n, count: 5 }] }, /not an ID of its layout/],
+  ])('contradicts %s', (_, change, message) => {
+    expect(batchFaults({ ...good, ...change }, LAYOUT).join('; ')).toMatch(message);
   });
 
-  test('a layout of no name here is none', () => {
+  test('returns no layout for an unknown fingerprint', () => {
     expect(layoutFinder()({ ...good, layoutFingerprint: '0'.repeat(16) })).toBeUndefined();
     expect(layoutFinder()({ ...good, epochMs: -1 })).toBeUndefined();
   });
@@ -46,7 +46,7 @@ describe('ranges', () => {
   const ranges = fc.array(fc.tuple(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 5 })), { minLength: 1 });
   const step = fc.bigInt({ min: 1n, max: 9n });
 
-  test('that are merged are the fewest that hold the same IDs, as a reply of single IDs has them', () => {
+  test('merge to the fewest that hold the same IDs', () => {
     fc.assert(
       fc.property(ranges, step, (drafts, by) => {
         let first = 0n;

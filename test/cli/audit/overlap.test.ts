@@ -43,7 +43,7 @@ test('two runs share an ID exactly when one of their IDs is the same', () => {
   );
 });
 
-test('each batch that shares an ID with another is named, and no other one', () => {
+test('names each batch that shares an ID with another, and no other batch', () => {
   fc.assert(
     fc.property(runs, (some) => {
       const named = new Set<number>();
@@ -58,7 +58,7 @@ test('each batch that shares an ID with another is named, and no other one', () 
   );
 });
 
-test('runs that are over are let go: sixty thousand classes take no more memory than those that are open', () => {
+test('runs that have ended are dropped: memory holds only the open ones of sixty thousand classes', () => {
   const findings: Finding[] = [];
   const search = new OverlapSearch((finding) => findings.push(finding));
   for (let i = 0n; i < 60_000n; i++)

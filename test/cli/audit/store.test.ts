@@ -13,7 +13,7 @@ beforeEach(() => {
 
 afterEach(() => rmdirSync(place)); // which fails while anything is in it
 
-test('gives back what was added, the ledger before replies, each correlation ID in one piece', async () => {
+test('returns what was added, each correlation ID in one group, its entries before its replies', async () => {
   const ids = Array.from({ length: 2_000 }, (_, i) => `c${i}`);
   await withStore(place, async (store) => {
     expect(readdirSync(place)).toHaveLength(1);
@@ -36,7 +36,7 @@ test('gives back what was added, the ledger before replies, each correlation ID 
   });
 });
 
-test('gives runs by their first ID, up to the last one that there is', async () => {
+test('returns runs by their first ID, up to the largest possible ID', async () => {
   const firsts = [2n ** 63n - 2n, 0n, 2n ** 53n + 1n, 2n ** 53n];
   await withStore(place, async (store) => {
     for (const [unit, first] of firsts.entries())
@@ -48,7 +48,7 @@ test('gives runs by their first ID, up to the last one that there is', async () 
   });
 });
 
-test('is gone after a fault, which is told when it was the store', async () => {
+test('deletes its files after an error, and names its own errors INDEX_UNUSABLE', async () => {
   const full = Object.assign(new Error('database or disk is full'), { code: 'ERR_SQLITE_ERROR' });
   await expect(withStore(place, () => Promise.reject(full))).rejects.toMatchObject({ code: 'INDEX_UNUSABLE' });
   const other = new Error('other');

@@ -58,15 +58,18 @@ test.each([
 ])('%s is judged', (_, check, state) => {
   expect(check?.state).toBe(state);
   // Whatever is not well comes with what to do about it.
-  expect(check?.mend === undefined).toBe(state === 'ok');
+  expect(check?.fix === undefined).toBe(state === 'ok');
 });
 
-test('a certificate is named by its variable, with the day on which it ends', () => {
+test('the check of a certificate names its variable and the day on which it expires', () => {
   const check = judgeCertificate('API_TLS_CERT', Date.UTC(2026, 11, 24, 18, 30), Date.UTC(2026, 11, 20));
-  expect([check.name, check.detail]).toEqual(['certificate API_TLS_CERT', 'ends on 2026-12-24 18:30 UTC, in 4 days']);
+  expect([check.name, check.detail]).toEqual([
+    'certificate API_TLS_CERT',
+    'expires on 2026-12-24 18:30 UTC, in 4 days',
+  ]);
 });
 
-test('what a tool does not tell is not judged', () => {
+test('output without the facts of a check gives no result', () => {
   expect([judgeChrony(''), judgeChrony('506 Cannot talk to daemon'), judgeTimedatectl('')]).toEqual([
     undefined,
     undefined,
@@ -75,37 +78,37 @@ test('what a tool does not tell is not judged', () => {
   expect([judgeChronyConf('makestep 1 3\n# makestep 1 -1\n'), judgeLimits('')]).toEqual([undefined, undefined]);
 });
 
-test('clocks are told to slew, and never to step', () => {
-  expect(judgeTimedatectl('NTPSynchronized=no')?.mend).toMatch(/slewing.*never ntpd -g/);
+test('the fix for a clock is to slew it, and never to step it', () => {
+  expect(judgeTimedatectl('NTPSynchronized=no')?.fix).toMatch(/slewing.*never ntpd -g/);
 });
 
-test('topics are judged as a worker would at its start', () => {
+test('topics are judged as a worker does at its start', () => {
   const lacking = { code: 'LEDGER_RETENTION', message: 'too short' } as const;
   expect(judgeTopicReport(TOPICS)).toMatchObject([{ state: 'ok' }]);
   expect(judgeTopicReport({ ...TOPICS, faults: [lacking], remedies: ['do this'] })).toMatchObject([
-    { name: 'topics LEDGER_RETENTION', state: 'fault', mend: 'do this' },
+    { name: 'topics LEDGER_RETENTION', state: 'fault', fix: 'do this' },
   ]);
   expect(judgeTopicReport({ ...TOPICS, warnings: [{ ...lacking, code: 'LEDGER_WEAK' }] })).toMatchObject([
     { state: 'warn' },
   ]);
   expect(judgeTopicReport({ ...TOPICS, differences: ['x'], remedies: ['y'] })).toMatchObject([
-    { state: 'warn', mend: 'y' },
+    { state: 'warn', fix: 'y' },
   ]);
 });
 
-test('topics that differ from the plan are shown beside a weakness that was accepted', () => {
+test('differences from the plan are shown besides an accepted weakness', () => {
   const weak = { code: 'LEDGER_WEAK', message: 'one replica' } as const;
   const differences = ['id.ledger: compression.type is lz4, not uncompressed'];
   const report = { ...TOPICS, warnings: [weak], differences, remedies: ['kafka-configs …'] };
-  expect(judgeTopicReport(report).map(({ state, detail, mend }) => [state, detail, mend])).toEqual([
+  expect(judgeTopicReport(report).map(({ state, detail, fix }) => [state, detail, fix])).toEqual([
     ['warn', 'one replica', 'for production: three brokers or more'],
     ['warn', differences[0], 'kafka-configs …'],
   ]);
 });
 
-test('what is likely a mistake in the variables is a warning each', () => {
+test('each likely mistake in the variables is a warning', () => {
   expect(judgeVariables(['A is not read: is B meant?'])).toEqual([
-    { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', mend: expect.any(String) },
+    { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', fix: expect.any(String) },
   ]);
   expect(judgeVariables([])).toEqual([]);
 });

@@ -31,9 +31,9 @@ function there(tick = 2_000): Snapshot {
 const judged = (snapshot: Snapshot, view: WitnessView | undefined, from = config, refusals: readonly string[] = []) =>
   judgeNamespace(from, { snapshot, view, refusals }, Date.now());
 
-describe('a namespace', () => {
-  it('that is new, or has all that was witnessed, is in order', () => {
-    expect(judged(WIPED, UNUSED)).toMatchObject({ state: 'ok', detail: expect.stringMatching(/not there yet/) });
+describe('the check of a namespace', () => {
+  it('passes a new namespace, and one that has everything that was witnessed', () => {
+    expect(judged(WIPED, UNUSED)).toMatchObject({ state: 'ok', detail: expect.stringMatching(/does not exist yet/) });
     expect(judged(there(), USED)).toMatchObject({ state: 'ok', detail: expect.stringMatching(/0 of 2 worker IDs/) });
   });
 
@@ -44,11 +44,11 @@ describe('a namespace', () => {
     expect(judged(snapshot, USED)).toMatchObject({
       state: 'fault',
       detail: expect.stringMatching(/^RESTORED: /),
-      mend: expect.stringMatching(/idalloc namespace rebuild/),
+      fix: expect.stringMatching(/idalloc namespace rebuild/),
     });
   });
 
-  it('that can not be compared with the witness topic is a warning', () => {
+  it('warns when the witness topic can not be read', () => {
     for (const snapshot of [WIPED, there()]) {
       expect(judged(snapshot, undefined)).toMatchObject({
         state: 'warn',
@@ -57,23 +57,23 @@ describe('a namespace', () => {
     }
   });
 
-  it('that is bound otherwise is a fault that tells each difference, whether it was made yet or not', () => {
+  it('reports each difference from the bindings as a fault, whether the namespace exists or not', () => {
     for (const snapshot of [WIPED, there()]) {
       expect(judged(snapshot, UNUSED, config, ["Another's datacenter.", 'Other partitions.'])).toMatchObject({
         state: 'fault',
         detail: "Another's datacenter. Other partitions.",
-        mend: expect.stringMatching(/DATACENTER_ID/),
+        fix: expect.stringMatching(/DATACENTER_ID/),
       });
     }
   });
 
-  it('of another configuration, or without all its ceilings, is a fault', () => {
+  it('reports another configuration, and missing ceilings, as faults', () => {
     const other = loadWorkerConfig({ ...env, LAYOUT_EPOCH_MS: '1' });
     expect(judged(there(), USED, other)).toMatchObject({
       state: 'fault',
-      mend: expect.stringMatching(/LAYOUT_EPOCH_MS/),
+      fix: expect.stringMatching(/LAYOUT_EPOCH_MS/),
     });
     const lacking = { ...there(), ceilings: new Map([...there().ceilings].slice(0, 1)) };
-    expect(judged(lacking, USED)).toMatchObject({ state: 'fault', mend: expect.stringMatching(/namespace rebuild/) });
+    expect(judged(lacking, USED)).toMatchObject({ state: 'fault', fix: expect.stringMatching(/namespace rebuild/) });
   });
 });

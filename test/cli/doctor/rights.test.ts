@@ -10,8 +10,8 @@ const PREFIX = CONFIG.topics.replyPrefix;
 
 type Found = OperationsAnswer['topics'][number];
 
-/** What the brokers tell of the topics of a worker with exactly these rights, and of one reply topic. */
-function told(rights: readonly Right[], change: (found: Found) => Found = (found) => found): Found[] {
+/** What the brokers report for the topics of a worker with exactly these rights, and for one reply topic. */
+function reported(rights: readonly Right[], change: (found: Found) => Found = (found) => found): Found[] {
   const topics = rights.filter(({ resource }) => resource === 'topic');
   return topics.map(({ name, pattern, operations }) =>
     change({ name: pattern === 'prefixed' ? `${name}cli` : name, operations: new Set(operations) }),
@@ -23,8 +23,8 @@ const without =
   (found: Found): Found =>
     found.name === name ? { ...found, operations: found.operations.difference(new Set([operation])) } : found;
 
-test('a worker with its least rights is in order', () => {
-  expect(judgeRights(RIGHTS, told(RIGHTS), PREFIX)).toMatchObject({ state: 'ok' });
+test('a worker with its least rights passes', () => {
+  expect(judgeRights(RIGHTS, reported(RIGHTS), PREFIX)).toMatchObject({ state: 'ok' });
 });
 
 test.each([
@@ -33,27 +33,30 @@ test.each([
   ['id.requests', 'DescribeConfigs'],
   ['id.replies.cli', 'Write'],
 ] as const)('without a right on %s (%s) the fault names it', (name, operation) => {
-  const check = judgeRights(RIGHTS, told(RIGHTS, without(name, operation)), PREFIX);
-  expect(check).toMatchObject({ state: 'fault', detail: `lacking: ${operation} on '${name}'` });
+  const check = judgeRights(RIGHTS, reported(RIGHTS, without(name, operation)), PREFIX);
+  expect(check).toMatchObject({ state: 'fault', detail: `missing: ${operation} on '${name}'` });
 });
 
-test('of somebody who may write nowhere it is not known what a worker may', () => {
-  const reader = told(rightsOf('operator', CONFIG));
+test('a user without Write on any topic gets a warning, not missing rights', () => {
+  const reader = reported(rightsOf('operator', CONFIG));
   expect(judgeRights(RIGHTS, reader, PREFIX)).toMatchObject({
     state: 'warn',
-    detail: expect.stringContaining('known'),
+    detail: expect.stringContaining("can't be known"),
   });
 });
 
-test('without any reply topic it is not known whether replies can be written', () => {
-  const found = told(RIGHTS).map((topic) =>
+test('without a reply topic the check of the right to write replies is a warning', () => {
+  const found = reported(RIGHTS).map((topic) =>
     topic.name.startsWith(PREFIX) ? { ...topic, fault: 'UNKNOWN_TOPIC_OR_PARTITION' } : topic,
   );
-  expect(judgeRights(RIGHTS, found, PREFIX)).toMatchObject({ state: 'warn', detail: expect.stringContaining('known') });
+  expect(judgeRights(RIGHTS, found, PREFIX)).toMatchObject({
+    state: 'warn',
+    detail: expect.stringContaining("can't be checked"),
+  });
 });
 
-test('a flood of reply topics without the right is cut short', () => {
+test('a long list of topics without the right is cut', () => {
   const many = Array.from({ length: 500 }, (_, at) => ({ name: `${PREFIX}${at}`, operations: new Set<Operation>() }));
-  const { detail } = judgeRights(RIGHTS, [...told(RIGHTS), ...many], PREFIX);
+  const { detail } = judgeRights(RIGHTS, [...reported(RIGHTS), ...many], PREFIX);
   expect(detail).toContain('and 490 more');
 });

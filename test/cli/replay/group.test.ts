@@ -14,7 +14,7 @@ function since(logs: MemoryLogs, ends: readonly number[]) {
   return logs.runtime.until(forwardedSince(tools, new Map(ends.entries())));
 }
 
-test('what was forwarded since a replay began is awaited up to the last of each partition, and new requests are not', async () => {
+test('waits for requests that were forwarded since the replay began, up to the last of each partition, but not for new ones', async () => {
   const logs = new MemoryLogs().append(topic, 0, 5).append(topic, 1, 3).append(topic, 2, 0);
   logs.append(topic, 1, 2, FORWARDED).append(topic, 1, 4).append(topic, 0, 7).append(topic, 2, 1, FORWARDED);
   expect(await since(logs, [5, 3, 0])).toEqual({
@@ -26,13 +26,13 @@ test('what was forwarded since a replay began is awaited up to the last of each 
   });
 });
 
-test('what was forwarded before, or sent back from the dead letters, is none of it', async () => {
+test('ignores requests that were forwarded before, or resent from the dead letters', async () => {
   const logs = new MemoryLogs().append(topic, 0, 2, FORWARDED);
   logs.append(topic, 0, 2, { [ORIGIN]: '0/4/1780416300000' });
   expect(await since(logs, [2])).toEqual({ count: 0, due: [] });
 });
 
-test('what retention took meanwhile is not waited for', async () => {
+test('does not wait for requests that retention deleted meanwhile', async () => {
   const logs = new MemoryLogs().append(topic, 0, 2).append(topic, 0, 2, FORWARDED).append(topic, 0, 1);
   expect(await since(logs.trim(topic, 0, 4), [2])).toEqual({ count: 0, due: [] });
 });

@@ -4,26 +4,26 @@ import { countOf, leftOf, planReplay, planText } from '../../../src/cli/replay/p
 
 const STATE = { partition: 0, low: 10, high: 100, committed: 80, wanted: 30, ledgerFrom: 0 };
 
-test('reads from where it was asked to up to where the group stands', () => {
+test('reads from the wanted offset to the committed offset', () => {
   expect(planReplay([STATE])).toEqual([{ partition: 0, from: 30, to: 80, maybeForgotten: 0, gone: 0 }]);
 });
 
 test.each([
   ['a partition that the group never read', { committed: undefined }],
-  ['a partition that nobody asked for', { wanted: undefined }],
+  ['a partition that was not chosen', { wanted: undefined }],
   ['a place ahead of the group', { wanted: 90 }],
   ['the very place where the group stands', { wanted: 80 }],
 ])('leaves alone %s', (_, change) => {
   expect(planReplay([{ ...STATE, ...change }])).toEqual([]);
 });
 
-test('tells what the topic no longer has, and what the ledger may not have', () => {
+test('counts requests that the topic no longer has, and those that the ledger may not have', () => {
   const plan = planReplay([{ ...STATE, wanted: 4, ledgerFrom: 15 }]);
   expect(plan).toEqual([{ partition: 0, from: 10, to: 80, maybeForgotten: 5, gone: 6 }]);
   expect(planText(plan, 'g')).toMatch(/70 requests would be read again by group 'g'\n6 more .*\nup to 5 .*FORGOTTEN/);
 });
 
-test('never sets a group forward, nor before what is kept', () => {
+test('never moves a group forward, nor before the oldest kept request', () => {
   const offset = fc.integer({ min: 0, max: 50 });
   const state = fc
     .tuple(offset, offset, fc.option(offset, { nil: undefined }), fc.option(offset, { nil: undefined }), offset)
@@ -44,7 +44,7 @@ test('never sets a group forward, nor before what is kept', () => {
   );
 });
 
-test('counts what is left by where the group stands', () => {
+test('counts the requests that are left from the committed offsets', () => {
   const plan = planReplay([STATE, { ...STATE, partition: 1 }]);
   expect(countOf(plan)).toBe(100);
   expect(leftOf(plan, new Map([[0, 70]]))).toBe(60);

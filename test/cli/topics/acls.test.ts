@@ -6,14 +6,14 @@ const WORKER_ENV = { ...ENV, ETCD_ENDPOINTS: 'http://e:2379', DATACENTER_ID: '3'
 const acls = (...args: string[]) => cli(['topics', 'acls', ...args], ENV);
 
 describe('topics acls', () => {
-  test('prints one command of kafka-acls for each right, and asks no server', async () => {
+  test('prints a kafka-acls command for each right, without a server', async () => {
     const { code, out } = await acls('--principal', 'User:orders', '--role', 'client', '--reply-topic', 'id.replies.o');
     const add = 'kafka-acls --bootstrap-server k-1:9092,k-2:9092 --add --allow-principal User:orders';
     expect(code).toBe(0);
     expect(out).toBe(`${add} --operation Write --topic id.requests\n${add} --operation Read --topic id.replies.o\n`);
   });
 
-  test('a prefix is a prefix, and a name with a space or a quote is one word of a shell', async () => {
+  test('prefixes are prefixed patterns, and names with a space or a quote are one shell word', async () => {
     const { out } = await acls('--principal', "User:CN=it's me,O=x", '--role', 'worker');
     expect(out).toContain(String.raw`--allow-principal 'User:CN=it'\''s me,O=x' --operation Write`);
     expect(out).toContain('--topic id.replies. --resource-pattern-type prefixed\n');
@@ -21,7 +21,7 @@ describe('topics acls', () => {
     expect(out).not.toContain('id.requests.reply');
   });
 
-  test('a worker that serves NestJS may write its replies, too', async () => {
+  test('--nestjs lets a worker write replies to NestJS', async () => {
     const { out } = await acls('--principal', 'User:w', '--role', 'worker', '--nestjs');
     expect(out).toContain('--operation Write --topic id.requests.reply\n');
   });
@@ -52,17 +52,17 @@ describe('topics acls', () => {
       1,
       /id\.ledger/,
     ],
-  ])('refuses %s', async (_, args, code, told) => {
+  ])('rejects %s', async (_, args, code, message) => {
     const refused = await acls(...args);
     expect([refused.code, refused.out]).toEqual([code, '']);
-    expect(refused.err).toMatch(told);
+    expect(refused.err).toMatch(message);
   });
 });
 
 describe('namespace rights', () => {
   const rights = (...args: string[]) => cli(['namespace', 'rights', ...args], WORKER_ENV);
 
-  test('prints the commands of etcdctl that let a worker in, and nobody further', async () => {
+  test('prints the etcdctl commands that grant a worker its rights, and no more', async () => {
     const { code, out } = await rights('--user', 'id-worker', '--role', 'worker');
     expect(code).toBe(0);
     expect(out.split('\n')).toEqual([
