@@ -143,7 +143,7 @@ describe('the program', () => {
     const { code, out, err } = await main(['worker'], { KAFKA_BROKERS: 'a:1', ETCD_ENDPOINTS: 'x' });
     expect({ code, out }).toEqual({ code: 78, out: '' });
     expect(err).toMatch(
-      /^CONFIG_INVALID: 2 faults in the configuration:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/,
+      /^CONFIG_INVALID: 2 configuration errors:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/,
     );
   });
 

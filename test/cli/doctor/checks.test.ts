@@ -104,8 +104,8 @@ test('topics that differ from the plan are shown beside a weakness that was acce
 });
 
 test('what is likely a mistake in the variables is a warning each', () => {
-  expect(judgeVariables(['A is not read: is B meant?'])).toEqual([
-    { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', mend: expect.any(String) },
+  expect(judgeVariables(['A is ignored: did you mean B?'])).toEqual([
+    { name: 'variables', state: 'warn', detail: 'A is ignored: did you mean B?', mend: expect.any(String) },
   ]);
   expect(judgeVariables([])).toEqual([]);
 });
