@@ -88,7 +88,7 @@ describe('the port', () => {
     const other = createServer((_, response) => response.writeHead(418).end()).listen(port, HOST);
     await once(other, 'listening');
     door.gateChanged(undefined);
-    await expect.poll(() => told.at(-1)?.message).toContain('trying on');
+    await expect.poll(() => told.at(-1)?.message).toContain('retrying');
     other.close();
     other.closeAllConnections();
     await expect.poll(status, { timeout: 4_000 }).toBe(200);

@@ -56,14 +56,14 @@ describe('a form is refused before any ID is used up', () => {
     ['form=roman', "there is no form 'roman': use decimal, padded"],
     ['form=', "there is no form ''"],
     ['form=ulid&form=hex', 'form and prefix must be given once'],
-    ['prefix=ord', 'prefix means something only with the form prefixed'],
-    ['form=ulid&prefix=ord', 'prefix means something only with the form prefixed'],
+    ['prefix=ord', 'prefix requires the form prefixed'],
+    ['form=ulid&prefix=ord', 'prefix requires the form prefixed'],
     ['form=ulid&as=hex', "unknown query parameter 'as'"],
     ['form=prefixed', 'form prefixed needs a prefix, and got nothing'],
     ['form=prefixed&prefix=O', "needs a prefix, not 'O'"],
     ['form=uuid4', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
     ['form=number', 'form number needs a key'],
-    ['from=ulid', "unknown query parameter 'from': there is"],
+    ['from=ulid', "unknown query parameter 'from': allowed: "],
   ])('%s', async (query, detail) => {
     const { stage, app } = start(false);
     for (const [method, path] of [

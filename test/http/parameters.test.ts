@@ -20,7 +20,7 @@ describe('count', () => {
   );
 
   test('a misspelled parameter does not go unnoticed', () => {
-    expect(() => countOf({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': there is count");
+    expect(() => countOf({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': allowed: count");
   });
 });
 

@@ -152,7 +152,7 @@ export class WorkerProcess implements AsyncDisposable {
 
   /** Where the HTTP API is, as an address without a path. */
   async api(): Promise<string> {
-    const { port } = await this.line(({ msg }) => msg === 'the HTTP API is served');
+    const { port } = await this.line(({ msg }) => msg === 'the HTTP API is listening');
     return `http://127.0.0.1:${port}`;
   }
 
