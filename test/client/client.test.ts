@@ -134,7 +134,7 @@ describe('waiting for IDs', () => {
     await turns();
     expect(order).toEqual([]);
     expect(client.buffered).toBeGreaterThan(0);
-    expect(() => client.next()).toThrow(/others wait/);
+    expect(() => client.next()).toThrow(/other callers wait/);
     for (const { correlationId, count } of workers.sent.splice(1)) workers.answer(correlationId, count);
     await Promise.all([first, second]);
     expect(order).toEqual(['first 4,5,6,7,8,9,10,11,12,13', 'second 14']);
@@ -402,5 +402,5 @@ test('every fault of the options is told at once', async () => {
     message: expect.stringMatching(/coverSeconds.*maxCount.*maxWaiting/),
   });
   await expect(stage({ maxAgeMs: 39_999 })).rejects.toThrow(/twice coverSeconds/);
-  await expect(stage({ idsPerSecond: 1_000_000 })).rejects.toThrow(/maxBuffered is 5000000/);
+  await expect(stage({ idsPerSecond: 1_000_000 })).rejects.toThrow(/maxBuffered must be at least .*, not 5000000/);
 });

@@ -137,7 +137,10 @@ test('a topic that the user may not see is TOPIC_INVALID', async () => {
   const stage = new LinkStage();
   stage.kafka.deny(REPLIES);
   const opened = stage.during(stage.open());
-  await expect(opened).rejects.toMatchObject({ code: 'TOPIC_INVALID', message: `this user may not see '${REPLIES}'` });
+  await expect(opened).rejects.toMatchObject({
+    code: 'TOPIC_INVALID',
+    message: `this user is not authorized for '${REPLIES}'`,
+  });
 });
 
 test('brokers that come back within 10 s are waited for; else it is KAFKA_UNAVAILABLE, with nothing left behind', async () => {
@@ -151,7 +154,7 @@ test('brokers that come back within 10 s are waited for; else it is KAFKA_UNAVAI
 
   for (let node = 1; node <= NODES; node += 1) stage.kafka.crash(node);
   const beganMs = stage.clock.nowMs;
-  const message = expect.stringMatching(/the replies on 'id.replies.a' can not be read/);
+  const message = expect.stringMatching(/the replies on 'id.replies.a' cannot be read/);
   await expect(stage.during(stage.open())).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE', message });
   expect(stage.clock.nowMs - beganMs).toBeLessThan(11_000);
   expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
@@ -228,7 +231,7 @@ test('a broker that freezes holds up its partitions until others lead them, is r
   expect(stage.received).toEqual(['from the new leader']);
   expect(stage.faults[0]).toMatchObject({
     code: 'KAFKA_UNAVAILABLE',
-    message: expect.stringMatching(/partition 0 of 'id.replies.a' can not be read now/),
+    message: expect.stringMatching(/partition 0 of 'id.replies.a' cannot be read now/),
   });
 });
 

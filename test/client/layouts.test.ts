@@ -90,7 +90,7 @@ describe('IDs as numbers', () => {
 
   test('are refused for good where an ID is above 2^53 in spite of its layout', async () => {
     const { client } = await staged(jsSafe, undefined, 2n ** 53n - 3_999n);
-    expect(() => client.nextNumber()).toThrow(/larger than 2\^53/);
+    expect(() => client.nextNumber()).toThrow(/exceed 2\^53/);
   });
 
   test('are waited for by those who came before the layout was known, and refused when it is', async () => {
