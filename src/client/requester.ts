@@ -184,7 +184,7 @@ export class Requester {
     }
     return new IdallocError(
       'NO_REPLY',
-      `no reply on '${replyTopic}' within ${timeoutMs} ms: is a worker running, ready (its /readyz tells why not), and ` +
+      `no reply on '${replyTopic}' within ${timeoutMs} ms: check that a worker is running and ready (/readyz), and that ` +
         'REPLY_TOPIC_PREFIX allows this topic. Retrying with the same correlation ID never yields a second batch',
     );
   }

@@ -537,7 +537,7 @@ describe('form keys', () => {
 
   test('are rejected when invalid, naming the line but not the key', () => {
     const faults = faultsOf({ ...WORKER, FORM_KEY: `${FORM_KEY}\n1:${'0a'.repeat(32)}` });
-    expect(faults).toEqual(['FORM_KEY: line 3 has the number 1 a second time']);
+    expect(faults).toEqual(['FORM_KEY: line 3 repeats the number 1']);
     expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).toThrow('FORM_KEY: line 1 must be number:key');
     expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).not.toThrow('abab');
   });

@@ -53,13 +53,13 @@ describe.each(FORM_NAMES)('form=%s', (form) => {
 
 describe('a form is refused before any ID is used up', () => {
   test.each([
-    ['form=roman', "there is no form 'roman': use decimal, padded"],
-    ['form=', "there is no form ''"],
+    ['form=roman', "unknown form 'roman': use decimal, padded"],
+    ['form=', "unknown form ''"],
     ['form=ulid&form=hex', 'form and prefix must be given once'],
     ['prefix=ord', 'prefix requires the form prefixed'],
     ['form=ulid&prefix=ord', 'prefix requires the form prefixed'],
     ['form=ulid&as=hex', "unknown query parameter 'as'"],
-    ['form=prefixed', 'form prefixed needs a prefix, and got nothing'],
+    ['form=prefixed', 'form prefixed needs a prefix, which is missing'],
     ['form=prefixed&prefix=O', "needs a prefix, not 'O'"],
     ['form=uuid4', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
     ['form=number', 'form number needs a key'],
@@ -98,7 +98,7 @@ test('an ID in one form is written in another', async () => {
     value_string: '55325805773398016',
     value_form: openForm('number', SETTINGS).format(55_325_805_773_398_016n),
   });
-  expect((await ask('1?as=roman')).detail).toContain("there is no form 'roman'");
+  expect((await ask('1?as=roman')).detail).toContain("unknown form 'roman'");
 });
 
 test('a text that nobody wrote is refused in its form, and so is one of another form', async () => {
@@ -107,7 +107,7 @@ test('a text that nobody wrote is refused in its form, and so is one of another 
   for (const id of ids) {
     const { statusCode, json } = await app.inject(`/api/v1/ids/${id}?form=ulid`);
     expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
-    expect(json().detail).toContain('is no ID in ulid');
+    expect(json().detail).toContain('is not a valid ID in form ulid');
   }
 });
 
@@ -135,7 +135,7 @@ test.each(['GET', 'POST'] as const)(
     const { statusCode, json } = await app.inject({ method, url });
     expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
     expect(json().detail).toContain(
-      "its time is 2095-09-07T15:47:35.551Z, and the form's are 2000-01-01T05:00:00.000Z to",
+      'its time is 2095-09-07T15:47:35.551Z, but the form covers 2000-01-01T05:00:00.000Z to',
     );
   },
 );

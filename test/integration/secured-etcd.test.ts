@@ -139,7 +139,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
   test('a right that is revoked suspends the worker until it is given back', async () => {
     const from = loaded.worker.lines.length;
     await etcd.revoke();
-    await refuses(/allow ETCD_USERNAME/, from);
+    await refuses(/grant ETCD_USERNAME/, from);
     await etcd.grant();
     await goesOn();
   });

@@ -46,7 +46,7 @@ describe('a number', () => {
     const permutation = KEYS.writing.permutation('number', 10);
     const digits = permutation.encrypt(Array.from(String(2n ** 63n), Number));
     const body = `2${digits.join('')}`;
-    expect(() => parse(`${body}${dammDigit(body)}`)).toThrow('it was not made from an ID by key 2');
+    expect(() => parse(`${body}${dammDigit(body)}`)).toThrow('it was not written with key 2');
   });
 });
 
@@ -74,7 +74,7 @@ describe('a prefixed ID', () => {
     for (const same of ['ord_01h4egvw0j8004', 'ord_OLH4-EGVW-0J80-04', 'ord_0iH4EGVWoJ8oO4'])
       expect(parse(same)).toBe(GOLDEN);
     for (const other of ['ORD_01H4EGVW0J8004', 'orders_01H4EGVW0J8004', '01H4EGVW0J8004', 'ord01H4EGVW0J8004']) {
-      expect(() => parse(other)).toThrow('it does not begin with ord_');
+      expect(() => parse(other)).toThrow('it does not start with ord_');
     }
   });
 
@@ -115,7 +115,7 @@ describe('keys', () => {
       expect(() => openForm(name, { keys: old }).parse(after)).toThrow(REFUSED);
     }
     expect(() => openForm('number', { keys: old }).parse(openForm('number', { keys: both }).format(1n))).toThrow(
-      'there is no key 2: see FORM_KEY',
+      'unknown key 2: see FORM_KEY',
     );
   });
 
@@ -128,7 +128,7 @@ describe('keys', () => {
     ['# 1:00', 'has no line of number:key'],
     [`0${KEY_1.slice(1)}`, 'line 1 must be number:key'],
     [`1:${'0'.repeat(63)}`, 'a key of 64 hexadecimal digits'],
-    [`${KEY_1}\n${KEY_1}`, 'line 2 has the number 1 a second time'],
+    [`${KEY_1}\n${KEY_1}`, 'line 2 repeats the number 1'],
     [`${KEY_1}\n3${KEY_1.slice(1).toUpperCase()}`, 'line 2 has the key of another number'],
   ])('are refused as %j, without being shown', (text, message) => {
     expect(() => parseFormKeys(text)).toThrow(message);
