@@ -57,7 +57,7 @@ describe('the port', () => {
     },
   );
 
-  test('cuts the connections that there are when it closes', async () => {
+  test('cuts open connections when it closes', async () => {
     const { door, port } = await start();
     const idle = connect({ host: HOST, port });
     idle.on('error', () => undefined); // a cut connection may come as a reset
@@ -67,7 +67,7 @@ describe('the port', () => {
     await closed;
   });
 
-  test('opens and closes as the gate does, however fast that is', async () => {
+  test('follows the gate, however fast it opens and closes', async () => {
     const { door, status } = await start();
     for (let turn = 0; turn < 50; turn += 1) {
       door.gateChanged('LEASE_LOST');
@@ -81,7 +81,7 @@ describe('the port', () => {
     await expect.poll(status).toBe('refused');
   });
 
-  test('that somebody else took meanwhile is asked for until it is free', async () => {
+  test('taken by another process meanwhile is retried until it is free', async () => {
     const { door, told, port, status } = await start();
     door.gateChanged('LEASE_LOST');
     await expect.poll(() => told.at(-1)?.message).toBe('the HTTP port is closed');
@@ -94,7 +94,7 @@ describe('the port', () => {
     await expect.poll(status, { timeout: 4_000 }).toBe(200);
   });
 
-  test('that is taken at the start is told as CONFIG_INVALID, with the variable', async () => {
+  test('taken at the start is CONFIG_INVALID, with the variable', async () => {
     const { port } = await start();
     await expect(start(port)).rejects.toMatchObject({
       code: 'CONFIG_INVALID',
@@ -104,7 +104,7 @@ describe('the port', () => {
 });
 
 describe('the end', () => {
-  test('finishes answers under way, refuses new connections at once, and does not wait for idle ones', async () => {
+  test('finishes responses in progress, rejects new connections, and does not wait for idle ones', async () => {
     const { stage, door, port, status } = await start();
     const idle = connect({ host: HOST, port });
     idle.on('error', () => undefined); // a cut connection may come as a reset
@@ -124,7 +124,7 @@ describe('the end', () => {
     await stopped;
   });
 
-  test('does not wait longer than it may', async () => {
+  test('does not wait longer than its limit', async () => {
     const { stage, door, port } = await start();
     const begun = Promise.withResolvers<void>();
     stage.before = () => {
