@@ -68,7 +68,7 @@ export class Connections {
   }
 
   /** A request's headers have arrived; until its body has, too, the connection counts as waiting. */
-  asked(socket: Socket, response: ServerResponse): void {
+  requestStarted(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
     const { answers } = connection;
@@ -81,7 +81,7 @@ export class Connections {
   }
 
   /** A request has arrived completely. */
-  complete(socket: Socket, response: ServerResponse): void {
+  requestComplete(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
     if (connection?.answers.has(response) && this.#waiting.delete(connection)) this.#answering.add(connection);
   }

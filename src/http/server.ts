@@ -62,9 +62,9 @@ export function boundedServer(
   server.on('request', (request, response) => {
     const { socket } = request;
     if (connections.answers(socket).size >= MAX_PIPELINED) return socket.destroy();
-    connections.asked(socket, response);
-    if (hasBody(request)) request.once('end', () => connections.complete(socket, response));
-    else connections.complete(socket, response);
+    connections.requestStarted(socket, response);
+    if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
+    else connections.requestComplete(socket, response);
     return handler(request, response);
   });
   server.on('checkExpectation', (_request, response: ServerResponse) => {

@@ -42,7 +42,7 @@ describe('access to the brokers', () => {
     });
   });
 
-  test('rejects a misspelt option, and lists those that it takes', async () => {
+  test('rejects a misspelled option, and lists the valid ones', async () => {
     await expect(access({ brokers, idsPerSeconds: 5_000 })).rejects.toMatchObject({
       code: 'CONFIG_INVALID',
       message: expect.stringMatching(/^unknown option idsPerSeconds: the options are .*\bidsPerSecond\b/),
@@ -61,7 +61,7 @@ describe('access to the brokers', () => {
     ['a broker without a port', { brokers: ['localhost'] }],
     ['a broker with a port that is none', { brokers: ['localhost:70000'] }],
     ['a broker as a URL', { brokers: ['http://localhost:9092'] }],
-  ])('%s is refused: CONFIG_INVALID', async (_what, options) => {
+  ])('%s is rejected: CONFIG_INVALID', async (_what, options) => {
     await expect(access(options)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
   });
 });

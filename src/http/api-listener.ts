@@ -3,7 +3,7 @@ import { type GateReason, isEjection } from '../core/gate.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Api } from './api.ts';
 
-export interface DoorOptions {
+export interface ApiListenerOptions {
   readonly host: string;
   /** 0: any free port, the same one after each reopening. */
   readonly port: number;
@@ -26,28 +26,28 @@ const CHECK_MS = 50;
  * A gate that is closed for any other reason leaves the port open, and responses give the reason. Opening and closing take
  * time and never overlap; each step is decided when it starts.
  */
-export class ApiDoor {
-  readonly #options: DoorOptions;
+export class ApiListener {
+  readonly #options: ApiListenerOptions;
   #wanted: 'open' | 'shut' | 'ended' = 'open';
   #api: Api | undefined;
   #port: number;
   #step: Promise<void> | undefined;
 
-  private constructor(options: DoorOptions) {
+  private constructor(options: ApiListenerOptions) {
     this.#options = options;
     this.#port = options.port;
   }
 
   /** Opens the port for the first time. Rejects with CONFIG_INVALID when it can't be taken. */
-  static async open(options: DoorOptions): Promise<ApiDoor> {
-    const door = new ApiDoor(options);
+  static async open(options: ApiListenerOptions): Promise<ApiListener> {
+    const listener = new ApiListener(options);
     try {
-      await door.#listen();
+      await listener.#listen();
     } catch (error) {
       const message = `API_HOST, API_PORT: cannot listen on ${options.host}:${options.port}: ${describeError(error)}`;
       throw new IdallocError('CONFIG_INVALID', message, { cause: error });
     }
-    return door;
+    return listener;
   }
 
   /** Follows the gate: `reason` says why it is closed, undefined that it is open. */
