@@ -14,7 +14,7 @@ it.each([
   expect(remedyOf(error)).toMatch(remedy);
 });
 
-it('a connection that fails needs nobody', () => {
+it('a failed connection needs no operator', () => {
   expect(remedyOf(new Error('14 UNAVAILABLE: connect ECONNREFUSED 127.0.0.1:2379'))).toBeUndefined();
   expect(remedyOf('no error at all')).toBeUndefined();
 });
