@@ -142,9 +142,7 @@ describe('the program', () => {
   test('ends with 78 on a faulty configuration, told on stderr', async () => {
     const { code, out, err } = await main(['worker'], { KAFKA_BROKERS: 'a:1', ETCD_ENDPOINTS: 'x' });
     expect({ code, out }).toEqual({ code: 78, out: '' });
-    expect(err).toMatch(
-      /^CONFIG_INVALID: 2 configuration errors:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/,
-    );
+    expect(err).toMatch(/^CONFIG_INVALID: 2 configuration errors:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/);
   });
 
   test("ends a worker at once when its INDEX_DIR can't be made, though no server answers", async () => {
