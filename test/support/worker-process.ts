@@ -19,7 +19,7 @@ const CLI_TIMEOUT_MS = 60_000;
 
 type Env = Readonly<Record<string, string>>;
 
-/** Only what every program needs: the settings of whoever runs the tests must not reach a worker. */
+/** Only what every program needs: settings of the test runner's environment must not reach a worker. */
 function bareEnv(): Env {
   return { PATH: process.env.PATH ?? '' };
 }
