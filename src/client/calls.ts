@@ -8,32 +8,32 @@ export interface RequestOptions {
   readonly count: number;
   /** 1 to 256 bytes (text: as UTF-8); the same one always gets the same batch. Default: a new one. */
   readonly correlationId?: string | Uint8Array;
-  /** Where to reply, if not on the client's own reply topic; it is read from then on, up to 8 of them. */
+  /** Another reply topic than the client's. The client reads it from then on; at most 8 topics in all. */
   readonly replyTopic?: string;
-  /** Another limit than the client's. */
+  /** Overrides the client's timeoutMs. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
-  /** How the reply lists its IDs on the wire (default RANGES); no difference to the caller. */
+  /** How the reply encodes its IDs (default RANGES); the result is the same. */
   readonly encoding?: Encoding;
 }
 
-/** A batch as the workers gave it. */
+/** A batch as the workers sent it. */
 export interface RequestedBatch {
   readonly correlationId: string | Uint8Array;
   readonly batch: IdBatch;
   /** The layout of its IDs, for `decode`; undefined when this version knows no layout with the batch's fingerprint. */
   readonly layout: Layout | undefined;
-  /** It was decided for an earlier sending of this request. */
+  /** True when the batch was decided for an earlier copy of this request. */
   readonly replayed: boolean;
 }
 
 export interface WaitForIds {
-  /** Another limit than the client's. */
+  /** Overrides the client's timeoutMs. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
 }
 
-/** What a client stands on, for tests to replace. */
+/** The dependencies of a client, for tests to replace. */
 export interface Foundation {
   readonly runtime: Runtime;
   readonly replyTopic: string;

@@ -18,8 +18,8 @@ import type { Transport, TransportEvents } from './transport.ts';
 import { WaitingQueue, wait } from './waiting.ts';
 
 /**
- * IDs for a service. next() and take() give what was fetched ahead, at once; takeAsync() waits where there is not
- * enough; request() asks for one batch by its correlation ID. An open client keeps its process alive.
+ * IDs for a service. next() and take() return prefetched IDs synchronously; takeAsync() waits until there are enough;
+ * request() requests one batch by its correlation ID. An open client keeps its process alive.
  */
 export class IdClient implements AsyncDisposable {
   readonly #settings: BufferSettings;
@@ -38,8 +38,8 @@ export class IdClient implements AsyncDisposable {
   #closing: Promise<void> | undefined;
 
   /**
-   * Connects to the brokers, looks for the end of the reply topic, and begins to fill the buffer; workers need not run yet.
-   * Brokers that are away are waited for, for 10 s; a login that they refuse is CONFIG_INVALID at once.
+   * Connects to the brokers, finds the end of the reply topic, and starts to fill the buffer; no worker needs to run yet.
+   * Unreachable brokers are retried for 10 s; a rejected login is CONFIG_INVALID immediately.
    *
    * @throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE, TOPIC_INVALID.
    */
@@ -48,7 +48,7 @@ export class IdClient implements AsyncDisposable {
     return IdClient.over({ runtime: RUNTIME, replyTopic: options.replyTopic, link }, options);
   }
 
-  /** The same over another way to the workers. */
+  /** Like connect, over another transport. */
   static async over({ runtime, replyTopic, link }: Foundation, options: BufferOptions): Promise<IdClient> {
     const settings = bufferSettings(options);
     const faults = new FaultReports(runtime, (error) => callHook(settings.hooks, 'onFault', error));
@@ -104,60 +104,60 @@ export class IdClient implements AsyncDisposable {
     if (!settings.prefetch) this.#stock.withhold(unfilled);
   }
 
-  /** IDs in the buffer: a gauge. */
+  /** Number of IDs in the buffer: a gauge. */
   get buffered(): number {
     return this.#stock.size;
   }
 
-  /** With no more IDs than this in the buffer, more are asked for: a gauge. */
+  /** At this number of IDs in the buffer or fewer, more are requested: a gauge. */
   get lowWater(): number {
     return this.#demand.low;
   }
 
-  /** The layout of the IDs that came last, for `decode`; undefined before the first, and when this version knows it not. */
+  /** The layout of the last reply's IDs, for `decode`; undefined before the first reply, or when this version does not know it. */
   get layout(): Layout | undefined {
     return this.#layout;
   }
 
-  /** The next ID. Throws IdallocError BUFFER_EMPTY, also while others wait for IDs; CLIENT_CLOSED. */
+  /** The next ID. Throws IdallocError BUFFER_EMPTY, also while other callers wait for IDs; CLIENT_CLOSED. */
   next(): bigint {
     return this.#stock.next();
   }
 
-  /** The next `count` IDs, or none of them: throws as next(). */
+  /** The next `count` IDs, all or none. Throws as next(). */
   take(count: number): bigint[] {
     this.#checkCount(count);
     return this.#stock.take(count);
   }
 
   /**
-   * The next ID as a JavaScript number, exactly: in a namespace whose layout fits into 53 bits, as `js-safe` does. Throws as
-   * next(), and CONFIG_INVALID for any other layout, before an ID is taken.
+   * The next ID as an exact JavaScript number, in a namespace whose layout fits into 53 bits, such as `js-safe`. Throws as
+   * next(), and CONFIG_INVALID for any other layout, without taking an ID.
    */
   nextNumber(): number {
     this.#numbers.require();
     return Number(this.next());
   }
 
-  /** The next `count` IDs as JavaScript numbers, or none of them: throws as nextNumber(). */
+  /** The next `count` IDs as JavaScript numbers, all or none. Throws as nextNumber(). */
   takeNumbers(count: number): number[] {
     this.#numbers.require();
     return this.take(count).map(Number);
   }
 
-  /** takeAsync for JavaScript numbers: rejects as it does, and with CONFIG_INVALID where the layout has larger IDs. */
+  /** takeAsync for JavaScript numbers. Rejects as it does, and with CONFIG_INVALID when the layout has larger IDs. */
   async takeNumbersAsync(count: number, options: WaitForIds = {}): Promise<readonly number[]> {
     this.#numbers.require();
     const ids = await this.takeAsync(count, options);
-    this.#numbers.require(); // which layout they have may not have been known before
+    this.#numbers.require(); // the layout may have been unknown before
     return ids.map(Number);
   }
 
   /**
-   * The next `count` IDs, as soon as there are so many; callers are served in the order in which they came.
+   * The next `count` IDs, as soon as there are that many; first come, first served.
    *
    * @throws IdallocError NO_REPLY, QUEUE_FULL, CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when
-   * the workers refuse; the signal's reason.
+   * the workers reject the request; the signal's reason.
    */
   async takeAsync(count: number, options: WaitForIds = {}): Promise<readonly bigint[]> {
     this.#checkCount(count);
@@ -166,15 +166,15 @@ export class IdClient implements AsyncDisposable {
     return this.#wait(this.#takers, count, options);
   }
 
-  /** Waits until the buffer holds `count` IDs, by default as many as cover coverSeconds. Throws as takeAsync. */
+  /** Waits until the buffer holds `count` IDs, by default enough for coverSeconds. Throws as takeAsync. */
   async ready(count: number = this.#demand.low, options: WaitForIds = {}): Promise<void> {
     this.#checkCount(count);
     if (this.#closed || this.#stock.size < count) await this.#wait(this.#watchers, count, options);
   }
 
   /**
-   * Asks for one batch, past the buffer. Without a reply the same request is sent again, which never costs a second batch;
-   * neither does asking again for a correlation ID after an error.
+   * Requests one batch, bypassing the buffer. Until a reply comes the request is resent, which never yields a second batch;
+   * nor does another call with the same correlation ID after an error.
    *
    * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID, QUEUE_FULL,
    * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID, MALFORMED_REPLY; the signal's reason.
@@ -185,7 +185,7 @@ export class IdClient implements AsyncDisposable {
     return { correlationId, batch, layout, replayed };
   }
 
-  /** Rejects all who wait with CLIENT_CLOSED and ends all connections. What is in the buffer is given up. */
+  /** Rejects all waiting calls with CLIENT_CLOSED and closes all connections. IDs in the buffer are discarded. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -206,7 +206,7 @@ export class IdClient implements AsyncDisposable {
     await this.#transport.close();
   }
 
-  /** IDs for the buffer. */
+  /** Requests IDs for the buffer. */
   async #fetch(count: number): Promise<Answer> {
     const answer = await this.#ask({ count, timeoutMs: Number.POSITIVE_INFINITY });
     this.#numbers.note(answer);
@@ -234,7 +234,11 @@ export class IdClient implements AsyncDisposable {
     if (this.#closed) throw closed();
     if (!this.#settings.prefetch) throw unfilled();
     const limitMs = timeoutMs ?? this.#settings.timeoutMs;
-    const late = () => new IdallocError('NO_REPLY', `no ${count} IDs came within ${limitMs} ms: are the workers well?`);
+    const late = () =>
+      new IdallocError(
+        'NO_REPLY',
+        `fewer than ${count} IDs arrived within ${limitMs} ms: check that a worker is running and ready`,
+      );
     const waited = wait<readonly bigint[]>(this.#runtime, { timeoutMs: limitMs, signal, late }, (caller) => {
       const leave = queue.join(count, caller);
       this.#share();
@@ -261,7 +265,7 @@ export class IdClient implements AsyncDisposable {
     this.#share();
   }
 
-  /** While somebody waits, what comes is for those who wait. */
+  /** While callers wait, new IDs are reserved for them. */
   #share(): void {
     this.#stock.withhold(this.#takers.isEmpty ? undefined : awaited);
   }
@@ -279,6 +283,6 @@ export class IdClient implements AsyncDisposable {
   #checkCount(count: number): void {
     const most = Math.floor(this.#settings.maxBuffered / 2);
     if (Number.isInteger(count) && count >= 1 && count <= most) return;
-    throw new IdallocError('INVALID_COUNT', `${count} IDs can't be taken: from 1 to half of maxBuffered, ${most}`);
+    throw new IdallocError('INVALID_COUNT', `count must be from 1 to half of maxBuffered, ${most}, not ${count}`);
   }
 }

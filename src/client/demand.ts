@@ -1,23 +1,23 @@
 export interface DemandOptions {
-  /** How long the buffer lasts when no IDs come. */
+  /** How long the buffer must last when no IDs arrive. */
   readonly coverSeconds: number;
-  /** The least rate to be ready for, in IDs per second. */
+  /** The minimum rate to be ready for, in IDs per second. */
   readonly idsPerSecond: number;
   readonly maxBuffered: number;
 }
 
-/** Uses within less than this are no rate yet: a burst of a millisecond would ask for a buffer a thousand times too large. */
+/** Rates are measured over at least this: a burst of one millisecond would suggest a buffer a thousand times too large. */
 const WINDOW_MS = 1_000;
-/** A peak is remembered, and fades. */
+/** A peak decays with this half-life. */
 const HALF_LIFE_MS = 60_000;
-/** The longest wait for a reply that counts as usual; longer ones are the outage that is covered. */
+/** Longer waits for a reply count as outages, which coverSeconds covers. */
 const MAX_LEAD_MS = 2_000;
 const LEAD_FADES = 0.9;
 
 /**
- * How many IDs should be there, from how fast they were used: it rises with the rate at once and falls slowly.
+ * How many IDs the buffer should hold, from how fast they are used. It rises with the rate immediately and falls slowly.
  *
- *   low-water mark = rate x (coverSeconds + usual wait for a reply);  a refill brings twice that
+ *   low-water mark = rate x (coverSeconds + usual latency of a reply);  a refill fills up to twice that
  */
 export class Demand {
   readonly #options: DemandOptions;
@@ -37,7 +37,7 @@ export class Demand {
     return this.#rate;
   }
 
-  /** Takes note of how many IDs were ever given out. */
+  /** Updates the rate; `taken` is the total number of IDs taken so far. */
   note(nowMs: number, taken: number): void {
     const elapsedMs = nowMs - this.#windowMs;
     const seen = ((taken - this.#windowTaken) * 1_000) / Math.max(WINDOW_MS, elapsedMs);
@@ -51,12 +51,12 @@ export class Demand {
     this.#windowTaken = taken;
   }
 
-  /** Takes note of how long a reply took. */
+  /** Updates the usual latency of a reply. */
   replied(latencyMs: number): void {
     this.#leadMs = Math.min(MAX_LEAD_MS, Math.max(latencyMs, this.#leadMs * LEAD_FADES));
   }
 
-  /** With no more IDs than this left, more are asked for. */
+  /** The low-water mark: at this many IDs or fewer, more are requested. */
   get low(): number {
     const { coverSeconds, maxBuffered } = this.#options;
     const wanted = Math.ceil(this.#rate * (coverSeconds + this.#leadMs / 1_000));

@@ -3,10 +3,10 @@ import { IdallocError } from '../errors.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
 
 const REPORT_EVERY_MS = 10_000;
-/** Codes and names of faults are few; only a peer that makes them up could bring more. */
+/** Causes are few; only a faulty peer could invent more. */
 const MAX_CAUSES = 100;
 
-/** Passes on one fault of each cause in 10 s: with thousands of requests under way an outage has thousands of faults. */
+/** Reports each cause at most once in 10 s: with thousands of requests in progress, an outage causes thousands of errors. */
 export class FaultReports {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #pass: (error: Error) => void;

@@ -1,12 +1,12 @@
-/** Events of the client. Each hook is called outside of the client's own path: one that throws harms only itself. */
+/** Events of the client. Hooks run in a microtask of their own, so one that throws does not disturb the client. */
 export interface ClientHooks {
-  /** A request goes out; attempt is 1 for the first time. */
+  /** A request is sent; attempt is 1 the first time. */
   readonly onRequest?: (event: { correlationId: string; count: number; attempt: number }) => void;
   /** A request was answered with a batch. */
   readonly onReply?: (event: { correlationId: string; count: number; latencyMs: number; replayed: boolean }) => void;
-  /** A batch came into the buffer, which holds `buffered` IDs now. */
+  /** A batch was added to the buffer, which now holds `buffered` IDs. */
   readonly onBatch?: (event: { count: number; buffered: number; lowWater: number }) => void;
-  /** Something failed that is tried again, at most once in 10 s for each cause: for logs. */
+  /** For logs: an operation failed and will be retried. At most once in 10 s per cause. */
   readonly onFault?: (error: Error) => void;
 }
 

@@ -6,12 +6,12 @@ import { presetLayout } from '../core/presets.ts';
 import { wallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 
-/** A way to write an ID: the forms of docs/reference/forms.md. */
+/** A form of docs/reference/forms.md. */
 export type IdForm = FormName;
 
-/** What an ID says of itself. */
+/** The fields of an ID. */
 export interface DecodedId {
-  /** Wall milliseconds at which the ID's tick begins. */
+  /** Start of the ID's tick, in ms since 1970. */
   readonly timestampMs: number;
   readonly datacenterId: number;
   readonly workerId: number;
@@ -21,10 +21,10 @@ export interface DecodedId {
 const DEFAULT_LAYOUT = presetLayout('default');
 
 /**
- * When and by whom an ID was made, by the default layout or another one; a text is read as decimal.
+ * The fields of an ID in the default layout or the given one; a string is read as decimal.
  *
- * @throws IdallocError INVALID_ID for a number, a text that is no ID, an ID that the layout can't make, and a layout that is
- * undefined: a batch whose layout is unknown must not be read by the default one.
+ * @throws IdallocError INVALID_ID for a number, an invalid string, an ID outside the layout, and an explicitly undefined
+ * layout: a batch with an unknown layout must not be decoded by the default one.
  */
 export function decode(id: bigint | string, ...given: [layout?: Layout]): DecodedId {
   const layout = layoutOf(given);
@@ -39,24 +39,24 @@ export function decode(id: bigint | string, ...given: [layout?: Layout]): Decode
 }
 
 /**
- * The smallest ID that can be made at `date`: `WHERE id >= firstIdAt(from) AND id < firstIdAt(to)` finds what was made from
- * `from` on and before `to`, without an index on time. It is no ID that anybody was given. A date inside of a tick longer
- * than 1 ms counts as the tick's beginning; one before the layout's epoch gives 0.
+ * The smallest ID with the timestamp `date`: `WHERE id >= firstIdAt(from) AND id < firstIdAt(to)` selects rows by time without
+ * an index on time. It is a bound, not an allocated ID. A date is rounded down to its tick; one before the layout's epoch
+ * returns 0.
  *
- * @throws IdallocError INVALID_ID for no valid Date, for one behind the layout's last tick, and for a layout that is undefined.
+ * @throws IdallocError INVALID_ID for an invalid Date, for one after the layout's last tick, and for an undefined layout.
  */
 export function firstIdAt(date: Date, ...given: [layout?: Layout]): bigint {
   const layout = layoutOf(given);
   const atMs = date instanceof Date ? date.getTime() : Number.NaN;
-  if (Number.isNaN(atMs)) throw new IdallocError('INVALID_ID', 'firstIdAt takes a valid Date');
+  if (Number.isNaN(atMs)) throw new IdallocError('INVALID_ID', 'firstIdAt needs a valid Date');
   if (atMs <= layout.epochMs) return 0n;
   const at = toTicks(layout, wallMs(atMs));
   return inLayout(() => compose(layout, { ticks: at, datacenter: 0, worker: 0, sequence: 0 }));
 }
 
-/** What `format` and `parse` may need besides the ID and the form. */
+/** Settings that some forms need. */
 export interface FormOptions {
-  /** The layout that made the ID, for the forms that carry its time; the default one if missing. */
+  /** The layout of the ID, for forms that contain its time; by default the default layout. */
   readonly layout?: Layout;
   /** For `uuid4` and `number`: from `formKeys`. */
   readonly keys?: FormKeys;
@@ -67,18 +67,18 @@ export interface FormOptions {
 /**
  * An ID as text.
  *
- * @throws IdallocError INVALID_ID for a number, for what is not in 0..2^63-1, for an ID that the form can't hold and for a
- * missing prefix; CONFIG_INVALID for a missing key.
+ * @throws IdallocError INVALID_ID for a number, an ID outside 0..2^63-1, an ID that the form can't hold and a missing
+ * prefix; CONFIG_INVALID for a missing key.
  */
 export function format(id: bigint, form: IdForm, options: FormOptions = {}): string {
   return openForm(form, withLayout(options)).format(id);
 }
 
 /**
- * The ID in a text that `format` wrote with the same options. Hexadecimal digits may be capitals; base32 digits may be
- * small letters, with hyphens, I or L for 1 and O for 0, as Crockford asks of a reader.
+ * The ID of a text that `format` wrote with the same options. Hexadecimal digits may be uppercase; base32 follows Crockford:
+ * lowercase letters and hyphens are accepted, I and L are read as 1, and O as 0.
  *
- * @throws IdallocError INVALID_ID for every other text; CONFIG_INVALID for a missing key.
+ * @throws IdallocError INVALID_ID for any other text; CONFIG_INVALID for a missing key.
  */
 export function parse(text: string, form: IdForm, options: FormOptions = {}): bigint {
   return openForm(form, withLayout(options)).parse(text);
@@ -92,10 +92,7 @@ function layoutOf(given: readonly (Layout | undefined)[]): Layout {
   if (given.length === 0) return DEFAULT_LAYOUT;
   const [layout] = given;
   if (layout !== undefined) return layout;
-  throw new IdallocError(
-    'INVALID_ID',
-    'the layout is undefined: make the one of these IDs by presetLayout or customLayout',
-  );
+  throw new IdallocError('INVALID_ID', 'the layout is undefined: define it with presetLayout or customLayout');
 }
 
 function inLayout<T>(work: () => T): T {

@@ -14,7 +14,7 @@ import { findPlace, type Place } from './reply-place.ts';
 import { RequestSender } from './request-sender.ts';
 import type { Outgoing, Transport, TransportEvents } from './transport.ts';
 
-/** What a link stands on. */
+/** The dependencies of a link. */
 export interface Wire {
   readonly dialer: Dialer;
   readonly seeds: readonly BrokerAddress[];
@@ -27,7 +27,7 @@ const FETCH_WAIT_MS = 500;
 const FETCH_BYTES = 8 * 1024 * 1024;
 const PARTITION_BYTES = 1024 * 1024;
 const MAX_REPLY_TOPICS = 8;
-/** The event loop is held no longer than this. */
+/** Longest time to block the event loop. */
 const SLICE_MS = 5;
 
 /** Opens a link to the brokers of the options. Throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE or TOPIC_INVALID. */
@@ -41,8 +41,8 @@ export async function connectKafka(
 }
 
 /**
- * Connects and reads the reply topic from its end. Throws IdallocError CONFIG_INVALID when the login is refused,
- * KAFKA_UNAVAILABLE or TOPIC_INVALID, and leaves no connection behind then.
+ * Connects and reads the reply topic from its end. Throws IdallocError CONFIG_INVALID when the login is rejected,
+ * KAFKA_UNAVAILABLE or TOPIC_INVALID; all connections are closed then.
  */
 export async function openLink(wire: Wire, options: LinkOptions, events: TransportEvents): Promise<Transport> {
   const link = new KafkaLink(wire, options, events);
@@ -55,7 +55,7 @@ export async function openLink(wire: Wire, options: LinkOptions, events: Transpo
   }
 }
 
-/** Sends requests, and follows one partition of each reply topic that was asked for. */
+/** Sends requests, and reads one partition of each reply topic in use. */
 class KafkaLink implements Transport {
   readonly #options: Pick<IdClientOptions, 'replyTopic' | 'partition'>;
   readonly #events: TransportEvents;
@@ -84,7 +84,7 @@ class KafkaLink implements Transport {
       maxBytes: FETCH_BYTES,
       maxBytesPerPartition: PARTITION_BYTES,
       onFault: (topic, partition, fault) =>
-        events.onFault(unavailable(`partition ${partition} of '${topic}' can not be read now`, fault)),
+        events.onFault(unavailable(`partition ${partition} of '${topic}' cannot be read now`, fault)),
     });
     this.#sender = new RequestSender({ cluster: this.#cluster, runtime: wire.runtime, topic: this.#requestTopic });
   }
@@ -110,13 +110,13 @@ class KafkaLink implements Transport {
     await Promise.allSettled([this.#tail.close(), this.#cluster.close()]);
   }
 
-  /** The partition of a reply topic that is followed, from its end at the time when it was asked for first. */
+  /** The partition of a reply topic, read from its end at the time of the topic's first request. */
   #place(topic: string): Promise<Place> {
     const known = this.#places.get(topic);
     if (known !== undefined) return known;
     if (this.#closing.signal.aborted) return Promise.reject(closed());
     if (this.#places.size >= MAX_REPLY_TOPICS) {
-      const message = `this client reads ${MAX_REPLY_TOPICS} reply topics already: use another client for '${topic}'`;
+      const message = `this client already reads ${MAX_REPLY_TOPICS} reply topics: use another client for '${topic}'`;
       return Promise.reject(new IdallocError('QUEUE_FULL', message));
     }
     const place = this.#follow(topic);
@@ -134,20 +134,20 @@ class KafkaLink implements Transport {
       signal: this.#closing.signal,
     };
     const place = await findPlace(this.#cluster, this.#runtime, wanted).catch((error: unknown) => {
-      throw error instanceof IdallocError ? error : unavailable(`the replies on '${topic}' can not be read`, error);
+      throw error instanceof IdallocError ? error : unavailable(`the replies on '${topic}' cannot be read`, error);
     });
     this.#tail.follow(
       { topic, ...place },
       {
         deliver: ({ records }) => this.#deliver(records),
-        // Made anew, or cut from the front: what is there now may be ours, and a reply that is lost is sent again.
+        // The topic was recreated or truncated: what it has now may be for us, and lost replies are sent again.
         outOfRange: ({ logStart }) => logStart,
       },
     );
     return place;
   }
 
-  /** In pieces: thousands of replies at once should not hold up the process that the client is in. */
+  /** In slices, so that thousands of replies do not block the service's event loop. */
   async #deliver(records: readonly FetchedRecord[]): Promise<void> {
     const runtime = this.#runtime;
     let beganMs = runtime.monotonicMs();
@@ -167,7 +167,7 @@ class KafkaLink implements Transport {
 }
 
 function closed(): IdallocError {
-  return new IdallocError('CLIENT_CLOSED', 'the client was closed');
+  return new IdallocError('CLIENT_CLOSED', 'the client is closed');
 }
 
 function unavailable(what: string, cause: unknown): IdallocError {

@@ -4,27 +4,27 @@ import type { Answer } from './requester.ts';
 const MAX_NUMBER = BigInt(Number.MAX_SAFE_INTEGER);
 
 /**
- * Whether the IDs that came may be given out as JavaScript numbers. A layout says so, not the IDs: those of a wider one are
- * small in its first days, and would be rounded later on. Once IDs came that are no numbers, none are given for good: a
- * namespace has one layout, so nobody who is right has to wait for that to change.
+ * Whether IDs may be returned as JavaScript numbers. The layout decides, not the IDs: those of a wider layout are small in its
+ * first days, and would be rounded later. After the first IDs that do not fit, all calls fail: a namespace has one layout,
+ * so this never changes.
  */
 export class NumberCheck {
   #refusal: string | undefined;
 
-  /** Takes note of IDs before they are given out. */
+  /** Checks a reply before its IDs are used. */
   note({ batch, layout }: Pick<Answer, 'batch' | 'layout'>): void {
     if (layout === undefined) this.#refusal ??= 'have a layout that this version of the client does not know';
     else if (!layout.fitsNumber) {
-      this.#refusal ??= `have the layout '${layout.name}', whose IDs outgrow the 53 bits that a JavaScript number holds`;
+      this.#refusal ??= `have the layout '${layout.name}', whose IDs exceed the 53 bits of a JavaScript number`;
     }
     const isLarge = batch.ranges.some(({ first, count }) => first + BigInt(count - 1) * batch.step > MAX_NUMBER);
-    if (isLarge) this.#refusal ??= 'are larger than 2^53, which their layout does not allow';
+    if (isLarge) this.#refusal ??= 'exceed 2^53, which their layout does not allow';
   }
 
-  /** Throws CONFIG_INVALID once IDs came that are no numbers. */
+  /** Throws CONFIG_INVALID once IDs have arrived that do not fit. */
   require(): void {
     if (this.#refusal === undefined) return;
-    const remedy = 'take bigints, by next(), or make a namespace with LAYOUT=js-safe';
+    const remedy = 'use bigints with next(), or a namespace with LAYOUT=js-safe';
     throw new IdallocError('CONFIG_INVALID', `these IDs ${this.#refusal}: ${remedy}`);
   }
 }

@@ -3,35 +3,35 @@ import { IdallocError } from '../errors.ts';
 import type { ConnectionConfig } from '../kafka/wire/kafkajs-connection.ts';
 import type { ClientHooks } from './hooks.ts';
 
-/** How the buffer is kept. */
+/** Settings of the buffer and the requests. */
 export interface BufferOptions {
-  /** How long the buffer lasts when no worker answers (default 20 s). */
+  /** How long the buffer must last when no worker responds (default 20 s). */
   readonly coverSeconds?: number;
-  /** The least rate to be ready for, in IDs per second (default 100); the buffer grows when more are used. */
+  /** The minimum rate to be ready for, in IDs per second (default 100); the buffer grows with the actual rate. */
   readonly idsPerSecond?: number;
-  /** Most IDs to hold (default 5,000,000). */
+  /** Maximum number of IDs in the buffer (default 5,000,000). */
   readonly maxBuffered?: number;
-  /** Most IDs in one request (default 100,000); halved by itself where the workers allow fewer. */
+  /** Maximum IDs per request (default 100,000); halved automatically while the workers' MAX_COUNT is lower. */
   readonly maxCount?: number;
-  /** IDs that may be older are dropped; by default they keep. At least twice coverSeconds. */
+  /** IDs that may be older are dropped (default: never). At least twice coverSeconds. */
   readonly maxAgeMs?: number;
-  /** false: nothing is fetched ahead, and only request() gives IDs. */
+  /** false: no buffer, only request() returns IDs. */
   readonly prefetch?: boolean;
   /** Longest wait of takeAsync, ready and request (default 30,000). */
   readonly timeoutMs?: number;
-  /** Without a reply a request is sent again after this (default 3,000), then after twice as long each time, up to 30 s. */
+  /** A request without a reply is resent after this (default 3,000), doubling each time up to 30 s. */
   readonly resendAfterMs?: number;
-  /** Most callers that wait for IDs, and most requests under way (default 10,000 each). */
+  /** Maximum number of callers waiting for IDs, and of requests in progress (default 10,000 each). */
   readonly maxWaiting?: number;
   readonly hooks?: ClientHooks;
 }
 
-/** Of the object that `new Kafka()` of kafkajs takes, what is used here; it may have the other fields too. */
+/** The fields used here of the configuration for kafkajs' `new Kafka()`; others are ignored. */
 export interface KafkaOptions extends ConnectionConfig {
   readonly brokers: readonly string[] | (() => readonly string[] | Promise<readonly string[]>);
 }
 
-/** How to reach the brokers: by their addresses, or by a configuration of kafkajs that a service has already. */
+/** How to reach the brokers: by their addresses, or by a service's existing kafkajs configuration. */
 type Access =
   | {
       readonly kafka: KafkaOptions;
@@ -39,7 +39,7 @@ type Access =
     }
   | {
       readonly kafka?: never;
-      /** host:port of the first brokers to ask. */
+      /** host:port of the bootstrap brokers. */
       readonly brokers: readonly string[];
       readonly clientId?: string;
       readonly ssl?: ConnectionConfig['ssl'];
@@ -48,13 +48,13 @@ type Access =
 
 export type IdClientOptions = Access &
   BufferOptions & {
-    /** Must begin as the workers' REPLY_TOPIC_PREFIX says. It has to exist. */
+    /** Must start with the workers' REPLY_TOPIC_PREFIX, and must exist. */
     readonly replyTopic: string;
     /** Default `id.requests`. */
     readonly requestTopic?: string;
-    /** The partition of the reply topic that this instance reads; by default one at random. */
+    /** The partition of the reply topic that this instance reads; default: a random one. */
     readonly partition?: number;
-    /** Where the workers were given other header names. */
+    /** The workers' header names, if they are not the defaults. */
     readonly headers?: Partial<HeaderNames>;
   };
 
@@ -91,8 +91,8 @@ const OPTION_NAMES: Readonly<Record<OptionName, true>> = {
 };
 
 /**
- * The configuration to connect with, and the first brokers to ask. Throws IdallocError CONFIG_INVALID for what no type
- * checker has seen: an unknown option, invalid brokers, no topic.
+ * The connection settings and the bootstrap brokers. Throws IdallocError CONFIG_INVALID for an unknown option, invalid brokers
+ * or a missing topic, for callers without a type checker.
  */
 export async function accessOf(
   options: IdClientOptions,
@@ -115,35 +115,32 @@ function plain({ brokers, clientId, ssl, sasl }: Exclude<IdClientOptions, { read
 
 function checkAccess(options: IdClientOptions): void {
   const { kafka, brokers, replyTopic } = options;
-  // A misspelt option would leave its default in force, unseen until the buffer runs empty.
+  // A misspelled option would silently leave its default in effect.
   const unknown = Object.keys(options).filter((name) => !Object.hasOwn(OPTION_NAMES, name));
   if (unknown.length > 0) {
     const known = Object.keys(OPTION_NAMES).join(', ');
-    throw new IdallocError('CONFIG_INVALID', `unknown option ${unknown.join(', ')}: the client takes ${known}`);
+    throw new IdallocError('CONFIG_INVALID', `unknown option ${unknown.join(', ')}: the options are ${known}`);
   }
   if (typeof replyTopic !== 'string' || replyTopic === '') {
-    throw new IdallocError('CONFIG_INVALID', 'replyTopic is required: a topic that begins with REPLY_TOPIC_PREFIX');
+    throw new IdallocError('CONFIG_INVALID', 'replyTopic is required: a topic that starts with REPLY_TOPIC_PREFIX');
   }
   if ((kafka === undefined) === (brokers === undefined)) {
-    throw new IdallocError('CONFIG_INVALID', 'give either kafka or brokers');
+    throw new IdallocError('CONFIG_INVALID', 'set either kafka or brokers');
   }
   if (isClient(kafka)) {
-    const message = "kafka is an instance of kafkajs' Kafka: pass the configuration that it was made with";
+    const message = "kafka is an instance of kafkajs' Kafka: pass its configuration instead";
     throw new IdallocError('CONFIG_INVALID', `${message}, such as { brokers, clientId, ssl, sasl }`);
   }
   if (kafka === undefined || (typeof kafka === 'object' && kafka !== null)) return;
-  throw new IdallocError(
-    'CONFIG_INVALID',
-    "kafka must be the object of configuration that kafkajs' clients are made with",
-  );
+  throw new IdallocError('CONFIG_INVALID', "kafka must be a configuration object for kafkajs' Kafka");
 }
 
 function checkPlaces(name: string, places: unknown): void {
   if (Array.isArray(places) && places.length > 0 && places.every(isPlace)) return;
-  throw new IdallocError('CONFIG_INVALID', `${name} is ${JSON.stringify(places)}, must be a list of 'host:port'`);
+  throw new IdallocError('CONFIG_INVALID', `${name} must be a list of 'host:port', not ${JSON.stringify(places)}`);
 }
 
-/** Each version of kafkajs has a class of its own, so it is known by what it can do. */
+/** Duck typing, because each installed copy of kafkajs has its own class. */
 function isClient(kafka: unknown): boolean {
   return typeof (kafka as { consumer?: unknown } | null | undefined)?.consumer === 'function';
 }
@@ -160,7 +157,7 @@ const MAX_BATCH = 100_000;
 const MAX_WAITING = 1_000_000;
 const DAY_SECONDS = 86_400;
 
-/** The options with their defaults. Throws IdallocError CONFIG_INVALID naming every fault at once. */
+/** The options with their defaults. Throws IdallocError CONFIG_INVALID naming all invalid options. */
 export function bufferSettings(options: BufferOptions): BufferSettings {
   const settings: BufferSettings = {
     coverSeconds: options.coverSeconds ?? 20,
@@ -185,11 +182,11 @@ export function bufferSettings(options: BufferOptions): BufferSettings {
   ];
   const { maxAgeMs, coverSeconds, idsPerSecond, maxBuffered } = settings;
   if (maxAgeMs !== undefined && !(maxAgeMs >= 2_000 * coverSeconds)) {
-    faults.push(`maxAgeMs is ${maxAgeMs}; IDs wait for up to twice coverSeconds, so at least ${2_000 * coverSeconds}`);
+    faults.push(`maxAgeMs must be at least ${2_000 * coverSeconds}, twice coverSeconds, not ${maxAgeMs}`);
   }
   if (2 * idsPerSecond * coverSeconds > maxBuffered) {
     faults.push(
-      `maxBuffered is ${maxBuffered}; two buffers of idsPerSecond x coverSeconds take ${2 * idsPerSecond * coverSeconds}`,
+      `maxBuffered must be at least 2 x idsPerSecond x coverSeconds, ${2 * idsPerSecond * coverSeconds}, not ${maxBuffered}`,
     );
   }
   if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', faults.join('; '));
@@ -207,5 +204,7 @@ function outside<K extends keyof BufferSettings>(
   const value: unknown = settings[name];
   const fits = typeof value === 'number' && value >= least && value <= most;
   if (fits && (!WHOLE.has(name) || Number.isInteger(value))) return [];
-  return [`${name} is ${String(value)}, must be ${WHOLE.has(name) ? 'whole and ' : ''}in ${least}..${most}`];
+  return [
+    `${name} must be ${WHOLE.has(name) ? 'an integer' : 'a number'} from ${least} to ${most}, not ${String(value)}`,
+  ];
 }

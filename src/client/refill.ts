@@ -8,35 +8,35 @@ export interface RefillOptions {
   readonly stock: IdStock;
   readonly demand: Demand;
   readonly runtime: Runtime;
-  /** Most IDs to ask for in one request. */
+  /** Maximum count of one request. */
   readonly maxCount: number;
-  /** Asks for so many until they come or are refused. */
+  /** Requests `count` IDs, retrying until the workers answer. */
   readonly ask: (count: number) => Promise<Answer>;
-  /** IDs that are waited for: to be given out at once, and to be in the buffer. */
+  /** IDs that callers wait for: to take them, and to have them in the buffer. */
   readonly waitedFor: () => { readonly taken: number; readonly buffered: number };
-  /** Called with each batch, when it is in the stock. */
+  /** Called with each batch after it was added to the stock. */
   readonly onBatch: (answer: Answer, count: number) => void;
-  /** Called when the workers refuse what a smaller request would not mend. */
+  /** Called when the workers reject a request for a reason other than its count. */
   readonly onRefused: (error: IdallocError) => void;
   readonly onFault: (error: Error) => void;
 }
 
-/** Requests under way at once. */
+/** Maximum number of concurrent requests. */
 const MAX_ORDERS = 8;
 const LOOK_EVERY_MS = 500;
 const MIN_REST_MS = 1_000;
 const MAX_REST_MS = 30_000;
 
 /**
- * Keeps the stock filled: asks for more at the low-water mark, which it moves as the demand changes.
+ * Keeps the stock filled: requests more at the low-water mark, which follows the demand.
  *
- * looking: compares the stock with the mark, twice a second and when told;  resting: the workers refused, it asks again later
+ * look: compare the stock with the mark, twice a second and on demand;  rest: pause after the workers rejected a request
  */
 export class Refill {
   readonly #options: RefillOptions;
   #maxCount: number;
   #orders = 0;
-  /** IDs under way. */
+  /** IDs in requests in progress. */
   #ordered = 0;
   #restMs = MIN_REST_MS;
   #resting = false;
@@ -63,7 +63,7 @@ export class Refill {
     this.#rest?.cancel();
   }
 
-  /** Looks soon, outside of the caller's path. */
+  /** Looks in a microtask, to keep it out of the caller's call stack. */
   look(): void {
     if (this.#due) return;
     this.#due = true;
@@ -113,7 +113,7 @@ export class Refill {
     if (this.#stopped) return;
     const { runtime, onRefused, onFault } = this.#options;
     if (error instanceof RequestRefused && error.code === 'INVALID_COUNT' && count > 1) {
-      // The workers' MAX_COUNT is theirs to choose, and only they know it.
+      // Only the workers know their MAX_COUNT.
       this.#maxCount = Math.min(this.#maxCount, Math.floor(count / 2));
       onFault(error);
       return;

@@ -2,17 +2,17 @@ import { MAX_REQUEST_COUNT } from '../codec/id-request.ts';
 import { IdallocError } from '../errors.ts';
 
 export function notACount(count: number): IdallocError {
-  return new IdallocError('INVALID_COUNT', `count ${count} is no whole number from 1 to ${MAX_REQUEST_COUNT}`);
+  return new IdallocError('INVALID_COUNT', `count must be an integer from 1 to ${MAX_REQUEST_COUNT}, not ${count}`);
 }
 
 export function closed(): IdallocError {
-  return new IdallocError('CLIENT_CLOSED', 'the client was closed');
+  return new IdallocError('CLIENT_CLOSED', 'the client is closed');
 }
 
 export function awaited(): IdallocError {
-  return new IdallocError('BUFFER_EMPTY', 'others wait for the next IDs: wait with them, by takeAsync');
+  return new IdallocError('BUFFER_EMPTY', 'other callers wait for the next IDs: use takeAsync to queue for them');
 }
 
 export function unfilled(): IdallocError {
-  return new IdallocError('BUFFER_EMPTY', 'the client was made with prefetch: false: ask by request()');
+  return new IdallocError('BUFFER_EMPTY', 'there is no buffer (prefetch: false): use request()');
 }

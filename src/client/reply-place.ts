@@ -13,23 +13,23 @@ export interface Place {
 export interface PlaceQuery {
   readonly requestTopic: string;
   readonly replyTopic: string;
-  /** One at random if undefined. */
+  /** Undefined: a random one. */
   readonly partition: number | undefined;
   /** Ends the search. */
   readonly signal: AbortSignal;
 }
 
-/** For the whole search: it outlasts the restart of a broker, and mostly the election of a leader. */
+/** For the whole search: enough for a broker to restart, and usually for a leader election. */
 const SEARCH_TIMEOUT_MS = 10_000;
 const CALL_TIMEOUT_MS = 3_000;
 const RETRY_MS = 200;
-/** Another try would end the same way. */
+/** A retry would fail the same way. */
 const LASTING: ReadonlySet<FaultName> = new Set(['CLOSED', 'LOGIN_REFUSED', 'CLUSTER_AUTHORIZATION_FAILED']);
 
 /**
- * Finds the partition of the reply topic to read, and its end as of now. Faults that may pass are waited out for 10 s.
+ * Finds the partition of the reply topic to read, and its current end offset. Transient errors are retried for 10 s.
  *
- * @throws IdallocError TOPIC_INVALID where a topic or the partition does not exist, or may not be seen; else KafkaFault.
+ * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise KafkaFault.
  */
 export async function findPlace(cluster: Cluster, runtime: Runtime, query: PlaceQuery): Promise<Place> {
   const untilMs = runtime.monotonicMs() + SEARCH_TIMEOUT_MS;
@@ -56,7 +56,7 @@ async function findOnce(cluster: Cluster, runtime: Runtime, query: PlaceQuery): 
   return { partition, offset: await offsetAt(cluster, runtime, where, END) };
 }
 
-/** How many partitions the reply topic has. Both topics are looked for at once, and what is wrong with them is one error. */
+/** The number of partitions of the reply topic. Checks both topics, so that one error reports both. */
 async function countPartitions(cluster: Cluster, requestTopic: string, replyTopic: string): Promise<number> {
   const names = [...new Set([requestTopic, replyTopic])];
   const found = await Promise.allSettled(names.map((name) => cluster.partitions(name, CALL_TIMEOUT_MS)));
@@ -67,11 +67,12 @@ async function countPartitions(cluster: Cluster, requestTopic: string, replyTopi
     refused.filter(({ fault = '' }) => faults.includes(fault)).map(({ name }) => name);
   const missing = having('UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION');
   if (missing.length > 0) {
-    const message = `no topic ${missing.join(', ')}: make it ('idalloc topics init' makes the workers' own)`;
+    const message = `no topic ${missing.join(', ')}: create it ('idalloc topics init' creates the workers' topics)`;
     throw new IdallocError('TOPIC_INVALID', message);
   }
   const hidden = having('TOPIC_AUTHORIZATION_FAILED');
-  if (hidden.length > 0) throw new IdallocError('TOPIC_INVALID', `this user may not see ${hidden.join(', ')}`);
+  if (hidden.length > 0)
+    throw new IdallocError('TOPIC_INVALID', `this user is not authorized for ${hidden.join(', ')}`);
   if (refused[0] !== undefined) throw refused[0].error;
   const last = found.at(-1);
   return last?.status === 'fulfilled' ? last.value : 0;

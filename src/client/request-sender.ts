@@ -10,7 +10,7 @@ export interface RequestSenderOptions {
   readonly topic: string;
 }
 
-/** A request that waits for its append, and who sent it. */
+/** A request that waits for its append. */
 interface Waiting {
   readonly record: NewRecord;
   readonly isWanted: () => boolean;
@@ -18,23 +18,23 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Of one append: small beside what any topic takes, large beside what comes while one is under way. */
+/** Limits of one append: far below any topic's limit, far above what arrives during one append. */
 const MAX_RECORDS = 500;
 const MAX_BYTES = 64_000;
-/** What a record takes beside its key and value, with its header. */
+/** Size of a record without its key and value. */
 const RECORD_BYTES = 64;
 const APPEND_TIMEOUT_MS = 5_000;
-/** How long the broker may wait for its followers: it answers before nobody waits for the answer any more. */
+/** How long the broker may wait for its replicas: less than we wait for the broker. */
 const REPLICATION_TIMEOUT_MS = 4_000;
-/** Requests that nobody wants any more are looked for when twice as many wait as were wanted last, and at least so many. */
+/** Abandoned requests are purged when the queue is twice as long as after the last purge, and at least this long. */
 const MIN_PURGE = 1_000;
 
 /**
- * Appends requests to the request topic, one append at a time for each partition. What comes while it is under way goes
- * together in the next one, so that many requests cost few calls. Nothing is tried again here.
+ * Appends requests to the request topic, one append at a time per partition. Requests that arrive meanwhile share the next
+ * append, so that many requests need few calls. Nothing is retried here.
  *
- *   idle -> due: a request came; the append begins when those of the same turn of the event loop are there too
- *   due -> under way: one append of what waits, bounded in number and bytes; due again while more wait, else idle
+ *   idle -> due: a request arrived; the append starts in a microtask, with the other requests of the same turn
+ *   due -> appending: one append of the queue, limited in number and bytes; then due again if more wait, else idle
  */
 export class RequestSender {
   readonly #options: RequestSenderOptions;
@@ -44,7 +44,7 @@ export class RequestSender {
     this.#options = options;
   }
 
-  /** Resolves when the request is in the log, or nobody wants it any more. Rejects with KafkaFault. */
+  /** Resolves when the request is in the log, or is no longer wanted. Rejects with KafkaFault. */
   async send(record: NewRecord & { readonly key: Buffer }, isWanted: () => boolean): Promise<void> {
     const { cluster, topic } = this.#options;
     const partition = partitionFor(record.key, await cluster.partitions(topic, APPEND_TIMEOUT_MS), () => 0);
@@ -96,7 +96,7 @@ class PartitionQueue {
     this.#idle = true;
   }
 
-  /** Takes what goes in the next append. */
+  /** Removes the requests of the next append from the queue. */
   #cut(): readonly Waiting[] {
     const batch: Waiting[] = [];
     let bytes = 0;

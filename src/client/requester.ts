@@ -8,30 +8,30 @@ import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.t
 import type { Incoming, Transport } from './transport.ts';
 import { type Caller, wait } from './waiting.ts';
 
-/** One question to the workers. */
+/** A request to the workers. */
 export interface Question {
   readonly count: number;
   readonly correlationId: Buffer;
   readonly replyTopic: string;
   readonly encoding: Encoding;
-  /** From the call to the reply; Infinity asks for as long as the client lives. */
+  /** From the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A batch, and how it came. */
+/** A batch, with how it was delivered. */
 export interface Answer {
   readonly batch: IdBatch;
   /** The layout of its IDs; undefined when this version knows no layout with the batch's fingerprint. */
   readonly layout: Layout | undefined;
-  /** It was decided for an earlier sending of this request. */
+  /** True when the batch was decided for an earlier copy of this request. */
   readonly replayed: boolean;
-  /** Monotonic time of the first sending. */
+  /** Monotonic time of the first send. */
   readonly askedMs: number;
   readonly latencyMs: number;
 }
 
-/** The workers' refusal. `serverCode` is the code that they gave; `code` is REFUSED if this version does not know it. */
+/** The workers rejected the request. `serverCode` is their code; `code` is REFUSED if this version does not know it. */
 export class RequestRefused extends IdallocError {
   readonly serverCode: string;
 
@@ -45,7 +45,7 @@ export class RequestRefused extends IdallocError {
 export interface RequesterOptions {
   readonly transport: Transport;
   readonly runtime: Runtime;
-  /** Without a reply the request is sent again after this, and after twice as long each time, up to MAX_RESEND_MS. */
+  /** A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS. */
   readonly resendAfterMs: number;
   readonly maxWaiting: number;
   readonly onSend: (correlationId: Buffer, count: number, attempt: number) => void;
@@ -53,25 +53,25 @@ export interface RequesterOptions {
 }
 
 const MAX_RESEND_MS = 30_000;
-/** After a sending that the brokers did not take. */
+/** After a send that failed. */
 const UNSENT_REST_MS = 500;
 
-/** One correlation ID under way, and all who wait for its reply. */
+/** A correlation ID in progress, with all callers that wait for its reply. */
 interface Exchange {
   readonly question: Question;
   readonly value: Buffer;
   readonly callers: Set<Caller<Answer>>;
   readonly askedMs: number;
   attempts: number;
-  /** Wall milliseconds of the first sending that may have reached the brokers. */
+  /** Wall milliseconds of the first send that may have reached the brokers. */
   firstSentMs: number | undefined;
   unsent: Error | undefined;
   resend: Timer | undefined;
 }
 
 /**
- * Asks the workers and finds the replies. A retry sends the same record under the same key, so that the workers
- * recognise it: it never costs a second batch.
+ * Sends requests and matches replies to them. A retry sends the same record with the same key, so that it never yields a
+ * second batch.
  */
 export class Requester {
   readonly #options: RequesterOptions;
@@ -86,16 +86,16 @@ export class Requester {
   /**
    * Sends a request until it is answered.
    *
-   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY when the time is up, or why nothing could be sent
-   * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT when this correlation ID is under way for something
-   * else, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
+   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY on timeout, or the reason why it could not be sent
+   * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT while this correlation ID is in
+   * progress for a different request, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
    */
   async request(question: Question): Promise<Answer> {
     const late = () => this.#late(question);
     return wait(this.#options.runtime, { ...question, late }, (caller) => this.#join(question, caller));
   }
 
-  /** Takes a reply from a reply topic; what nobody waits for is passed over. */
+  /** Handles a record of a reply topic; replies without a waiting caller are ignored. */
   receive({ key, value, replayed, layoutText }: Incoming): void {
     const exchange = this.#exchanges.get(nameOf(key));
     if (exchange === undefined) return;
@@ -136,7 +136,7 @@ export class Requester {
   #begin(name: string, question: Question): Exchange {
     const { maxWaiting, runtime } = this.#options;
     if (this.#exchanges.size >= maxWaiting) {
-      throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests wait for their replies already: see maxWaiting`);
+      throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests are waiting for replies: see maxWaiting`);
     }
     const exchange: Exchange = {
       question,
@@ -170,7 +170,7 @@ export class Requester {
       restMs = UNSENT_REST_MS;
       onFault(exchange.unsent);
     }
-    // Whoever shares a broker with many clients should not find them all sending again at one moment.
+    // Jitter, so that clients do not all resend at the same moment.
     restMs *= 1 + runtime.random() / 4;
     if (exchange.callers.size > 0) exchange.resend = runtime.schedule(restMs, () => void this.#send(exchange));
   }
@@ -184,9 +184,8 @@ export class Requester {
     }
     return new IdallocError(
       'NO_REPLY',
-      `no reply on '${replyTopic}' within ${timeoutMs} ms: is a worker running, ready (its /readyz tells why not), and ` +
-        'allowed to reply there (REPLY_TOPIC_PREFIX)? The same correlation ID can be asked for again: it never gets a ' +
-        'second batch',
+      `no reply on '${replyTopic}' within ${timeoutMs} ms: check that a worker is running and ready (/readyz), and that ` +
+        'REPLY_TOPIC_PREFIX allows this topic. Retrying with the same correlation ID never yields a second batch',
     );
   }
 }
@@ -198,21 +197,24 @@ function nameOf(correlationId: Buffer): string {
 function readReply({ correlationId, count }: Question, value: Buffer): IdBatch {
   const reply = decodeIdReply(value);
   if (!reply.correlationId.equals(correlationId)) {
-    throw new IdallocError('MALFORMED_REPLY', 'a reply whose key is one correlation ID names another one');
+    throw new IdallocError('MALFORMED_REPLY', 'the key and the value of a reply have different correlation IDs');
   }
   if ('error' in reply) throw new RequestRefused(reply.error.code, reply.error.message);
   const got = countIds(reply.batch.ranges);
-  if (got !== count) throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} IDs; ${count} were asked for`);
+  if (got !== count) throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} IDs, but ${count} were requested`);
   return reply.batch;
 }
 
 /**
- * A correlation ID as it is sent. Half of a surrogate pair has no UTF-8: texts that differ in nothing else would ask under
- * one correlation ID. Throws IdallocError INVALID_CORRELATION_ID.
+ * The bytes of a correlation ID. Rejects strings with unpaired surrogates: UTF-8 would map different ones to the same bytes.
+ * Throws IdallocError INVALID_CORRELATION_ID.
  */
 export function bytesOf(correlationId: string | Uint8Array): Buffer {
   if (correlationId instanceof Uint8Array) return Buffer.from(correlationId);
   const bytes = Buffer.from(String(correlationId));
   if (bytes.toString() === correlationId) return bytes;
-  throw new IdallocError('INVALID_CORRELATION_ID', 'a correlation ID is a text of whole characters, or bytes');
+  throw new IdallocError(
+    'INVALID_CORRELATION_ID',
+    'a correlation ID must be bytes, or a string without unpaired surrogates',
+  );
 }

@@ -1,19 +1,19 @@
 import type { IdRange } from '../core/generator.ts';
 import { IdallocError } from '../errors.ts';
 
-/** IDs as a reply lists them: never one by one. */
+/** IDs as ranges, as replies have them. */
 export interface Supply {
   readonly ranges: readonly IdRange[];
   readonly step: bigint;
-  /** Monotonic time before which none of them existed. */
+  /** Monotonic time before which none of the IDs existed. */
   readonly bornMs: number;
 }
 
 export interface StockOptions {
-  /** Called when IDs are taken and no more are left than the low-water mark. */
+  /** Called when a take leaves the stock at or below the low-water mark. */
   readonly onLow: () => void;
   readonly monotonicMs: () => number;
-  /** Older IDs are dropped in place of being given out. */
+  /** Older IDs are dropped instead of returned. */
   readonly maxAgeMs?: number | undefined;
 }
 
@@ -25,10 +25,10 @@ interface Batch extends Supply {
 }
 
 /**
- * IDs that were fetched and not given out. Giving one out costs an addition and a comparison: `#granted` of them may go
- * before anything else has to be looked at, which is the end of a range, the low-water mark, or the age.
+ * Prefetched IDs. Taking one costs an addition and a comparison: `#granted` IDs can be taken before the next check for the
+ * end of the range, the low-water mark, or the age.
  *
- *   open range:  #next, and #granted + #behind IDs from there on;  #batches: whole ranges behind it
+ *   open range: #granted + #behind IDs from #next on;  #batches: complete ranges after it
  */
 export class IdStock {
   readonly #options: StockOptions;
@@ -37,7 +37,7 @@ export class IdStock {
   #granted = 0;
   #behind = 0;
   #bornMs = 0;
-  /** No ID here was born before. */
+  /** Lower bound of bornMs over all IDs here. */
   #oldestMs = Number.POSITIVE_INFINITY;
   #batches: Batch[] = [];
   /** IDs in #batches. */
@@ -51,17 +51,17 @@ export class IdStock {
     this.#options = options;
   }
 
-  /** How many IDs are there, with those that are too old but were not looked at since. */
+  /** Number of IDs, including expired ones that were not dropped yet. */
   get size(): number {
     return this.#granted + this.#behind + this.#stored;
   }
 
-  /** How many IDs were ever given out. */
+  /** Total number of IDs taken so far. */
   get taken(): number {
     return this.#received - this.#dropped - this.size;
   }
 
-  /** The next ID. Throws IdallocError BUFFER_EMPTY, or why the stock is withheld. */
+  /** The next ID. Throws IdallocError BUFFER_EMPTY, or the error given to withhold(). */
   next(): bigint {
     if (this.#granted === 0) this.#grant();
     this.#granted -= 1;
@@ -70,13 +70,13 @@ export class IdStock {
     return id;
   }
 
-  /** The next `count` IDs, or none: throws as next(). */
+  /** The next `count` IDs, all or none. Throws as next(). */
   take(count: number): bigint[] {
     if (this.#refusal !== undefined) throw this.#refusal();
     return this.takeReserved(count);
   }
 
-  /** The same, also while the stock is withheld from others. */
+  /** Like take, also while the stock is withheld. */
   takeReserved(count: number): bigint[] {
     this.dropOld();
     if (this.size < count) throw emptied(count);
@@ -111,13 +111,13 @@ export class IdStock {
     this.#revoke();
   }
 
-  /** Keeps next() and take() from giving anything, for this reason; undefined ends that. */
+  /** Makes next() and take() throw this error; undefined lets them return IDs again. */
   withhold(refusal: (() => IdallocError) | undefined): void {
     this.#refusal = refusal;
     this.#revoke();
   }
 
-  /** Drops what is older than maxAgeMs. */
+  /** Drops IDs older than maxAgeMs. */
   dropOld(): void {
     const { maxAgeMs, monotonicMs } = this.#options;
     if (maxAgeMs === undefined) return;
@@ -163,7 +163,7 @@ export class IdStock {
     return size > this.#low ? Math.min(this.#behind, size - this.#low) : this.#behind;
   }
 
-  /** Makes the first stored range the open one, in place of one that is used up. */
+  /** Opens the first stored range after the last one was used up. */
   #open(): void {
     const [batch] = this.#batches;
     const range = batch?.ranges[batch.at];
@@ -180,9 +180,9 @@ export class IdStock {
 }
 
 function emptied(count: number): IdallocError {
-  const what = count === 1 ? 'there is no ID' : `there are fewer than ${count} IDs`;
+  const what = count === 1 ? 'no ID is' : `fewer than ${count} IDs are`;
   return new IdallocError(
     'BUFFER_EMPTY',
-    `${what} in the buffer: wait for them with takeAsync, or give the buffer more coverSeconds or idsPerSecond`,
+    `${what} in the buffer: wait with takeAsync, or increase coverSeconds or idsPerSecond`,
   );
 }

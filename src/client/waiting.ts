@@ -2,10 +2,10 @@ import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
 
 export interface WaitOptions {
-  /** Ends the wait with the signal's reason. */
+  /** Aborts the wait with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs: number;
-  /** What the wait ends with when its time is up. */
+  /** The error on timeout. */
   readonly late: () => Error;
 }
 
@@ -15,8 +15,8 @@ export interface Caller<T> {
 }
 
 /**
- * One caller that waits, until it is settled, its time is up or its signal is aborted; whatever comes first counts. `begin`
- * lets it wait and gives back what ends that; it must not settle the caller before it returns.
+ * Waits until the caller is settled, the timeout expires or the signal is aborted. `begin` registers the caller and returns
+ * a function that removes it again; it must not settle the caller before it returns.
  */
 export function wait<T>(
   runtime: Runtime,
@@ -38,7 +38,7 @@ export function wait<T>(
     const caller: Caller<T> = { resolve: settling(resolve), reject: settling(reject) };
     if (signal !== undefined) {
       const aborted = () => caller.reject(signal.reason);
-      signal.addEventListener('abort', aborted); // throws for what is no signal, while nothing has begun yet
+      signal.addEventListener('abort', aborted); // throws for an invalid signal, before anything has started
       undo.push(() => signal.removeEventListener('abort', aborted));
     }
     try {
@@ -58,14 +58,14 @@ interface Waiter {
   readonly caller: Caller<readonly bigint[]>;
 }
 
-/** Callers that wait until there are as many IDs as each needs. Its length is bounded. */
+/** A bounded queue of callers, each waiting for a number of IDs. */
 export class WaitingQueue {
   readonly #maxWaiting: number;
   readonly #order: 'in turn' | 'any';
   readonly #waiters = new Set<Waiter>();
   #serving = false;
 
-  /** in turn: first come, first served;  any: whoever can be served, is. */
+  /** in turn: first come, first served;  any: every caller for which there is enough. */
   constructor(maxWaiting: number, order: 'in turn' | 'any') {
     this.#maxWaiting = maxWaiting;
     this.#order = order;
@@ -75,24 +75,24 @@ export class WaitingQueue {
     return this.#waiters.size === 0;
   }
 
-  /** How many IDs are needed to serve all: each its own when they are served in turn. */
+  /** IDs needed to serve all callers: the sum in turn, otherwise the maximum. */
   get needed(): number {
     let needed = 0;
     for (const { count } of this.#waiters) needed = this.#order === 'any' ? Math.max(needed, count) : needed + count;
     return needed;
   }
 
-  /** Puts a caller at the end; the result takes it out again. Throws IdallocError QUEUE_FULL. */
+  /** Adds a caller at the end; the returned function removes it. Throws IdallocError QUEUE_FULL. */
   join(count: number, caller: Caller<readonly bigint[]>): () => void {
     if (this.#waiters.size >= this.#maxWaiting) {
-      throw new IdallocError('QUEUE_FULL', `${this.#maxWaiting} callers wait for IDs already: see maxWaiting`);
+      throw new IdallocError('QUEUE_FULL', `${this.#maxWaiting} callers are waiting for IDs: see maxWaiting`);
     }
     const waiter: Waiter = { count, caller };
     this.#waiters.add(waiter);
     return () => this.#waiters.delete(waiter);
   }
 
-  /** Serves all that there is enough for. Who is served leaves, which may call this again: once is enough. */
+  /** Serves all callers for which there is enough. A served caller leaves the queue, which may call this again: ignored. */
   serve(size: () => number, take: (count: number) => readonly bigint[]): void {
     if (this.#serving) return;
     this.#serving = true;

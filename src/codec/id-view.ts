@@ -1,12 +1,12 @@
 import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
 
-/** An ID as a reader or a script sees it. IDs are strings, since many readers of JSON round numbers above 2^53. */
+/** An ID as JSON output. IDs are strings, since many JSON parsers round numbers above 2^53. */
 export interface IdView {
   readonly value_string: string;
-  /** Only in layouts whose IDs a JSON number holds exactly, wherever it is read. */
+  /** Only in layouts whose IDs fit exactly into a JSON number. */
   readonly value_number?: number;
   readonly value_hex: string;
-  /** The ID in the form that was asked for, if any was. */
+  /** The ID in the requested form, if any. */
   readonly value_form?: string;
   readonly breakdown: IdBreakdown | null;
 }
@@ -19,8 +19,8 @@ interface IdBreakdown {
 }
 
 /**
- * An ID from [0, 2^64) with its parts; without a layout there are no parts. `write` writes it in a form besides.
- * Throws RangeError for an ID that the layout can't make, and what `write` throws.
+ * The view of an ID in [0, 2^64); without a layout it has no breakdown. `write` adds the ID in a form.
+ * Throws RangeError for an ID outside the layout, and the errors of `write`.
  */
 export function viewId(layout: Layout | undefined, id: bigint, write?: (id: bigint) => string): IdView {
   return {

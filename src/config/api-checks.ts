@@ -5,16 +5,16 @@ import { describeError } from '../errors.ts';
 import type { Faults } from './parse.ts';
 import type { WorkerValues } from './variables.ts';
 
-/** The HTTP API; port 0 takes any free one. */
+/** The HTTP API; port 0: any free port. */
 export interface ApiConfig {
   readonly host: string;
   readonly port: number;
   readonly maxConnections: number;
   readonly requestTimeoutMs: number;
-  /** Lines of name:token; without it no request needs a token. */
+  /** One name:token per line; without it, no token is required. */
   readonly tokens?: Secret;
   readonly tls?: { readonly cert: Secret; readonly key: Secret; readonly clientCa?: Secret };
-  /** Keys of the keyed forms; without them those forms are refused. */
+  /** Keys of the keyed forms; without them, requests for those forms are rejected. */
   readonly formKeys?: Secret;
   /** IDs per second for each caller. */
   readonly rateLimit?: number;
@@ -51,7 +51,7 @@ function tlsOf(values: WorkerValues, faults: Faults): ApiConfig['tls'] {
   faults.across(names, () => {
     if (cert === undefined || key === undefined) return;
     const fits = new X509Certificate(cert()).checkPrivateKey(createPrivateKey(key()));
-    if (!fits) faults.add('API_TLS_KEY', 'is not the key of API_TLS_CERT');
+    if (!fits) faults.add('API_TLS_KEY', 'does not match API_TLS_CERT');
   });
   if (cert === undefined || key === undefined) return undefined;
   return {
@@ -65,16 +65,16 @@ function checkPem(name: string, read: () => unknown, faults: Faults): void {
   try {
     read();
   } catch (error) {
-    faults.add(name, `is not usable: ${describeError(error)}`);
+    faults.add(name, `is invalid: ${describeError(error)}`);
   }
 }
 
-/** What is likely a mistake: others than this machine reach the API, and it asks nobody who they are. */
+/** A warning when other machines can reach the API and it has no authentication, which is probably a mistake. */
 export function apiWarnings(api: ApiConfig | undefined): readonly string[] {
   if (api === undefined || api.tokens !== undefined || api.tls?.clientCa !== undefined) return [];
   if (isLoopback(api.host)) return [];
   return [
-    `the HTTP API listens on ${api.host} and gives IDs to whoever reaches it: set API_TOKEN_FILE or API_TLS_CLIENT_CA_FILE, or API_HOST=127.0.0.1`,
+    `the HTTP API listens on ${api.host} without authentication: set API_TOKEN_FILE or API_TLS_CLIENT_CA_FILE, or API_HOST=127.0.0.1`,
   ];
 }
 

@@ -3,21 +3,21 @@ import { memoize } from '../core/memoize.ts';
 import type { Secret } from '../core/secret.ts';
 import type { Config } from './config.ts';
 
-/** Until when a certificate that is in use is valid. */
+/** When a certificate in use expires. */
 export interface CertificateExpiry {
   /** The variable that holds it, without _FILE. */
   readonly variable: string;
   readonly expiresAtMs: number;
 }
 
-/** Each variable is read at most once a second, and seldom changes. */
+/** Variables are read at most once a second, and seldom change. */
 const MAX_REMEMBERED = 20;
 const PEM = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g;
 
 /**
- * When what is shown to others, and whom we trust, ends, as the files are now. A certificate ends with the first of those in
- * its file, which signed it. Authorities end with the last of theirs: during a rotation there are two, and the old one may end.
- * A text without a readable certificate is left out.
+ * When our certificates and the CAs that we trust expire, as the files are now. A chain expires with its first certificate to
+ * expire. A CA file expires with its last: during a rotation it holds two, of which the old one may expire. A text without a
+ * readable certificate is left out.
  */
 export function certificateExpiries({ kafka, etcd, api }: Pick<Config, 'kafka' | 'etcd' | 'api'>): CertificateExpiry[] {
   const oauthCa = kafka.sasl !== undefined && 'oauth' in kafka.sasl ? kafka.sasl.oauth.ca : undefined;
@@ -43,6 +43,6 @@ function endOf(pem: string): number[] {
   try {
     return [Date.parse(new X509Certificate(pem).validTo)];
   } catch {
-    return []; // its user reports what is wrong with it
+    return []; // reported where it is used
   }
 }

@@ -27,23 +27,23 @@ import type { ReadText, SecretFile } from './secret-file.ts';
 import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
 import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
 
-/** The part of the configuration that every command needs which talks to Kafka. */
+/** The part of the configuration that every command needs that connects to Kafka. */
 export interface KafkaConfig {
   readonly kafka: KafkaSettings;
   readonly groupId: string;
   readonly idSpace: string;
   readonly topics: TopicSettings;
   readonly headers: HeaderNames;
-  /** Where the schemas of requests in Confluent framing are looked up, if anywhere. */
+  /** The registry for the schemas of requests in Confluent framing, if any. */
   readonly registry?: RegistrySettings;
   readonly logLevel: LogLevel;
-  /** What is likely a mistake, but does not stop the start. */
+  /** Probable mistakes that do not prevent the start. */
   readonly warnings: readonly string[];
-  /** Those that are read again while the process runs. */
+  /** Read again while the process runs. */
   readonly secretFiles: readonly SecretFile[];
 }
 
-/** All that a worker is told. */
+/** The configuration of a worker. */
 export interface Config extends KafkaConfig {
   readonly etcd: {
     readonly endpoints: readonly string[];
@@ -53,22 +53,22 @@ export interface Config extends KafkaConfig {
   };
   readonly layout: Layout;
   readonly datacenterId: number;
-  /** Take this worker ID and no other. */
+  /** Lease only this worker ID. */
   readonly workerId?: number;
-  /** The address for the lease record; without it the worker looks for one. */
+  /** The address in the lease record; without it, the machine's first non-loopback one. */
   readonly workerIp?: string;
   /** Worker IDs of the namespace, both ends included. */
   readonly pool: { readonly first: number; readonly last: number };
   readonly timing: LeaseTiming;
   readonly indexDir: string;
-  /** How many members of the group besides the owner keep a copy of each ledger partition. */
+  /** How many workers besides the owner keep a copy of each ledger partition. */
   readonly standbys: number | 'all';
-  /** Entries that a copy may lack for its worker to own the partition. */
+  /** A copy may lag by this many entries for its worker to own the partition. */
   readonly acceptableLag: number;
   readonly copyLingerMs: number;
   /** Most IDs for one request. */
   readonly maxCount: number;
-  /** What `parseQuotas` reads, by prefixes of reply topics; without it nothing is bounded. */
+  /** For `parseQuotas`; without it, there is no limit. */
   readonly quotas?: Secret;
   /** Session timeout in the request group. */
   readonly groupSessionMs: number;
@@ -76,21 +76,21 @@ export interface Config extends KafkaConfig {
   readonly drainTimeoutMs: number;
   readonly commitIntervalMs: number;
   readonly clockMarginMs: number;
-  /** A decision is renewed in the ledger when a request is answered with it that came in so long after it. */
+  /** A decision is written to the ledger again when it is replayed at this age or older. */
   readonly renewAfterMs: number;
-  /** The HTTP API, if there is to be one; port 0 takes any free one. */
+  /** The HTTP API; undefined when it is off. */
   readonly api?: ApiConfig;
-  /** Where health and metrics listen; port 0 takes any free one. */
+  /** The listener for health checks and metrics; port 0: any free port. */
   readonly ops: { readonly host: string; readonly port: number };
 }
 
 const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
 
 /**
- * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set. With `nowMs`, wall
- * milliseconds, a layout that gives no IDs then is a fault as well.
+ * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set. With `nowMs` (wall
+ * milliseconds), a layout that has no IDs at that time is an error, too.
  *
- * @throws IdallocError CONFIG_INVALID whose message names every faulty variable, one a line.
+ * @throws IdallocError CONFIG_INVALID whose message names every invalid variable, one per line.
  */
 export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8, nowMs?: number): Config {
   return load(env, readText, (source) => {
@@ -102,23 +102,23 @@ export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8
   });
 }
 
-/** As loadWorkerConfig, for commands that talk to Kafka only: the variables of the worker may be missing or wrong. */
+/** Like loadWorkerConfig, for commands that connect only to Kafka: the worker's variables may be missing or invalid. */
 export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8): KafkaConfig {
   return load(env, readText, kafkaConfig);
 }
 
-/** What commands need that talk to etcd only. */
+/** For commands that connect only to etcd. */
 export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
 
-/** As loadWorkerConfig, for commands that talk to etcd only: the variables of Kafka may be missing or wrong. */
+/** Like loadWorkerConfig, for commands that connect only to etcd: Kafka's variables may be missing or invalid. */
 export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8): EtcdConfig {
   return load(env, readText, workerConfig);
 }
 
 /**
- * The keys of the keyed forms for a command, as they are now: FORM_KEY alone is read. Undefined where it is not set.
+ * The current keys of the keyed forms, for commands; reads only FORM_KEY. Undefined when it is not set.
  *
- * @throws IdallocError CONFIG_INVALID that names the variable and the faulty line.
+ * @throws IdallocError CONFIG_INVALID that names the variable and the invalid line.
  */
 export function loadFormKeys(env: Environment, readText: ReadText = readUtf8): FormKeys | undefined {
   const text = load(env, readText, (source) => parseTable(FORM_VARIABLES, source)).FORM_KEY?.();

@@ -11,7 +11,7 @@ export function etcdAuthOf(values: WorkerValues, faults: Faults): { username: st
   return username === undefined || password === undefined ? undefined : { username, password };
 }
 
-/** What is needed beside https:// in the endpoints, where it is. */
+/** TLS settings for etcd; undefined when none is set. */
 export function etcdTlsOf(values: WorkerValues, faults: Faults): EtcdTls | undefined {
   const { ETCD_CA: ca, ETCD_CERT: cert, ETCD_KEY: key, ETCD_ENDPOINTS: endpoints } = values;
   const names = ['ETCD_CA', 'ETCD_CERT', 'ETCD_KEY'].flatMap((name) => [name, `${name}_FILE`]);

@@ -8,21 +8,21 @@ import type { KafkaSettings } from '../kafka/wire/settings.ts';
 import type { Environment, Faults, Source } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
 
-/** Follows from the ID space, so that who shares the one reads what the others reserved. */
+/** Derived from the ID space, so that all its namespaces share one witness topic. */
 export function witnessTopic({ ID_SPACE }: Pick<KafkaValues, 'ID_SPACE'>): string {
   return `${ID_SPACE}.witness`;
 }
 
-/** Replies go wherever a request asks under the prefix, so no topic of ours may lie there, nor be another's. */
+/** Requests choose any reply topic with the prefix, so no topic of ours may have it; and all topics must differ. */
 export function checkTopicNames(values: KafkaValues, { WITNESS_TOPIC = '' }: Environment, faults: Faults): void {
-  const owners = new Map([[`${values.REQUEST_TOPIC}.reply`, 'a reply topic']]);
+  const owners = new Map([[`${values.REQUEST_TOPIC}.reply`, 'used for replies']]);
   const { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC } = values;
   const topics = { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC, ID_SPACE: witnessTopic(values) };
   for (const [name, topic] of Object.entries(topics)) {
     faults.across([name], () => {
       const owner = owners.get(topic);
-      if (owner !== undefined) faults.add(name, `'${topic}' is ${owner} already`);
-      owners.set(topic, name);
+      if (owner !== undefined) faults.add(name, `'${topic}' is already ${owner}`);
+      owners.set(topic, `used by ${name}`);
     });
     faults.across([name, 'REPLY_TOPIC_PREFIX'], () => {
       const lies = topic.startsWith(values.REPLY_TOPIC_PREFIX);
@@ -31,7 +31,10 @@ export function checkTopicNames(values: KafkaValues, { WITNESS_TOPIC = '' }: Env
   }
   faults.across(['ID_SPACE'], () => {
     if (WITNESS_TOPIC === '' || WITNESS_TOPIC === topics.ID_SPACE) return;
-    faults.add('WITNESS_TOPIC', `is '${topics.ID_SPACE}' by ID_SPACE, not '${WITNESS_TOPIC}': set ID_SPACE alone`);
+    faults.add(
+      'WITNESS_TOPIC',
+      `is derived from ID_SPACE as '${topics.ID_SPACE}', not '${WITNESS_TOPIC}': set only ID_SPACE`,
+    );
   });
 }
 
@@ -41,11 +44,11 @@ export function checkRetention(values: KafkaValues, faults: Faults): void {
     if (ledger === -1) return;
     const least = requests === -1 ? -1 : requests + REQUEST_SEGMENT_MS + LEDGER_MARGIN_MS;
     if (least !== -1 && ledger >= least) return;
-    faults.add('LEDGER_RETENTION_MS', `must be at least ${least}, for REQUEST_RETENTION_MS is ${requests}`);
+    faults.add('LEDGER_RETENTION_MS', `must be at least ${least} when REQUEST_RETENTION_MS is ${requests}`);
   });
 }
 
-/** A header that means two things would be read as both. */
+/** Each header must have one meaning. */
 export function checkHeaders(values: KafkaValues, faults: Faults): void {
   const { count, replayed, layout } = DEFAULT_HEADER_NAMES;
   const owners = new Map([count, replayed, layout].map((name) => [name, `the header '${name}'`]));
@@ -58,7 +61,7 @@ export function checkHeaders(values: KafkaValues, faults: Faults): void {
   }
 }
 
-/** What is needed beside KAFKA_TLS. */
+/** CA and client certificate; they need KAFKA_TLS=1. */
 export function tlsSettingsOf(values: KafkaValues, faults: Faults): Pick<KafkaSettings, 'ca' | 'own'> {
   const { KAFKA_TLS: tls, KAFKA_CA: ca, KAFKA_CERT: cert, KAFKA_KEY: key } = values;
   const names = ['KAFKA_CA', 'KAFKA_CERT', 'KAFKA_KEY'].flatMap((name) => [name, `${name}_FILE`]);
@@ -79,7 +82,7 @@ export function registryOf(values: KafkaValues, faults: Faults): RegistrySetting
   faults.across([...names, 'SCHEMA_REGISTRY_PASSWORD_FILE'], () => {
     const hasLogin = username !== undefined || password !== undefined;
     if (hasLogin && url === undefined)
-      faults.add('SCHEMA_REGISTRY_URL', 'is required when its user or password is set');
+      faults.add('SCHEMA_REGISTRY_URL', 'is required when its username or password is set');
     if (hasLogin && username === undefined) faults.add('SCHEMA_REGISTRY_USERNAME', 'is required with the password');
     if (hasLogin && password === undefined) faults.add('SCHEMA_REGISTRY_PASSWORD', 'is required with the username');
   });
@@ -88,7 +91,7 @@ export function registryOf(values: KafkaValues, faults: Faults): RegistrySetting
   return { url: url.replace(/\/+$/, ''), ...auth };
 }
 
-/** What each kind of login takes; whatever is set of another kind is a mistake. */
+/** The variables of each kind of login; setting one of another kind is an error. */
 const LOGINS = {
   password: ['KAFKA_SASL_USERNAME', 'KAFKA_SASL_PASSWORD'],
   oauth: ['KAFKA_OAUTH_TOKEN_URL', 'KAFKA_OAUTH_CLIENT_ID', 'KAFKA_OAUTH_CLIENT_SECRET'],
@@ -142,13 +145,13 @@ function oauthOf(values: KafkaValues): KafkaSettings['sasl'] {
   return { mechanism: 'oauthbearer', oauth: { tokenUrl, clientId, clientSecret, ...more } };
 }
 
-/** What a login gives away to whoever sees the network. */
+/** A warning when the password is sent unencrypted. */
 export function saslWarnings({ KAFKA_SASL_MECHANISM: mechanism, KAFKA_TLS: tls }: KafkaValues): string[] {
   if (mechanism !== 'plain' || tls) return [];
-  return ['KAFKA_SASL_MECHANISM is plain without KAFKA_TLS=1: the password crosses the network as it is'];
+  return ['KAFKA_SASL_MECHANISM is plain without KAFKA_TLS=1: the password is sent unencrypted'];
 }
 
-/** A quota that no reply topic falls under bounds nothing, and nobody would notice. A later text is checked as the first. */
+/** A quota that matches no reply topic would silently limit nothing. Texts that replace the first are checked, too. */
 export function checkQuotas(
   quotas: Secret | undefined,
   { requests, replyPrefix }: TopicSettings,
@@ -158,7 +161,7 @@ export function checkQuotas(
   const problemOf = (text: string): string | undefined => {
     const idle = parseQuotas(text).find(({ prefix }) => !prefix.startsWith(replyPrefix) && !nest.startsWith(prefix));
     if (idle === undefined) return undefined;
-    return `has '${idle.prefix}', under which no reply topic is allowed: begin it with ${replyPrefix}`;
+    return `has '${idle.prefix}', which matches no allowed reply topic: it must start with REPLY_TOPIC_PREFIX '${replyPrefix}'`;
   };
   faults.across(['QUOTAS', 'QUOTAS_FILE', 'REQUEST_TOPIC', 'REPLY_TOPIC_PREFIX'], () => {
     const problem = quotas === undefined ? undefined : problemOf(quotas());

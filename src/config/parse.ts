@@ -7,7 +7,7 @@ import type { Values, Variable } from './variable.ts';
 export type Environment = Readonly<Record<string, string | undefined>>;
 export type Table = Readonly<Record<string, Variable<unknown>>>;
 
-/** What the variables are read from, and where what was found beside their values goes. */
+/** Where variables are read from, and where errors and secret files are collected. */
 export interface Source {
   readonly env: Environment;
   readonly readText: ReadText;
@@ -15,7 +15,7 @@ export interface Source {
   readonly secretFiles: SecretFile[];
 }
 
-/** Collects every fault, so that one start tells them all. */
+/** Collects configuration errors, so that all are reported together. */
 export class Faults {
   readonly #lines: string[] = [];
   readonly #names = new Set<string>();
@@ -25,36 +25,35 @@ export class Faults {
     this.#lines.push(`  ${name}: ${problem}`);
   }
 
-  /** Whether a fault of this variable was added. */
+  /** Whether an error of this variable was added. */
   has(name: string): boolean {
     return this.#names.has(name);
   }
 
-  /** Runs a check across variables, unless one of them is faulty by itself: its stand-in would raise false alarms. */
+  /** Runs a check across variables, unless one of them is invalid: its placeholder value would cause false errors. */
   across(names: readonly string[], check: () => void): void {
     if (!names.some((name) => this.has(name))) check();
   }
 
-  /** Of two variables that mean something only together, by their names: the one is missing when the other is set. */
+  /** Adds an error when only one of two variables is set that need each other. */
   together(pair: Readonly<Record<string, unknown>>): void {
     const set = Object.keys(pair).find((name) => pair[name] !== undefined);
     const missing = Object.keys(pair).find((name) => pair[name] === undefined);
     if (set !== undefined && missing !== undefined) this.add(missing, `is required when ${set} is set`);
   }
 
-  /** @throws IdallocError CONFIG_INVALID with one line for each fault. */
+  /** @throws IdallocError CONFIG_INVALID with one line per error. */
   throwIfAny(): void {
     const count = this.#lines.length;
     if (count === 0) return;
-    const title = count === 1 ? '1 fault' : `${count} faults`;
-    throw new IdallocError('CONFIG_INVALID', `${title} in the configuration:\n${this.#lines.join('\n')}`);
+    const title = count === 1 ? '1 configuration error' : `${count} configuration errors`;
+    throw new IdallocError('CONFIG_INVALID', `${title}:\n${this.#lines.join('\n')}`);
   }
 }
 
 /**
- * A value for each variable of the table. An empty variable counts as not set. A faulty one is told, and its default
- * stands in (or nothing, where it has none), so that the rest can be looked at; the caller must not use the values
- * when there was a fault.
+ * A value for each variable of the table. An empty variable counts as not set. An invalid one is reported and replaced by its
+ * default or undefined, so that the others can be checked; the caller must not use the values after an error.
  */
 export function parseTable<T extends Table>(table: T, source: Source): Values<T> {
   const values: Record<string, unknown> = {};
@@ -77,7 +76,7 @@ function parsePlain(name: string, variable: Variable<unknown>, { env, faults }: 
   return fallback();
 }
 
-/** Never required, and without a default. Its value is never shown. */
+/** Secrets are never required, have no default, and are never shown. */
 function parseSecret(name: string, variable: Variable<unknown>, source: Source): Secret | undefined {
   const { env, readText, faults, secretFiles } = source;
   const [direct = '', path = ''] = [env[name], env[`${name}_FILE`]];
@@ -97,7 +96,7 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
     return text === undefined ? undefined : () => text;
   }
   if (direct !== '') {
-    faults.add(name, `is given twice, here and by ${name}_FILE: keep one`);
+    faults.add(name, `is also set by ${name}_FILE: set only one of them`);
     return undefined;
   }
   try {
@@ -107,7 +106,7 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
     secretFiles.push(file);
     return file.current;
   } catch (error) {
-    faults.add(`${name}_FILE`, `can not be read: ${describeError(error)}`);
+    faults.add(`${name}_FILE`, `cannot be read: ${describeError(error)}`);
     return undefined;
   }
 }
@@ -116,24 +115,24 @@ function problemOf({ issues }: ZodError): string {
   return issues[0]?.message ?? 'is not valid';
 }
 
-/** The beginning of a faulty value, without what may be a login in it: before an @, or after a URL's question mark. */
+/** The beginning of an invalid value, without possible credentials: those before an @ or after a URL's question mark. */
 function shown(text: string): string {
   const rest = text.slice(text.lastIndexOf('@') + 1);
   const open = text.includes('://') ? rest.replace(/\?.*/s, '?…') : rest;
   return `${rest === text ? '' : '…@'}${open}`.slice(0, 100);
 }
 
-/** Words that our variables begin with, and hardly any others. */
+/** Prefixes of our variables that few others have. */
 const PREFIXES = /^(KAFKA|ETCD|API|OPS|INDEX)_/;
-/** Kubernetes tells of each service in variables of its name; Kafka's own scripts and `npm start` have theirs. */
+/** Kubernetes sets these for each service; Kafka's own scripts use the last two. */
 const OF_OTHERS = /_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?|OPTS)$|^KAFKA_HOME$/;
 const MAX_EDITS = 2;
 /** Kubernetes sets these for services with the usual names. */
 const OF_KUBERNETES: ReadonlySet<string> = new Set(['KAFKA_PORT', 'ETCD_PORT']);
-/** Among shorter names two letters off is another word. */
+/** Below this length, two different letters make another word. */
 const SHORTEST = 6;
 
-/** One warning for each variable of the environment that is unknown, but close to one of the table, or begins as ours do. */
+/** A warning for each unknown variable whose name resembles one of the table or has one of our prefixes. */
 export function misspelled(table: Table, env: Environment): string[] {
   const known = Object.entries(table).flatMap(([name, row]) => (row.secret ? [name, `${name}_FILE`] : [name]));
   const taken = new Set(known);
@@ -142,8 +141,8 @@ export function misspelled(table: Table, env: Environment): string[] {
     .flatMap((name) => {
       const meant =
         known.find((other) => fewLettersOff(name, other)) ?? known.find((other) => fewWordsOff(name, other));
-      if (meant !== undefined) return [`${name} is not read: is ${meant} meant?`];
-      return PREFIXES.test(name) && !OF_OTHERS.test(name) ? [`${name} is not read: idalloc has no such variable`] : [];
+      if (meant !== undefined) return [`${name} is ignored: did you mean ${meant}?`];
+      return PREFIXES.test(name) && !OF_OTHERS.test(name) ? [`${name} is ignored: idalloc has no such variable`] : [];
     });
 }
 

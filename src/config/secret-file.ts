@@ -7,8 +7,8 @@ export type ReadText = (path: string) => string;
 export type CheckText = (text: string) => { readonly text: string } | { readonly problem: string };
 
 /**
- * A secret in a file, or another text of many lines, which may be replaced while the process runs, as rotation does. While what is there can't be read
- * or is not valid, the value before it is used: half of a rotation must not stop anybody.
+ * A secret, or another text of many lines, in a file that may be replaced while the process runs, as in a rotation. While the
+ * file cannot be read or is invalid, its last valid text is used, so that an incomplete rotation stops nothing.
  */
 export class SecretFile {
   readonly variable: string;
@@ -18,7 +18,7 @@ export class SecretFile {
   #last: string;
   #problem: string | undefined;
 
-  /** `variable`: the one that names the file. `first`: its text at the start, which is valid. */
+  /** `variable`: the one that names the file. `first`: its text at the start, already checked. */
   constructor(variable: string, path: string, first: string, readText: ReadText, check: CheckText) {
     this.variable = variable;
     this.path = path;
@@ -27,7 +27,7 @@ export class SecretFile {
     this.#check = check;
   }
 
-  /** Why the file's present text is not used, as of the last look. */
+  /** Why the file's text was not used at the last read; undefined when it was. */
   get problem(): string | undefined {
     return this.#problem;
   }
@@ -43,7 +43,7 @@ export class SecretFile {
     return this.#last;
   };
 
-  /** Later texts have to pass this check, too: it returns what is wrong, as with what other variables say. */
+  /** Adds a check for later texts, such as one against other variables. It returns the problem, if any. */
   alsoCheck(problemOf: (text: string) => string | undefined): void {
     const check = this.#check;
     this.#check = (text) => {
@@ -57,12 +57,12 @@ export class SecretFile {
     try {
       return this.#check(textOf(this.#readText(this.path)));
     } catch (error) {
-      return { problem: `can not be read: ${describeError(error)}` };
+      return { problem: `cannot be read: ${describeError(error)}` };
     }
   }
 }
 
-/** The text of a secret's file: without the one line break that editors put at its end. */
+/** The text of a secret's file, without the trailing line break that editors add. */
 export function textOf(content: string): string {
   return content.replace(/\r?\n$/, '');
 }

@@ -2,14 +2,14 @@ import { z } from 'zod';
 import type { Secret } from '../core/secret.ts';
 import { describeError } from '../errors.ts';
 
-/** One row of the configuration: what it is for, what it takes, and how its text becomes a value. */
+/** A configuration variable: its meaning, its valid values, and how its text becomes a value. */
 export interface Variable<T> {
   readonly schema: z.ZodType<T>;
   readonly unit: string;
-  /** Text that is taken when the variable is not set; without it there is no value. */
+  /** The default, as text; without it, an unset variable is undefined. */
   readonly fallback?: string;
   readonly required: boolean;
-  /** A secret can also be given as a file, by NAME_FILE, which is read again for each use; it is never printed. */
+  /** A secret can also be set as a file by NAME_FILE, which is read again for each use. It is never printed. */
   readonly secret: boolean;
   readonly meaning: string;
 }
@@ -35,11 +35,11 @@ export const pem = (meaning: string): SecretVariable => {
   const schema = z
     .string()
     .max(1_048_576, 'is longer than 1 MiB')
-    .regex(/-----BEGIN [A-Z0-9 ]+-----/, 'must be PEM text; a file is named by the variable with _FILE at its end');
+    .regex(/-----BEGIN [A-Z0-9 ]+-----/, 'must be PEM text; to name a file, set the variable that ends in _FILE');
   return { schema, unit: 'PEM', required: false, secret: true, meaning };
 };
 
-/** Texts of many lines, long enough for a file. `parse` throws RangeError for what is none. */
+/** A text of many lines, usually in a file. `parse` throws RangeError for an invalid one. */
 export const lines = (unit: string, parse: (text: string) => unknown, meaning: string): SecretVariable => {
   const schema = z
     .string()
@@ -54,7 +54,7 @@ export const lines = (unit: string, parse: (text: string) => unknown, meaning: s
   return { schema, unit, required: false, secret: true, meaning };
 };
 
-/** What a table's variables are once they are parsed. */
+/** The parsed values of a table. */
 export type Values<Table> = {
   readonly [Name in keyof Table]: Table[Name] extends SecretVariable
     ? Secret | undefined

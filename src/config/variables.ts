@@ -28,7 +28,7 @@ const integer = (low: number, high: number) =>
 const portOrOff = z.union([z.literal('off'), integer(0, 65_535)], { error: 'must be from 0 to 65535, or off' });
 const retention = integer(-1, 10 * 365 * DAY_MS).refine(
   (value) => value === -1 || value >= 60_000,
-  'must be at least 60000, or -1 for ever',
+  'must be at least 60000, or -1 for no limit',
 );
 const list = (what: string, accepts: (item: string) => boolean) =>
   z
@@ -62,7 +62,7 @@ const layoutFields = z.string().transform((text, context) => {
   }
 });
 
-/** What every command needs that reads or makes IDs. */
+/** For every command that reads or makes IDs. */
 export const LAYOUT_VARIABLES = {
   LAYOUT: withDefault(oneOf(LAYOUT_NAMES), 'name', 'default', `layout of the IDs: ${LAYOUT_NAMES.join(', ')}`),
   LAYOUT_FIELDS: optional(layoutFields, 'fields', `for LAYOUT=custom: ${FIELDS_HELP}`),
@@ -70,7 +70,7 @@ export const LAYOUT_VARIABLES = {
   LAYOUT_EPOCH_MS: optional(
     integer(0, 2 ** 48),
     'ms since 1970',
-    "epoch in place of the layout's own; required for custom and baidu, which have none",
+    'overrides the epoch of the layout; required for custom and baidu, which have none',
   ),
   LAYOUT_SEQUENCE_START_BELOW: optional(
     integer(1, 2 ** 32),
@@ -79,186 +79,210 @@ export const LAYOUT_VARIABLES = {
   ),
 } as const;
 
-/** What every command needs that talks to Kafka. */
+/** For every command that connects to Kafka. */
 export const KAFKA_VARIABLES = {
-  KAFKA_BROKERS: required(list('host:port', isBroker), 'host:port,…', 'first brokers to ask'),
+  KAFKA_BROKERS: required(list('host:port', isBroker), 'host:port,…', 'bootstrap brokers'),
   KAFKA_CLIENT_ID: withDefault(name, 'text', 'idalloc', "name in the brokers' logs and quotas"),
   KAFKA_GROUP_ID: withDefault(name, 'text', 'idalloc', 'consumer group of the workers'),
   ID_SPACE: withDefault(
     topic.max(200, 'is longer than 200'),
     'name',
     'id',
-    "within it no ID is given twice; what was reserved is told in the topic of this name and '.witness'",
+    "no two namespaces of one ID space make the same ID; the witness topic is this name followed by '.witness'",
   ),
   KAFKA_TLS: withDefault(flag, '0 or 1', '0', 'TLS to the brokers'),
-  KAFKA_CA: pem("certificates that sign the brokers' own; unset: those that Node brings"),
-  KAFKA_CERT: pem('certificate to show to the brokers, and those that signed it'),
-  KAFKA_KEY: pem('key of KAFKA_CERT'),
-  KAFKA_SASL_MECHANISM: optional(oneOf(SASL), SASL.join(' | '), 'log in to the brokers; unset: no login'),
-  KAFKA_SASL_USERNAME: optional(name, 'text', 'user of the login'),
-  KAFKA_SASL_PASSWORD: secret('password of the login'),
+  KAFKA_CA: pem("CA certificates for the brokers; unset: Node's bundled CAs"),
+  KAFKA_CERT: pem('client certificate for the brokers, with its chain'),
+  KAFKA_KEY: pem('private key of KAFKA_CERT'),
+  KAFKA_SASL_MECHANISM: optional(oneOf(SASL), SASL.join(' | '), 'SASL mechanism; unset: no SASL'),
+  KAFKA_SASL_USERNAME: optional(name, 'text', 'SASL user name'),
+  KAFKA_SASL_PASSWORD: secret('SASL password'),
   KAFKA_OAUTH_TOKEN_URL: optional(
     z.string().refine(isRegistry, 'must be a URL such as https://login.example.com/token, without user and query'),
     'URL',
-    'where oauthbearer fetches its tokens',
+    'token endpoint for oauthbearer',
   ),
   KAFKA_OAUTH_CLIENT_ID: optional(name, 'text', 'client ID for the token endpoint'),
   KAFKA_OAUTH_CLIENT_SECRET: secret('client secret for the token endpoint'),
-  KAFKA_OAUTH_SCOPE: optional(z.string().max(1_024), 'text', 'scopes to ask for, separated by spaces; unset: none'),
-  KAFKA_OAUTH_CA: pem("certificates that sign the token endpoint's own; unset: those that Node brings"),
+  KAFKA_OAUTH_SCOPE: optional(z.string().max(1_024), 'text', 'scopes to request, separated by spaces; unset: none'),
+  KAFKA_OAUTH_CA: pem("CA certificates for the token endpoint; unset: Node's bundled CAs"),
   KAFKA_AWS_REGION: optional(name, 'text', 'region of the cluster, for aws-msk-iam'),
-  REQUEST_TOPIC: withDefault(topic, 'topic', 'id.requests', 'requests are read from here'),
-  LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'decisions are kept here'),
-  DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'requests that can not be served go here'),
-  REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies go only to topics that start so'),
-  REQUEST_PARTITIONS: withDefault(integer(1, 1_024), 'partitions', '12', 'of request topic and ledger; never changed'),
-  TOPIC_REPLICATION_FACTOR: withDefault(integer(1, 32), 'replicas', '3', 'of the topics that topics init makes'),
+  REQUEST_TOPIC: withDefault(topic, 'topic', 'id.requests', 'topic of the requests'),
+  LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'topic of the ledger'),
+  DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'topic for requests that cannot be served'),
+  REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies are sent only to topics with this prefix'),
+  REQUEST_PARTITIONS: withDefault(
+    integer(1, 1_024),
+    'partitions',
+    '12',
+    'of request topic and ledger; cannot be changed later',
+  ),
+  TOPIC_REPLICATION_FACTOR: withDefault(
+    integer(1, 32),
+    'replicas',
+    '3',
+    "of the topics that 'idalloc topics init' creates",
+  ),
   REQUEST_RETENTION_MS: withDefault(
     retention,
     'ms',
     `${DAY_MS}`,
-    'how long requests are kept, and up to an hour more; -1: for ever',
+    'retention of the request topic; a record may last up to an hour longer; -1: no limit',
   ),
   LEDGER_RETENTION_MS: withDefault(
     retention,
     'ms',
     `${DAY_MS + 7_200_000}`,
-    'how long a replay is exact, and up to an hour more; -1: for ever',
+    'retention of the ledger, within which a replayed request gets its first batch; -1: no limit',
   ),
   ALLOW_WEAK_LEDGER: withDefault(flag, '0 or 1', '0', 'accept a ledger on fewer than 3 brokers; development only'),
   SCHEMA_REGISTRY_URL: optional(
     z.string().refine(isRegistry, 'must be a URL such as http://registry:8081, without user, query and fragment'),
     'URL',
-    "registry with Confluent's API, for requests in its framing; unset: none",
+    'Confluent-compatible schema registry, for requests in Confluent framing; unset: none',
   ),
-  SCHEMA_REGISTRY_USERNAME: optional(name, 'text', 'user of the registry; unset: no login'),
-  SCHEMA_REGISTRY_PASSWORD: secret('password of the registry'),
+  SCHEMA_REGISTRY_USERNAME: optional(name, 'text', 'user name for the registry; unset: no login'),
+  SCHEMA_REGISTRY_PASSWORD: secret('password for the registry'),
   CORRELATION_ID_HEADER: withDefault(name, 'header', 'kafka_correlationId', 'header of the correlation ID'),
   REPLY_TOPIC_HEADER: withDefault(name, 'header', 'kafka_replyTopic', 'header of the reply topic'),
   REPLY_PARTITION_HEADER: withDefault(name, 'header', 'kafka_replyPartition', 'header of the reply partition'),
-  LOG_LEVEL: withDefault(oneOf(LEVELS), LEVELS.join(' | '), 'info', 'least level that is logged'),
+  LOG_LEVEL: withDefault(oneOf(LEVELS), LEVELS.join(' | '), 'info', 'lowest level that is logged'),
 } as const;
 
-/** What the keyed forms of IDs need, wherever they are written or read. */
+/** For every command that writes or reads keyed forms. */
 export const FORM_VARIABLES = {
   FORM_KEY: lines(
     'number:key',
     parseFormKeys,
-    'lines of number:key (1 to 9, 64 hexadecimal digits) for the forms uuid4 and number; the first formats, all parse',
+    'keys of the forms uuid4 and number: one number:key per line (1 to 9, 64 hexadecimal digits); the first key writes IDs, all keys read them',
   ),
 } as const;
 
-/** What only the worker needs. */
+/** For the worker and the commands that connect to etcd. */
 export const WORKER_VARIABLES = {
   ETCD_ENDPOINTS: required(list('http(s) URLs', isEndpoint), 'URL,…', 'members of the etcd cluster'),
-  ETCD_CA: pem("certificates that sign etcd's own; unset: those that Node brings"),
-  ETCD_CERT: pem('certificate to show to etcd, and those that signed it'),
-  ETCD_KEY: pem('key of ETCD_CERT'),
-  ETCD_USERNAME: optional(name, 'text', 'user of the login; unset: no login'),
-  ETCD_PASSWORD: secret('password of the login'),
+  ETCD_CA: pem("CA certificates for etcd; unset: Node's bundled CAs"),
+  ETCD_CERT: pem('client certificate for etcd, with its chain'),
+  ETCD_KEY: pem('private key of ETCD_CERT'),
+  ETCD_USERNAME: optional(name, 'text', 'user name for etcd; unset: no login'),
+  ETCD_PASSWORD: secret('password for etcd'),
   ETCD_PREFIX: withDefault(
     z.string().regex(/^(\/[A-Za-z0-9._-]+)+$/, 'must look like /name or /name/name, without a / at its end'),
     'key prefix',
     '/keyspace',
-    'all keys of this namespace start so',
+    'prefix of all keys of this namespace',
   ),
   DATACENTER_ID: optional(
     integer(0, 2 ** 32),
     'number',
-    'one namespace each in an ID space, in whatever etcd; required if the layout has the field',
+    'unique to this namespace within the ID space, even across etcd clusters; required if the layout has the field',
   ),
-  WORKER_ID: optional(integer(0, 2 ** 32), 'number', 'take this one only; unset: any free one of the pool'),
+  WORKER_ID: optional(integer(0, 2 ** 32), 'number', 'lease only this worker ID; unset: any free one in the pool'),
   WORKER_IP: optional(
     z.string().refine((text) => isIP(text) !== 0, 'must be an IPv4 or IPv6 address'),
     'address',
-    'shown in the lease record; unset: first address of this machine that is not a loopback',
+    "shown in the lease record; unset: the machine's first non-loopback address",
   ),
   ...LAYOUT_VARIABLES,
   POOL_FIRST: optional(integer(0, 2 ** 32), 'number', 'lowest worker ID to lease; unset: 0'),
-  POOL_LAST: optional(integer(0, 2 ** 32), 'number', "highest worker ID to lease; unset: the layout's, up to 32 IDs"),
-  LEASE_TTL_SECONDS: withDefault(integer(2, 600), 's', '30', 'life of the lease without a heartbeat'),
-  LEASE_HEARTBEAT_MS: withDefault(integer(100, 600_000), 'ms', '10000', 'between two heartbeats'),
-  ETCD_REFUSE_AFTER_MS: withDefault(integer(100, 600_000), 'ms', '15000', 'without etcd, then allocation stops'),
+  POOL_LAST: optional(
+    integer(0, 2 ** 32),
+    'number',
+    "highest worker ID to lease; unset: POOL_FIRST + 31, or the layout's highest if lower",
+  ),
+  LEASE_TTL_SECONDS: withDefault(integer(2, 600), 's', '30', 'TTL of the lease'),
+  LEASE_HEARTBEAT_MS: withDefault(integer(100, 600_000), 'ms', '10000', 'interval between two heartbeats'),
+  ETCD_REFUSE_AFTER_MS: withDefault(
+    integer(100, 600_000),
+    'ms',
+    '15000',
+    'allocation stops after this time without an answer from etcd',
+  ),
   RESERVATION_MS: withDefault(integer(100, 600_000), 'ms', '25000', 'how far ahead the ceiling is raised'),
   INDEX_DIR: withDefault(
     z.string().max(4_096),
     'directory',
     './.idalloc/index',
-    'index of the ledger; one worker each',
+    'directory of the ledger index; workers cannot share one',
   ),
   INDEX_STANDBYS: withDefault(
     z.union([z.literal('all'), integer(0, 1_023)], { error: 'must be from 0 to 1023, or all' }),
     'copies | all',
     '1',
-    'workers besides the owner that keep a copy of each ledger partition; all: every worker has every one',
+    'workers besides the owner that keep a copy of each ledger partition; all: every worker keeps every partition',
   ),
   INDEX_ACCEPTABLE_LAG: withDefault(
     integer(0, 2 ** 40),
     'entries',
     '100000',
-    'a worker whose copy lacks no more than this may own the partition; else it stands by until its copy is complete',
+    'a worker whose copy lags by at most this may own the partition; otherwise it warms up first',
   ),
   INDEX_LINGER_MS: withDefault(
     integer(0, 7 * DAY_MS),
     'ms',
     '600000',
-    'a copy that this worker is not to keep any more is deleted after so long',
+    'a copy that this worker no longer needs is deleted after this time',
   ),
-  MAX_COUNT: optional(integer(1, 100_000), 'IDs', "most for one request; unset: the layout's most, up to 100000"),
+  MAX_COUNT: optional(integer(1, 100_000), 'IDs', "maximum for one request; unset: the layout's maximum, up to 100000"),
   QUOTAS: lines(
     'quotas',
     parseQuotas,
-    "'prefix IDs/s requests/s; …': most that requests get whose reply topics begin so, over all workers of the group; unset: no bound",
+    "'prefix IDs/s requests/s; …': limits for requests whose reply topic has this prefix, across all workers of the group; unset: no limit",
   ),
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
     integer(6_000, 300_000),
     'ms',
     '10000',
-    'a worker that is silent for so long loses its partitions to the others',
+    'a worker that sends no heartbeat to Kafka for this long loses its partitions',
   ),
-  GATE_GRACE_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'paused longer: leave the consumer group'),
-  DRAIN_TIMEOUT_MS: withDefault(integer(0, 600_000), 'ms', '10000', 'most for finishing what is in hand at the end'),
+  GATE_GRACE_MS: withDefault(
+    integer(0, 600_000),
+    'ms',
+    '10000',
+    'how long the gate may stay closed before the worker leaves the consumer group',
+  ),
+  DRAIN_TIMEOUT_MS: withDefault(
+    integer(0, 600_000),
+    'ms',
+    '10000',
+    'longest time to finish requests in progress at shutdown',
+  ),
   BROKER_CLOCK_MARGIN_MS: withDefault(
     integer(0, 3_600_000),
     'ms',
     '120000',
-    "twice what the brokers' clocks may differ by: a request that was forwarded or sent again and is not that much younger than the ledger reaches back is FORGOTTEN",
+    "twice the largest difference between the brokers' clocks: a forwarded or resent request from less than this after the ledger's horizon is FORGOTTEN",
   ),
-  COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'between two commits of offsets'),
-  API_HOST: withDefault(name, 'address', '127.0.0.1', 'the HTTP API listens here; 0.0.0.0: on all addresses'),
-  API_PORT: withDefault(
-    portOrOff,
-    'port | off',
-    '8080',
-    'the HTTP API listens here; 0: any free one; off: there is none',
-  ),
+  COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'interval between two offset commits'),
+  API_HOST: withDefault(name, 'address', '127.0.0.1', 'address of the HTTP API; 0.0.0.0: all addresses'),
+  API_PORT: withDefault(portOrOff, 'port | off', '8080', 'port of the HTTP API; 0: any free port; off: no HTTP API'),
   API_MAX_CONNECTIONS: withDefault(
     integer(1, 65_535),
     'connections',
     '512',
-    'of the HTTP API; for one more the slowest goes',
+    'maximum for the HTTP API; above it, the slowest connection is closed',
   ),
   API_REQUEST_TIMEOUT_MS: withDefault(
     integer(100, 60_000),
     'ms',
     '5000',
-    'most for a request over HTTP to arrive as a whole',
+    'longest time for a complete HTTP request to arrive',
   ),
   API_TOKEN: lines(
     'name:token',
     parseApiTokens,
-    'lines of name:token, one of which each request over HTTP must bear; unset: none is needed',
+    'bearer tokens for the HTTP API, one name:token per line; unset: no token is required',
   ),
-  API_TLS_CERT: pem('certificate of the HTTP API, and those that signed it; unset: no TLS'),
-  API_TLS_KEY: pem('key of API_TLS_CERT'),
-  API_TLS_CLIENT_CA: pem('certificates that sign those of the callers over HTTP; unset: callers need none'),
-  API_RATE_LIMIT: optional(integer(1, 10_000_000), 'IDs/s', 'most over HTTP for each caller; unset: no limit'),
+  API_TLS_CERT: pem('server certificate of the HTTP API, with its chain; unset: no TLS'),
+  API_TLS_KEY: pem('private key of API_TLS_CERT'),
+  API_TLS_CLIENT_CA: pem('CA certificates for HTTP clients; unset: no client certificate is required'),
+  API_RATE_LIMIT: optional(integer(1, 10_000_000), 'IDs/s', 'HTTP limit for each caller; unset: no limit'),
   ...FORM_VARIABLES,
-  OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'health and metrics listen here; 0.0.0.0: on all addresses'),
-  OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'health and metrics listen here; 0: any free one'),
+  OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'address of health checks and metrics; 0.0.0.0: all addresses'),
+  OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'port of health checks and metrics; 0: any free port'),
 } as const;
 
-/** Every variable that idalloc reads, in the order in which help shows them. */
+/** Every variable that idalloc reads, in the order of the help text. */
 export const VARIABLES = { ...KAFKA_VARIABLES, ...WORKER_VARIABLES } as const;
 
 export type KafkaValues = Values<typeof KAFKA_VARIABLES>;
@@ -266,7 +290,7 @@ export type LayoutValues = Values<typeof LAYOUT_VARIABLES>;
 export type WorkerValues = Values<typeof WORKER_VARIABLES>;
 export type LogLevel = KafkaValues['LOG_LEVEL'];
 
-/** The table for a reader: name, unit, default, meaning; one line each. */
+/** The table as text: name, default, meaning and unit, one variable per line. */
 export function describeVariables(table: Readonly<Record<string, Variable<unknown>>> = VARIABLES): string {
   const rows = Object.entries(table).map(([key, row]) => {
     const standard = row.required ? '(required)' : row.fallback === undefined ? '(unset)' : row.fallback;

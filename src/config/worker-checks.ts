@@ -4,21 +4,19 @@ import { LAYOUT_NAMED } from './layout-checks.ts';
 import type { Faults } from './parse.ts';
 import type { WorkerValues } from './variables.ts';
 
-/** Most worker IDs of a namespace. */
+/** Maximum number of worker IDs in a namespace. */
 export const MAX_POOL = 1_024;
 const DEFAULT_POOL = 32;
 
 /**
- * The datacenter has no default where the layout has room for one: two clusters that both forgot to set it would hand
- * out the same IDs.
+ * Required where the layout has a datacenter field: with a default, two clusters that forgot to set it would make the same IDs.
  */
 export function datacenterOf(values: WorkerValues, layout: Layout, faults: Faults): number {
   const datacenterId = values.DATACENTER_ID;
   faults.across([...LAYOUT_NAMED, 'DATACENTER_ID'], () => {
     const range = `from 0 to ${layout.maxDatacenter} in layout '${layout.name}'`;
     if (datacenterId === undefined) {
-      if (layout.maxDatacenter > 0)
-        faults.add('DATACENTER_ID', `is required, ${range}, and differs for each namespace`);
+      if (layout.maxDatacenter > 0) faults.add('DATACENTER_ID', `is required: ${range}, unique to each namespace`);
     } else if (datacenterId > layout.maxDatacenter) {
       faults.add('DATACENTER_ID', `must be ${range}, not ${datacenterId}`);
     }
@@ -26,7 +24,7 @@ export function datacenterOf(values: WorkerValues, layout: Layout, faults: Fault
   return datacenterId ?? 0;
 }
 
-/** The worker IDs to lease from: the given range, else the first 32 of the layout; WORKER_ID must be one of them. */
+/** The pool: the configured range, or up to 32 worker IDs from POOL_FIRST on. It must contain WORKER_ID. */
 export function poolOf(values: WorkerValues, layout: Layout, faults: Faults): { first: number; last: number } {
   const first = values.POOL_FIRST ?? 0;
   const last = values.POOL_LAST ?? Math.min(layout.maxWorker, first + DEFAULT_POOL - 1);
@@ -34,7 +32,7 @@ export function poolOf(values: WorkerValues, layout: Layout, faults: Faults): { 
     if (first > layout.maxWorker) faults.add('POOL_FIRST', `must be at most ${layout.maxWorker}, not ${first}`);
     else if (last > layout.maxWorker) faults.add('POOL_LAST', `must be at most ${layout.maxWorker}, not ${last}`);
     else if (last < first) faults.add('POOL_LAST', `must not be below POOL_FIRST ${first}, but is ${last}`);
-    else if (last - first >= MAX_POOL) faults.add('POOL_LAST', `makes more than ${MAX_POOL} worker IDs`);
+    else if (last - first >= MAX_POOL) faults.add('POOL_LAST', `gives the pool more than ${MAX_POOL} worker IDs`);
   });
   faults.across([...LAYOUT_NAMED, 'POOL_FIRST', 'POOL_LAST', 'WORKER_ID'], () => {
     const id = values.WORKER_ID;
@@ -44,7 +42,7 @@ export function poolOf(values: WorkerValues, layout: Layout, faults: Faults): { 
   return { first, last };
 }
 
-/** The times of the lease; only together do they make sense, so a fault is told of all of them. */
+/** The timing of the lease. The times depend on each other, so an error names all of them. */
 export function timingOf(values: WorkerValues, layout: Layout, faults: Faults): LeaseTiming {
   const timing: LeaseTiming = {
     ...DEFAULT_TIMING,
@@ -57,7 +55,7 @@ export function timingOf(values: WorkerValues, layout: Layout, faults: Faults): 
   faults.across(names, () => {
     for (const problem of checkTiming(timing)) faults.add(names.join(', '), problem);
   });
-  // A ceiling is a whole tick, up to one lower than asked for; it has to last until the next heartbeat raises it.
+  // A ceiling is rounded down to a whole tick, and must last until the next heartbeat raises it.
   faults.across([...names, names.join(', '), ...LAYOUT_NAMED], () => {
     const least = timing.heartbeatMs + layout.tickMs;
     if (timing.reserveMs >= least) return;
@@ -67,7 +65,7 @@ export function timingOf(values: WorkerValues, layout: Layout, faults: Faults): 
   return timing;
 }
 
-/** The most IDs for one request: never more than the layout makes in a second. */
+/** Maximum count of one request, capped by the layout's. */
 export function maxCountOf(values: WorkerValues, layout: Layout, faults: Faults): number {
   const count = values.MAX_COUNT;
   faults.across([...LAYOUT_NAMED, 'MAX_COUNT'], () => {

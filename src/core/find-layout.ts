@@ -2,21 +2,21 @@ import { defineLayout, type Layout, layoutText } from './layout.ts';
 import { parseLayoutText } from './layout-text.ts';
 import { PRESETS, type PresetName, presetLayout } from './presets.ts';
 
-/** How a batch or a namespace names the layout of its IDs. */
+/** How a batch or a namespace identifies the layout of its IDs. */
 export interface LayoutReference {
   readonly epochMs: number;
   /** 16 lowercase hex digits. */
   readonly layoutFingerprint: string;
 }
 
-/** Later epochs are no configuration's; a forged one must not cost more than this comparison. */
+/** No configuration has a later epoch; a forged one must not cost more than this comparison. */
 const MAX_EPOCH_MS = 2 ** 48;
-/** Forged batches may name any number of layouts. */
+/** Bounds the memory against forged batches. */
 const MAX_KNOWN = 1_000;
 
 /**
- * The layout with this fingerprint: a preset with this epoch, or else what `text`, by `layoutText`, describes. Undefined when
- * neither has the fingerprint, so that no ID is ever read by a layout that is not its own.
+ * The layout with this fingerprint: a preset with this epoch, or the layout described by `text` (see `layoutText`). Undefined
+ * when neither has the fingerprint, so that no ID is ever decoded by another layout.
  */
 export function findLayout({ epochMs, layoutFingerprint }: LayoutReference, text?: string): Layout | undefined {
   if (!Number.isSafeInteger(epochMs) || epochMs < 0 || epochMs > MAX_EPOCH_MS) return undefined;
@@ -29,7 +29,7 @@ export function findLayout({ epochMs, layoutFingerprint }: LayoutReference, text
   return text === undefined ? undefined : fits(readLayout(text));
 }
 
-/** findLayout with its answers kept, for readers of many batches. */
+/** A caching findLayout, for readers of many batches. */
 export function layoutFinder(): typeof findLayout {
   const known = new Map<string, Layout | undefined>();
   return (reference, text) => {
@@ -41,7 +41,7 @@ export function layoutFinder(): typeof findLayout {
   };
 }
 
-/** The text by which others find the layout: undefined for one that they find among the presets. */
+/** The text that readers need to find the layout; undefined for a preset, which they know. */
 export function customText(layout: Layout): string | undefined {
   const { epochMs, fingerprint: layoutFingerprint } = layout;
   return findLayout({ epochMs, layoutFingerprint }) === undefined ? layoutText(layout) : undefined;
@@ -51,6 +51,6 @@ function readLayout(text: string): Layout | undefined {
   try {
     return defineLayout(parseLayoutText(text));
   } catch {
-    return undefined; // whatever is wrong with it, it describes no layout
+    return undefined; // invalid for any reason
   }
 }

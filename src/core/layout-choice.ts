@@ -8,11 +8,11 @@ export type LayoutName = PresetName | typeof CUSTOM;
 
 export const LAYOUT_NAMES: readonly LayoutName[] = [...(Object.keys(PRESETS) as PresetName[]), CUSTOM];
 
-/** What a layout of one's own consists of. */
+/** The definition of a custom layout. */
 export interface CustomLayout {
   /** From the highest bits to the lowest, as a list or as a text such as `timestamp:41,worker:10:shard,sequence:12`. */
   readonly fields: readonly FieldSpec[] | string;
-  /** Milliseconds since 1970 at which the ticks begin. */
+  /** Start of tick 0 in milliseconds since 1970. */
   readonly epochMs: number;
   /** Default 1. */
   readonly tickMs?: number;
@@ -20,7 +20,7 @@ export interface CustomLayout {
   readonly sequenceStartBelow?: number;
 }
 
-/** A layout as configuration or a command line asks for it; which properties a name takes, chooseLayout says. */
+/** A layout as configured; chooseLayout checks which properties are allowed for the name. */
 export interface LayoutChoice extends PresetOverrides {
   readonly name: LayoutName;
   readonly fields?: readonly FieldSpec[] | undefined;
@@ -28,16 +28,16 @@ export interface LayoutChoice extends PresetOverrides {
   readonly sequenceStartBelow?: number | undefined;
 }
 
-/** The layout, or every reason why there is none. */
+/** The layout, or all problems of the choice. */
 export type Chosen = { readonly layout: Layout } | { readonly faults: readonly SpecFault[] };
 
-/** The layout that is asked for, or every reason at once why there can't be one. */
+/** The chosen layout, or all problems of the choice. */
 export function chooseLayout(choice: LayoutChoice): Chosen {
   const { spec, faults } = choice.name === CUSTOM ? customSpec(choice) : presetChoice(choice.name, choice);
   return faults.length > 0 ? { faults } : { layout: defineLayout(spec) };
 }
 
-/** A layout of one's own. Throws CONFIG_INVALID naming every fault at once. */
+/** A custom layout. Throws CONFIG_INVALID with all problems. */
 export function customLayout({ fields, ...rest }: CustomLayout): Layout {
   return defineLayout({
     name: CUSTOM,
@@ -53,7 +53,7 @@ function fieldsOf(text: string): readonly FieldSpec[] {
     return parseFields(text);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new IdallocError('CONFIG_INVALID', `the text of the fields ${error.message}`, { cause: error });
+    throw new IdallocError('CONFIG_INVALID', `fields ${error.message}`, { cause: error });
   }
 }
 
@@ -73,7 +73,7 @@ function customSpec(choice: LayoutChoice): ReturnType<typeof presetSpec> {
     if (choice[part] !== undefined) faults.push({ of: part, problem: 'is for layout bwmarrin only' });
   }
   const spec = { name, fields: fields ?? [], tickMs, epochMs: epochMs ?? 0, sequenceStartBelow };
-  // What is missing has been told; the faults of a stand-in would be no help.
+  // Missing properties are reported already; problems of their placeholders would not help.
   const all = layoutFaults(spec).filter(({ of }) => fields !== undefined || of === 'tickMs');
   return { spec, faults: [...faults, ...all] };
 }

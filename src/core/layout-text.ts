@@ -1,9 +1,9 @@
 import { type FieldRole, type FieldSpec, type LayoutSpec, layoutText } from './layout.ts';
 
-/** The name of every layout that is none of the presets. */
+/** The name of every layout that is not a preset. */
 export const CUSTOM = 'custom';
 
-/** What parseFields takes, for whoever has to refuse a text. */
+/** What parseFields accepts, for error messages. */
 export const FIELDS_HELP =
   'role:bits or role:bits:label, separated by commas, from the highest bits to the lowest; the roles are timestamp, ' +
   'datacenter, worker and sequence';
@@ -13,12 +13,12 @@ const MAX_FIELDS = 4;
 const LAYOUT = /^([^;]*);tick_ms=([0-9]{1,16});epoch_ms=([0-9]{1,16});start_below=([0-9]{1,16})$/;
 
 /**
- * The fields in a text such as `timestamp:41,worker:10:shard,sequence:12`; without a label the role is the label. Whether
- * they make a layout is for layoutFaults to tell. Throws RangeError for any other text.
+ * Parses fields such as `timestamp:41,worker:10:shard,sequence:12`; the default label is the role. layoutFaults checks whether
+ * they form a layout. Throws RangeError for a syntax error.
  */
 export function parseFields(text: string): readonly FieldSpec[] {
   const items = text.split(',').map((item) => item.trim());
-  if (items.length > MAX_FIELDS) throw new RangeError(`has ${items.length} fields, there are ${MAX_FIELDS} at most`);
+  if (items.length > MAX_FIELDS) throw new RangeError(`has ${items.length} fields, must have at most ${MAX_FIELDS}`);
   return items.map((item): FieldSpec => {
     const [, role, bits, label] = FIELD.exec(item) ?? [];
     if (role === undefined) throw new RangeError(`has '${item.slice(0, 40)}', must be ${FIELDS_HELP}`);
@@ -26,12 +26,12 @@ export function parseFields(text: string): readonly FieldSpec[] {
   });
 }
 
-/** The text that parseFields reads as these fields, without labels that only repeat the role. */
+/** The inverse of parseFields, without labels that only repeat the role. */
 export function fieldsText(fields: readonly FieldSpec[]): string {
   return fields.map(({ role, bits, label }) => `${role}:${bits}${label === role ? '' : `:${label}`}`).join(',');
 }
 
-/** The spec that `layoutText` wrote, as a custom one. Throws RangeError for any other text. */
+/** The inverse of `layoutText`, as a custom layout. Throws RangeError for any other text. */
 export function parseLayoutText(text: string): LayoutSpec {
   const [, fields = '', tickMs, epochMs, sequenceStartBelow] = LAYOUT.exec(text) ?? [];
   const spec = {
@@ -41,7 +41,7 @@ export function parseLayoutText(text: string): LayoutSpec {
     epochMs: Number(epochMs),
     sequenceStartBelow: Number(sequenceStartBelow),
   };
-  // Another way to write the same would have another fingerprint.
+  // Any other spelling would have another fingerprint.
   if (layoutText(spec) === text) return spec;
-  throw new RangeError(`'${text.slice(0, 100)}' describes no layout`);
+  throw new RangeError(`'${text.slice(0, 100)}' is not a layout text`);
 }

@@ -1,13 +1,13 @@
 import { IdallocError } from '../errors.ts';
 import { type Ticks, ticks, type WallMs, wallMs } from './units.ts';
 
-/** What a field holds: `worker` is the one that is leased, `datacenter` the one that configuration fixes. */
+/** The content of a field: `worker` is leased, `datacenter` is configured. */
 export type FieldRole = 'timestamp' | 'datacenter' | 'worker' | 'sequence';
 
 export interface FieldSpec {
   readonly role: FieldRole;
   readonly bits: number;
-  /** The field's name in the scheme that the layout comes from, e.g. `shard`. */
+  /** The field's name in the layout's original scheme, e.g. `shard`. */
   readonly label: string;
 }
 
@@ -21,38 +21,38 @@ export interface LayoutSpec {
   readonly sequenceStartBelow: number;
 }
 
-/** Where a field lies: its lowest bit is bit `shift`, worth `unit` = 2^shift. A missing datacenter has no bits. */
+/** The position of a field: its lowest bit is bit `shift`, with the value `unit` = 2^shift. A missing datacenter has 0 bits. */
 interface Place {
   readonly bits: number;
   readonly shift: number;
   readonly unit: number;
 }
 
-/** A validated, frozen layout with what follows from it; only `defineLayout` makes one. */
+/** A validated, frozen layout with derived values; only `defineLayout` creates it. */
 export interface Layout extends LayoutSpec {
   readonly places: Readonly<Record<FieldRole, Place>>;
   /** places.timestamp.shift, ready for bigint arithmetic. */
   readonly timestampShift: bigint;
   /** False when the fields take all 64 bits. */
   readonly signBit: boolean;
-  /** Whether a JavaScript number holds every ID exactly: the fields take 53 bits or fewer. */
+  /** Whether every ID fits exactly into a JavaScript number: the fields have at most 53 bits. */
   readonly fitsNumber: boolean;
-  /** The difference between two IDs with neighbouring sequence numbers. */
+  /** The difference between two IDs with consecutive sequence numbers. */
   readonly step: bigint;
   readonly sequencesPerTick: number;
   /** Largest valid worker ID. */
   readonly maxWorker: number;
   /** Largest valid datacenter ID; 0 when the layout has no such field. */
   readonly maxDatacenter: number;
-  /** First tick that can't be used: the earlier of the field's end and the ID 2^63. */
+  /** The first unusable tick: the end of the field, or of the IDs below 2^63 if that is earlier. */
   readonly endTicks: Ticks;
-  /** Largest batch: 100,000 IDs or what one second surely yields, whichever is less. */
+  /** Largest batch: 100,000 IDs, or the guaranteed IDs of one second if that is less. */
   readonly maxCount: number;
-  /** 16 hex digits over the whole spec but its name. */
+  /** 16 hex digits: a hash of the spec without its name. */
   readonly fingerprint: string;
 }
 
-/** What is wrong with one property of a spec, in words that follow the property's name. */
+/** A problem with one property of a spec, worded to follow the property's name. */
 export interface LayoutFault {
   readonly of: keyof LayoutSpec;
   readonly problem: string;
@@ -67,11 +67,11 @@ export interface IdParts {
 
 const MAX_BATCH = 100_000;
 const ID_BITS = 64;
-/** A double holds all whole numbers of so many bits. */
+/** A double represents all integers of this many bits. */
 const NUMBER_BITS = 53;
-/** IDs travel as signed 64-bit integers, so 2^63 is out of reach even for a layout without a sign bit. */
+/** IDs are sent as signed 64-bit integers, so they stay below 2^63 even in a layout without a sign bit. */
 const USABLE_BITS = 63;
-/** Below 2^48 ticks, and above 2^48 of other bits, all arithmetic on either half of an ID is exact in a double. */
+/** With at most 48 bits on either side, all arithmetic on either half of an ID is exact in a double. */
 const TIMESTAMP_BITS = { least: 16, most: 48 };
 const OTHER_BITS = { least: 1, most: 32 };
 const MAX_TICK_MS = 1000;
@@ -81,8 +81,7 @@ const LABEL = /^[a-z][a-z0-9_-]{0,31}$/;
 const NO_PLACE: Place = Object.freeze({ bits: 0, shift: 0, unit: 1 });
 
 /**
- * Validates a layout as a whole and computes what follows from it.
- * Throws CONFIG_INVALID naming every fault at once.
+ * Validates a layout and computes its derived values. Throws CONFIG_INVALID with all problems.
  */
 export function defineLayout(spec: LayoutSpec): Layout {
   const faults = layoutFaults(spec).map(({ of, problem }) => `${of} ${problem}`);
@@ -110,7 +109,7 @@ export function defineLayout(spec: LayoutSpec): Layout {
   });
 }
 
-/** Every reason why `spec` is no layout; empty when it is one. */
+/** All problems of a spec; empty for a valid one. */
 export function layoutFaults(spec: LayoutSpec): LayoutFault[] {
   const faults = fieldFaults(spec.fields).map((problem): LayoutFault => ({ of: 'fields', problem }));
   const add = (of: keyof LayoutSpec, problem: string) => faults.push({ of, problem });
@@ -144,7 +143,7 @@ function fieldFaults(fields: readonly FieldSpec[]): string[] {
   }
   if (fields[0]?.role !== 'timestamp') {
     faults.push(
-      'must begin with the timestamp: only from the top bits does it make the IDs of a worker rise with time',
+      'must begin with the timestamp: only in the highest bits does it make the IDs of a worker rise with time',
     );
   }
   const total = totalBits(fields);
@@ -175,15 +174,15 @@ function isWhole(value: number, least: number, most: number): boolean {
 }
 
 /**
- * All of a layout but its name, as one line of ASCII: what the fingerprint is made of, and what describes a layout that has no
- * name. Labels are checked to have no separators.
+ * A layout without its name as one line of ASCII: the input of the fingerprint, and the description of a custom layout.
+ * Labels are validated to contain no separators.
  */
 export function layoutText({ fields, tickMs, epochMs, sequenceStartBelow }: Omit<LayoutSpec, 'name'>): string {
   const list = fields.map(({ role, bits, label }) => `${role}:${bits}:${label}`).join(',');
   return `${list};tick_ms=${tickMs};epoch_ms=${epochMs};start_below=${sequenceStartBelow}`;
 }
 
-/** FNV-1a, 64 bits, by Fowler, Noll and Vo, over an ASCII text. */
+/** 64-bit FNV-1a (Fowler, Noll, Vo) of an ASCII text. */
 function fingerprintOf(text: string): string {
   let hash = 0xcbf29ce484222325n;
   for (let at = 0; at < text.length; at += 1) {
@@ -192,7 +191,7 @@ function fingerprintOf(text: string): string {
   return formatHex(hash);
 }
 
-/** The ID made of `parts`. Throws RangeError when a field does not fit, or when the ID would reach 2^63. */
+/** The ID with these `parts`. Throws RangeError when a field does not fit, or when the ID would reach 2^63. */
 export function compose(layout: Layout, parts: IdParts): bigint {
   requireFit(layout, 'ticks', parts.ticks, layout.endTicks - 1);
   requireFit(layout, 'datacenter', parts.datacenter, layout.maxDatacenter);
@@ -203,27 +202,27 @@ export function compose(layout: Layout, parts: IdParts): bigint {
   return joinHalves(layout, parts.ticks, low);
 }
 
-/** The sum of the fields that never change while one worker ID is held, each at its place. Checks nothing. */
+/** The bits that stay the same during a term, datacenter and worker. Unchecked. */
 export function fixedFields(layout: Layout, datacenter: number, worker: number): number {
   return datacenter * layout.places.datacenter.unit + worker * layout.places.worker.unit;
 }
 
-/** The ID of a tick and the sum of all fields below the timestamp; the generator's hot path. Checks nothing. */
+/** The ID of a tick and of the bits below the timestamp. Unchecked, for the generator's hot path. */
 export function joinHalves(layout: Layout, idTicks: Ticks, low: number): bigint {
   return (BigInt(idTicks) << layout.timestampShift) | BigInt(low);
 }
 
-/** The parts of an ID. Throws RangeError for an ID that this layout can't make: negative, too wide, or 2^63 and above. */
+/** The parts of an ID. Throws RangeError for an ID outside this layout: negative, too large, or 2^63 and above. */
 export function decompose(layout: Layout, id: bigint): IdParts {
   const idTicks = Number(id >> layout.timestampShift);
-  if (id < 0n || idTicks >= layout.endTicks) throw new RangeError(`${id} is no ID of layout '${layout.name}'`);
+  if (id < 0n || idTicks >= layout.endTicks) throw new RangeError(`${id} is not an ID of layout '${layout.name}'`);
   const low = Number(BigInt.asUintN(layout.places.timestamp.shift, id));
   const read = ({ bits, unit }: Place): number => Math.floor(low / unit) % 2 ** bits;
   const { datacenter, worker, sequence } = layout.places;
   return { ticks: ticks(idTicks), datacenter: read(datacenter), worker: read(worker), sequence: read(sequence) };
 }
 
-/** The tick that a wall time lies in; negative before the layout's epoch. */
+/** The tick that contains a wall time; negative before the layout's epoch. */
 export function toTicks(layout: Layout, wall: WallMs): Ticks {
   return ticks(Math.floor((wall - layout.epochMs) / layout.tickMs));
 }
@@ -235,11 +234,11 @@ export function tickStartMs(layout: Layout, at: Ticks): WallMs {
 
 /** An ID as 16 lowercase hex digits. Throws RangeError outside [0, 2^64). */
 export function formatHex(id: bigint): string {
-  if (id < 0n || id >> 64n !== 0n) throw new RangeError(`${id} is no unsigned 64-bit integer`);
+  if (id < 0n || id >> 64n !== 0n) throw new RangeError(`${id} is not an unsigned 64-bit integer`);
   return id.toString(16).padStart(16, '0');
 }
 
-/** Throws RangeError when a datacenter or worker ID is not one of the layout's. */
+/** Throws RangeError for a datacenter or worker ID outside the layout. */
 export function requireIdentity(layout: Layout, datacenter: number, worker: number): void {
   requireFit(layout, 'datacenter', datacenter, layout.maxDatacenter);
   requireFit(layout, 'worker', worker, layout.maxWorker);

@@ -12,7 +12,7 @@ export type PresetName =
   | 'region'
   | 'baidu';
 
-/** A published layout; `epochMs` is missing where the published one is of no use any more. */
+/** A published layout; `epochMs` is missing where the published epoch has run out. */
 export interface Preset {
   readonly fields: readonly FieldSpec[];
   readonly tickMs: number;
@@ -21,7 +21,7 @@ export interface Preset {
 }
 
 export interface PresetOverrides {
-  /** Milliseconds since 1970; every preset takes one, and the namespace holds all workers to the same. */
+  /** Milliseconds since 1970, for any preset; all workers of a namespace must use the same. */
   readonly epochMs?: number | undefined;
   /** bwmarrin only. */
   readonly workerBits?: number | undefined;
@@ -29,7 +29,7 @@ export interface PresetOverrides {
   readonly sequenceBits?: number | undefined;
 }
 
-/** What is wrong with one property that a layout is made from, in words that follow the property's name. */
+/** A problem with one property of a layout, worded to follow the property's name. */
 export interface SpecFault {
   readonly of: keyof LayoutSpec | 'workerBits' | 'sequenceBits';
   readonly problem: string;
@@ -45,7 +45,7 @@ const field = (role: FieldRole, bits: number, label: string = role): FieldSpec =
 const timestamp = (bits: number): FieldSpec => field('timestamp', bits);
 const sequence = (bits: number): FieldSpec => field('sequence', bits);
 
-/** All layouts that idalloc knows by name; the published ones under the field names of their source. */
+/** All named layouts; published ones with the field names of their source. */
 export const PRESETS: Readonly<Record<PresetName, Preset>> = Object.freeze({
   default: preset(IDALLOC_EPOCH_MS, [timestamp(41), field('datacenter', 5), field('worker', 5), sequence(12)]),
   // 53 bits: the most that a JavaScript number, or any other double, holds exactly.
@@ -55,14 +55,14 @@ export const PRESETS: Readonly<Record<PresetName, Preset>> = Object.freeze({
   // The machine lies below the sequence, so neighbouring IDs of one worker are 2^16 apart.
   sonyflake: preset(SONYFLAKE_EPOCH_MS, [timestamp(39), sequence(8), field('worker', 16, 'machine')], { tickMs: 10 }),
   instagram: preset(INSTAGRAM_EPOCH_MS, [timestamp(41), field('worker', 13, 'shard'), sequence(10)]),
-  // What Discord calls the worker is fixed for a host here; its process is what gets leased.
+  // Discord's worker is configured here as the datacenter; its process is leased.
   discord: preset(DISCORD_EPOCH_MS, [
     timestamp(42),
     field('datacenter', 5, 'worker'),
     field('worker', 5, 'process'),
     sequence(12),
   ]),
-  // A random start spreads the last digit, for those who pick a shard by it.
+  // A random start spreads the last digit, for users who shard by it.
   region: preset(
     TWITTER_EPOCH_MS,
     [timestamp(41), field('datacenter', 3, 'region'), field('worker', 10), sequence(10)],
@@ -75,20 +75,20 @@ export const PRESETS: Readonly<Record<PresetName, Preset>> = Object.freeze({
 });
 
 /**
- * A preset as a layout, with the caller's epoch or, for bwmarrin, bits in place of its own.
- * Throws CONFIG_INVALID naming every fault at once; baidu without an epoch is one.
+ * The layout of a preset, with overrides of its epoch or, for bwmarrin, its bits.
+ * Throws CONFIG_INVALID with all problems, such as baidu without an epoch.
  */
 export function presetLayout(name: PresetName, overrides: PresetOverrides = {}): Layout {
   if (!Object.hasOwn(PRESETS, name)) {
-    throw new IdallocError('CONFIG_INVALID', `there is no layout '${name}': use ${Object.keys(PRESETS).join(', ')}`);
+    throw new IdallocError('CONFIG_INVALID', `unknown layout '${name}': use ${Object.keys(PRESETS).join(', ')}`);
   }
   const { spec, faults } = presetSpec(name, overrides);
   if (faults.length === 0) return defineLayout(spec);
-  const told = faults.map(({ of, problem }) => `${of} ${problem}`).join('; ');
-  throw new IdallocError('CONFIG_INVALID', `layout '${name}': ${told}`);
+  const problems = faults.map(({ of, problem }) => `${of} ${problem}`).join('; ');
+  throw new IdallocError('CONFIG_INVALID', `layout '${name}': ${problems}`);
 }
 
-/** The same as a spec, with every reason why it makes no layout. */
+/** The spec of a preset with its overrides, and all their problems. */
 export function presetSpec(
   name: PresetName,
   { epochMs, workerBits, sequenceBits }: PresetOverrides,
@@ -109,7 +109,7 @@ export function presetSpec(
     });
   }
   const spec = { name, fields, tickMs, epochMs: epoch ?? 0, sequenceStartBelow };
-  // The fields of a preset are only ever wrong by the bits that were given for them.
+  // Only overridden bits can make the fields of a preset invalid.
   const own = layoutFaults(spec).map(({ of, problem }): SpecFault => ({ of: of === 'fields' ? changed : of, problem }));
   return { spec, faults: [...faults, ...own] };
 }
@@ -122,7 +122,7 @@ function preset(
   return Object.freeze({ fields, tickMs, sequenceStartBelow, ...(epochMs === undefined ? {} : { epochMs }) });
 }
 
-/** bwmarrin's node and step share 22 bits; the time takes what they leave, which only moves its end. */
+/** bwmarrin's node and step share 22 bits; the timestamp gets the rest, which only changes its end. */
 function bwmarrinFields(workerBits: number, sequenceBits: number): readonly FieldSpec[] {
   const timestampBits = Math.min(48, 63 - workerBits - sequenceBits);
   return [timestamp(timestampBits), field('worker', workerBits, 'node'), field('sequence', sequenceBits, 'step')];

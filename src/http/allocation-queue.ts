@@ -2,31 +2,31 @@ import type { IdRange } from '../core/generator.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 
-/** IDs of one answer: their ranges in order, and when they were made. */
+/** The IDs of one response: their ranges in order, and when they were allocated. */
 export interface IdBatch {
   readonly ranges: readonly IdRange[];
   readonly generatedAt: WallMs;
 }
 
-/** What the API needs of the worker's one allocator; the pipeline takes from the same one. */
+/** The worker's allocator, which the API shares with the pipeline. */
 export interface IdSource {
   allocate(counts: readonly number[]): Promise<readonly IdBatch[]>;
 }
 
 export interface AllocationQueueOptions {
   readonly source: IdSource;
-  /** Most IDs that may be waited for; a single request may always wait. */
+  /** Maximum number of IDs in the queue; a single request is always accepted. */
   readonly maxWaitingIds: number;
   readonly monotonicMs: () => number;
 }
 
 const MAX_WAITING = 512;
-/** Whoever comes to their turn later than this is better off with another worker. */
+/** Beyond this wait, a client is better off with another worker. */
 const MAX_WAIT_MS = 2_000;
 
 /**
- * Requests over HTTP come to the allocator one after the other: however many there are, the pipeline, whose partitions
- * ask side by side, competes with one of them. Bounded in requests, IDs and time.
+ * Passes HTTP requests to the allocator one at a time, so that the pipeline's partitions never compete with more than one of
+ * them. Bounded in requests, IDs and time.
  */
 export class AllocationQueue {
   readonly #options: AllocationQueueOptions;
@@ -38,14 +38,14 @@ export class AllocationQueue {
     this.#options = options;
   }
 
-  /** A batch of new IDs. Rejects with OVERLOADED, and with what the allocator refuses for. */
+  /** Allocates IDs. Rejects with OVERLOADED, and with the allocator's errors. */
   async take(count: number): Promise<IdBatch> {
     const tooMany = this.#requests >= MAX_WAITING || this.#ids + count > this.#options.maxWaitingIds;
-    if (this.#requests > 0 && tooMany) throw overloaded(`${this.#requests} requests for ${this.#ids} IDs wait already`);
+    if (this.#requests > 0 && tooMany) throw overloaded(`${this.#requests} requests for ${this.#ids} IDs are waiting`);
     this.#requests += 1;
     this.#ids += count;
     const turn = this.#tail.then(this.#turn(count));
-    this.#tail = turn.catch(() => undefined); // told to the one who asked
+    this.#tail = turn.catch(() => undefined); // the caller gets the error
     try {
       return await turn;
     } finally {
@@ -58,14 +58,14 @@ export class AllocationQueue {
     const { source, monotonicMs } = this.#options;
     const sinceMs = monotonicMs();
     return async () => {
-      if (monotonicMs() - sinceMs > MAX_WAIT_MS) throw overloaded(`a turn did not come within ${MAX_WAIT_MS} ms`);
+      if (monotonicMs() - sinceMs > MAX_WAIT_MS) throw overloaded(`the request waited longer than ${MAX_WAIT_MS} ms`);
       const [batch] = await source.allocate([count]);
-      if (batch === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
+      if (batch === undefined) throw new RangeError('the allocator returned fewer batches than requested');
       return batch;
     };
   }
 }
 
 function overloaded(what: string): IdallocError {
-  return new IdallocError('OVERLOADED', `${what}: try again, or ask another worker`);
+  return new IdallocError('OVERLOADED', `${what}: retry, or use another worker`);
 }

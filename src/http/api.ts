@@ -27,35 +27,35 @@ import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { boundedServer, type ServerLimits } from './server.ts';
 import type { TlsSettings } from './tls.ts';
 
-/** One request that was answered; the route is one of a closed set. */
+/** One answered request; the route is one of a closed set. */
 export interface Answered {
   readonly route: string;
   readonly status: number;
-  /** The caller's label, of a closed set as well. */
+  /** The caller's label, one of a closed set. */
   readonly caller: string;
   readonly milliseconds: number;
 }
 
 export interface ApiOptions {
   readonly layout: Layout;
-  /** Most IDs for one request. */
+  /** Maximum count of one request. */
   readonly maxCount: number;
   readonly issuer: Issuer;
   readonly share: LoopShare;
   readonly limits: ServerLimits;
   readonly tls?: TlsSettings | undefined;
   readonly identify: Identify;
-  /** Of the keyed forms, as they are now; undefined without any. */
+  /** The current keys of the keyed forms, if any. */
   readonly formKeys?: (() => FormKeys) | undefined;
   readonly observe: (answered: Answered) => void;
-  /** Told of each connection that is cut or not taken for the limit. */
+  /** Called for each connection that is closed or rejected because of the limit. */
   readonly onShed: () => void;
-  /** Told of what can only be a fault of idalloc itself. */
+  /** Called for each internal error. */
   readonly onFault: (error: unknown) => void;
 }
 
 const MAX_BODY_BYTES = 1_024;
-/** A client that reads more slowly than its answer takes to send in this time is let go. */
+/** A client that has not read its response within this time is disconnected. */
 const ANSWER_LIMIT_MS = 30_000;
 const IDS = '/api/v1/ids';
 const ID = '/api/v1/id';
@@ -64,7 +64,7 @@ const DECODE = '/api/v1/ids/:id';
 const JSON_TYPE = 'application/json; charset=utf-8';
 const OTHER_ROUTE = 'other';
 
-/** What each path is for, so that a wrong method can be told from a wrong path. HEAD of IDs would waste them. */
+/** The methods of each path, to tell 405 from 404. HEAD is not allowed where it would waste IDs. */
 const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
   { path: /^\/api\/v1\/ids$/, allow: 'GET' },
   { path: /^\/api\/v1\/id$/, allow: 'POST' },
@@ -74,11 +74,11 @@ const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
 
 export interface Api {
   readonly app: FastifyInstance;
-  /** Answers that are not finished. */
+  /** Number of responses in progress. */
   underWay(): number;
 }
 
-/** The HTTP API, ready to listen; each opening of the port takes a new one. */
+/** The HTTP API, ready to listen; each opening of the port needs a new one. */
 export function createApi(options: ApiOptions): Api {
   const { limits, tls, identify, observe, onShed: shed } = options;
   let underWay = 0;
@@ -88,13 +88,13 @@ export function createApi(options: ApiOptions): Api {
     logger: false,
     bodyLimit: MAX_BODY_BYTES,
     exposeHeadRoutes: false,
-    return503OnClosing: false, // the gate tells why
+    return503OnClosing: false, // the gate's reason is the answer
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
     serverFactory: (handler) => boundedServer(handler, limits, { refused, shed }, tls),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, _request, reply) => {
-      tell(options, error, reply);
-      refused(reply.statusCode); // no hook is told of it
+      sendProblem(options, error, reply);
+      refused(reply.statusCode); // hooks don't run for these
     },
   });
   app.addHook('onRequest', async (request, { raw }) => {
@@ -110,7 +110,7 @@ export function createApi(options: ApiOptions): Api {
     const { label: caller } = callers.get(request.raw) ?? ANONYMOUS;
     observe({ route, status: reply.statusCode, caller, milliseconds: reply.elapsedTime });
   });
-  app.setErrorHandler((error, _request, reply) => tell(options, error, reply));
+  app.setErrorHandler((error, _request, reply) => sendProblem(options, error, reply));
   app.setNotFoundHandler((request) => {
     throw noRoute(request);
   });
@@ -119,7 +119,7 @@ export function createApi(options: ApiOptions): Api {
   return { app, underWay: () => underWay };
 }
 
-/** Who asks, by request. */
+/** The caller of each request. */
 type Callers = WeakMap<IncomingMessage, Caller>;
 
 function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers): void {
@@ -157,7 +157,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
 }
 
-/** If a form can hold both ends, it can hold all between. A body that has begun could not be taken back. Throws 400 MALFORMED_REQUEST. */
+/** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
 function requireHeld(form: AskedForm, batch: IdBatch, layout: Layout): void {
   for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
 }
@@ -176,14 +176,14 @@ function limitAnswer({ raw }: FastifyReply): void {
   raw.once('close', () => clearTimeout(timer));
 }
 
-/** A body is read as text whatever its type, so that an empty one is accepted from clients that always name a type. */
+/** Reads any body as text, so that an empty one is accepted from clients that always send a Content-Type. */
 function takeBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
     const text = String(body);
     const type = request.headers['content-type'] ?? '';
     if (text.trim() !== '' && !/^application\/json\s*(;|$)/i.test(type)) {
-      return done(new Problem(415, 'a body must be application/json, if there is one'));
+      return done(new Problem(415, 'the body must be application/json or absent'));
     }
     try {
       requireEmpty(text);
@@ -197,26 +197,27 @@ function takeBodies(app: FastifyInstance): void {
 function noRoute({ url, method }: FastifyRequest): Problem {
   const [path = ''] = url.split('?');
   const known = ALLOWED.find((route) => route.path.test(path));
-  if (known === undefined) return new Problem(404, `nothing is here; GET ${OPENAPI} tells what there is`);
-  return new Problem(405, `${path.slice(0, 100)} has no method ${method}`, { allow: known.allow });
+  if (known === undefined) return new Problem(404, `unknown path: GET ${OPENAPI} lists all paths`);
+  return new Problem(405, `method ${method} is not allowed on ${path.slice(0, 100)}`, { allow: known.allow });
 }
 
-/** The one place where errors become answers. */
-function tell(options: ApiOptions, error: unknown, reply: FastifyReply): FastifyReply {
+/** The one place where errors become responses. */
+function sendProblem(options: ApiOptions, error: unknown, reply: FastifyReply): FastifyReply {
   const problem = problemOf(error, options);
   return reply
     .code(problem.status)
     .headers({ ...problem.headers, 'cache-control': 'no-store', 'content-type': PROBLEM_TYPE })
-    .send(Buffer.from(problem.body())); // as bytes: to a text a charset is added that the type does not have
+    .send(Buffer.from(problem.body())); // bytes, because Fastify adds a charset to text
 }
 
 function problemOf(error: unknown, { onFault }: ApiOptions): Problem {
   if (error instanceof Problem) return error;
   const { statusCode: status = 500, code } = error as { statusCode?: number; code?: string };
-  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new Problem(413, `a body may have ${MAX_BODY_BYTES} bytes`);
-  if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new Problem(415, 'the Content-Type is none');
-  if (code === 'FST_ERR_BAD_URL') return malformed('the path is not well encoded');
-  if (status >= 400 && status < 500) return new Problem(status, 'the request can not be read');
+  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
+    return new Problem(413, `the body must not exceed ${MAX_BODY_BYTES} bytes`);
+  if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new Problem(415, 'the Content-Type is invalid');
+  if (code === 'FST_ERR_BAD_URL') return malformed('the path is not valid percent-encoding');
+  if (status >= 400 && status < 500) return new Problem(status, 'the request is malformed');
   onFault(error);
-  return new Problem(500, 'a fault of idalloc, which its log tells of');
+  return new Problem(500, 'internal error; see the worker log');
 }

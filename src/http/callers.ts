@@ -7,10 +7,10 @@ import { headerValues } from './envelope.ts';
 import { malformed } from './parameters.ts';
 import { Problem } from './problem.ts';
 
-/** Whoever asks: idempotency keys and limits are the caller's own. */
+/** Idempotency keys and rate limits are per caller. */
 export interface Caller {
   readonly name: string;
-  /** The name in metrics, of a closed set. */
+  /** The name in metrics, one of a closed set. */
   readonly label: string;
 }
 
@@ -18,9 +18,9 @@ export interface Caller {
 export type Identify = (request: IncomingMessage) => Caller;
 
 export interface CallersOptions {
-  /** Valid lines of name:token, as they are now; without it nobody needs one. */
+  /** The current, valid lines of name:token; without it, no token is required. */
   readonly tokens?: (() => string) | undefined;
-  /** Whether connections come with a client certificate, which was checked. */
+  /** Whether connections have a verified client certificate. */
   readonly mutualTls: boolean;
   readonly monotonicMs: () => number;
 }
@@ -29,7 +29,7 @@ export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous' };
 const MTLS_LABEL = 'mtls';
 const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
-/** Tells callers by their token, else by their certificate; where neither is asked for all are one anonymous caller. */
+/** Identifies callers by token, or else by client certificate; if neither is required, all are one anonymous caller. */
 export function identifyBy({ tokens, mutualTls, monotonicMs }: CallersOptions): Identify {
   if (tokens !== undefined) return byToken(renewed(() => [tokens()], hashed, monotonicMs));
   return mutualTls ? ({ socket }) => certified(socket as TLSSocket) : () => ANONYMOUS;
@@ -48,17 +48,17 @@ function hashOf(token: string): Buffer {
   return createHash('sha256').update(token).digest();
 }
 
-/** All tokens are compared, each in constant time, so that the time tells nothing of any. */
+/** Compares all tokens, each in constant time, against timing attacks. */
 function byToken(known: () => readonly HashedToken[]): Identify {
   return (request) => {
     const [value, ...others] = headerValues(request, 'authorization');
     if (others.length > 0) throw malformed('Authorization must be given once');
     const token = value === undefined ? undefined : BEARER.exec(value)?.[1];
-    if (token === undefined) throw unauthorized('a bearer token is needed: Authorization: Bearer …', 'Bearer');
+    if (token === undefined) throw unauthorized('a bearer token is required: Authorization: Bearer …', 'Bearer');
     const hash = hashOf(token);
     let caller: Caller | undefined;
     for (const one of known()) if (timingSafeEqual(one.hash, hash)) caller = one.caller;
-    if (caller === undefined) throw unauthorized('the bearer token is not known', 'Bearer error="invalid_token"');
+    if (caller === undefined) throw unauthorized('unknown bearer token', 'Bearer error="invalid_token"');
     return caller;
   };
 }
@@ -66,7 +66,7 @@ function byToken(known: () => readonly HashedToken[]): Identify {
 function certified(socket: TLSSocket): Caller {
   const name: unknown = socket.getPeerCertificate().subject?.CN;
   if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL };
-  throw unauthorized('the client certificate must have one common name (CN)', 'Bearer');
+  throw unauthorized('the client certificate must have exactly one common name (CN)', 'Bearer');
 }
 
 function unauthorized(detail: string, challenge: string): Problem {

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 
 export interface ConnectionLimits {
   readonly maxConnections: number;
-  /** Whether a connection may go though an answer is under way on it, where answers take no time as a rule. */
+  /** Whether connections with a response in progress may be closed, too; for listeners whose responses take no time. */
   readonly shedsAnswers?: boolean;
 }
 
@@ -15,26 +15,26 @@ interface Connection {
 }
 
 /**
- * The connections of one listener. When there are too many the slowest goes: the one whose request has been awaited or
- * incomplete for the longest. So neither idle connections nor slow senders keep a newcomer out.
+ * The connections of one listener. Above the limit the slowest is closed: the one that has waited longest for a complete
+ * request. So neither idle connections nor slow senders keep new clients out.
  */
 export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #onShed: () => void;
   readonly #all = new WeakMap<Duplex, Connection>();
-  /** Each in the order in which it came to wait for a request, or to answer one. */
+  /** In the order in which they began to wait for a request, or to answer one. */
   readonly #waiting = new Set<Connection>();
   readonly #answering = new Set<Connection>();
-  /** By the other side's address: TLS has a socket of its own on top of the connection's. */
+  /** By remote address: TLS puts a second socket on top of the connection's. */
   readonly #byAddress = new Map<string, Connection>();
 
-  /** `onShed`: told of each connection that is cut or not taken for the limit. */
+  /** `onShed`: called for each connection that is closed or rejected because of the limit. */
   constructor(limits: ConnectionLimits, onShed: () => void) {
     this.#limits = limits;
     this.#onShed = onShed;
   }
 
-  /** Takes a connection in, at the price of the slowest one; cuts it when all others are being answered. */
+  /** Accepts a connection, closing the slowest one if need be; rejects it when all others are being answered. */
   admit(socket: Socket): void {
     if (this.#waiting.size + this.#answering.size >= this.#limits.maxConnections) {
       this.#onShed();
@@ -47,7 +47,7 @@ export class Connections {
     socket.once('close', () => this.#forget(connection));
   }
 
-  /** The handshake on an admitted connection is done: this is its socket from now on. */
+  /** The TLS handshake of an admitted connection is done: `socket` replaces its first one. */
   secured(socket: Socket): void {
     const connection = this.#byAddress.get(addressOf(socket));
     if (connection === undefined) socket.destroy();
@@ -62,13 +62,13 @@ export class Connections {
     for (const { socket } of [...this.#waiting, ...this.#answering]) socket.destroy();
   }
 
-  /** Answers that are under way on a connection. */
+  /** Responses in progress on a connection. */
   answers(socket: Duplex): ReadonlySet<ServerResponse> {
     return this.#all.get(socket)?.answers ?? new Set();
   }
 
-  /** A request's headers are there; until its body is, too, the connection counts as a slow one. */
-  asked(socket: Socket, response: ServerResponse): void {
+  /** A request's headers have arrived; until its body has, too, the connection counts as waiting. */
+  requestStarted(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
     const { answers } = connection;
@@ -80,8 +80,8 @@ export class Connections {
     });
   }
 
-  /** A request is there as a whole. */
-  complete(socket: Socket, response: ServerResponse): void {
+  /** A request has arrived completely. */
+  requestComplete(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
     if (connection?.answers.has(response) && this.#waiting.delete(connection)) this.#answering.add(connection);
   }

@@ -4,20 +4,20 @@ import { Problem } from './problem.ts';
 
 export const MAX_URL_LENGTH = 2_048;
 
-/** All values of a header as they came: of one that is there twice Node makes one text, or takes the first. */
+/** All values of a header as sent. Node itself joins repeated headers, or keeps only the first. */
 export function headerValues({ rawHeaders }: IncomingMessage, name: string): string[] {
   return rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1]?.toLowerCase() === name);
 }
 
 /**
- * What must hold of any request, whatever it asks for. Proxies differ in which of two Host headers they believe, and a
- * request line without a version has no headers at all, so both are refused.
+ * Checks every request. Proxies differ in which of two Host headers they use, and a request line without a version has no
+ * headers at all, so both are rejected.
  *
  * @throws Problem 400 or 414
  */
 export function checkEnvelope(request: IncomingMessage): void {
   const { url = '', httpVersion, httpVersionMajor } = request;
-  if (url.length > MAX_URL_LENGTH) throw new Problem(414, `a URL may have ${MAX_URL_LENGTH} characters`);
+  if (url.length > MAX_URL_LENGTH) throw new Problem(414, `the URL must not exceed ${MAX_URL_LENGTH} characters`);
   if (httpVersionMajor !== 1) throw malformed('the request line must end in HTTP/1.1');
   const hosts = headerValues(request, 'host').length;
   if (hosts > 1) throw malformed('the Host header must be given once');

@@ -4,11 +4,11 @@ import type { IdBatch } from './allocation-queue.ts';
 import type { LoopShare } from './loop-share.ts';
 import type { AskedForm } from './parameters.ts';
 
-/** Up to so many IDs, about 15 kB, are one text; more are sent piece by piece. */
+/** Up to this many IDs, about 15 kB, are one string; more are streamed in pieces. */
 const WHOLE_IDS = 100;
-/** IDs of a piece: about 64 kB and half a millisecond. */
+/** IDs per piece: about 64 kB and half a millisecond. */
 const PIECE_IDS = 400;
-/** As long a piece where each ID is written in a form besides, and where that form takes a key. */
+/** IDs per piece of the same duration with a form, and with a keyed form. */
 const FORM_PIECE_IDS = 100;
 const SLOW_PIECE_IDS = 10;
 
@@ -25,7 +25,7 @@ export function lastIdOf({ ranges }: IdBatch, { step }: Layout): bigint {
   return range.first + BigInt(range.count - 1) * step;
 }
 
-/** The body of a response with the first ID of a batch, and with what that is in a form. Throws RangeError for an empty batch. */
+/** The response body for the first ID of a batch; `form` is that ID in a form. Throws RangeError for an empty batch. */
 export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
   const id = firstIdOf(batch);
   const number = layout.fitsNumber ? { id_number: Number(id) } : {};
@@ -33,9 +33,8 @@ export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
 }
 
 /**
- * The body of an answer with all IDs of a batch, each in `form` besides, which can hold them. A large one is a stream that makes a piece when its reader has taken the
- * one before, and when the loop has time for it: a slow reader costs a piece of memory, a fast one leaves others their
- * turn.
+ * The response body for all IDs of a batch, each also in `form`, which must be able to hold them. A large body is streamed
+ * with backpressure: a slow reader costs one piece of memory, and a fast one leaves time on the event loop for others.
  */
 export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?: AskedForm): string | Readable {
   const count = batch.ranges.reduce((sum, range) => sum + range.count, 0);
@@ -57,7 +56,7 @@ function pieceIds(form: AskedForm | undefined): number {
   return form.slow ? SLOW_PIECE_IDS : FORM_PIECE_IDS;
 }
 
-/** The text of the body: plain ASCII, in pieces. Equal to JSON.stringify of the views of all IDs, at a third of its cost. */
+/** The body in pieces of ASCII. The same text as JSON.stringify of all views, at a third of its cost. */
 function* idsPieces(layout: Layout, batch: IdBatch, form: AskedForm | undefined): Generator<string, undefined> {
   const most = pieceIds(form);
   let text = '{"ids":[';

@@ -2,7 +2,7 @@ import { Problem } from './problem.ts';
 
 export interface IdempotencyOptions<T> {
   readonly monotonicMs: () => number;
-  /** What an entry costs beyond itself, in units of one small object. */
+  /** The extra weight of a value, in units of one small object. */
   readonly weigh: (value: T) => number;
   readonly maxWeight?: number;
 }
@@ -10,7 +10,7 @@ export interface IdempotencyOptions<T> {
 export const KEEP_MS = 600_000;
 /** About 90 MB: 100,000 keys of single IDs. */
 const MAX_WEIGHT = 200_000;
-/** The key, the promise and the entry themselves. */
+/** For the key, the promise and the entry. */
 const OWN_WEIGHT = 1;
 
 interface Entry<T> {
@@ -21,13 +21,13 @@ interface Entry<T> {
 }
 
 /**
- * Answers by idempotency key, in this process alone, for 10 minutes; the oldest go first when it is full. What fails is
- * forgotten at once, so that it can be asked for again.
+ * Responses by idempotency key, kept in this process for 10 minutes; when full, the oldest are evicted. Failures are not
+ * kept, so that they can be retried.
  */
 export class IdempotencyCache<T> {
   readonly #options: IdempotencyOptions<T>;
   readonly #maxWeight: number;
-  /** In the order of their age, which is that of their ends. */
+  /** Oldest first, which is also the order of expiry. */
   readonly #entries = new Map<string, Entry<T>>();
   #weight = 0;
 
@@ -37,8 +37,8 @@ export class IdempotencyCache<T> {
   }
 
   /**
-   * The answer under `key`: the one that there is, the one that is being made for somebody else now, or else made here.
-   * `request` tells what is asked; throws 422 CONFLICT when the key was used for something else.
+   * The response for `key`: a known one, one in progress for an earlier request, or a new one from `make`. `request`
+   * describes the request; throws 422 CONFLICT when the key was used for another one.
    */
   once(
     key: string,
@@ -59,20 +59,20 @@ export class IdempotencyCache<T> {
     this.#entries.set(key, entry);
     this.#weight += entry.weight;
     entry.value.then(
-      (value) => this.#weighAnew(key, entry, OWN_WEIGHT + this.#options.weigh(value)),
+      (value) => this.#reweigh(key, entry, OWN_WEIGHT + this.#options.weigh(value)),
       () => this.#remove(key, entry),
     );
     return entry.value;
   }
 
-  #weighAnew(key: string, entry: Entry<T>, weight: number): void {
+  #reweigh(key: string, entry: Entry<T>, weight: number): void {
     if (this.#entries.get(key) !== entry) return;
     this.#weight += weight - entry.weight;
     entry.weight = weight;
     this.#forget();
   }
 
-  /** Lets go of what is too old, and of the oldest while there is too much. */
+  /** Removes expired entries, and the oldest ones while the cache is too large. */
   #forget(): void {
     const nowMs = this.#options.monotonicMs();
     for (const [key, entry] of this.#entries) {

@@ -9,29 +9,29 @@ import type { RateLimit } from './rate-limit.ts';
 export interface IssuerOptions {
   readonly layout: Layout;
   readonly source: IdSource;
-  /** Why the worker does not serve; undefined while it does. */
+  /** Why the gate is closed; undefined while it is open. */
   readonly gateReason: () => GateReason | undefined;
   readonly monotonicMs: () => number;
-  /** None: each caller may have as many as there are. */
+  /** Undefined: no limit. */
   readonly rateLimit?: RateLimit | undefined;
-  /** So many IDs were handed out for the first time. */
+  /** Called with the number of newly allocated IDs. */
   readonly issued: (count: number) => void;
 }
 
 export interface Issued {
   readonly batch: IdBatch;
-  /** True when an earlier request with the same key was given this batch. */
+  /** True when an earlier request with the same key got this batch. */
   readonly replayed: boolean;
 }
 
-/** The IDs of so many milliseconds may be waited for over HTTP. */
+/** The queue may hold as many IDs as the layout has in this time. */
 const WAITING_MS = 1_000;
 const RETRY_SOON_SECONDS = 1;
 const RETRY_LATER_SECONDS = 5;
 
 /**
- * Hands out IDs over HTTP, from the allocator that the pipeline takes from: an ID is of one taking, whoever asked. Outlives
- * the listener, so that a key is still known when the port opens again.
+ * Issues IDs over HTTP from the allocator that the pipeline uses, so that all IDs differ. It outlives the listener, so that
+ * keys are still known when the port opens again.
  */
 export class Issuer {
   readonly #options: IssuerOptions;
@@ -48,13 +48,13 @@ export class Issuer {
   }
 
   /**
-   * New IDs, or those that the caller's key stands for; `request` tells what is asked for under the key. A known key is
-   * answered whatever gate and limit say: nothing is allocated for it. Rejects with a Problem: 422 for a key of another
-   * request, 429 past the caller's limit, 503 with the reason while nothing can be allocated.
+   * New IDs, or those of the caller's key; `request` describes the request of the key. A known key is answered regardless of
+   * gate and limit, since nothing is allocated for it. Rejects with a Problem: 422 for a key of another request, 429 above the
+   * caller's limit, 503 with the reason while nothing can be allocated.
    */
   async issue(caller: string, count: number, request: string, key: string | undefined): Promise<Issued> {
     if (key === undefined) return { batch: await this.#allocate(caller, count), replayed: false };
-    const ownKey = `${caller}\0${key}`; // a header has no zero byte, nor has a caller's name
+    const ownKey = `${caller}\0${key}`; // neither headers nor callers' names contain a zero byte
     const { value, replayed } = this.#known.once(ownKey, request, () => this.#allocate(caller, count));
     return { batch: await value, replayed };
   }
@@ -76,7 +76,7 @@ export class Issuer {
 }
 
 function closed(reason: GateReason): Problem {
-  const detail = 'this worker does not serve now: try again, or ask another worker';
+  const detail = 'this worker does not allocate IDs now: retry, or use another worker';
   const retryAfterSeconds = reason === 'STOPPING' ? RETRY_SOON_SECONDS : RETRY_LATER_SECONDS;
   return new Problem(503, detail, { code: reason, retryAfterSeconds });
 }

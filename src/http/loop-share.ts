@@ -1,7 +1,7 @@
-/** Longest that one turn of the event loop is spent on the work of all who wait here. */
+/** Longest time per turn of the event loop for all queued pieces. */
 const TURN_MS = 5;
 
-/** Gives work in small pieces its turns, so that the event loop stays free for everybody else. */
+/** Runs work in small pieces, so that it does not block the event loop. */
 export class LoopShare {
   readonly #monotonicMs: () => number;
   #waiting: (() => void)[] = [];
@@ -11,7 +11,7 @@ export class LoopShare {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Runs a piece in a later turn, in the order of asking. The piece takes a millisecond at most, and does not throw. */
+  /** Runs a piece in a later turn, first come, first served. A piece must take at most a millisecond and not throw. */
   run(piece: () => void): void {
     this.#waiting.push(piece);
     if (this.#scheduled) return;
@@ -28,7 +28,7 @@ export class LoopShare {
       pieces[done]?.();
       done += 1;
     }
-    // What asked meanwhile comes after those who still wait.
+    // Pieces queued meanwhile go after those still waiting.
     this.#waiting = [...pieces.slice(done), ...this.#waiting];
     this.#scheduled = this.#waiting.length > 0;
     if (this.#scheduled) setImmediate(() => this.#turn());

@@ -7,26 +7,24 @@ import { PROBLEM_TYPE } from './problem.ts';
 const KEEP_MINUTES = KEEP_MS / 60_000;
 const GOLDEN_ID = '55325805773398016';
 const GOLDEN_HEX = '00c48e86f8092000';
-const DESCRIPTION = `64-bit IDs that rise with time and are never given twice. IDs are strings, since JSON numbers lose digits
-above 2^53; a worker whose layout stays below that gives them as numbers as well. IDs that are handed out here are not in the ledger: they come from the same generator and the same reservation
-as those over Kafka, so they are as unique, but nothing keeps what was answered. A request that is not answered may have
-used IDs up; a gap is normal. While the worker can not trust its clock or its lease the port is closed.`;
-const KEY_DESCRIPTION = `Opaque, compared as it is. A second request with the same key gets the IDs of the first,
-for ${KEEP_MINUTES} minutes, unless more than about 100,000 keys came since; requests at the same time share them. Keys are the
-caller's own. This holds within one worker process only: another worker, or this one after a restart, gives other IDs. The header
-Idempotency-Replayed tells of IDs that were given before.`;
+const DESCRIPTION = `64-bit, time-ordered IDs, unique within the ID space. IDs are strings, because JSON numbers lose digits above 2^53; a
+worker whose layout stays below that also returns them as numbers. IDs issued here are not in the ledger: they come from the same
+generator and reservation as those over Kafka, so they are just as unique, but the response is not recorded. A request that gets
+no response may have used up IDs; gaps are normal. While the worker cannot trust its clock or its lease, the port is closed.`;
+const KEY_DESCRIPTION = `Opaque, compared byte by byte. A later or concurrent request with the same key gets the IDs of the first for
+${KEEP_MINUTES} minutes, or until about 100,000 newer keys have arrived. Keys are per caller and hold within one worker process only: another
+worker, or the same one after a restart, returns other IDs. The header Idempotency-Replayed marks IDs that an earlier request got.`;
 
-const FORM_DESCRIPTION = `Writes each ID in this form besides, as value_form; in a path, the form that the text is in. Each form is
-reversible. uuid4 and number need FORM_KEY on the worker, and go to a count
-of ${MAX_SLOW_IDS}; a form that can not hold the IDs of the layout is a 400. The IDs under an
-Idempotency-Key stay the same whatever the form.`;
+const FORM_DESCRIPTION = `Also returns each ID in this form, as value_form; with an ID in the path, the form of that ID. All forms are reversible.
+uuid4 and number need FORM_KEY on the worker and allow a count of up to ${MAX_SLOW_IDS}. A form that cannot hold the layout's IDs is
+a 400. An Idempotency-Key returns the same IDs in any form.`;
 
-/** Which of them a worker asks for, if any, is a matter of its configuration. */
+/** The worker's configuration decides which of them it requires, if any. */
 const SECURITY = {
-  bearer: { type: 'http', scheme: 'bearer', description: 'a token of API_TOKEN, where the worker has some' },
+  bearer: { type: 'http', scheme: 'bearer', description: 'a token of API_TOKEN, if the worker has any' },
   mutualTls: {
     type: 'mutualTLS',
-    description: 'a certificate that API_TLS_CLIENT_CA signed, where the worker has one',
+    description: 'a certificate signed by API_TLS_CLIENT_CA, if the worker has one',
   },
 };
 
@@ -45,15 +43,15 @@ const whole = (description: string, most?: number): Json => ({
 });
 const record = (properties: Json): Json => ({ type: 'object', required: Object.keys(properties), properties });
 const FORM = ['Form', 'Prefix'].map((name) => ref('parameters', name));
-/** The same record, with the ID in the form that was asked for, if any was. */
+/** The schema with the optional ID in the requested form. */
 const withForm = (schema: Json): Json => ({
   ...schema,
-  properties: { ...(schema.properties as Json), value_form: text('the same in the form of the parameter form') },
+  properties: { ...(schema.properties as Json), value_form: text('the ID in the requested form') },
 });
 const problems = (...names: string[]): Json =>
   Object.fromEntries(names.map((name) => [name.slice(1), ref('responses', name)]));
 
-/** The API as OpenAPI 3.1 describes it, for a worker with this layout and limit. */
+/** The OpenAPI 3.1 document for a worker with this layout and limit. */
 export function openApiDocument(layout: Layout, maxCount: number): Json {
   return {
     openapi: '3.1.0',
@@ -76,18 +74,23 @@ export function openApiDocument(layout: Layout, maxCount: number): Json {
 }
 
 function paths(maxCount: number): Json {
-  const replayed = { 'Idempotency-Replayed': { schema: { const: 'true' }, description: 'given before, for this key' } };
+  const replayed = {
+    'Idempotency-Replayed': {
+      schema: { const: 'true' },
+      description: 'an earlier request with this key got these IDs',
+    },
+  };
   const count = {
     name: 'count',
     in: 'query',
-    description: 'how many',
+    description: 'number of IDs',
     schema: { type: 'integer', minimum: 1, maximum: maxCount, default: 1 },
   };
   return {
     '/api/v1/ids': {
       get: {
         operationId: 'getIds',
-        summary: 'New IDs, in rising order',
+        summary: 'New IDs, in ascending order',
         parameters: [count, ...FORM, ref('parameters', 'IdempotencyKey')],
         responses: {
           200: { description: 'New IDs', headers: replayed, content: json(ref('schemas', 'Ids')) },
@@ -112,10 +115,10 @@ function paths(maxCount: number): Json {
     '/api/v1/ids/{id}': {
       get: {
         operationId: 'decodeId',
-        summary: "An ID's parts, whoever made it",
+        summary: 'The fields of an ID',
         parameters: [ref('parameters', 'Id'), ...FORM, ref('parameters', 'As')],
         responses: {
-          200: { description: 'The parts', content: json(ref('schemas', 'IdView')) },
+          200: { description: 'The fields', content: json(ref('schemas', 'IdView')) },
           ...problems('_400', '_401'),
           default: ref('responses', 'other'),
         },
@@ -152,13 +155,13 @@ function parameters(): Json {
     As: {
       name: 'as',
       in: 'query',
-      description: 'The form to write the ID in, as value_form; without it, that of the parameter form.',
+      description: 'The form of value_form in the response; default: the parameter form.',
       schema: { type: 'string', enum: FORM_NAMES },
     },
     Prefix: {
       name: 'prefix',
       in: 'query',
-      description: 'What stands before the underscore; with the form prefixed only, and then required.',
+      description: 'The text before the underscore; required for the form prefixed, and not allowed for others.',
       schema: { type: 'string', pattern: '^[a-z][a-z0-9]*(_[a-z0-9]+)*$', maxLength: 32 },
       example: 'ord',
     },
@@ -167,7 +170,7 @@ function parameters(): Json {
       in: 'path',
       required: true,
       description:
-        'Decimal, 16 hexadecimal digits, or up to 16 of them after 0x. Sixteen decimal digits without a leading zero are decimal. With the parameter form: a text in that form.',
+        'Decimal, 16 hexadecimal digits, or 0x and up to 16 of them. Sixteen decimal digits without a leading zero are decimal. With the parameter form: an ID in that form.',
       schema: { type: 'string' },
       examples: { decimal: { value: GOLDEN_ID }, hexadecimal: { value: GOLDEN_HEX } },
     },
@@ -182,18 +185,18 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Lay
     sequence_number: whole('number within the tick', sequencesPerTick - 1),
   });
   const id = text('64-bit integer', { pattern: '^(0|[1-9][0-9]{0,19})$', examples: [GOLDEN_ID] });
-  const number = whole('the same as a JSON number, which holds it exactly', Number.MAX_SAFE_INTEGER);
+  const number = whole('the ID as a JSON number, exactly', Number.MAX_SAFE_INTEGER);
   return {
     Ids: record({
       ids: { type: 'array', minItems: 1, items: ref('schemas', 'IdView') },
-      generated_at: text('when they were made', { format: 'date-time' }),
+      generated_at: text('when the IDs were allocated', { format: 'date-time' }),
     }),
     Id: withForm(record({ id, ...(fitsNumber ? { id_number: number } : {}) })),
     IdView: withForm(
       record({
         value_string: id,
         ...(fitsNumber ? { value_number: number } : {}),
-        value_hex: text('the same, 16 digits', { pattern: '^[0-9a-f]{16}$', examples: [GOLDEN_HEX] }),
+        value_hex: text('the ID as 16 hexadecimal digits', { pattern: '^[0-9a-f]{16}$', examples: [GOLDEN_HEX] }),
         breakdown,
       }),
     ),
@@ -202,11 +205,11 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Lay
       description: 'RFC 9457',
       required: ['type', 'title', 'status', 'detail'],
       properties: {
-        type: text('urn:idalloc:problem:CODE, or about:blank where the status tells all'),
-        title: text('the type in words'),
+        type: text('urn:idalloc:problem:CODE, or about:blank when the status says it all'),
+        title: text('short description of the type'),
         status: { type: 'integer', minimum: 400, maximum: 599 },
-        detail: text('what is wrong here, and what to do'),
-        code: text("an error code, or why the worker's gate is closed"),
+        detail: text('the cause, and how to fix it'),
+        code: text("an error code, or the reason why the worker's gate is closed"),
       },
     },
   };
@@ -221,12 +224,12 @@ function responses(): Json {
   const retryAfter = { 'Retry-After': { required: true, schema: { type: 'integer' }, description: 'seconds' } };
   return {
     _400: problem('INVALID_COUNT or MALFORMED_REQUEST'),
-    _401: problem('No token, or an unknown one, where one is asked for', {
+    _401: problem('A required token is missing or unknown', {
       'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
     }),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
-    _429: problem('More IDs than the caller may have in a second: API_RATE_LIMIT', retryAfter),
-    _503: problem('Not now: OVERLOADED, or the reason why the worker does not serve', retryAfter),
+    _429: problem('The caller exceeded API_RATE_LIMIT', retryAfter),
+    _503: problem('OVERLOADED, or the reason why the gate is closed', retryAfter),
     other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500'),
   };
 }

@@ -5,12 +5,12 @@ import { Problem } from './problem.ts';
 import { boundedServer } from './server.ts';
 import { sharedRendering } from './shared-rendering.ts';
 
-/** What the listener tells of: it knows nothing of how the worker works. */
+/** The state that the listener exposes; it does not depend on the rest of the worker. */
 export interface OpsOptions {
   readonly host: string;
-  /** 0 takes any free port. */
+  /** 0: any free port. */
   readonly port: number;
-  /** Whether requests are served now, and if not, why: the reason is one of few, the detail is for people. */
+  /** Whether requests are served, and if not, why: the reason is one of a fixed set, the detail is for people. */
   readonly ready: () => { readonly ready: boolean; readonly reason?: string; readonly detail?: string | undefined };
   readonly monotonicMs: () => number;
   readonly metrics: {
@@ -24,17 +24,17 @@ export interface Ops extends AsyncDisposable {
 }
 
 const MAX_BODY_BYTES = 1_024;
-/** Every answer here is at hand at once: one that is under way for long has a reader who does not read. */
+/** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
 const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsAnswers: true };
 
 /**
- * The listener for health checks and metrics: /healthz answers 200 while the process turns, /readyz 200 while requests
- * are served and else 503 with the reason, /metrics the text format of Prometheus, at most a second old. It outlives a
- * closed gate, and whoever can reach it can neither hold the worker up nor keep probes out.
+ * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while requests are
+ * served and otherwise 503 with the reason, /metrics the Prometheus text format, at most a second old. It stays open while
+ * the gate is closed, and no client can slow the worker down or keep probes out.
  *
- * Disposing it cuts open connections, so it ends at once.
+ * Disposing it cuts open connections, so it ends immediately.
  *
- * @throws IdallocError CONFIG_INVALID when the address can't be taken.
+ * @throws IdallocError CONFIG_INVALID when it cannot listen on the address.
  */
 export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsOptions): Promise<Ops> {
   const observer = { refused: () => undefined, shed: () => metrics.addShedConnection('ops') };
@@ -70,7 +70,7 @@ export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsO
   try {
     await server.listen({ host, port });
   } catch (error) {
-    const message = `OPS_HOST, OPS_PORT: can not listen on ${host}:${port}: ${describeError(error)}`;
+    const message = `OPS_HOST, OPS_PORT: cannot listen on ${host}:${port}: ${describeError(error)}`;
     throw new IdallocError('CONFIG_INVALID', message, { cause: error });
   }
   const address = server.server.address();

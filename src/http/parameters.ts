@@ -7,26 +7,26 @@ import { Problem } from './problem.ts';
 const MAX_KEY_LENGTH = 255;
 const PREFIXED: FormName = 'prefixed';
 
-/** What a request's query, path and headers say, before anybody has looked at it. */
+/** The unchecked query of a request. */
 type Raw = Readonly<Record<string, unknown>>;
 
-/** The parameters by which a query names a form. */
+/** The query parameters of a form. */
 export const FORM_PARAMETERS: readonly string[] = ['form', 'prefix'];
 
-/** A form that a query names. */
+/** The form that a query selects. */
 export interface AskedForm extends OpenForm {
   /** True where an ID takes tens of microseconds, not a few. */
   readonly slow: boolean;
 }
 
 /**
- * The form that a parameter of a query names, `prefix` included; undefined without it. Throws 400 MALFORMED_REQUEST for an
- * unknown form, for one that needs what is missing here or can't hold the layout's IDs, and for a prefix that no form takes.
+ * The form that a query selects, with its `prefix`; undefined without one. Throws 400 MALFORMED_REQUEST for an unknown form, for
+ * one that lacks a setting or can't hold the layout's IDs, and for a prefix without the form prefixed.
  */
 export function formOf(query: Raw, settings: FormSettings, parameter: 'form' | 'as' = 'form'): AskedForm | undefined {
   const { [parameter]: name, prefix } = query;
   if (prefix !== undefined && query.form !== PREFIXED && query.as !== PREFIXED) {
-    throw malformed(`prefix means something only with the form ${PREFIXED}`);
+    throw malformed(`prefix requires the form ${PREFIXED}`);
   }
   if (name === undefined) return undefined;
   if (typeof name !== 'string' || (prefix !== undefined && typeof prefix !== 'string')) {
@@ -38,7 +38,7 @@ export function formOf(query: Raw, settings: FormSettings, parameter: 'form' | '
   });
 }
 
-/** What `work` returns. Throws 400 MALFORMED_REQUEST for an ID that a form or a layout refuses. */
+/** The result of `work`. Throws 400 MALFORMED_REQUEST for an ID that the form or the layout rejects. */
 export function orMalformed<T>(work: () => T): T {
   try {
     return work();
@@ -62,25 +62,25 @@ export function countOf(query: Raw, maxCount: number): number {
   const text = query.count;
   if (text === undefined) return 1;
   if (typeof text === 'string' && /^[1-9][0-9]{0,5}$/.test(text) && Number(text) <= maxCount) return Number(text);
-  throw new Problem(400, `count must be given once, a whole number from 1 to ${maxCount}`, { code: 'INVALID_COUNT' });
+  throw new Problem(400, `count must be given once, as an integer from 1 to ${maxCount}`, { code: 'INVALID_COUNT' });
 }
 
-/** Throws 400 MALFORMED_REQUEST for a parameter that is not one of `names`: a misspelled one must not go unnoticed. */
+/** Throws 400 MALFORMED_REQUEST for a parameter not in `names`, such as a misspelled one. */
 export function requireNoOthers(query: Raw, names: readonly string[]): void {
   const other = Object.keys(query).find((name) => !names.includes(name));
   if (other === undefined) return;
-  const known = names.length === 0 ? 'there is none here' : `there is ${names.join(', ')}`;
+  const known = names.length === 0 ? 'none is allowed here' : `allowed: ${names.join(', ')}`;
   throw malformed(`unknown query parameter '${other.slice(0, 50)}': ${known}`);
 }
 
-/** An ID in any form that readId takes. Throws 400 MALFORMED_REQUEST. */
+/** An ID in any notation that readId accepts. Throws 400 MALFORMED_REQUEST. */
 export function idOf(text: string): bigint {
   const id = readId(text);
-  if (id === undefined) throw malformed(`an ID is ${ID_TEXT_HELP}`);
+  if (id === undefined) throw malformed(`an ID must be ${ID_TEXT_HELP}`);
   return id;
 }
 
-/** The Idempotency-Key, as it is: opaque. Throws 400 MALFORMED_REQUEST for one that is empty, too long or not the only one. */
+/** The opaque Idempotency-Key, if any. Throws 400 MALFORMED_REQUEST for one that is empty, too long or repeated. */
 export function idempotencyKeyOf(values: readonly string[]): string | undefined {
   const [key, ...others] = values;
   if (key === undefined) return undefined;
@@ -88,10 +88,10 @@ export function idempotencyKeyOf(values: readonly string[]): string | undefined 
   throw malformed(`Idempotency-Key must be given once, with 1 to ${MAX_KEY_LENGTH} characters`);
 }
 
-/** The POST takes no body; clients that always send one may send an empty JSON object. Throws 400 MALFORMED_REQUEST. */
+/** POST takes no body; clients that always send one may send an empty JSON object. Throws 400 MALFORMED_REQUEST. */
 export function requireEmpty(body: string): void {
   const text = body.trim();
-  if (text !== '' && !/^\{\s*\}$/.test(text)) throw malformed('no body is expected here, or an empty JSON object: {}');
+  if (text !== '' && !/^\{\s*\}$/.test(text)) throw malformed('the body must be absent, or an empty JSON object: {}');
 }
 
 export function malformed(detail: string): Problem {

@@ -3,17 +3,17 @@ import { STATUS_CODES } from 'node:http';
 export const PROBLEM_TYPE = 'application/problem+json';
 
 interface ProblemOptions {
-  /** An error code or a reason of the gate, where one fits; else the status tells all. */
+  /** An error code or a reason of the gate; undefined where the status says it all. */
   readonly code?: string;
-  /** When to try again; sent as Retry-After. */
+  /** When to retry; sent as Retry-After. */
   readonly retryAfterSeconds?: number;
-  /** The methods that the path has; sent as Allow. */
+  /** The methods of the path; sent as Allow. */
   readonly allow?: string;
-  /** How to log in; sent as WWW-Authenticate. */
+  /** How to authenticate; sent as WWW-Authenticate. */
   readonly challenge?: string;
 }
 
-/** An answer that is no success, as RFC 9457 has it; thrown by whatever finds it, and told by the one handler. */
+/** An error response as in RFC 9457; thrown anywhere, and sent by the error handler. */
 export class Problem extends Error {
   readonly status: number;
   readonly code: string | undefined;
@@ -31,7 +31,7 @@ export class Problem extends Error {
     };
   }
 
-  /** The text of the answer's body. Without a code the type is about:blank, whose title is the status in words. */
+  /** The response body. Without a code the type is about:blank, with the status text as title. */
   body(): string {
     const { status, code, message: detail } = this;
     if (code === undefined) return JSON.stringify({ type: 'about:blank', title: STATUS_CODES[status], status, detail });

@@ -1,22 +1,22 @@
 import { Problem } from './problem.ts';
 
-/** Callers that are remembered; one that has asked for nothing lately is as good as a new one. */
+/** Callers that are remembered; one that has been idle for a second counts as new. */
 const MAX_CALLERS = 1_024;
 
 interface Bucket {
-  /** IDs that may be given at once; below 0 after a request that was larger than what was there. */
+  /** IDs available now; negative after a request for more than that. */
   level: number;
   atMs: number;
 }
 
 /**
- * IDs per second for each caller, by a bucket that holds the IDs of one second. A request for more than that waits for a full
- * bucket, and leaves a debt.
+ * A token bucket per caller that holds the IDs of one second. A request for more than that needs a full bucket, and leaves
+ * a debt.
  */
 export class RateLimit {
   readonly #perSecond: number;
   readonly #monotonicMs: () => number;
-  /** In the order of their last use. */
+  /** Least recently used first. */
   readonly #buckets = new Map<string, Bucket>();
 
   constructor(perSecond: number, monotonicMs: () => number) {
@@ -24,19 +24,19 @@ export class RateLimit {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Throws Problem 429, with when to try again. */
+  /** Throws Problem 429 with the time of a retry. */
   take(caller: string, count: number): void {
     const bucket = this.#bucketOf(caller);
     const missing = Math.min(count, this.#perSecond) - bucket.level;
     if (missing > 0) {
-      const detail = `this caller may have ${this.#perSecond} IDs a second`;
+      const detail = `rate limit exceeded: ${this.#perSecond} IDs per second for this caller`;
       const retryAfterSeconds = Math.ceil(missing / this.#perSecond);
       throw new Problem(429, detail, { retryAfterSeconds });
     }
     bucket.level -= count;
   }
 
-  /** For IDs that were taken, but not given. */
+  /** For IDs that were taken but not issued. */
   giveBack(caller: string, count: number): void {
     const bucket = this.#bucketOf(caller);
     bucket.level = Math.min(bucket.level + count, this.#perSecond);

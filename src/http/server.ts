@@ -6,38 +6,37 @@ import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { createTlsServer, type TlsSettings } from './tls.ts';
 
 export interface ServerLimits extends ConnectionLimits {
-  /** From a connection, or from the end of the answer before, until the next request is there as a whole. */
+  /** From a connection's start, or the end of its last response, until the next request has arrived completely. */
   readonly requestTimeoutMs: number;
 }
 
-/** Told of what never becomes a request. */
+/** Notified of requests that never reach a handler. */
 export interface ServerObserver {
-  /** Answered here, with this status. */
+  /** Answered by the server itself, with this status. */
   refused(status: number): void;
-  /** A connection was cut or not taken for the limit. */
+  /** A connection was closed or rejected because of the limit. */
   shed(): void;
 }
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** Request line and headers together; node answers more with 431. */
+/** Request line and headers together; more is a 431. */
 const MAX_HEADER_BYTES = 8_192;
-/** Longer than a load balancer's own, which is 60 s as a rule: it, not we, ends an idle connection. */
+/** Longer than the usual 60 s of load balancers, so that they, not we, close idle connections. */
 const KEEP_ALIVE_MS = 65_000;
-/** A connection on which nothing moves while an answer is under way. */
+/** Inactivity after which a connection with a response in progress is closed. */
 const STALLED_MS = 30_000;
-/** How exactly the time for a request is watched. */
+/** How often request timeouts are checked. */
 const CHECK_MS = 500;
-/** Requests of one connection under way. Clients wait for their answers as a rule, and thousands fit into one read. */
+/** Pipelined requests per connection. Clients normally wait for responses, and thousands of requests fit into one read. */
 const MAX_PIPELINED = 2;
-/** Input is parsed in so small steps that few requests fit into one. */
+/** Input is parsed in slices so small that few requests fit into one. */
 const SLICE_BYTES = 512;
-/** The other side's time to read why it is refused. */
+/** Time for the client to read why it is rejected. */
 const LINGER_MS = 500;
 
 /**
- * A server of HTTP/1.1 whose connections are bounded in number, time and size. What never becomes a request is answered
- * here.
+ * An HTTP/1.1 server that limits its connections in number, time and size. It answers malformed requests itself.
  */
 export function boundedServer(
   handler: Handler,
@@ -49,13 +48,13 @@ export function boundedServer(
   const connections = new Connections(limits, () => observer.shed());
   const options = {
     maxHeaderSize: MAX_HEADER_BYTES,
-    requireHostHeader: false, // node's own refusal has no body
-    requestTimeout: requestTimeoutMs, // the headers' too
+    requireHostHeader: false, // Node's own rejection has no body
+    requestTimeout: requestTimeoutMs, // includes the headers
     connectionsCheckingInterval: Math.min(CHECK_MS, requestTimeoutMs),
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
   const server: Server = tls === undefined ? createServer(options) : createTlsServer(options, tls, requestTimeoutMs);
-  server.closeAllConnections = () => connections.cutAll(); // those in a handshake among them
+  server.closeAllConnections = () => connections.cutAll(); // including those in a handshake
   server.setTimeout(STALLED_MS);
   server.on('connection', (socket) => connections.admit(socket));
   server.on('secureConnection', (socket: Socket) => connections.secured(socket));
@@ -63,13 +62,13 @@ export function boundedServer(
   server.on('request', (request, response) => {
     const { socket } = request;
     if (connections.answers(socket).size >= MAX_PIPELINED) return socket.destroy();
-    connections.asked(socket, response);
-    if (hasBody(request)) request.once('end', () => connections.complete(socket, response));
-    else connections.complete(socket, response);
+    connections.requestStarted(socket, response);
+    if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
+    else connections.requestComplete(socket, response);
     return handler(request, response);
   });
   server.on('checkExpectation', (_request, response: ServerResponse) => {
-    const problem = new Problem(417, 'no expectation but 100-continue can be met');
+    const problem = new Problem(417, 'the only supported expectation is 100-continue');
     observer.refused(problem.status);
     const body = Buffer.from(problem.body());
     const headers = { 'content-type': PROBLEM_TYPE, 'content-length': body.length, connection: 'close' };
@@ -77,9 +76,9 @@ export function boundedServer(
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     const [first, ...others] = connections.answers(socket);
-    const begun = others.length > 0 || first?.headersSent === true;
-    const isHttp = connections.has(socket); // a handshake that failed is none
-    if (begun || !isHttp || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
+    const started = others.length > 0 || first?.headersSent === true;
+    const isHttp = connections.has(socket); // false after a failed handshake
+    if (started || !isHttp || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
     const problem = problemOf(error);
     observer.refused(problem.status);
     return linger(socket, rawAnswer(problem));
@@ -92,9 +91,8 @@ function hasBody({ headers }: IncomingMessage): boolean {
 }
 
 /**
- * Node parses all of a read at once, and goes on for a connection that was destroyed at the first of its requests: 64 kB
- * of them hold the event loop up for 20 ms, and that for each connection. So the parser's listener is fed here, in slices,
- * until the connection is destroyed.
+ * Node parses each read as a whole, even after one of its requests destroyed the connection: 64 kB of requests block the event
+ * loop for 20 ms per connection. So the parser is fed in slices here, until the connection is destroyed.
  */
 function parseInSlices(socket: Socket): void {
   const [parse, ...others] = socket.listeners('data');
@@ -102,14 +100,14 @@ function parseInSlices(socket: Socket): void {
   socket.removeAllListeners('data');
   socket.on('data', (chunk: Buffer) => {
     for (let at = 0; at < chunk.length && !socket.destroyed && !socket.writableEnded; at += SLICE_BYTES) {
-      // Node has enough for now: it waits until its answers are taken.
+      // Node applies backpressure until its responses are read.
       if (socket.isPaused()) return void socket.unshift(chunk.subarray(at));
       parse(chunk.subarray(at, at + SLICE_BYTES));
     }
   });
 }
 
-/** A connection that is closed with input unread is reset, and the other side may never see the answer. */
+/** Closing a connection with unread input resets it, and the client may never see the response. */
 function linger(socket: Duplex, answer: string): void {
   const timer = setTimeout(() => socket.destroy(), LINGER_MS);
   socket.once('close', () => clearTimeout(timer));
@@ -118,14 +116,14 @@ function linger(socket: Duplex, answer: string): void {
 }
 
 function problemOf({ code = '' }: NodeJS.ErrnoException): Problem {
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new Problem(408, 'the request did not come in time');
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new Problem(408, 'the request did not arrive in time');
   if (code === 'HPE_HEADER_OVERFLOW') {
-    return new Problem(431, `request line and headers together may have ${MAX_HEADER_BYTES} bytes`);
+    return new Problem(431, `request line and headers together must not exceed ${MAX_HEADER_BYTES} bytes`);
   }
-  return new Problem(400, 'this is no HTTP/1.1 request');
+  return new Problem(400, 'not a valid HTTP/1.1 request');
 }
 
-/** For a connection on which no request came about, so that there is no response to write it with. */
+/** A response for a connection without a parsed request, where Node has no response object. */
 function rawAnswer(problem: Problem): string {
   const body = problem.body();
   const lines = [

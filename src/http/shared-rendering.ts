@@ -1,9 +1,8 @@
-/** A rendering serves everybody who asks within so long of its beginning. */
+/** A rendering is shared for this long after it started. */
 const SHARED_MS = 1_000;
 
 /**
- * Renders at most once a second, however many ask: those who ask meanwhile share what was begun last. What fails is not
- * shared with those who come after.
+ * Renders at most once a second: calls in between share the last rendering. Later calls do not share a failure.
  */
 export function sharedRendering<T>(render: () => Promise<T>, monotonicMs: () => number): () => Promise<T> {
   let last: { readonly beganMs: number; readonly result: Promise<T> } | undefined;

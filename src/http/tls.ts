@@ -2,18 +2,18 @@ import type { ServerOptions } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { renewed } from '../core/renewed.ts';
 
-/** What a listener with TLS needs, as PEM; each is looked at again, so that certificates can be renewed. */
+/** PEM texts of a TLS listener; each is read again, so that certificates can be renewed. */
 export interface TlsSettings {
   readonly cert: () => string;
   readonly key: () => string;
-  /** With it only those are answered whose certificates these authorities have signed. */
+  /** With it, clients need a certificate signed by one of these CAs. */
   readonly clientCa?: (() => string) | undefined;
   readonly monotonicMs: () => number;
-  /** Told of texts that are not usable; those from before count on. */
+  /** Called when the texts are invalid; the last valid ones stay in use. */
   readonly onFault: (error: unknown) => void;
 }
 
-/** A server of HTTP over TLS whose next connections see the certificates as they are then. */
+/** An HTTPS server that uses the current certificates for each new connection. */
 export function createTlsServer(options: ServerOptions, settings: TlsSettings, handshakeTimeout: number): Server {
   const { cert, key, clientCa, monotonicMs, onFault } = settings;
   const mutual = clientCa !== undefined;
@@ -29,7 +29,7 @@ export function createTlsServer(options: ServerOptions, settings: TlsSettings, h
     ([cert, key, ca]) => server.setSecureContext({ cert, key, ...(ca === undefined ? {} : { ca }) }),
     monotonicMs,
   );
-  // Before a handshake begins. A certificate whose key is not there yet leaves the one before.
+  // Before the handshake. If the new certificate's key is still missing, the old pair stays in use.
   server.prependListener('connection', () => {
     try {
       renew();

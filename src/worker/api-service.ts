@@ -2,8 +2,8 @@ import { parseFormKeys } from '../codec/form/keys.ts';
 import type { Config } from '../config/config.ts';
 import { renewed } from '../core/renewed.ts';
 import { createApi } from '../http/api.ts';
+import { ApiListener } from '../http/api-listener.ts';
 import { identifyBy } from '../http/callers.ts';
-import { ApiDoor } from '../http/door.ts';
 import { Issuer } from '../http/issuer.ts';
 import { LoopShare } from '../http/loop-share.ts';
 import { RateLimit } from '../http/rate-limit.ts';
@@ -25,7 +25,7 @@ export interface ApiServiceOptions {
  * The HTTP API, if the configuration has one. It answers 503 until the gate opens. Rejects with CONFIG_INVALID when its
  * port can't be taken.
  */
-export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | undefined> {
+export async function openApi(options: ApiServiceOptions): Promise<ApiListener | undefined> {
   const { config, log, metrics, gate, allocator } = options;
   const { layout, maxCount, api, drainTimeoutMs } = config;
   if (api === undefined) return undefined;
@@ -55,7 +55,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiDoor | und
   const onFault = (error: unknown) =>
     log.warn({ err: error }, 'the certificates of the HTTP API are unusable; the previous ones stay in use');
   const tls = api.tls && { ...api.tls, monotonicMs, onFault };
-  return await ApiDoor.open({
+  return await ApiListener.open({
     host: api.host,
     port: api.port,
     drainMs: drainTimeoutMs,

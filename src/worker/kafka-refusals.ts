@@ -18,37 +18,37 @@ export interface KafkaRefusalsOptions {
 
 interface Refusal {
   readonly resource: KafkaResource;
-  /** What is refused, by whom and why, with the remedy. */
+  /** What is refused and why, with the remedy. */
   readonly detail: string;
   readonly sinceMs: number;
   readonly lastMs: number;
 }
 
-/** What is refused is tried at least so often, or nobody needs it any more. */
+/** Refused operations are retried more often than this, unless they are no longer needed. */
 const BELIEVED_MS = 30_000;
-/** A broker that restarts with its authorizer or its users not loaded yet refuses for a moment. */
+/** A restarting broker refuses briefly, until its authorizer and users are loaded. */
 const LOG_AFTER_MS = 1_000;
 const LOG_EVERY_MS = 60_000;
-/** Requests may name any number of topics; what is remembered of them is bounded. */
+/** Requests may name any number of topics, so these limits bound the memory. */
 const MAX_REPLY_TOPICS = 1_000;
 const MAX_REFUSALS = 1_000;
 const AND = new Intl.ListFormat('en-GB', { type: 'conjunction' });
 
 /**
- * What the brokers refuse to this worker: the login, or a right. A refusal stands until a broker does the same thing, or
- * until nobody has tried for a while.
+ * Logins and operations that the brokers refuse to this worker. A refusal lasts until the same operation succeeds, or has not
+ * been tried for a while.
  *
- * A single reply topic that takes nothing is the matter of those who named it. It is ours when it has taken replies before
- * and none has taken any since: then the right was taken away, and requests wait for it.
+ * A refused reply topic is normally its requesters' problem. It is ours when it has accepted replies before and no reply topic
+ * has accepted any since: then the permission was revoked, and requests wait for it.
  */
 export class KafkaRefusals implements Watch {
   readonly #options: KafkaRefusalsOptions;
-  /** By what was refused; the oldest first. */
+  /** By operation and name; oldest first. */
   readonly #refusals = new Map<string, Refusal>();
   readonly #loggedMs = new Map<KafkaResource, number>();
-  /** Resources whose refusal was logged, and whose end was not. */
-  readonly #told = new Set<KafkaResource>();
-  /** Reply topics that have taken records; the one that did last stands last. */
+  /** Resources whose refusal was logged, but not yet its end. */
+  readonly #logged = new Set<KafkaResource>();
+  /** Reply topics that have accepted records, least recent first. */
   readonly #written = new Map<string, number>();
   #repliedMs = Number.NEGATIVE_INFINITY;
 
@@ -56,21 +56,21 @@ export class KafkaRefusals implements Watch {
     this.#options = options;
   }
 
-  /** Everything that is refused now. */
+  /** All resources that are refused now. */
   get resources(): ReadonlySet<KafkaResource> {
-    return new Set([...this.#standing().values()].map(({ resource }) => resource));
+    return new Set([...this.#current().values()].map(({ resource }) => resource));
   }
 
-  /** What of it keeps requests from being answered, with the remedies; undefined for nothing. */
+  /** The refusals that block requests, with their remedies; undefined for none. */
   get detail(): string | undefined {
-    const found = [...this.#standing()].filter(([key, refusal]) => this.#isOurs(key, refusal));
+    const found = [...this.#current()].filter(([key, refusal]) => this.#isOurs(key, refusal));
     const details = new Set(found.map(([, { detail }]) => detail));
     return details.size === 0 ? undefined : [...details].join('; ');
   }
 
-  /** Whether records for the topic have to wait, for the right to write to it was taken away. */
+  /** Whether records for the topic must wait because the permission to write to it was revoked. */
   isRevoked(topic: string): boolean {
-    return [...this.#standing()].some(([key, refusal]) => key.endsWith(` ${topic}`) && this.#isOurs(key, refusal));
+    return [...this.#current()].some(([key, refusal]) => key.endsWith(` ${topic}`) && this.#isOurs(key, refusal));
   }
 
   onLogin(address: BrokerAddress): void {
@@ -96,7 +96,7 @@ export class KafkaRefusals implements Watch {
     this.#refused(key, resource, `the brokers refuse ${what}: allow ${this.#neededOn(on, name)} to ${whom}`);
   }
 
-  /** All that a worker needs there, so that the remedy is one step; of a topic that is none of ours, as a reply topic. */
+  /** All operations that a worker needs on it, so that the remedy is one step; unknown topics count as reply topics. */
   #neededOn(on: Right['on'], name: string): string {
     const rights = rightsOf('worker', { ...this.#options, nestjs: true }).filter(({ resource }) => resource === on);
     const named = rights.find((right) => right.pattern === 'literal' && right.name === name);
@@ -135,7 +135,7 @@ export class KafkaRefusals implements Watch {
 
   #refused(key: string, resource: KafkaResource, detail: string): void {
     const nowMs = this.#options.runtime.monotonicMs();
-    const before = this.#standing().get(key);
+    const before = this.#current().get(key);
     if (before === undefined && this.#refusals.size >= MAX_REFUSALS) return;
     const refusal = { resource, detail, sinceMs: before?.sinceMs ?? nowMs, lastMs: nowMs };
     this.#refusals.set(key, refusal);
@@ -147,9 +147,9 @@ export class KafkaRefusals implements Watch {
     if (refusal === undefined) return;
     this.#refusals.delete(key);
     const { resource } = refusal;
-    if (this.#told.has(resource) && !this.resources.has(resource)) {
-      this.#told.delete(resource);
-      this.#options.log.info({ resource }, 'the brokers accept again what they refused');
+    if (this.#logged.has(resource) && !this.resources.has(resource)) {
+      this.#logged.delete(resource);
+      this.#options.log.info({ resource }, 'the brokers accept this worker again');
     }
   }
 
@@ -157,11 +157,11 @@ export class KafkaRefusals implements Watch {
   #log({ resource, detail, lastMs }: Refusal): void {
     if (lastMs - (this.#loggedMs.get(resource) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return;
     this.#loggedMs.set(resource, lastMs);
-    this.#told.add(resource);
+    this.#logged.add(resource);
     this.#options.log.error({ code: 'KAFKA_REFUSED', resource, error: detail }, 'the brokers refuse this worker');
   }
 
-  #standing(): ReadonlyMap<string, Refusal> {
+  #current(): ReadonlyMap<string, Refusal> {
     const nowMs = this.#options.runtime.monotonicMs();
     for (const [key, { lastMs }] of this.#refusals) if (nowMs - lastMs > BELIEVED_MS) this.#refusals.delete(key);
     return this.#refusals;

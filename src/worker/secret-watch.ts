@@ -4,7 +4,7 @@ import type { Log } from '../log.ts';
 
 const LOOK_MS = 5_000;
 
-/** Logs what happens to files that are named by variables, so that a rotation can be followed. Their users read them by themselves. */
+/** Logs changes of files named by variables, so that operators can follow a rotation. Users of the files read them themselves. */
 export class SecretWatch implements Disposable {
   readonly #runtime: Pick<Runtime, 'schedule'>;
   readonly #log: Log;
@@ -33,15 +33,9 @@ export class SecretWatch implements Disposable {
     const text = file.current();
     const { variable, path, problem } = file;
     if (text !== seen.text)
-      this.#log.info(
-        { variable, path },
-        'the file of a variable was replaced: connections, logins and requests use it from now on',
-      );
+      this.#log.info({ variable, path }, 'secret file replaced; new connections, logins and requests use it');
     if (problem !== undefined && problem !== seen.problem) {
-      this.#log.error(
-        { variable, path, problem },
-        'the file of a variable is not valid: the value before it stays in use',
-      );
+      this.#log.error({ variable, path, problem }, 'secret file invalid; its last valid text stays in use');
     }
     seen.text = text;
     seen.problem = problem;

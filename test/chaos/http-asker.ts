@@ -52,7 +52,7 @@ export class HttpAsker implements AsyncDisposable {
   async #run(): Promise<void> {
     for (let asked = 0; !this.#stopping; asked += 1) {
       const worker = this.#slots[asked % this.#slots.length]?.worker;
-      const port = worker?.lines.findLast(({ msg }) => msg === 'the HTTP API is served')?.port;
+      const port = worker?.lines.findLast(({ msg }) => msg === 'the HTTP API is listening')?.port;
       if (port !== undefined) await this.#ask(`http://127.0.0.1:${port}/api/v1/ids?count=${COUNT}`);
       await pause(PACE_MS);
     }

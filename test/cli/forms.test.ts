@@ -70,13 +70,13 @@ describe('idalloc decode', () => {
 
   test.each([
     ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is not an ID in any form: --form lists the forms'],
-    ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "no ID of layout 'default' is written like this"],
-    ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is not an ID in ulid'],
-    ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is not an ID in ksuid'],
-    ['507f1f77bcf86cd799439011', 'is not an ID in objectid'],
-    ['ord_01H4EGVW0J8005', 'its check symbol is wrong'],
-    ['111111111111111111111', 'is not an ID in number'],
-    ['3b241101-e2bb-4255-8caf-4136c566a962', 'it was not made from an ID by any of the keys'],
+    ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "it contains no ID of layout 'default'"],
+    ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is not a valid ID in form ulid'],
+    ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is not a valid ID in form ksuid'],
+    ['507f1f77bcf86cd799439011', 'is not a valid ID in form objectid'],
+    ['ord_01H4EGVW0J8005', 'wrong check symbol'],
+    ['111111111111111111111', 'is not a valid ID in form number'],
+    ['3b241101-e2bb-4255-8caf-4136c566a962', 'it was not written with any of the keys'],
   ])('rejects %s, which no form wrote', async (text, message) => {
     const { code, out, err } = await cli(['decode', text], ENV);
     expect({ code, out }).toEqual({ code: 2, out: '' });
@@ -85,8 +85,8 @@ describe('idalloc decode', () => {
 
   test('checks the prefix only if --prefix names one', async () => {
     const text = openForm('prefixed', SETTINGS).format(GOLDEN);
-    expect((await cli(['decode', '--prefix', 'inv', text])).err).toContain('it does not begin with inv_');
-    expect((await cli(['decode', '--form', 'prefixed', text])).err).toContain('needs a prefix, and got nothing');
+    expect((await cli(['decode', '--prefix', 'inv', text])).err).toContain('it does not start with inv_');
+    expect((await cli(['decode', '--form', 'prefixed', text])).err).toContain('needs a prefix, which is missing');
   });
 
   test('reads keys only where they are needed, and never shows one', async () => {
@@ -143,7 +143,7 @@ describe('idalloc range --form', () => {
 });
 
 test.each([
-  [['request', '--form', 'prefixed'], 2, 'needs a prefix, and got nothing'],
+  [['request', '--form', 'prefixed'], 2, 'needs a prefix, which is missing'],
   [['request', '--form', 'uuid4'], 78, 'set FORM_KEY or FORM_KEY_FILE'],
   [['request', '--form', 'roman'], 2, 'Allowed choices are decimal, padded'],
 ])('%j is refused before anything is sent', async (args, code, message) => {

@@ -142,9 +142,7 @@ describe('the program', () => {
   test('exits with 78 for an invalid configuration, and reports it on stderr', async () => {
     const { code, out, err } = await main(['worker'], { KAFKA_BROKERS: 'a:1', ETCD_ENDPOINTS: 'x' });
     expect({ code, out }).toEqual({ code: 78, out: '' });
-    expect(err).toMatch(
-      /^CONFIG_INVALID: 2 faults in the configuration:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/,
-    );
+    expect(err).toMatch(/^CONFIG_INVALID: 2 configuration errors:\n {2}ETCD_ENDPOINTS: .*\n {2}DATACENTER_ID: .*\n$/);
   });
 
   test("ends a worker immediately when its INDEX_DIR can't be created, though no server answers", async () => {

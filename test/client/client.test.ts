@@ -5,7 +5,7 @@ import { encodeBatch, stage, turns } from './stage.ts';
 const INVALID = expect.objectContaining({ code: 'INVALID_COUNT' });
 
 describe('the buffer', () => {
-  test('is filled at the start with two buffers, and asks for the next at the low-water mark', async () => {
+  test('is filled to twice the low-water mark at the start, and refilled at the mark', async () => {
     const { client, runtime, workers } = await stage();
     expect(workers.sent.map(({ count }) => count)).toEqual([4_000]);
     expect([client.buffered, client.lowWater]).toEqual([4_000, 2_000]);
@@ -22,7 +22,7 @@ describe('the buffer', () => {
     expect(client.buffered).toBe(4_000);
   });
 
-  test('grows with the rate, in requests that are never above maxCount', async () => {
+  test('grows with the rate, in requests of at most maxCount', async () => {
     const { client, runtime, workers } = await stage({ maxCount: 10_000 });
     for (let second = 0; second < 30; second += 1) {
       for (let used = 0; used < 2_000 && client.buffered >= 100; used += 100) client.take(100);
@@ -33,7 +33,7 @@ describe('the buffer', () => {
     expect(Math.max(...workers.sent.map(({ count }) => count))).toBe(10_000);
   });
 
-  test('covers an outage of coverSeconds at the rate that it knows', async () => {
+  test('covers an outage of coverSeconds at the measured rate', async () => {
     const { client, runtime, workers } = await stage({ coverSeconds: 15, idsPerSecond: 1_000 });
     for (let tenth = 0; tenth < 100; tenth += 1) {
       client.take(100);
@@ -49,7 +49,7 @@ describe('the buffer', () => {
     expect(client.buffered).toBeGreaterThan(client.lowWater);
   });
 
-  test('asks again under the same correlation ID until it is answered, less and less often', async () => {
+  test('resends with the same correlation ID until answered, with growing delays', async () => {
     const { client, runtime, workers } = await stage({}, (them) => {
       them.answering = false;
     });
@@ -63,7 +63,7 @@ describe('the buffer', () => {
     expect(client.buffered).toBe(4_000);
   });
 
-  test('asks for less where the workers allow less', async () => {
+  test('reduces the count when the workers allow less', async () => {
     const { client, workers } = await stage({ idsPerSecond: 1_000 }, (them) => {
       them.answering = false;
     });
@@ -80,7 +80,7 @@ describe('the buffer', () => {
     expect(client.buffered).toBeGreaterThan(20_000);
   });
 
-  test('drops what is older than maxAgeMs and fetches anew', async () => {
+  test('drops IDs older than maxAgeMs and fetches new ones', async () => {
     const { client, runtime, workers } = await stage({ maxAgeMs: 40_000 });
     expect(client.next()).toBe(0n);
     await runtime.pass(40_600);
@@ -88,7 +88,7 @@ describe('the buffer', () => {
     expect(client.next()).toBe(4_000n);
   });
 
-  test('empty: next() and take() throw BUFFER_EMPTY, and take() takes nothing', async () => {
+  test('when empty, next() and take() throw BUFFER_EMPTY, and take() takes nothing', async () => {
     const { client, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
     workers.answering = false;
     expect(client.buffered).toBe(4);
@@ -97,7 +97,7 @@ describe('the buffer', () => {
     expect(() => client.next()).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY' }));
   });
 
-  test('prefetch: false asks for nothing by itself', async () => {
+  test('with prefetch: false requests nothing on its own', async () => {
     const { client, runtime, workers } = await stage({ prefetch: false });
     await runtime.pass(10_000);
     expect(workers.sent).toEqual([]);
@@ -105,7 +105,7 @@ describe('the buffer', () => {
     await expect(client.takeAsync(1)).rejects.toThrow(/prefetch: false/);
   });
 
-  test('a refusal is told to those who wait, with its code, and asked about again later', async () => {
+  test('a rejection reaches waiting callers with its code, and is retried later', async () => {
     const { client, runtime, workers } = await stage({}, (them) => {
       them.answering = false;
     });
@@ -121,7 +121,7 @@ describe('the buffer', () => {
 });
 
 describe('waiting for IDs', () => {
-  test('is first come, first served, and nobody who does not wait comes before', async () => {
+  test('is first come, first served, ahead of callers that do not wait', async () => {
     const { client, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2, maxCount: 4 });
     workers.answering = false;
     client.take(4);
@@ -134,14 +134,14 @@ describe('waiting for IDs', () => {
     await turns();
     expect(order).toEqual([]);
     expect(client.buffered).toBeGreaterThan(0);
-    expect(() => client.next()).toThrow(/others wait/);
+    expect(() => client.next()).toThrow(/other callers wait/);
     for (const { correlationId, count } of workers.sent.splice(1)) workers.answer(correlationId, count);
     await Promise.all([first, second]);
     expect(order).toEqual(['first 4,5,6,7,8,9,10,11,12,13', 'second 14']);
     expect(client.next()).toBe(15n);
   });
 
-  test('ends with NO_REPLY in its time, and lets those behind go on', async () => {
+  test('ends with NO_REPLY at its timeout, without blocking later callers', async () => {
     const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
     workers.answering = false;
     const late = expect(client.takeAsync(10, { timeoutMs: 500 })).rejects.toMatchObject({ code: 'NO_REPLY' });
@@ -163,7 +163,7 @@ describe('waiting for IDs', () => {
     await expect(client.takeAsync(1, { signal: abort.signal })).rejects.toBe(reason);
   });
 
-  test('is bounded: one more gets QUEUE_FULL', async () => {
+  test('is bounded: one caller more gets QUEUE_FULL', async () => {
     const { client } = await stage({ maxWaiting: 2 }, (them) => {
       them.answering = false;
     });
@@ -174,7 +174,7 @@ describe('waiting for IDs', () => {
     expect(await Promise.all([one, two])).toEqual(['CLIENT_CLOSED', 'CLIENT_CLOSED']);
   });
 
-  test('serves thousands who wait', async () => {
+  test('serves thousands of waiting callers', async () => {
     const { client, workers } = await stage({}, (them) => {
       them.answering = false;
     });
@@ -188,7 +188,7 @@ describe('waiting for IDs', () => {
     expect(new Set((await all).flat()).size).toBe(10_000);
   });
 
-  test('ready() needs the buffer to be as full as it is asked', async () => {
+  test('ready() waits until the buffer holds the given count', async () => {
     const { client, workers } = await stage({}, (them) => {
       them.answering = false;
     });
@@ -215,21 +215,21 @@ describe('waiting for IDs', () => {
 describe('a request', () => {
   const quiet = { prefetch: false };
 
-  test('under way twice is sent once, and both get its batch', async () => {
+  test('made twice concurrently is sent once, and both callers get its batch', async () => {
     const { client, workers } = await stage(quiet);
     const both = await Promise.all([1, 2].map(() => client.request({ count: 3, correlationId: 'x' })));
     expect(workers.sent).toHaveLength(1);
     expect(both[0]?.batch).toEqual(both[1]?.batch);
   });
 
-  test('for something else under a correlation ID that is under way is a CONFLICT', async () => {
+  test('with the correlation ID of a different request in progress is a CONFLICT', async () => {
     const { client } = await stage(quiet);
     const first = client.request({ count: 3, correlationId: 'x' });
     await expect(client.request({ count: 4, correlationId: 'x' })).rejects.toMatchObject({ code: 'CONFLICT' });
     expect((await first).batch.ranges).toEqual([{ first: 0n, count: 3 }]);
   });
 
-  test('without a reply is sent again byte for byte, and ends with NO_REPLY in its time', async () => {
+  test('without a reply is resent byte for byte, and ends with NO_REPLY at its timeout', async () => {
     const { client, runtime, workers } = await stage(quiet, (them) => {
       them.answering = false;
     });
@@ -241,7 +241,7 @@ describe('a request', () => {
     expect(runtime.timers).toBe(0);
   });
 
-  test('is wanted by its transport until the last caller is gone', async () => {
+  test('stays wanted until its last caller is gone', async () => {
     const { client, runtime, workers } = await stage(quiet, (them) => {
       them.answering = false;
     });
@@ -256,7 +256,7 @@ describe('a request', () => {
     expect(sent?.isWanted()).toBe(false);
   });
 
-  test('that can not be sent is tried again, and tells why when its time is up', async () => {
+  test('that cannot be sent is retried, and fails with the cause at its timeout', async () => {
     const { client, runtime, workers } = await stage(quiet, (them) => {
       them.broken = new Error('no broker');
     });
@@ -273,7 +273,7 @@ describe('a request', () => {
     expect((await found).batch.ranges).toEqual([{ first: 0n, count: 1 }]);
   });
 
-  test('that is refused rejects with the code of the workers, known or not', async () => {
+  test("rejected by the workers fails with the workers' code, known or not", async () => {
     const { client, workers } = await stage(quiet, (them) => {
       them.answering = false;
     });
@@ -323,14 +323,14 @@ describe('a request', () => {
   });
 });
 
-test('a signal that is none is refused before anything is begun', async () => {
+test('an invalid signal is rejected before anything starts', async () => {
   const { client, workers, runtime } = await stage({ prefetch: false });
   await expect(client.request({ count: 1, signal: {} as AbortSignal })).rejects.toThrow(TypeError);
   expect({ sent: workers.sent, timers: runtime.timers }).toEqual({ sent: [], timers: 0 });
 });
 
 describe('the end', () => {
-  test('settles all who wait, leaves once, and nothing goes on', async () => {
+  test('settles all waiting callers, closes once, and stops all work', async () => {
     const { client, runtime, workers } = await stage({}, (them) => {
       them.answering = false;
     });
@@ -348,7 +348,7 @@ describe('the end', () => {
     }
   });
 
-  test('IDs that are in the buffer are not given out any more', async () => {
+  test('makes the IDs in the buffer unavailable', async () => {
     const { client } = await stage();
     await client.close();
     expect(() => client.next()).toThrow(expect.objectContaining({ code: 'CLIENT_CLOSED' }));
@@ -356,7 +356,7 @@ describe('the end', () => {
   });
 });
 
-test('hooks are told of requests, replies and batches', async () => {
+test('hooks report requests, replies and batches', async () => {
   const seen: unknown[] = [];
   const { client } = await stage({
     idsPerSecond: 10,
@@ -375,7 +375,7 @@ test('hooks are told of requests, replies and batches', async () => {
   await client.close();
 });
 
-test('a fault is reported once in 10 s for each cause, however many requests it meets', async () => {
+test('an error is reported once in 10 s per cause, however many requests it affects', async () => {
   const faults: string[] = [];
   const { client, runtime, workers } = await stage(
     { prefetch: false, hooks: { onFault: (error) => faults.push(error.message) } },
@@ -396,11 +396,11 @@ test('a fault is reported once in 10 s for each cause, however many requests it 
   await Promise.all(all);
 });
 
-test('every fault of the options is told at once', async () => {
+test('all invalid options are reported together', async () => {
   await expect(stage({ coverSeconds: 0, maxCount: 1.5, maxAgeMs: 1, maxWaiting: Number.NaN })).rejects.toMatchObject({
     code: 'CONFIG_INVALID',
     message: expect.stringMatching(/coverSeconds.*maxCount.*maxWaiting/),
   });
   await expect(stage({ maxAgeMs: 39_999 })).rejects.toThrow(/twice coverSeconds/);
-  await expect(stage({ idsPerSecond: 1_000_000 })).rejects.toThrow(/maxBuffered is 5000000/);
+  await expect(stage({ idsPerSecond: 1_000_000 })).rejects.toThrow(/maxBuffered must be at least .*, not 5000000/);
 });

@@ -4,7 +4,7 @@ import { Demand } from '../../src/client/demand.ts';
 
 const OPTIONS = { coverSeconds: 20, idsPerSecond: 100, maxBuffered: 5_000_000 };
 
-test('before anything is known, the mark is rate x seconds as they were given', () => {
+test('at the start, the mark is the configured rate x seconds', () => {
   const demand = new Demand(OPTIONS, 0);
   expect([demand.low, demand.full]).toEqual([2_000, 4_000]);
 });
@@ -17,7 +17,7 @@ test('a higher rate raises the mark within its first second, and a burst counts 
   expect([demand.rate, demand.low]).toEqual([10_000, 200_000]);
 });
 
-test('a rate that is no longer used fades by half in a minute, down to what was given', () => {
+test('an unused rate halves in a minute, down to the configured one', () => {
   const demand = new Demand(OPTIONS, 0);
   demand.note(1_000, 100_000);
   demand.note(61_000, 100_000);
@@ -26,7 +26,7 @@ test('a rate that is no longer used fades by half in a minute, down to what was 
   expect(demand.rate).toBe(100);
 });
 
-test('the wait for a reply is covered as well, up to two seconds', () => {
+test('the mark also covers the latency of a reply, up to two seconds', () => {
   const demand = new Demand(OPTIONS, 0);
   demand.replied(500);
   expect(demand.low).toBe(2_050);
@@ -34,7 +34,7 @@ test('the wait for a reply is covered as well, up to two seconds', () => {
   expect(demand.low).toBe(2_200);
 });
 
-test('the mark is never above half of what may be buffered, nor below one', () => {
+test('the mark is at most half of maxBuffered, and at least one', () => {
   fc.assert(
     fc.property(fc.nat({ max: 1e9 }), fc.integer({ min: 2, max: 10_000 }), (taken, maxBuffered) => {
       const demand = new Demand({ coverSeconds: 0.1, idsPerSecond: 0.001, maxBuffered }, 0);

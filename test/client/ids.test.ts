@@ -30,7 +30,7 @@ describe('an ID as text', () => {
     ]);
   });
 
-  test('comes back from every form', () => {
+  test('is read back from every form', () => {
     fc.assert(fc.property(anId, aForm, (id, form) => parse(format(id, form), form) === id));
   });
 
@@ -44,7 +44,7 @@ describe('an ID as text', () => {
     );
   });
 
-  test('has one text in each form, save what a reader may be lenient with', () => {
+  test('has one text in each form, apart from documented leniency', () => {
     fc.assert(
       fc.property(
         fc.string({ maxLength: 20 }),
@@ -78,11 +78,11 @@ describe('an ID as text', () => {
     ['1e3', 'decimal'],
     [' 1', 'decimal'],
     ['c48e86f8092000', 'hex'],
-  ])('%j is no ID in %s', (text, form) => {
+  ])('%j is not an ID in %s', (text, form) => {
     expect(() => parse(text, form)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   });
 
-  test('is never made of a number, which may have lost its last digits', () => {
+  test('is never read from a number, which may have lost digits', () => {
     const number = Number(GOLDEN) as unknown as bigint;
     for (const use of [() => format(number, 'hex'), () => decode(number), () => parse(number as never, 'decimal')]) {
       expect(use).toThrow(/numbers lose digits above 2\^53/);
@@ -93,27 +93,27 @@ describe('an ID as text', () => {
     expect(() => format(id, 'hex')).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   });
 
-  test('has no form that is not known', () => {
+  test('rejects an unknown form', () => {
     expect(() => format(1n, 'constructor' as IdForm)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   });
 });
 
-describe('an ID taken apart', () => {
+describe('a decoded ID', () => {
   const parts = { timestampMs: 1_780_416_300_000, datacenterId: 4, workerId: 18, sequence: 0 };
 
-  test('tells when and by whom it was made, from a bigint or from decimal text', () => {
+  test('has time, datacenter, worker and sequence, from a bigint or decimal text', () => {
     expect(decode(GOLDEN)).toEqual(parts);
     expect(decode(String(GOLDEN))).toEqual(parts);
   });
 
-  test('is refused when the layout can not make it', () => {
+  test('is rejected when it is outside the layout', () => {
     expect(() => decode(MAX_ID, presetLayout('sonyflake'))).not.toThrow();
     expect(() => decode(-1n)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   });
 });
 
 describe('the first ID at a date', () => {
-  test('parts all IDs into those before and those from the date on', () => {
+  test('separates the IDs before the date from those at and after it', () => {
     fc.assert(
       fc.property(anIdOfALayout, fc.integer({ min: -1_100, max: 1_100 }), ({ layout, id, atEnd }, awayMs) => {
         const madeMs = decode(id, layout).timestampMs;
@@ -132,7 +132,7 @@ describe('the first ID at a date', () => {
     expect(firstIdAt(new Date(Date.UTC(2026, 0, 1) + 1))).toBe(1n << 22n);
   });
 
-  test('is refused for no date, and behind the end of the layout', () => {
+  test('is rejected for an invalid date, and after the end of the layout', () => {
     for (const date of [new Date(Number.NaN), 0 as unknown as Date, new Date(Date.UTC(2100, 0, 1))]) {
       expect(() => firstIdAt(date)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
     }

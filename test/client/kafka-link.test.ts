@@ -24,7 +24,7 @@ function keyOf(partition: number): string {
   return keys.find((key) => partitionFor(Buffer.from(key), 2, () => 0) === partition) ?? '';
 }
 
-test('a request is one record, keyed by its correlation ID, that names the partition which is read', async () => {
+test('a request is one record, keyed by its correlation ID, with the reply partition', async () => {
   const { stage, link } = await linked({ partition: 1 });
   await stage.during(link.send(request(keyOf(1))));
   const headers = { kafka_replyPartition: '1' };
@@ -49,7 +49,7 @@ test('a reply that comes right after its request was sent is not missed', async 
   expect(stage.received).toEqual(['quick']);
 });
 
-test('without a choice one partition is taken at random', async () => {
+test('without the option, a random partition is read', async () => {
   const stage = new LinkStage();
   stage.clock.random = () => 0.6;
   const { link } = await linked({}, stage);
@@ -57,7 +57,7 @@ test('without a choice one partition is taken at random', async () => {
   expect(stage.sent.map(({ headers }) => headers)).toEqual([{ kafka_replyPartition: '1' }]);
 });
 
-test('what a reply says of its layout comes with it; what is too long, or there twice, does not', async () => {
+test('a reply has its layout text, unless the header is too long or repeated', async () => {
   const { stage, link } = await linked();
   await stage.during(link.send(request()));
   stage.reply('known');
@@ -78,7 +78,7 @@ test('headers can have other names', async () => {
   expect(stage.replies.map(({ replayed }) => replayed)).toEqual([false, true]);
 });
 
-test('records without key or value are passed over', async () => {
+test('records without key or value are ignored', async () => {
   const { stage } = await linked();
   const some = Buffer.from('some');
   stage.kafka.send(REPLIES, 0, [
@@ -90,7 +90,7 @@ test('records without key or value are passed over', async () => {
   expect(stage.received).toEqual(['behind them']);
 });
 
-test('a reply of a transaction that was aborted is none', async () => {
+test('a reply of an aborted transaction is ignored', async () => {
   const { stage } = await linked();
   stage.kafka.send(REPLIES, 0, [{ key: Buffer.from('c-1'), value: Buffer.from('aborted') }], 7n);
   stage.kafka.endTransaction(REPLIES, 0, 'abort', 7n);
@@ -99,7 +99,7 @@ test('a reply of a transaction that was aborted is none', async () => {
   expect(stage.received).toEqual(['behind it']);
 });
 
-test('eight reply topics are read; a ninth is refused', async () => {
+test('eight reply topics are read; a ninth is rejected', async () => {
   const { stage, link } = await linked();
   const topics = Array.from({ length: 8 }, (_, i) => `id.replies.${i}`);
   for (const topic of topics) stage.kafka.createTopic(topic);
@@ -112,7 +112,7 @@ test('eight reply topics are read; a ninth is refused', async () => {
   await expect(ninth).rejects.toMatchObject({ code: 'QUEUE_FULL' });
 });
 
-test('a reply topic that is not there is looked for anew by the next request', async () => {
+test('a missing reply topic is looked up again by the next request', async () => {
   const { stage, link } = await linked();
   const late = request('c-1', 'id.replies.late');
   await expect(stage.during(link.send(late))).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
@@ -133,14 +133,17 @@ test.each<[string, Partial<IdClientOptions>, RegExp]>([
   expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
 });
 
-test('a topic that the user may not see is TOPIC_INVALID', async () => {
+test('an unauthorized topic is TOPIC_INVALID', async () => {
   const stage = new LinkStage();
   stage.kafka.deny(REPLIES);
   const opened = stage.during(stage.open());
-  await expect(opened).rejects.toMatchObject({ code: 'TOPIC_INVALID', message: `this user may not see '${REPLIES}'` });
+  await expect(opened).rejects.toMatchObject({
+    code: 'TOPIC_INVALID',
+    message: `this user is not authorized for '${REPLIES}'`,
+  });
 });
 
-test('brokers that come back within 10 s are waited for; else it is KAFKA_UNAVAILABLE, with nothing left behind', async () => {
+test('unreachable brokers are retried for 10 s; then it is KAFKA_UNAVAILABLE, with nothing left open', async () => {
   const stage = new LinkStage();
   for (let node = 1; node <= NODES; node += 1) stage.kafka.crash(node);
   const waiting = stage.during(stage.open());
@@ -151,7 +154,7 @@ test('brokers that come back within 10 s are waited for; else it is KAFKA_UNAVAI
 
   for (let node = 1; node <= NODES; node += 1) stage.kafka.crash(node);
   const beganMs = stage.clock.nowMs;
-  const message = expect.stringMatching(/the replies on 'id.replies.a' can not be read/);
+  const message = expect.stringMatching(/the replies on 'id.replies.a' cannot be read/);
   await expect(stage.during(stage.open())).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE', message });
   expect(stage.clock.nowMs - beganMs).toBeLessThan(11_000);
   expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
@@ -159,7 +162,7 @@ test('brokers that come back within 10 s are waited for; else it is KAFKA_UNAVAI
 
 const REFUSED_LOGIN = { code: 'CONFIG_INVALID', message: expect.stringMatching(/no such user.*check .*ssl and sasl/) };
 
-test('a login that is refused ends the search at once, and says what to look at', async () => {
+test('a rejected login fails immediately, and names the options to check', async () => {
   const stage = new LinkStage();
   stage.dialer = { dial: async () => Promise.reject(new KafkaFault('LOGIN_REFUSED', 'no such user')) };
   const beganMs = stage.clock.nowMs;
@@ -186,7 +189,7 @@ test('a login that is refused later, after a restart of the brokers, is told of 
   expect(stage.faults.at(-1)).toMatchObject(REFUSED_LOGIN);
 });
 
-test('a frozen broker among those to ask first is passed over', async () => {
+test('a frozen bootstrap broker is skipped', async () => {
   const stage = new LinkStage();
   stage.seeds = [addressOf(3), addressOf(1)];
   stage.kafka.freeze(3);
@@ -196,7 +199,7 @@ test('a frozen broker among those to ask first is passed over', async () => {
   expect(stage.clock.nowMs - beganMs).toBeLessThan(2_000);
 });
 
-test('a record that the brokers refuse is KAFKA_UNAVAILABLE, with the reason', async () => {
+test('a record that the brokers reject is KAFKA_UNAVAILABLE, with the reason', async () => {
   const { stage, link } = await linked();
   stage.kafka.refuses = (call) => (call === 'produce' ? 'NOT_ENOUGH_REPLICAS' : undefined);
   await expect(stage.during(link.send(request()))).rejects.toMatchObject({
@@ -205,7 +208,7 @@ test('a record that the brokers refuse is KAFKA_UNAVAILABLE, with the reason', a
   });
 });
 
-test('replies go on where the leader moves to', async () => {
+test('replies continue after a leader change', async () => {
   const { stage } = await linked();
   stage.reply('before');
   await stage.clock.pass(SOON_MS);
@@ -228,11 +231,11 @@ test('a broker that freezes holds up its partitions until others lead them, is r
   expect(stage.received).toEqual(['from the new leader']);
   expect(stage.faults[0]).toMatchObject({
     code: 'KAFKA_UNAVAILABLE',
-    message: expect.stringMatching(/partition 0 of 'id.replies.a' can not be read now/),
+    message: expect.stringMatching(/partition 0 of 'id.replies.a' cannot be read now/),
   });
 });
 
-test('a reply topic that is made anew is read from its beginning', async () => {
+test('a recreated reply topic is read from its beginning', async () => {
   const { stage } = await linked();
   for (const value of ['one', 'two', 'three']) stage.reply(value);
   await stage.clock.pass(SOON_MS);
@@ -244,7 +247,7 @@ test('a reply topic that is made anew is read from its beginning', async () => {
   expect(stage.received).toEqual(['one', 'two', 'three', 'of the new one']);
 });
 
-test('thousands of replies at once are taken in pieces', async () => {
+test('thousands of replies are handled in slices', async () => {
   const { stage } = await linked();
   const count = 2_000;
   let pieces = 0;

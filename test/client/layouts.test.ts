@@ -54,7 +54,7 @@ describe('the layout of what came', () => {
   });
 });
 
-test('a layout that is not known is not taken for the default one', () => {
+test('an unknown layout is not mistaken for the default one', () => {
   const unknown = [undefined] as unknown as [];
   expect(() => decode(1n, ...unknown)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   expect(() => firstIdAt(new Date(), ...unknown)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
@@ -88,9 +88,9 @@ describe('IDs as numbers', () => {
     expect([client.buffered, client.next()]).toEqual([before, 0n]);
   });
 
-  test('are refused for good where an ID is above 2^53 in spite of its layout', async () => {
+  test('are rejected permanently after an ID above 2^53, whatever its layout', async () => {
     const { client } = await staged(jsSafe, undefined, 2n ** 53n - 3_999n);
-    expect(() => client.nextNumber()).toThrow(/larger than 2\^53/);
+    expect(() => client.nextNumber()).toThrow(/exceed 2\^53/);
   });
 
   test('are waited for by those who came before the layout was known, and refused when it is', async () => {

@@ -38,14 +38,14 @@ describe('access to the brokers', () => {
   test("not by an instance of kafkajs' Kafka: the error names what to pass instead", async () => {
     await expect(access({ kafka: new Kafka({ brokers }) })).rejects.toMatchObject({
       code: 'CONFIG_INVALID',
-      message: expect.stringMatching(/instance of kafkajs' Kafka: pass the configuration that it was made with/),
+      message: expect.stringMatching(/instance of kafkajs' Kafka: pass its configuration instead/),
     });
   });
 
-  test('rejects a misspelt option, and lists those that it takes', async () => {
+  test('rejects a misspelled option, and lists the valid ones', async () => {
     await expect(access({ brokers, idsPerSeconds: 5_000 })).rejects.toMatchObject({
       code: 'CONFIG_INVALID',
-      message: expect.stringMatching(/^unknown option idsPerSeconds: the client takes .*\bidsPerSecond\b/),
+      message: expect.stringMatching(/^unknown option idsPerSeconds: the options are .*\bidsPerSecond\b/),
     });
   });
 
@@ -61,7 +61,7 @@ describe('access to the brokers', () => {
     ['a broker without a port', { brokers: ['localhost'] }],
     ['a broker with a port that is none', { brokers: ['localhost:70000'] }],
     ['a broker as a URL', { brokers: ['http://localhost:9092'] }],
-  ])('%s is refused: CONFIG_INVALID', async (_what, options) => {
+  ])('%s is rejected: CONFIG_INVALID', async (_what, options) => {
     await expect(access(options)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
   });
 });

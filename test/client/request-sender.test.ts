@@ -65,7 +65,7 @@ test('requests of one turn share a call, in their order, acknowledged by all rep
   await sent;
 });
 
-test('what comes while an append is under way waits for it, and goes together in the next one', async () => {
+test('requests that arrive during an append share the next one', async () => {
   const { calls, send } = staged();
   const [first = '', ...others] = keys(4);
   const sent = [send(first)];
@@ -82,7 +82,7 @@ test('what comes while an append is under way waits for it, and goes together in
   await Promise.all(sent);
 });
 
-test('a partition whose broker is slow does not hold up another', async () => {
+test('a slow broker does not delay other partitions', async () => {
   const { calls, send } = staged();
   const [slow = ''] = keys(1, 0);
   const [quick = ''] = keys(1, 1);
@@ -94,7 +94,7 @@ test('a partition whose broker is slow does not hold up another', async () => {
   await sent;
 });
 
-test('one append takes 500 requests at most, and 64,000 bytes', async () => {
+test('one append has at most 500 requests and 64,000 bytes', async () => {
   const { calls, send } = staged();
   const many = keys(600);
   void Promise.all(many.map((key) => send(key)));
@@ -111,7 +111,7 @@ test('one append takes 500 requests at most, and 64,000 bytes', async () => {
   expect(large.calls.map((call) => call.keys.length)).toEqual([2, 2]);
 });
 
-test('a request that is larger than an append should be goes alone', async () => {
+test('a request above the limit of an append is sent alone', async () => {
   const { calls, send } = staged();
   const [one = '', two = ''] = keys(2);
   void send(one, 'x'.repeat(70_000));
@@ -120,7 +120,7 @@ test('a request that is larger than an append should be goes alone', async () =>
   expect(calls.map((call) => call.keys)).toEqual([[one]]);
 });
 
-test('a refused append rejects its own requests, and the next one goes on', async () => {
+test('a failed append rejects only its own requests', async () => {
   const { calls, send, doubts } = staged();
   const [one = '', two = ''] = keys(2);
   const refused = expect(send(one)).rejects.toSatisfy(
@@ -138,7 +138,7 @@ test('a refused append rejects its own requests, and the next one goes on', asyn
   await sent;
 });
 
-test('a request that nobody wants any more by its turn is not sent', async () => {
+test('an abandoned request is not sent', async () => {
   const { calls, send } = staged();
   const [one = '', two = '', three = ''] = keys(3);
   void send(one);
@@ -154,7 +154,7 @@ test('a request that nobody wants any more by its turn is not sent', async () =>
   expect(calls.map((call) => call.keys)).toEqual([[one], [three]]);
 });
 
-test('requests that nobody wants any more do not pile up behind an append without an answer', async () => {
+test('abandoned requests do not pile up behind an unanswered append', async () => {
   const { calls, send } = staged();
   const [one = '', ...others] = keys(3_000);
   void send(one);

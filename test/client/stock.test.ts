@@ -96,21 +96,21 @@ function play(steps: readonly Step[], maxAgeMs: number | undefined): void {
   }
 }
 
-test('a stock gives each ID once, in the order in which they came, whatever is done to it', () => {
+test('a stock returns each ID once, in order of arrival, under any operations', () => {
   fc.assert(
     fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, undefined)),
     { numRuns: 500 },
   );
 });
 
-test('a stock with an age limit never gives an older ID, and counts what it drops as not taken', () => {
+test('a stock with an age limit never returns an older ID, and does not count dropped IDs as taken', () => {
   fc.assert(
     fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, 50)),
     { numRuns: 500 },
   );
 });
 
-test('the low-water mark is told at the first ID behind it, not before', () => {
+test('the low-water mark is reported at the first ID past it, not before', () => {
   let lows = 0;
   const stock = new IdStock({ onLow: () => (lows += 1), monotonicMs: () => 0 });
   stock.setLow(40);

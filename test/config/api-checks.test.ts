@@ -22,7 +22,7 @@ function faultsOf(env: Readonly<Record<string, string>>): string {
   return '';
 }
 
-test('tokens and certificates are what the files hold when they are asked for', () => {
+test('tokens and certificates are read from their files at each use', () => {
   const files = new Map([['/t', tokens]]);
   const read = (path: string) => files.get(path) ?? readFileSync(path, 'utf8');
   const env = { ...WORKER, ...tls, API_TOKEN_FILE: '/t', API_TLS_CLIENT_CA_FILE: authority.own.certFile };

@@ -36,7 +36,7 @@ test('a configuration without certificates has none', () => {
   expect(daysOf({})).toEqual({});
 });
 
-test('each variable that holds a certificate or authorities has its end', () => {
+test('each variable with certificates has an expiry', () => {
   const [kafka, etcd, api, ca] = [issued(3), issued(4), issued(5), authority.own.certPem];
   const own = {
     KAFKA_CERT: kafka.cert,
@@ -58,13 +58,13 @@ test('each variable that holds a certificate or authorities has its end', () => 
   expect(daysOf({ ...oauth, KAFKA_SASL_MECHANISM: 'oauthbearer', KAFKA_OAUTH_CA: ca })).toEqual({ KAFKA_OAUTH_CA: 2 });
 });
 
-test('a certificate ends with the first of its file, authorities with their last', () => {
+test('a chain expires with its first certificate, a CA file with its last', () => {
   const [short, long] = [issued(3), issued(30)];
   const both = `${short.cert}\n${long.cert}`;
   expect(daysOf({ KAFKA_CERT: both, KAFKA_KEY: short.key, KAFKA_CA: both })).toEqual({ KAFKA_CERT: 3, KAFKA_CA: 30 });
 });
 
-test('a text in which no certificate can be read is left out', () => {
+test('a text without a readable certificate is left out', () => {
   const ca = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
   expect(daysOf({ KAFKA_CA: ca })).toEqual({});
 });

@@ -86,7 +86,7 @@ describe('a worker with only the required variables', () => {
     expect(faultsOf({ ...WORKER, API_PORT: 'on' })).toEqual(["API_PORT: must be from 0 to 65535, or off, not 'on'"]);
   });
 
-  test('has as many standbys as it says, or all', () => {
+  test('has the configured number of standbys, or all', () => {
     const standbysOf = (value: string) => loadWorkerConfig({ ...WORKER, INDEX_STANDBYS: value }).standbys;
     expect([standbysOf('0'), standbysOf('3'), standbysOf('all')]).toEqual([0, 3, 'all']);
     expect(faultsOf({ ...WORKER, INDEX_STANDBYS: 'some' })).toEqual([
@@ -94,7 +94,7 @@ describe('a worker with only the required variables', () => {
     ]);
   });
 
-  test('is frozen to its depth', () => {
+  test('is deeply frozen', () => {
     const thaw = (value: unknown): string[] => {
       if (typeof value !== 'object' || value === null) return [];
       const own = Object.isFrozen(value) ? [] : [JSON.stringify(value, (_, part) => String(part))];
@@ -105,7 +105,7 @@ describe('a worker with only the required variables', () => {
 });
 
 describe('faults', () => {
-  test('are told all at once, each by the name of its variable', () => {
+  test('are reported together, each with the name of its variable', () => {
     const faults = faultsOf({
       KAFKA_BROKERS: 'kafka',
       KAFKA_TLS: 'yes',
@@ -126,7 +126,7 @@ describe('faults', () => {
     ]);
   });
 
-  test('of nothing at all name what is required', () => {
+  test('of an empty environment name the required variables', () => {
     expect(namesOf(faultsOf({}))).toEqual(['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID']);
   });
 
@@ -146,7 +146,7 @@ describe('faults', () => {
     ['an endpoint with a password', { ETCD_ENDPOINTS: 'http://u:p@a:1' }, 'ETCD_ENDPOINTS'],
     ['an endpoint with a path', { ETCD_ENDPOINTS: 'http://a:1/v3' }, 'ETCD_ENDPOINTS'],
     ['an endpoint of another scheme', { ETCD_ENDPOINTS: 'ftp://a:1' }, 'ETCD_ENDPOINTS'],
-    ['a prefix with a / at its end', { ETCD_PREFIX: '/keyspace/' }, 'ETCD_PREFIX'],
+    ['a prefix with a trailing /', { ETCD_PREFIX: '/keyspace/' }, 'ETCD_PREFIX'],
     ['a datacenter past the layout', { DATACENTER_ID: '32' }, 'DATACENTER_ID'],
     ['a negative datacenter', { DATACENTER_ID: '-1' }, 'DATACENTER_ID'],
     ['a datacenter that the layout has no room for', { LAYOUT: 'sonyflake', DATACENTER_ID: '1' }, 'DATACENTER_ID'],
@@ -203,12 +203,12 @@ describe('faults', () => {
     expect(namesOf(faultsOf({ ...WORKER, ...env }))).toEqual([name]);
   });
 
-  test('across the times of the lease name all of them', () => {
+  test('in the timing of the lease name all of its variables', () => {
     const [fault] = faultsOf({ ...WORKER, RESERVATION_MS: '30000' });
     expect(fault).toContain('LEASE_TTL_SECONDS, LEASE_HEARTBEAT_MS, ETCD_REFUSE_AFTER_MS, RESERVATION_MS');
   });
 
-  test('in one variable do not raise false ones in those that depend on it', () => {
+  test('in one variable cause none in those that depend on it', () => {
     const env = { ...WORKER, LAYOUT: 'nope', DATACENTER_ID: '77', WORKER_ID: '500', MAX_COUNT: '5' };
     expect(namesOf(faultsOf(env))).toEqual(['LAYOUT']);
     expect(namesOf(faultsOf({ ...WORKER, LEASE_TTL_SECONDS: 'x', LEASE_HEARTBEAT_MS: '600000' }))).toEqual([
@@ -248,7 +248,7 @@ describe('faults of a custom layout', () => {
     expect(namesOf(faultsOf({ ...WORKER, ...CUSTOM, ...env }))).toEqual([name]);
   });
 
-  test('are told all together, with those of other variables', () => {
+  test('are reported together with those of other variables', () => {
     const env = {
       LAYOUT: 'custom',
       LAYOUT_FIELDS: 'worker:6,timestamp:41,sequence:13',
@@ -287,12 +287,12 @@ describe('a layout of a chosen epoch', () => {
     expect(() => at(nowMs)).toThrow(/LAYOUT_EPOCH_MS: /);
   });
 
-  test('is a warning in its last year, and none before', () => {
+  test('causes a warning only in its last year', () => {
     expect(at(END - 1).warnings).toEqual([expect.stringContaining('2095-09-07')]);
     expect([at(BEGIN).warnings, at(END - 370 * 86_400_000).warnings]).toEqual([[], []]);
   });
 
-  test('is not looked at where the epoch is the published one, nor where nobody says what time it is', () => {
+  test('is not checked for a published epoch, nor without the current time', () => {
     expect(() => loadWorkerConfig(WORKER, () => '', 0)).not.toThrow();
     expect(() => loadWorkerConfig({ ...WORKER, ...CUSTOM, LAYOUT_EPOCH_MS: '9000000000000' })).not.toThrow();
   });
@@ -309,14 +309,14 @@ describe('values', () => {
     expect(config.maxCount).toBe(25_600);
   });
 
-  test('a layout of larger worker IDs still gets a pool of 32', () => {
+  test('a layout with more worker IDs still gets a pool of 32', () => {
     expect(loadWorkerConfig({ ...WORKER, DATACENTER_ID: '', LAYOUT: 'sonyflake' }).pool).toEqual({
       first: 0,
       last: 31,
     });
   });
 
-  test('an epoch moves the layout', () => {
+  test('an epoch replaces that of the layout', () => {
     const config = loadWorkerConfig({
       ...WORKER,
       LAYOUT: 'baidu',
@@ -338,7 +338,7 @@ describe('values', () => {
     expect(config.pool).toEqual({ first: 0, last: 31 });
   });
 
-  test('an endless ledger fits endless requests', () => {
+  test('a ledger without a retention limit fits requests without one', () => {
     const config = loadWorkerConfig({ ...WORKER, REQUEST_RETENTION_MS: '-1', LEDGER_RETENTION_MS: '-1' });
     expect(config.topics).toMatchObject({ requestRetentionMs: -1, ledgerRetentionMs: -1 });
   });
@@ -381,24 +381,24 @@ const passwordOf = ({ kafka: { sasl } }: Config) =>
 describe('secrets', () => {
   const login = { ...WORKER, KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_USERNAME: 'u' };
 
-  test('come from a file, without the newline at its end', () => {
+  test('come from a file, without its trailing newline', () => {
     const env = { ...login, KAFKA_SASL_PASSWORD_FILE: '/run/secrets/kafka' };
     const read = (path: string) => (path === '/run/secrets/kafka' ? 'p w\n\n' : noFile(path));
     expect(passwordOf(loadWorkerConfig(env, read))).toBe('p w\n');
   });
 
-  test('given both ways are a fault', () => {
+  test('set both ways are an error', () => {
     const env = { ...login, KAFKA_SASL_PASSWORD: 'a', KAFKA_SASL_PASSWORD_FILE: '/f' };
     expect(namesOf(faultsOf(env, () => 'b'))).toEqual(['KAFKA_SASL_PASSWORD']);
   });
 
-  test('in a file that can not be read, or is empty, are one fault', () => {
+  test('in an unreadable or empty file are one error', () => {
     const env = { ...login, KAFKA_SASL_PASSWORD_FILE: '/f' };
     expect(namesOf(faultsOf(env))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
     expect(namesOf(faultsOf(env, () => '\n'))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
   });
 
-  test('in a file are read again for each use, and the last good one stays while there is none', () => {
+  test('in a file are read again for each use, and the last valid one is kept', () => {
     let content: string | undefined = 'first\n';
     const read = (path: string) => content ?? noFile(path);
     const config = loadWorkerConfig({ ...login, KAFKA_SASL_PASSWORD_FILE: '/f' }, read);
@@ -412,13 +412,13 @@ describe('secrets', () => {
     expect(problems).toEqual([
       undefined,
       'is empty',
-      expect.stringMatching(/^can not be read: /),
+      expect.stringMatching(/^cannot be read: /),
       'is longer than 4096',
       undefined,
     ]);
   });
 
-  test('are in no message', () => {
+  test('appear in no message', () => {
     const secret = 's3cret'.repeat(1_000);
     const faults = faultsOf({ ...login, KAFKA_SASL_PASSWORD: secret });
     expect(namesOf(faults)).toEqual(['KAFKA_SASL_PASSWORD']);
@@ -470,7 +470,9 @@ describe('misspelled variables', () => {
     ['DATACENTRE_ID', 'DATACENTER_ID'],
     ['ETCD_PASSWORD_FIEL', 'ETCD_PASSWORD_FILE'],
   ])('%s is warned about as %s', (name, meant) => {
-    expect(loadWorkerConfig({ ...WORKER, [name]: '1' }).warnings).toEqual([`${name} is not read: is ${meant} meant?`]);
+    expect(loadWorkerConfig({ ...WORKER, [name]: '1' }).warnings).toEqual([
+      `${name} is ignored: did you mean ${meant}?`,
+    ]);
   });
 
   test.each([
@@ -482,11 +484,11 @@ describe('misspelled variables', () => {
     'INDEX_PATH',
   ])('%s begins as ours do and is none', (name) => {
     expect(loadWorkerConfig({ ...WORKER, [name]: '1' }).warnings).toEqual([
-      `${name} is not read: idalloc has no such variable`,
+      `${name} is ignored: idalloc has no such variable`,
     ]);
   });
 
-  test("a platform's own variables are not warned about", () => {
+  test('variables of the platform cause no warning', () => {
     const env = {
       KAFKA_PORT: '1',
       ETCD_SERVICE_HOST: 'x',
@@ -503,13 +505,13 @@ describe('misspelled variables', () => {
 });
 
 describe('the commands that need Kafka only', () => {
-  test("do not look at the worker's variables", () => {
+  test("do not check the worker's variables", () => {
     expect(loadKafkaConfig({ ...KAFKA, DATACENTER_ID: 'x', ETCD_ENDPOINTS: 'x' }).kafka.brokers).toEqual([
       'kafka:9092',
     ]);
   });
 
-  test('do look at their own', () => {
+  test('check their own variables', () => {
     expect(() => loadKafkaConfig({ KAFKA_TLS: '2' })).toThrow(/KAFKA_BROKERS: .*\n.*KAFKA_TLS: /);
   });
 });
@@ -533,9 +535,9 @@ describe('form keys', () => {
     expect(api?.formKeys?.()).toBe(text);
   });
 
-  test('are refused when they are faulty, with the line and without the key', () => {
+  test('are rejected when invalid, naming the line but not the key', () => {
     const faults = faultsOf({ ...WORKER, FORM_KEY: `${FORM_KEY}\n1:${'0a'.repeat(32)}` });
-    expect(faults).toEqual(['FORM_KEY: line 3 has the number 1 a second time']);
+    expect(faults).toEqual(['FORM_KEY: line 3 repeats the number 1']);
     expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).toThrow('FORM_KEY: line 1 must be number:key');
     expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).not.toThrow('abab');
   });
@@ -559,7 +561,7 @@ describe('quotas', () => {
     for (const [text, problem] of [
       ['', 'is empty'],
       ['id.replies.acme. many -', "has 'id.replies.acme. many -'"],
-      ['replies.acme. 5 -', "has 'replies.acme.', under which no reply topic is allowed"],
+      ['replies.acme. 5 -', "has 'replies.acme.', which matches no allowed reply topic"],
     ] as const) {
       content = text;
       expect(quotas?.()).toBe(last);
@@ -571,7 +573,7 @@ describe('quotas', () => {
 
   test.each([
     ['id.replies.acme. many -', "QUOTAS: has 'id.replies.acme. many -'"],
-    ['replies.acme. 5 -', "QUOTAS: has 'replies.acme.', under which no reply topic is allowed"],
+    ['replies.acme. 5 -', "QUOTAS: has 'replies.acme.', which matches no allowed reply topic"],
   ])('are refused when they are faulty, or bound nothing: %s', (text, message) => {
     expect(() => loadWorkerConfig({ ...WORKER, QUOTAS: text })).toThrow(message);
   });

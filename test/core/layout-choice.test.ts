@@ -17,7 +17,7 @@ describe('the choice of a layout', () => {
     expect(faultsOf(name === 'custom' ? GOOD : { name, epochMs: 7 })).toEqual([]);
   });
 
-  it('of one that is custom has ticks of 1 ms that start at 0, unless it says otherwise', () => {
+  it('of a custom one defaults to ticks of 1 ms whose sequence starts at 0', () => {
     expect(chooseLayout(GOOD)).toMatchObject({ layout: { name: 'custom', tickMs: 1, sequenceStartBelow: 1 } });
     expect(chooseLayout({ ...GOOD, tickMs: 5, sequenceStartBelow: 9 })).toMatchObject({
       layout: { tickMs: 5, sequenceStartBelow: 9 },
@@ -63,7 +63,7 @@ describe('the choice of a layout', () => {
     expect(faultsOf({ ...GOOD, ...change })).toEqual([expect.stringMatching(told)]);
   });
 
-  it('of one that is custom tells all its faults at once', () => {
+  it('of a custom one reports all its problems together', () => {
     const fields = parseFields('worker:40,timestamp:41');
     const all = faultsOf({ name: 'custom', fields, tickMs: 0, sequenceBits: 3 });
     expect(new Set(all.map((fault) => fault.slice(0, fault.indexOf(' '))))).toEqual(
@@ -84,14 +84,14 @@ describe('the choice of a layout', () => {
 });
 
 describe('a custom layout', () => {
-  it('is the preset with the same fields, tick, epoch and start, but for its name', () => {
+  it('equals the preset with the same fields, tick, epoch and start, except for its name', () => {
     const region = presetLayout('region');
     const { name, ...same } = customLayout({ ...region, fields: fieldsText(region.fields) });
     expect({ ...same, name: 'region' }).toEqual(region);
     expect(name).toBe('custom');
   });
 
-  it('refuses a text that names no fields, and what is no layout, as CONFIG_INVALID', () => {
+  it('rejects invalid fields and invalid layouts with CONFIG_INVALID', () => {
     for (const fields of ['timestamp', 'worker:1']) {
       expect(() => customLayout({ fields, epochMs: 0 })).toThrow(expect.objectContaining({ code: 'CONFIG_INVALID' }));
     }

@@ -10,7 +10,7 @@ const referenceOf = ({ epochMs, fingerprint }: Layout) => ({ epochMs, layoutFing
 const custom = customLayout({ fields: 'timestamp:42,sequence:9,worker:12:shard', epochMs: 1_700_000_000_000 });
 
 describe('the text of fields', () => {
-  it('is read as the fields that it was written from, in every layout', () => {
+  it('parses back to its fields, in every layout', () => {
     fc.assert(
       fc.property(anyLayout, ({ fields }) => {
         expect(parseFields(fieldsText(fields))).toEqual(fields);
@@ -18,7 +18,7 @@ describe('the text of fields', () => {
     );
   });
 
-  it('names a label only where it is not the role, and may have spaces around its commas', () => {
+  it('has a label only where it differs from the role, and allows spaces around commas', () => {
     expect(fieldsText(custom.fields)).toBe('timestamp:42,sequence:9,worker:12:shard');
     expect(parseFields('timestamp:42 , worker:12:worker')).toEqual([
       { role: 'timestamp', bits: 42, label: 'timestamp' },
@@ -40,7 +40,7 @@ describe('the text of fields', () => {
     expect(() => parseFields(text)).toThrow(/role:bits or role:bits:label/);
   });
 
-  it('has four fields at most', () => {
+  it('has at most four fields', () => {
     expect(() => parseFields('worker:1,worker:1,worker:1,worker:1,worker:1')).toThrow(/has 5 fields/);
   });
 });
@@ -56,7 +56,7 @@ describe('a layout that is described by a text', () => {
     );
   });
 
-  it('needs no text where it is a preset, whatever it is called and whatever its epoch', () => {
+  it('needs no text for a preset, whatever its name and epoch', () => {
     for (const preset of presetLayouts) {
       const { epochMs } = preset;
       expect([customText(preset), findLayout(referenceOf(preset))?.fields]).toEqual([undefined, preset.fields]);
@@ -74,14 +74,14 @@ describe('a layout that is described by a text', () => {
     expect(findLayout(referenceOf(custom), layoutText(custom))?.fingerprint).toBe(custom.fingerprint);
   });
 
-  it('is found by a reader of many who met it without a text before', () => {
+  it('is found by a caching reader that saw it without a text before', () => {
     const find = layoutFinder();
     expect(find(referenceOf(custom))).toBeUndefined();
     expect(find(referenceOf(custom), layoutText(custom))?.fingerprint).toBe(custom.fingerprint);
     expect(find(referenceOf(custom))).toBeUndefined();
   });
 
-  it('is written in one way only: any other has another fingerprint', () => {
+  it('has exactly one spelling: any other has another fingerprint', () => {
     for (const text of [
       '',
       'x',

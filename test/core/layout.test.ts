@@ -38,7 +38,7 @@ describe('an ID', () => {
     expect(decompose(layout, 55_325_805_773_398_016n)).toEqual(parts);
   });
 
-  it('gives back the parts that it was made of, in every layout', () => {
+  it('decodes to the parts it was composed of, in every layout', () => {
     const anyCase = anyLayout.chain((of) => fc.tuple(fc.constant(of), partsOf(of)));
     fc.assert(
       fc.property(anyCase, ([of, its]) => {
@@ -57,7 +57,7 @@ describe('an ID', () => {
     );
   });
 
-  it('changes by one field alone when one field changes: none spills into its neighbour', () => {
+  it('changes in one field only when one field changes', () => {
     const roles = ['ticks', 'datacenter', 'worker', 'sequence'] as const;
     const changed = anyLayout.chain((of) =>
       fc.tuple(fc.constant(of), partsOf(of), partsOf(of), fc.constantFrom(...roles)),
@@ -73,7 +73,7 @@ describe('an ID', () => {
     );
   });
 
-  it('is refused when a part does not fit', () => {
+  it('is rejected when a part does not fit', () => {
     for (const wrong of [
       { ticks: layout.endTicks },
       { ticks: ticks(-1) },
@@ -88,7 +88,7 @@ describe('an ID', () => {
     }
   });
 
-  it('stays below 2^63 at the last tick of every preset, where the next would need a bit that no ID has', () => {
+  it('stays below 2^63 at the last tick of every preset, but not at the next', () => {
     for (const of of presetLayouts) {
       const last = compose(of, {
         ticks: ticks(of.endTicks - 1),
@@ -102,11 +102,11 @@ describe('an ID', () => {
     }
   });
 
-  it('is not read from a negative number', () => {
+  it('is not decoded from a negative number', () => {
     expect(() => decompose(layout, -1n)).toThrow(RangeError);
   });
 
-  it('is shown as 16 lowercase hex digits', () => {
+  it('is formatted as 16 lowercase hex digits', () => {
     expect(formatHex(0n)).toBe('0000000000000000');
     expect(formatHex(2n ** 64n - 1n)).toBe('ffffffffffffffff');
     expect(() => formatHex(2n ** 64n)).toThrow(RangeError);
@@ -115,7 +115,7 @@ describe('an ID', () => {
 });
 
 describe('a tick', () => {
-  it('is the one that its own start and last millisecond lie in', () => {
+  it('contains its own first and last millisecond', () => {
     const cases = anyLayout.chain((of) => fc.tuple(fc.constant(of), partsOf(of)));
     fc.assert(
       fc.property(cases, ([of, { ticks: at }]) => {
@@ -133,7 +133,7 @@ describe('a tick', () => {
 });
 
 describe('a layout', () => {
-  it('names all its faults in one error', () => {
+  it('reports all its problems in one error', () => {
     const broken: LayoutSpec = {
       name: 'Broken!',
       fields: [
@@ -179,7 +179,7 @@ describe('a layout', () => {
     );
   });
 
-  it('may take 64 bits and no more', () => {
+  it('has at most 64 bits', () => {
     const withWorker = (bits: number): LayoutSpec => ({
       ...valid,
       fields: valid.fields.map((field) => (field.role === 'worker' ? { ...field, bits } : field)),
@@ -189,17 +189,17 @@ describe('a layout', () => {
     expect(messageOf(() => defineLayout(withWorker(12)))).toContain('65 bits');
   });
 
-  it('may not reach dates that nothing can show', () => {
+  it('must end before the last valid Date', () => {
     const slow = { ...valid, tickMs: 1000, fields: valid.fields.map((f) => ({ ...f, bits: f.bits === 41 ? 44 : 9 })) };
     expect(messageOf(() => defineLayout(slow))).toContain('lasts past');
   });
 
-  it('may not start a tick past its last sequence number', () => {
+  it('must not start a tick past its last sequence number', () => {
     expect(defineLayout({ ...valid, sequenceStartBelow: 4096 }).maxCount).toBe(1000);
     expect(messageOf(() => defineLayout({ ...valid, sequenceStartBelow: 4097 }))).toContain('sequenceStartBelow');
   });
 
-  it('is frozen to the last field', () => {
+  it('is deeply frozen', () => {
     const made = defineLayout(valid);
     expect([made, made.fields, made.fields[0], made.places, made.places.worker].every(Object.isFrozen)).toBe(true);
   });

@@ -20,7 +20,7 @@ const PUBLISHED = {
 } as const satisfies Record<PresetName, unknown>;
 
 describe('a preset', () => {
-  it('is there for each published 64-bit layout, with its widths, tick, epoch, stride and sign', () => {
+  it('exists for each published 64-bit layout, with its widths, tick, epoch, stride and sign', () => {
     const found = presetLayouts.map((of) => {
       const widths = of.fields.map(({ bits }) => bits).join('/');
       return [of.name, [widths, of.tickMs, of.epochMs, of.step, of.signBit, of.maxCount]];
@@ -42,7 +42,7 @@ describe('a preset', () => {
     expect(ends).toMatchObject({ instagram: 40, region: 40, discord: 41, default: 41, sonyflake: 39, baidu: 28 });
   });
 
-  it('reads an ID that its own service published', () => {
+  it('decodes a published ID of its service', () => {
     // The example of Discord's reference: 2016-04-30T11:18:25.796Z, worker 1, process 0, increment 7.
     const discord = presetLayout('discord');
     const seen = decompose(discord, 175_928_847_299_117_063n);
@@ -50,7 +50,7 @@ describe('a preset', () => {
     expect(new Date(tickStartMs(discord, seen.ticks)).toISOString()).toBe('2016-04-30T11:18:25.796Z');
   });
 
-  it('of Sonyflake puts neighbouring sequence numbers 2^16 apart', () => {
+  it('of Sonyflake puts consecutive sequence numbers 2^16 apart', () => {
     const of = presetLayout('sonyflake');
     const at = (sequence: number): bigint => compose(of, { ticks: ticks(7), datacenter: 0, worker: 3, sequence });
     expect(at(1) - at(0)).toBe(65_536n);
@@ -80,12 +80,12 @@ describe('a preset', () => {
     expect(changed).toEqual([1_875, 0]);
   });
 
-  it('of Baidu demands an epoch', () => {
+  it('of Baidu requires an epoch', () => {
     expect(() => presetLayout('baidu')).toThrow(/epoch/);
     expect(presetLayout('baidu', { epochMs: 1_735_689_600_000 }).epochMs).toBe(1_735_689_600_000);
   });
 
-  it('of bwmarrin takes other bits and another epoch; the time keeps its place below the sign', () => {
+  it('of bwmarrin accepts other bits and another epoch; the timestamp stays below the sign bit', () => {
     const of = presetLayout('bwmarrin', { workerBits: 6, sequenceBits: 14, epochMs: 1_600_000_000_000 });
     expect(of.fields.map(({ bits }) => bits)).toEqual([43, 6, 14]);
     expect(of).toMatchObject({ maxWorker: 63, sequencesPerTick: 16_384, epochMs: 1_600_000_000_000, signBit: true });
@@ -95,12 +95,12 @@ describe('a preset', () => {
     });
   });
 
-  it('of bwmarrin has 22 bits to share and no more', () => {
+  it('of bwmarrin has at most 22 shared bits', () => {
     expect(() => presetLayout('bwmarrin', { workerBits: 11 })).toThrow(/23 bits/);
     expect(() => presetLayout('bwmarrin', { workerBits: 0 })).toThrow(/node/);
   });
 
-  it('names every fault of its overrides at once', () => {
+  it('reports all problems of its overrides together', () => {
     expect(() => presetLayout('baidu', { workerBits: 3 })).toThrow(/bwmarrin only.*epoch/);
     expect(() => presetLayout('default', { sequenceBits: 3, epochMs: 0.5 })).toThrow(/bwmarrin only.*epochMs is 0.5/);
   });

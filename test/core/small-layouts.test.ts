@@ -15,7 +15,7 @@ describe('the smallest layout', () => {
     expect(customLayout({ ...tiny, fields: [...tiny.fields], sequenceStartBelow: 2 }).maxCount).toBe(1);
   });
 
-  it('gives what the current second has left, and waits for the next one for the rest', () => {
+  it('uses up the current second, then waits for the next one', () => {
     const window = { nowTicks: ticks(5), from: ticks(0), to: ticks(60) };
     const one = take(startGenerator(tiny, 0, 1, ticks(0)), 1, window, () => 0);
     const two = take(one.generator, 2, window, () => 0);
@@ -29,7 +29,7 @@ describe('the smallest layout', () => {
     ]);
   });
 
-  it('has a ceiling at a whole second, and its heir waits until that second begins', () => {
+  it('has a ceiling at a whole second, and the next term waits for that second', () => {
     const sent = wallMs(EPOCH_MS + 10_400);
     const ceiling = nextCeiling(tiny, sent, 5_000, ticks(0));
     expect(ceiling).toBe(15);

@@ -31,7 +31,7 @@ function stage(maxWaitingIds = 1_000) {
 }
 
 describe('the queue', () => {
-  test('asks the allocator for one request at a time, in order', async () => {
+  test('passes one request at a time to the allocator, in order', async () => {
     const { source, queue } = stage();
     const taken = [1, 2, 3].map((count) => queue.take(count));
     for (const nth of [0, 1, 2]) {
@@ -42,7 +42,7 @@ describe('the queue', () => {
     expect(source.asked.map(({ count }) => count)).toEqual([1, 2, 3]);
   });
 
-  test('refuses as OVERLOADED when more IDs would wait than it may hold, and takes requests again later', async () => {
+  test('rejects with OVERLOADED above its limit of IDs, and accepts requests again later', async () => {
     const { source, queue } = stage(100);
     const first = queue.take(60);
     const second = queue.take(40);
@@ -55,14 +55,14 @@ describe('the queue', () => {
     await Promise.all([second, third]);
   });
 
-  test('lets one request wait that alone asks for more than that', async () => {
+  test('accepts a single request above that limit', async () => {
     const { source, queue } = stage(100);
     const large = queue.take(5_000);
     await source.release(0);
     expect((await large).ranges[0]?.count).toBe(5_000);
   });
 
-  test('refuses as OVERLOADED when too many requests wait', async () => {
+  test('rejects with OVERLOADED when too many requests wait', async () => {
     const { source, queue } = stage(1_000_000);
     const waiting = Array.from({ length: 512 }, () => queue.take(1));
     await expect(queue.take(1)).rejects.toMatchObject({ code: 'OVERLOADED' });
@@ -70,7 +70,7 @@ describe('the queue', () => {
     await Promise.all(waiting);
   });
 
-  test('refuses whoever came to their turn too late, and does not ask for them', async () => {
+  test('rejects a request that waited too long, without allocating for it', async () => {
     const { source, clock, queue } = stage();
     const first = queue.take(1);
     const late = queue.take(2);
@@ -86,7 +86,7 @@ describe('the queue', () => {
     expect(source.asked.map(({ count }) => count)).toEqual([1, 3]);
   });
 
-  test('goes on after a refusal of the allocator', async () => {
+  test('continues after an error of the allocator', async () => {
     const { source, queue } = stage();
     const first = queue.take(1);
     const refused = expect(first).rejects.toThrow('no');

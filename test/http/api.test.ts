@@ -28,7 +28,7 @@ const postId = (app: App, headers: Record<string, string> = {}) =>
   app.inject({ method: 'POST', url: '/api/v1/id', headers });
 
 describe('GET /api/v1/ids', () => {
-  test('gives one ID with exactly the promised fields', async () => {
+  test('returns one ID with exactly the documented fields', async () => {
     const { app } = start();
     const response = await app.inject('/api/v1/ids');
     expect(response.statusCode).toBe(200);
@@ -47,7 +47,7 @@ describe('GET /api/v1/ids', () => {
     expect(new Date(generated_at).toISOString()).toBe(generated_at);
   });
 
-  test('gives as many as were asked for, rising, and no two answers share one', async () => {
+  test('returns as many IDs as requested, ascending, and never one twice', async () => {
     const { app, stage } = start();
     const counts = [1, 100, 101, 5_000, 100_000];
     const answers = await Promise.all(counts.map((count) => getIds(app, count)));
@@ -58,7 +58,7 @@ describe('GET /api/v1/ids', () => {
     expect(stage.issued).toBe(105_202);
   });
 
-  test('HEAD is refused: it would use IDs up', async () => {
+  test('rejects HEAD, which would waste IDs', async () => {
     const { app, stage } = start();
     const response = await app.inject({ method: 'HEAD', url: '/api/v1/ids' });
     expect([response.statusCode, response.headers.allow]).toEqual([405, 'GET']);
@@ -67,7 +67,7 @@ describe('GET /api/v1/ids', () => {
 });
 
 describe('POST /api/v1/id', () => {
-  test('gives one ID as a string', async () => {
+  test('returns one ID as a string', async () => {
     const { app } = start();
     const response = await postId(app);
     expect(response.statusCode).toBe(200);
@@ -80,7 +80,7 @@ describe('POST /api/v1/id', () => {
     ['an empty JSON object', { 'content-type': 'application/json' }, '{ }'],
     ['an empty body of a type', { 'content-type': 'application/x-www-form-urlencoded' }, ''],
     ['an empty JSON body', { 'content-type': 'application/json; charset=utf-8' }, ''],
-  ])('takes %s', async (_, headers, payload) => {
+  ])('accepts %s', async (_, headers, payload) => {
     const { app } = start();
     const request = { method: 'POST', url: '/api/v1/id', headers } as const;
     const response = await app.inject(payload === undefined ? request : { ...request, payload });
@@ -89,7 +89,7 @@ describe('POST /api/v1/id', () => {
 });
 
 describe('GET /api/v1/ids/{id}', () => {
-  test.each(['55325805773398016', '00c48e86f8092000', '0xc48e86f8092000'])('shows the parts of %s', async (id) => {
+  test.each(['55325805773398016', '00c48e86f8092000', '0xc48e86f8092000'])('returns the fields of %s', async (id) => {
     const { app, stage } = start();
     stage.reason = 'LEASE_SUSPENDED'; // nothing is allocated for it
     const response = await app.inject(`/api/v1/ids/${id}`);
@@ -102,7 +102,7 @@ describe('GET /api/v1/ids/{id}', () => {
 });
 
 describe('an idempotency key', () => {
-  test('that comes twice is refused: Node makes one text of both', async () => {
+  test('sent twice is rejected, although Node joins both into one', async () => {
     const { app } = start();
     await app.listen({ port: 0, host: '127.0.0.1' });
     const { port } = app.server.address() as AddressInfo;
@@ -114,7 +114,7 @@ describe('an idempotency key', () => {
     await app.close();
   });
 
-  test('gives the same bytes again, also over a listener that was made anew', async () => {
+  test('returns the same bytes again, also after the port was reopened', async () => {
     const { app, stage } = start();
     const first = await getIds(app, 1_000, { 'idempotency-key': 'order-1' });
     expect(first.headers).not.toHaveProperty('idempotency-replayed');
@@ -126,14 +126,14 @@ describe('an idempotency key', () => {
     expect(stage.issued).toBe(1_000);
   });
 
-  test('of requests at the same time stands for one allocation', async () => {
+  test('shared by concurrent requests allocates once', async () => {
     const { app, stage } = start();
     const answers = await Promise.all(Array.from({ length: 20 }, () => postId(app, { 'idempotency-key': 'k' })));
     expect(new Set(answers.map(({ body }) => body)).size).toBe(1);
     expect(stage.issued).toBe(1);
   });
 
-  test('is a conflict with another count and another route', async () => {
+  test('is a CONFLICT with another count or another route', async () => {
     const { app } = start();
     await getIds(app, 2, { 'idempotency-key': 'k' });
     for (const response of [
@@ -145,7 +145,7 @@ describe('an idempotency key', () => {
     expect((await getIds(app, 2, { 'idempotency-key': 'k' })).statusCode).toBe(200);
   });
 
-  test('is answered while the gate is closed, and what was refused can be asked for again', async () => {
+  test('is answered while the gate is closed, and a rejected request can be retried', async () => {
     const { app, stage } = start();
     const known = await postId(app, { 'idempotency-key': 'known' });
     stage.reason = 'LEASE_SUSPENDED';
@@ -155,7 +155,7 @@ describe('an idempotency key', () => {
     expect((await postId(app, { 'idempotency-key': 'new' })).statusCode).toBe(200);
   });
 
-  test('is forgotten after ten minutes', async () => {
+  test('expires after ten minutes', async () => {
     const { app, stage } = start();
     const first = await postId(app, { 'idempotency-key': 'k' });
     stage.aheadMs = 600_001;
@@ -178,7 +178,7 @@ describe('503', () => {
     },
   );
 
-  test('tells what the allocator refuses for, though the gate is still open', async () => {
+  test('has the error of the allocator, even while the gate is open', async () => {
     const { app, stage } = start();
     stage.authority = { ok: false, code: 'LEASE_SUSPENDED', message: 'etcd has not confirmed the lease in time' };
     const response = await getIds(app, 1);
@@ -187,7 +187,7 @@ describe('503', () => {
     expect(stage.issued).toBe(0);
   });
 
-  test('OVERLOADED when too much waits already', async () => {
+  test('OVERLOADED when too many IDs are queued', async () => {
     const { app, stage } = start();
     const held = Promise.withResolvers<void>();
     stage.before = () => held.promise;
@@ -200,7 +200,7 @@ describe('503', () => {
   });
 });
 
-test('a fault of idalloc is a 500 that tells nothing of it, and is told to the log', async () => {
+test('an internal error is a 500 without details, and is logged', async () => {
   const { app, stage } = start();
   stage.before = () => Promise.reject(new TypeError('secret'));
   const response = await postId(app);
@@ -209,7 +209,7 @@ test('a fault of idalloc is a 500 that tells nothing of it, and is told to the l
   expect(stage.faults).toEqual([new TypeError('secret')]);
 });
 
-test('requests are counted by route and status, of closed sets', async () => {
+test('requests are counted by route and status, each from a closed set', async () => {
   const { app, stage } = start();
   for (const url of [
     '/api/v1/ids',

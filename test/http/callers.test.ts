@@ -28,7 +28,7 @@ function start(options: ConstructorParameters<typeof ApiStage>[0] = { tokens: TO
 }
 
 describe('a token', () => {
-  test('is asked for on every route, and any token of a name will do', async () => {
+  test('is required on every route; every token of a name is accepted', async () => {
     const { ask } = start();
     for (const url of ['/api/v1/ids', '/api/v1/ids/7', '/api/v1/openapi.json', '/']) {
       expect((await ask(undefined, {}, url)).statusCode).toBe(401);
@@ -43,7 +43,7 @@ describe('a token', () => {
     ['that is unknown', { authorization: `Bearer ${ORDERS}x` }, 'Bearer error="invalid_token"'],
     ['with its name', { authorization: `Bearer orders:${ORDERS}` }, 'Bearer'],
     ['in the query', {}, 'Bearer', `/api/v1/ids?access_token=${ORDERS}`],
-  ])('%s is a 401 that says how to log in, and uses nothing up', async (_, headers, challenge, url = '/api/v1/ids') => {
+  ])('%s is a 401 with a challenge, and uses no IDs', async (_, headers, challenge, url = '/api/v1/ids') => {
     const { stage, app } = start();
     const answer = await app.inject({ url, headers });
     expect([answer.statusCode, answer.headers['www-authenticate']]).toEqual([401, challenge]);
@@ -53,7 +53,7 @@ describe('a token', () => {
     expect(stage.answered).toMatchObject([{ status: 401, caller: 'anonymous' }]);
   });
 
-  test('that is there twice is a 400: it is not known whose the request is', async () => {
+  test('sent twice is a 400, since the caller is ambiguous', async () => {
     const { app } = start();
     await app.listen({ port: 0, host: '127.0.0.1' });
     const { port } = app.server.address() as AddressInfo;
@@ -73,13 +73,13 @@ describe('a token', () => {
     expect((await ask('token-of-somebody-new')).statusCode).toBe(200);
   });
 
-  test('tells callers apart in metrics', async () => {
+  test('identifies callers in metrics', async () => {
     const { stage, ask } = start();
     for (const token of [ORDERS, BILLING, ORDERS_2, undefined]) await ask(token);
     expect(stage.answered.map(({ caller }) => caller)).toEqual(['orders', 'billing', 'orders', 'anonymous']);
   });
 
-  test('is not needed where there are none', async () => {
+  test('is not required where none is configured', async () => {
     const { stage, ask } = start({});
     expect((await ask()).statusCode).toBe(200);
     expect((await ask('whatever')).statusCode).toBe(200);
@@ -88,7 +88,7 @@ describe('a token', () => {
 });
 
 describe('an idempotency key', () => {
-  test("is the caller's own, whichever token it used", async () => {
+  test('belongs to the caller, whichever token it uses', async () => {
     const { stage, ask } = start();
     const key = { 'idempotency-key': 'order-1' };
     const first = await ask(ORDERS, key);
@@ -100,7 +100,7 @@ describe('an idempotency key', () => {
 });
 
 describe('a limit', () => {
-  test('refuses a caller that asks for more with 429 and Retry-After, and no other', async () => {
+  test('rejects only the caller above it, with 429 and Retry-After', async () => {
     const { stage, ask } = start({ tokens: TOKENS, perSecond: 100 });
     const idsOf = (token: string, count: number) => ask(token, {}, `/api/v1/ids?count=${count}`);
     expect((await idsOf(ORDERS, 100)).statusCode).toBe(200);
@@ -114,7 +114,7 @@ describe('a limit', () => {
     expect(stage.answered.map(({ status, caller }) => `${status} ${caller}`)).toContain('429 orders');
   });
 
-  test('does not count IDs that were given before, nor those that could not be given', async () => {
+  test('does not count replayed IDs, nor failed requests', async () => {
     const { stage, ask } = start({ tokens: TOKENS, perSecond: 10 });
     const url = '/api/v1/ids?count=10';
     stage.before = () => Promise.reject(new Error('no'));
@@ -127,7 +127,7 @@ describe('a limit', () => {
   });
 });
 
-test('browsers of other origins are told nothing: OPTIONS is 405, and no answer allows an origin', async () => {
+test('browsers of other origins get no access: OPTIONS is 405, and no response allows an origin', async () => {
   const { app } = start({});
   const headers = { origin: 'https://other.example', 'access-control-request-method': 'POST' };
   const preflight = await app.inject({ method: 'OPTIONS', url: '/api/v1/id', headers });

@@ -30,7 +30,7 @@ const queryOf = (form: string): string => (form === 'prefixed' ? 'form=prefixed&
 describe.each(FORM_NAMES)('form=%s', (form) => {
   const { format } = openForm(form, SETTINGS);
 
-  test.each([1, 10, 11, 101, 250])('writes each of %i new IDs besides', async (count) => {
+  test.each([1, 10, 11, 101, 250])('adds the form to each of %i new IDs', async (count) => {
     const { app } = start();
     const response = await app.inject(`/api/v1/ids?count=${count}&${queryOf(form)}`);
     const { ids } = response.json() as { ids: View[] };
@@ -41,7 +41,7 @@ describe.each(FORM_NAMES)('form=%s', (form) => {
     expect(Object.keys(ids[0] ?? {})).toEqual(['value_string', 'value_hex', 'value_form', 'breakdown']);
   });
 
-  test('writes the one ID of a POST besides, and reads it again', async () => {
+  test('adds the form to the ID of a POST, and decodes it again', async () => {
     const { app } = start();
     const made = (await app.inject({ method: 'POST', url: `/api/v1/id?${queryOf(form)}` })).json();
     expect(made.value_form).toBe(format(BigInt(made.id)));
@@ -51,19 +51,19 @@ describe.each(FORM_NAMES)('form=%s', (form) => {
   });
 });
 
-describe('a form is refused before any ID is used up', () => {
+describe('a form is rejected before any ID is used', () => {
   test.each([
-    ['form=roman', "there is no form 'roman': use decimal, padded"],
-    ['form=', "there is no form ''"],
+    ['form=roman', "unknown form 'roman': use decimal, padded"],
+    ['form=', "unknown form ''"],
     ['form=ulid&form=hex', 'form and prefix must be given once'],
-    ['prefix=ord', 'prefix means something only with the form prefixed'],
-    ['form=ulid&prefix=ord', 'prefix means something only with the form prefixed'],
+    ['prefix=ord', 'prefix requires the form prefixed'],
+    ['form=ulid&prefix=ord', 'prefix requires the form prefixed'],
     ['form=ulid&as=hex', "unknown query parameter 'as'"],
-    ['form=prefixed', 'form prefixed needs a prefix, and got nothing'],
+    ['form=prefixed', 'form prefixed needs a prefix, which is missing'],
     ['form=prefixed&prefix=O', "needs a prefix, not 'O'"],
     ['form=uuid4', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
     ['form=number', 'form number needs a key'],
-    ['from=ulid', "unknown query parameter 'from': there is"],
+    ['from=ulid', "unknown query parameter 'from': allowed: "],
   ])('%s', async (query, detail) => {
     const { stage, app } = start(false);
     for (const [method, path] of [
@@ -78,7 +78,7 @@ describe('a form is refused before any ID is used up', () => {
   });
 });
 
-test.each(['uuid4', 'number'])('no more than 1,000 new IDs come at once in %s, which takes long', async (form) => {
+test.each(['uuid4', 'number'])('one request gets at most 1,000 IDs in %s, which is slow', async (form) => {
   const { app, stage } = start();
   const { statusCode, json } = await app.inject(`/api/v1/ids?count=1001&form=${form}`);
   expect([statusCode, json().code, stage.issued]).toEqual([400, 'INVALID_COUNT', 0]);
@@ -87,7 +87,7 @@ test.each(['uuid4', 'number'])('no more than 1,000 new IDs come at once in %s, w
   expect((await app.inject('/api/v1/ids?count=1001&form=ulid')).json().ids).toHaveLength(1_001);
 });
 
-test('an ID in one form is written in another', async () => {
+test('an ID in one form is converted to another', async () => {
   const { app } = start();
   const ask = async (path: string) => (await app.inject(`/api/v1/ids/${path}`)).json();
   const { value_form: ulid } = await ask('55325805773398016?as=ulid');
@@ -98,20 +98,20 @@ test('an ID in one form is written in another', async () => {
     value_string: '55325805773398016',
     value_form: openForm('number', SETTINGS).format(55_325_805_773_398_016n),
   });
-  expect((await ask('1?as=roman')).detail).toContain("there is no form 'roman'");
+  expect((await ask('1?as=roman')).detail).toContain("unknown form 'roman'");
 });
 
-test('a text that nobody wrote is refused in its form, and so is one of another form', async () => {
+test('a made-up text is rejected in its form, and so is one of another form', async () => {
   const { app } = start();
   const ids = ['01H4EGVW0J8001ZZZZZZZZZZZZ', '55325805773398016', '%00'];
   for (const id of ids) {
     const { statusCode, json } = await app.inject(`/api/v1/ids/${id}?form=ulid`);
     expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
-    expect(json().detail).toContain('is not an ID in ulid');
+    expect(json().detail).toContain('is not a valid ID in form ulid');
   }
 });
 
-test('the same Idempotency-Key gives the same IDs, in whatever form', async () => {
+test('the same Idempotency-Key returns the same IDs in any form', async () => {
   const { app, stage } = start();
   const ask = async (query: string) =>
     (await app.inject({ url: `/api/v1/ids?count=3${query}`, headers: { 'idempotency-key': 'k' } })).json()
@@ -135,7 +135,7 @@ test.each(['GET', 'POST'] as const)(
     const { statusCode, json } = await app.inject({ method, url });
     expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);
     expect(json().detail).toContain(
-      "its time is 2095-09-07T15:47:35.551Z, and the form's are 2000-01-01T05:00:00.000Z to",
+      'its time is 2095-09-07T15:47:35.551Z, but the form covers 2000-01-01T05:00:00.000Z to',
     );
   },
 );

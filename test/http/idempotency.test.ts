@@ -8,7 +8,7 @@ function stage(maxWeight = 1_000) {
 }
 
 describe('a key', () => {
-  test('gives what it gave before, for ten minutes', async () => {
+  test('returns the same value for ten minutes', async () => {
     const { clock, cache } = stage();
     const make = vi.fn(async () => 1);
     expect(cache.once('k', 'a', make).replayed).toBe(false);
@@ -20,7 +20,7 @@ describe('a key', () => {
     expect(make).toHaveBeenCalledTimes(2);
   });
 
-  test('that is asked for twice at a time is made once', async () => {
+  test('used by concurrent requests makes one value', async () => {
     const { cache } = stage();
     const made = Promise.withResolvers<number>();
     const first = cache.once('k', 'a', () => made.promise);
@@ -30,7 +30,7 @@ describe('a key', () => {
     expect(second.replayed).toBe(true);
   });
 
-  test('is a CONFLICT for another request, also while the first is under way', () => {
+  test('is a CONFLICT for another request, also while the first is in progress', () => {
     const { cache } = stage();
     void cache.once('k', 'a', () => new Promise(() => undefined));
     expect(() => cache.once('k', 'b', async () => 1)).toThrow(
@@ -47,7 +47,7 @@ describe('a key', () => {
 });
 
 describe('the cache', () => {
-  test('is bounded by the weight of its values: the oldest go first', async () => {
+  test('is limited by the weight of its values, and evicts the oldest', async () => {
     const { cache } = stage(100);
     const make = (value: number) => async () => value;
     for (const key of ['a', 'b', 'c']) await cache.once(key, key, make(30)).value;
@@ -57,7 +57,7 @@ describe('the cache', () => {
     expect(cache.once('a', 'a', make(30)).replayed).toBe(false);
   });
 
-  test('keeps no more than it may over many keys', async () => {
+  test('stays within its limit over many keys', async () => {
     const { cache } = stage(50);
     for (let key = 0; key < 1_000; key += 1) await cache.once(`${key}`, 'r', async () => 1).value;
     let kept = 0;

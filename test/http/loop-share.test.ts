@@ -3,7 +3,7 @@ import { LoopShare } from '../../src/http/loop-share.ts';
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
-test('so many pieces run in a turn as it has time for, all in order; the rest in later turns', async () => {
+test('pieces run in order, as many per turn as its time allows', async () => {
   const clock = { nowMs: 0 };
   const share = new LoopShare(() => clock.nowMs);
   const done: number[] = [];
@@ -22,7 +22,7 @@ test('so many pieces run in a turn as it has time for, all in order; the rest in
   expect(done).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 });
 
-test('a piece that asks for another comes after those who wait', async () => {
+test('a piece queued by a piece runs after those already waiting', async () => {
   const clock = { nowMs: 0 };
   const share = new LoopShare(() => clock.nowMs);
   const done: string[] = [];

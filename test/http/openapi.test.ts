@@ -30,7 +30,7 @@ describe('the OpenAPI document', () => {
     expect(document.info.description).toContain('not in the ledger');
   });
 
-  test('has every route that answers, and no other', async () => {
+  test('has exactly the routes of the API', async () => {
     const methods = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
     for (const [path, item] of Object.entries<Record<string, Operation>>(document.paths)) {
       for (const method of methods) {
@@ -40,7 +40,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  test('each reference leads somewhere', () => {
+  test('resolves all of its references', () => {
     const references = JSON.stringify(document).match(/"#\/[^"]+"/g) ?? [];
     expect(references.length).toBeGreaterThan(10);
     for (const reference of references) {
@@ -53,7 +53,7 @@ describe('the OpenAPI document', () => {
   });
 });
 
-describe('the answers match the document', () => {
+describe('the responses match the document', () => {
   test.each([
     ['Ids', '/api/v1/ids?count=150', 'GET'],
     ['Id', '/api/v1/id', 'POST'],
@@ -79,7 +79,7 @@ describe('a worker whose IDs are JavaScript numbers', () => {
   const other = new Ajv2020({ strict: false, formats: { 'date-time': true } });
   afterAll(() => numbers.close());
 
-  test('gives each ID as a number as well, as its document says, and takes it apart', async () => {
+  test('also returns each ID as a number, as its document says, and decodes it', async () => {
     other.addSchema((await numbers.inject('/api/v1/openapi.json')).json(), 'api');
     const of = (name: string, body: unknown) => other.validate({ $ref: `api#/components/schemas/${name}` }, body);
     const many = (await numbers.inject('/api/v1/ids?count=150')).json();
@@ -93,7 +93,7 @@ describe('a worker whose IDs are JavaScript numbers', () => {
     expect(Number.isSafeInteger(value_number)).toBe(true);
   });
 
-  test('is the only one: others name no number at all', async () => {
+  test('is the only kind that returns numbers', async () => {
     const { body } = await app.inject('/api/v1/openapi.json');
     expect(body).not.toMatch(/(value|id)_number/);
     expect((await app.inject('/api/v1/ids')).body).not.toContain('value_number');

@@ -40,12 +40,12 @@ function exchange(url: string, input: string): Promise<string> {
 }
 
 describe('health', () => {
-  test('/healthz answers 200 though the gate is closed', async () => {
+  test('/healthz answers 200 while the gate is closed', async () => {
     const url = await start(() => ({ ready: false, reason: 'LEASE_LOST' }));
     expect(await get(`${url}/healthz`)).toEqual({ status: 200, body: { status: 'alive' } });
   });
 
-  test('/readyz follows the gate at each call', async () => {
+  test('/readyz follows the gate on each call', async () => {
     let state: { ready: boolean; reason?: string; detail?: string } = { ready: false, reason: 'NO_IDENTITY' };
     const url = await start(() => state);
     expect(await get(`${url}/readyz`)).toEqual({ status: 503, body: { status: 'not ready', reason: 'NO_IDENTITY' } });
@@ -56,7 +56,7 @@ describe('health', () => {
     expect(await get(`${url}/readyz`)).toEqual({ status: 200, body: { status: 'ready' } });
   });
 
-  test('answers are not to be kept by caches', async () => {
+  test('responses forbid caching', async () => {
     const response = await fetch(`${await start()}/readyz`);
     expect(response.headers.get('cache-control')).toBe('no-store');
   });
@@ -67,7 +67,7 @@ describe('health', () => {
 });
 
 describe('metrics', () => {
-  test('show what was counted, under the names of Prometheus', async () => {
+  test('expose the counters under their Prometheus names', async () => {
     const metrics = createMetrics();
     metrics.addIds(100_000);
     metrics.addRequests('issued');
@@ -109,21 +109,21 @@ describe('metrics', () => {
     }
   });
 
-  test('forget the lag of a partition that went to another worker', async () => {
+  test('drop the lag of a partition that moved to another worker', async () => {
     const metrics = createMetrics();
     metrics.setLag(3, 41);
     metrics.setLag(3, undefined);
     expect((await metrics.render()).body).not.toContain('partition="3"');
   });
 
-  test('forget the drift when no broker has told it', async () => {
+  test('drop the drift when it is unknown', async () => {
     const metrics = createMetrics();
     metrics.setClockDrift({ lowMs: 0, highMs: 1 });
     metrics.setClockDrift(undefined);
     expect((await metrics.render()).body).not.toContain('bound=');
   });
 
-  test('show what the worker says of itself when they are read', async () => {
+  test('show the state of the worker at the time of the scrape', async () => {
     let vitals: Vitals | undefined;
     const metrics = createMetrics(() => vitals);
     const lines = async () => (await metrics.render()).body.split('\n');
@@ -154,7 +154,7 @@ describe('metrics', () => {
     expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
   });
 
-  test('are rendered once for all who ask within a second', async () => {
+  test('are rendered once for all scrapes within a second', async () => {
     let renderings = 0;
     const render = async () => {
       renderings += 1;
@@ -166,7 +166,7 @@ describe('metrics', () => {
     expect(renderings).toBe(1);
   });
 
-  test('of two workers do not mix', async () => {
+  test('of two workers stay separate', async () => {
     const one = createMetrics();
     const two = createMetrics();
     one.addIds(5);
@@ -189,7 +189,7 @@ describe('the listener', () => {
     expect(answer.match(/^HTTP\/1\.1 /gm)?.length ?? 0).toBeLessThanOrEqual(2);
   });
 
-  test('gives up the longest answer for a newcomer where all are being answered', async () => {
+  test('cuts the longest response for a new connection when all are being answered', async () => {
     const held = Promise.withResolvers<{ contentType: string; body: string }>();
     const url = new URL(await start(undefined, { ...createMetrics(), render: () => held.promise }));
     const input = ['/healthz', '/metrics'].map((path) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`).join('');
@@ -205,7 +205,7 @@ describe('the listener', () => {
     held.resolve({ contentType: 'text/plain', body: '' });
   });
 
-  test('gives up the slowest connection for a newcomer', async () => {
+  test('cuts the slowest connection for a new one', async () => {
     const url = new URL(await start());
     const idle = Array.from({ length: 100 }, () => connect(Number(url.port), HOST).on('error', () => undefined));
     await Promise.all(idle.map((socket) => new Promise((resolve) => socket.once('connect', resolve))));
@@ -213,7 +213,7 @@ describe('the listener', () => {
     for (const socket of idle) socket.destroy();
   });
 
-  test('ends though a client holds its connection open', async () => {
+  test('ends even while a client keeps its connection open', async () => {
     const url = new URL(await start());
     const socket = connect(Number(url.port), HOST);
     await new Promise((resolve) => socket.once('connect', resolve));
@@ -227,7 +227,7 @@ describe('the listener', () => {
     await expect(fetch(url)).rejects.toThrow();
   });
 
-  test('a taken port is told as CONFIG_INVALID, with the variable', async () => {
+  test('a port in use is CONFIG_INVALID, with the variable', async () => {
     const other = createServer().listen(0, HOST);
     await new Promise((resolve) => other.once('listening', resolve));
     const address = other.address();

@@ -19,8 +19,8 @@ describe('count', () => {
     },
   );
 
-  test('a misspelled parameter does not go unnoticed', () => {
-    expect(() => countOf({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': there is count");
+  test('a misspelled parameter is rejected', () => {
+    expect(() => countOf({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': allowed: count");
   });
 });
 
@@ -49,7 +49,7 @@ describe('an ID', () => {
   );
 });
 
-test('an idempotency key comes once, and has 1 to 255 characters', () => {
+test('an idempotency key must be sent once, with 1 to 255 characters', () => {
   expect(idempotencyKeyOf([])).toBeUndefined();
   expect(idempotencyKeyOf(['k'.repeat(255)])).toHaveLength(255);
   for (const keys of [[''], ['k'.repeat(256)], ['a', 'a']]) {

@@ -18,7 +18,7 @@ function stage(perSecond = 100) {
   return { world, limit, take };
 }
 
-test('a caller may have the IDs of a second at once, and then as many a second', () => {
+test('a caller gets a burst of one second, and then the same rate', () => {
   const { world, take } = stage();
   expect([take('a', 60), take('a', 40), take('a', 1)]).toEqual([0, 0, 1]);
   world.nowMs += 500;
@@ -27,12 +27,12 @@ test('a caller may have the IDs of a second at once, and then as many a second',
   expect([take('a', 100), take('a', 1)]).toEqual([0, 1]);
 });
 
-test('each caller has a limit of its own', () => {
+test('each caller has its own limit', () => {
   const { take } = stage();
   expect([take('a', 100), take('b', 100), take('a', 1)]).toEqual([0, 0, 1]);
 });
 
-test('a request for more than a second holds is served from a full bucket, and paid back', () => {
+test('a request above the burst needs a full bucket, and leaves a debt', () => {
   const { world, take } = stage();
   expect([take('a', 1), take('a', 1_000)]).toEqual([0, 1]);
   world.nowMs += 10;
@@ -43,7 +43,7 @@ test('a request for more than a second holds is served from a full bucket, and p
   expect(take('a', 1)).toBe(0);
 });
 
-test('IDs that could not be given do not count, and are not more than a second holds', () => {
+test('returned IDs do not count, and never exceed the burst', () => {
   const { limit, take } = stage();
   expect(take('a', 100)).toBe(0);
   limit.giveBack('a', 100);
@@ -51,7 +51,7 @@ test('IDs that could not be given do not count, and are not more than a second h
   expect([take('a', 100), take('a', 1)]).toEqual([0, 1]);
 });
 
-test('of very many callers only those are remembered that asked last', () => {
+test('with very many callers, only the most recent are remembered', () => {
   const { take } = stage();
   take('first', 100);
   for (let i = 0; i < 1_023; i += 1) take(`caller ${i}`, 100);

@@ -49,7 +49,7 @@ function expectProblem(answer: string, status: number): void {
 const post = (headers: string, body = '') => `POST /api/v1/id HTTP/1.1\r\nHost: x\r\n${headers}\r\n${body}`;
 const CLOSE = 'Connection: close\r\n';
 
-describe('what is no good request gets a problem', () => {
+describe('a malformed request gets a problem', () => {
   test.each([
     ['no HTTP', 'hello\r\n\r\n', 400],
     ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 400],
@@ -117,14 +117,14 @@ describe('slow clients', () => {
     ['half a request line', 'GET /api'],
     ['headers without an end', 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n'],
     ['headers without their body', post('Content-Type: application/json\r\nContent-Length: 100\r\n', '{')],
-  ])('that send %s get 408 in time', async (_, input) => {
+  ])('that send %s get 408 at the timeout', async (_, input) => {
     const { port, stage } = await start(limits);
     const { ended } = await dial(port, input);
     expectProblem(await ended, 408);
     expect(stage.issued).toBe(0);
   });
 
-  test('that send a byte now and then get 408 all the same', async () => {
+  test('that trickle bytes get 408, too', async () => {
     const { port } = await start(limits);
     const { socket, ended } = await dial(port, 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ');
     const drip = setInterval(() => socket.write('x'), 20);
@@ -132,7 +132,7 @@ describe('slow clients', () => {
     clearInterval(drip);
   });
 
-  test('that go away in the middle of a large answer leave nothing behind', async () => {
+  test('that disconnect during a large response leave nothing behind', async () => {
     const { port, api } = await start();
     const { socket } = await dial(port, 'GET /api/v1/ids?count=100000 HTTP/1.1\r\nHost: x\r\n\r\n');
     await once(socket, 'data');
@@ -151,7 +151,7 @@ describe('connections', () => {
     ['has sent nothing', '', ''],
     ['has sent half of its headers', 'GET /api/v1/ids HTTP/1.1\r\nA: ', 'b'],
     ['has sent half of its body', post('Content-Length: 9\r\n', '{'), ' '],
-  ])('at the limit the one goes that %s, however busy it is', async (_, input, more) => {
+  ])('at the limit the one that %s is cut, however busy it is', async (_, input, more) => {
     const { port } = await start(limits);
     const slow = await dial(port, input);
     const others = [await dial(port), await dial(port)];
@@ -162,7 +162,7 @@ describe('connections', () => {
     expect(others.map(({ socket }) => socket.closed)).toEqual([false, false]);
   });
 
-  test('at the limit the one goes that has been idle the longest since its last answer', async () => {
+  test('at the limit the one idle longest since its last response is cut', async () => {
     const { port } = await start(limits);
     const [first, second, third] = [await dial(port), await dial(port), await dial(port)];
     for (const { socket } of [first, third]) {
@@ -177,7 +177,7 @@ describe('connections', () => {
     expect(third.socket.closed).toBe(false);
   });
 
-  test('that are all being answered are not given up for another', async () => {
+  test('that are all being answered are not cut for another', async () => {
     const { port, stage, api } = await start(limits);
     const held = Promise.withResolvers<void>();
     stage.before = () => held.promise;
@@ -190,7 +190,7 @@ describe('connections', () => {
     expect((await fetch(`http://${HOST}:${port}/api/v1/ids`)).status).toBe(200);
   });
 
-  test('that send a flood of requests without reading answers are cut, and few of the requests are looked at', async () => {
+  test('that flood requests without reading responses are cut, and few requests are handled', async () => {
     const { port, stage, api } = await start();
     let parsed = 0;
     api.app.server.on('request', () => {
@@ -202,7 +202,7 @@ describe('connections', () => {
     expect(parsed).toBeLessThanOrEqual(32);
   });
 
-  test('that send a second request at once get both answers, in order', async () => {
+  test('that pipeline a second request get both responses, in order', async () => {
     const { port } = await start();
     const counts = [150, 2];
     const requests = counts.map((count, nth) => {
@@ -214,7 +214,7 @@ describe('connections', () => {
     expect(answers.map((answer) => answer.match(/"value_hex"/g)?.length)).toEqual(counts);
   });
 
-  test('that ask again before they have read a large answer get both answers, in order', async () => {
+  test('that send a request before reading a large response get both responses, in order', async () => {
     const { port, api } = await start();
     const accepted = once(api.app.server, 'connection') as Promise<[Socket]>;
     const { socket, ended } = await dial(port, 'GET /api/v1/ids?count=100000 HTTP/1.1\r\nHost: x\r\n\r\n');
@@ -237,7 +237,7 @@ describe('connections', () => {
     expect(small).toMatch(/\{"id":"\d+"\}$/);
   });
 
-  test('are kept for the next request', async () => {
+  test('are kept alive for the next request', async () => {
     const { port } = await start();
     const { socket, ended } = await dial(port);
     for (let turn = 0; turn < 3; turn += 1) {

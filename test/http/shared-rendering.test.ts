@@ -19,7 +19,7 @@ function stage() {
 }
 
 describe('a rendering', () => {
-  test('is shared within a second of its beginning', async () => {
+  test('is shared for a second after its start', async () => {
     const { begun, render, pass } = stage();
     const first = render();
     begun[0]?.resolve(1);
@@ -33,7 +33,7 @@ describe('a rendering', () => {
     expect(begun).toHaveLength(2);
   });
 
-  test('that takes longer than a second is not begun beside itself', async () => {
+  test('that takes longer than a second does not run twice in parallel', async () => {
     const { begun, render, pass } = stage();
     const first = render();
     pass(3_000);

@@ -101,7 +101,7 @@ describe('over TLS', () => {
     expect(stage.faults).toEqual([]);
   });
 
-  test('a flood of requests on one connection is cut, and few are looked at', async () => {
+  test('a flood of requests on one connection is cut, and few are handled', async () => {
     const { port, stage, api } = await start();
     let parsed = 0;
     api.app.server.on('request', () => {
@@ -116,7 +116,7 @@ describe('over TLS', () => {
   test.each([
     ['does not begin its handshake', async (port: number) => connectTcp({ host: HOST, port })],
     ['sends nothing after it', async (port: number) => (await dial(port)).socket],
-  ])('at the limit the connection goes that %s', async (_, slow) => {
+  ])('at the limit the connection that %s is cut', async (_, slow) => {
     const { port, api, stage } = await start({ limits: { maxConnections: 2, requestTimeoutMs: 5_000 } });
     const accepted = once(api.app.server, 'connection');
     const first = await slow(port);
@@ -134,14 +134,14 @@ describe('over TLS', () => {
   test.each([
     ['a handshake', async (port: number) => connectTcp({ host: HOST, port }).on('error', () => undefined)],
     ['a request', async (port: number) => (await dial(port, GET)).socket],
-  ])('who is slow with %s is cut in time', async (_, slow) => {
+  ])('a client slow with %s is cut at the timeout', async (_, slow) => {
     const { port } = await start({ limits: { maxConnections: 9, requestTimeoutMs: 300 } });
     const socket = await slow(port);
     socket.resume();
     if (!socket.closed) await once(socket, 'close');
   });
 
-  test('the end waits for no handshake', { timeout: 20_000 }, async () => {
+  test('stopping does not wait for handshakes', { timeout: 20_000 }, async () => {
     const { port, api } = await start({ limits: { maxConnections: 9, requestTimeoutMs: 60_000 } });
     const accepted = once(api.app.server, 'connection');
     const socket = connectTcp({ host: HOST, port }).on('error', () => undefined);
@@ -153,7 +153,7 @@ describe('over TLS', () => {
     if (!socket.closed) await once(socket.resume(), 'close');
   });
 
-  test('a new certificate is shown to the next connection; one without its key leaves the one before', async () => {
+  test('the next connection gets a new certificate, unless its key is missing', async () => {
     let shown = server;
     let key = server;
     const pem = { cert: () => read(shown.certFile), key: () => read(key.keyFile) };
@@ -174,10 +174,10 @@ describe('over TLS', () => {
   });
 });
 
-describe('with an authority for clients', () => {
+describe('with a client CA', () => {
   const mutual = () => ({ pem: { clientCa: caOf } });
 
-  test('a certificate of it is asked for, and its common name is the caller', async () => {
+  test('a certificate signed by it is required, and its common name is the caller', async () => {
     const { port, stage } = await start({ ...mutual(), perSecond: 1 });
     const [orders, billing] = [authority.issue('orders'), authority.issue('billing')];
     expect(await ask(port)).toMatch(/^(ECONNRESET|ERR_SSL|EPIPE)/);
@@ -192,7 +192,7 @@ describe('with an authority for clients', () => {
     expect(new Set(stage.answered.map(({ caller }) => caller))).toEqual(new Set(['mtls']));
   });
 
-  test('a certificate of another authority is refused', async () => {
+  test('a certificate of another CA is rejected', async () => {
     const elsewhere = mkdtempSync(join(dir, 'other-'));
     const { port, stage } = await start(mutual());
     const other = new Authority(elsewhere).issue('orders');
@@ -200,7 +200,7 @@ describe('with an authority for clients', () => {
     expect(stage.issued).toBe(0);
   });
 
-  test('a token is asked for as well where there are some, and names the caller', async () => {
+  test('a token is also required where any are configured, and names the caller', async () => {
     const { port, stage } = await start({ ...mutual(), tokens: 'shop:token-of-the-shop' });
     const own = ownOf(authority.issue('orders'));
     expect(await ask(port, own)).toBe(401);

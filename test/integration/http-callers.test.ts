@@ -52,7 +52,7 @@ test('tokens are replaced in their file without a restart, and what a caller doe
 
   writeFileSync(file, 'orders');
   const isWarned = () =>
-    worker.lines.some(({ msg, variable }) => /not valid/.test(String(msg)) && variable === 'API_TOKEN_FILE');
+    worker.lines.some(({ msg, variable }) => /^secret file invalid/.test(String(msg)) && variable === 'API_TOKEN_FILE');
   await expect.poll(async () => [await ask(NEW), isWarned()], WITHIN).toEqual([200, true]);
   expect(await ask(NEW)).toBe(200);
   const series = (status: number, caller: string) =>

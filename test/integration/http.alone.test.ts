@@ -184,7 +184,7 @@ test('a revoked lease closes the port and cuts its connections; it opens again b
   await worker.line(({ msg }) => msg === 'the HTTP port is closed', from);
   await report(annotate, `port closed ${Math.round(performance.now() - revokedMs)} ms after the lease was revoked`);
   await cut;
-  await worker.line(({ msg }) => msg === 'the HTTP API is served', from);
+  await worker.line(({ msg }) => msg === 'the HTTP API is listening', from);
   await expect.poll(async () => await asker(url)()).toBe(200);
   await report(annotate, `answered again ${Math.round(performance.now() - revokedMs)} ms after`);
   const after = await json(`${url}/api/v1/id`, { method: 'POST' });

@@ -127,5 +127,5 @@ test('a worker whose layout has ended does not start, and names the variable', a
   await using realm = await Realm.create(suiteServers(), { env: LAYOUT_ENVS.regional });
   const worker = realm.worker({ LAYOUT_FIELDS: 'timestamp:31,datacenter:2:region,worker:10,sequence:9' });
   expect(await worker.ended()).toEqual({ code: 78, signal: null });
-  expect(worker.errors).toMatch(/LAYOUT_EPOCH_MS: ends layout 'custom' at 2026-01-25/);
+  expect(worker.errors).toMatch(/LAYOUT_EPOCH_MS: makes layout 'custom' end at 2026-01-25/);
 });

@@ -96,7 +96,7 @@ test('health, readiness and metrics of a worker that serves, and nothing worse t
 test('a worker without configuration names every variable at once and exits with 78', async () => {
   const { code, stderr } = await runIdalloc(['worker'], { LEASE_TTL_SECONDS: 'soon', OPS_PORT: '70000' });
   expect(code).toBe(78);
-  expect(stderr).toMatch(/^CONFIG_INVALID: 5 faults/);
+  expect(stderr).toMatch(/^CONFIG_INVALID: 5 configuration errors/);
   for (const name of ['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID', 'LEASE_TTL_SECONDS', 'OPS_PORT']) {
     expect(stderr).toMatch(new RegExp(`^ +${name}: `, 'm'));
   }

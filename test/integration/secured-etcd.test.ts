@@ -139,7 +139,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
   test('a right that is revoked suspends the worker until it is given back', async () => {
     const from = loaded.worker.lines.length;
     await etcd.revoke();
-    await refuses(/allow ETCD_USERNAME/, from);
+    await refuses(/grant ETCD_USERNAME/, from);
     await etcd.grant();
     await goesOn();
   });
@@ -147,7 +147,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
   test('a file that is emptied for a moment stops nothing, and is reported', async () => {
     const from = loaded.worker.lines.length;
     replaceFile(files.password, '');
-    const { variable, problem } = await loaded.worker.line(({ msg }) => /not valid/.test(String(msg)), from);
+    const { variable, problem } = await loaded.worker.line(({ msg }) => /^secret file invalid/.test(String(msg)), from);
     expect([variable, problem]).toEqual(['ETCD_PASSWORD_FILE', 'is empty']);
     replaceFile(files.password, `${PASSWORDS[1]}\n`);
     expect(await readiness(loaded.worker)).toMatchObject({ status: 200 });

@@ -212,7 +212,7 @@ test('quotas of a file change without a restart, and a faulty text leaves those 
   await expect.poll(ask).toBe('QUOTA_EXCEEDED');
   replace('elsewhere. 1 -');
   const { problem } = await worker.line(({ variable, level }) => variable === 'QUOTAS_FILE' && level === ERROR_LEVEL);
-  expect(problem).toContain("has 'elsewhere.', under which no reply topic is allowed");
+  expect(problem).toContain("has 'elsewhere.', which matches no allowed reply topic");
   expect(await ask()).toBe('QUOTA_EXCEEDED');
   replace('# none any more');
   await expect.poll(ask).toBeUndefined();

@@ -17,7 +17,7 @@ export interface Watched {
   readonly replies: Followed;
 }
 
-/** Resolves when the gate says this, in the log from line `from` on; tells when, by the monotonic clock. */
+/** Waits for this gate event in the log from line `from` on; returns its monotonic time. */
 export async function gateSays(worker: WorkerProcess, said: string, from: number): Promise<number> {
   await worker.line(({ msg, reason }) => (said === 'open' ? msg === 'gate open' : reason === said), from);
   return performance.now();
@@ -48,13 +48,13 @@ export function gateChanges(worker: WorkerProcess, reason: string): Promise<numb
   return worker.metric(`idalloc_gate_changes_total{reason="${reason}"}`);
 }
 
-/** Who holds a worker ID now, each by what nobody else will ever have: its key and the revision that made it. */
+/** The current holders of worker IDs, each identified by its key and create revision. */
 export async function termsOf(realm: Realm): Promise<readonly string[]> {
   const owners = await realm.etcd.get(poolOf(realm).map((workerId) => realm.keys.owner(workerId)));
   return [...owners.values()].map(({ key, createRevision }) => `${key} of revision ${createRevision}`);
 }
 
-/** None of them holds a worker ID any longer, whoever else may by now. */
+/** None of these holders has its worker ID any longer. */
 export async function expectGivenBack(realm: Realm, terms: readonly string[]): Promise<void> {
   const left = async () => (await termsOf(realm)).filter((term) => terms.includes(term));
   await expect.poll(left, { timeout: GIVEN_BACK_WITHIN_MS }).toEqual([]);

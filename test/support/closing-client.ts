@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { IdClient } from '../../src/client/index.ts';
 
 /**
- * A service of somebody else: it asks once, then closes its client at the first line on stdin, with a request under way,
+ * Another team's service: it asks once, then closes its client at the first line on stdin, with a request under way,
  * and has nothing else to do. It never calls exit().
  */
 const [broker = '', requestTopic = '', replyTopic = ''] = process.argv.slice(2);

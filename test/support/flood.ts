@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** Connections of somebody hostile. Those that the other side cuts are not opened again. */
+/** Hostile connections. Those that the server cuts are not reopened. */
 export class Flood {
   readonly #sockets: Socket[];
 

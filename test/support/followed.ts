@@ -154,7 +154,7 @@ export class Followed implements AsyncDisposable {
     });
   }
 
-  /** A reader that joins its group again begins anew, since it commits nothing: what is known already is skipped. */
+  /** A reader that rejoins its group starts over, since it commits nothing: known records are skipped. */
   #take(partition: number, messages: readonly KafkaMessage[]): void {
     const atMs = performance.now();
     for (const message of messages) {

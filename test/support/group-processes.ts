@@ -64,7 +64,7 @@ export class Process {
 export class Stage {
   readonly id = `t${randomUUID().slice(0, 8)}`;
   processes: Process[] = [];
-  /** Since when nobody has a partition, and the longest that it took until somebody had it again. */
+  /** Since when a partition has no owner, and the longest time without one. */
   readonly #orphanedMs = new Map<number, number>();
   readonly silentMs = new Map<number, number>();
   #onLook = Promise.withResolvers<void>();

@@ -2,7 +2,7 @@ import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** A proxy between one client and one gRPC server without TLS, in the test's own process. It forwards everything until told otherwise. */
+/** A proxy between one client and one gRPC server without TLS, in the test's own process. It forwards everything by default. */
 export interface GrpcProxy {
   /** http://host:port, to be used in place of the server's. */
   readonly endpoint: string;

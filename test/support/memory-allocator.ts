@@ -1,7 +1,7 @@
 import { wallMs } from '../../src/core/units.ts';
 import type { Allocation, Allocator } from '../../src/pipeline/ports.ts';
 
-/** Hands out runs of IDs that nobody else gets, one after the other, and keeps count. */
+/** Allocates consecutive, unique runs of IDs, and counts them. */
 export class CountingAllocator implements Allocator {
   readonly workerId: number;
   readonly asked: number[] = [];

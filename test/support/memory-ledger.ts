@@ -78,7 +78,7 @@ export class MemoryLedger {
     };
   }
 
-  /** Appends at once, as anybody with access to the topic can. */
+  /** Appends immediately, as any client with access to the topic can. */
   land(partition: number, entries: readonly LedgerDraft[]): Appended {
     const { high } = this.bounds(partition);
     const appendedAtMs = this.#nowMs();
@@ -163,7 +163,7 @@ export interface LedgerSink {
 export class MemoryReader {
   readonly #ledger: MemoryLedger;
   readonly #sink: LedgerSink;
-  /** Where reading goes on; absent for a partition that has to begin anew. */
+  /** The next offset to read; absent for a partition that has to start over. */
   readonly #next = new Map<number, number>();
 
   constructor(ledger: MemoryLedger, sink: LedgerSink) {
@@ -171,7 +171,7 @@ export class MemoryReader {
     this.#sink = sink;
   }
 
-  /** Forgets its place in the partition: the next poll begins anew. */
+  /** Forgets its position in the partition: the next poll starts over. */
   restart(partition: number): void {
     this.#next.delete(partition);
   }

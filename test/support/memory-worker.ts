@@ -24,7 +24,7 @@ export const POLICY: ReplyPolicy = {
   requestTopic: REQUESTS,
   ownTopics: [REQUESTS, DEAD_LETTERS, 'id.ledger', 'id.witness', 'id.replies.ledger'],
 };
-/** Calls back only when told to. */
+/** Calls back only on request. */
 export class ManualTimers {
   readonly #due = new Set<() => void>();
 
@@ -54,7 +54,7 @@ export interface MemoryWorkerOptions {
   /** In place of the topic itself, to read entries from. */
   readonly entries?: LedgerEntries;
   readonly now?: () => WallMs;
-  /** False: the reader comes only when it is polled; else also whenever somebody waits for it. */
+  /** False: the reader runs only when polled; otherwise also while a caller waits for it. */
   readonly diligent?: boolean;
   readonly schemas?: SchemaIds;
   /** Without it every request is served where it lies. */

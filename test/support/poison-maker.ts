@@ -32,7 +32,7 @@ export interface PoisonTools {
   readonly realm: Realm;
   readonly kafka: Kafka;
   readonly handmade: Handmade;
-  /** Appended to names, so that each round asks anew. */
+  /** Appended to names, so that each round makes new requests. */
   readonly round: number;
 }
 
@@ -76,7 +76,7 @@ export class Maker {
     this.cases.push({ name: this.name(name), id: Buffer.from(this.name(name)), send, ...expected });
   }
 
-  /** A value that is no request, by a sender who can be told. */
+  /** A value that is not a request, from a sender with a reply topic. */
   malformed(name: string, value: Buffer | null, code: ErrorCode = 'MALFORMED_REQUEST'): void {
     this.add(name, { reply: code, letter: code }, { value, headers: this.addressed(name) });
   }

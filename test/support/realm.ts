@@ -141,7 +141,7 @@ export class Realm implements AsyncDisposable {
     await waitForLeaders(this.source, [topic]); // what kafkajs has for this throws while the topic is not known yet
   }
 
-  /** Deletes a topic and makes it anew, empty, as `topics init` does. */
+  /** Deletes a topic and recreates it empty, as `topics init` does. */
   async recreate(topic: string): Promise<void> {
     await this.admin.deleteTopics({ topics: [topic] });
     // Brokers forget it a moment after the deletion was accepted, and the name is free after another one.
@@ -152,7 +152,7 @@ export class Realm implements AsyncDisposable {
     }
   }
 
-  /** Forgets what the group has committed, so that whoever joins it next reads all requests again; nobody may be in it. */
+  /** Deletes the group's committed offsets, so that its next member reads all requests again. The group must be empty. */
   async rewind(): Promise<void> {
     await this.admin.deleteGroups([this.groupId]);
   }

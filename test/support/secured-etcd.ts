@@ -9,7 +9,7 @@ const SIZE = 3;
 const ROOT_PASSWORD = 'root-pass';
 const ROLE = 'worker';
 
-/** As whoever rotates a secret replaces its file: whole, at once. */
+/** Replaces a secret's file atomically, as a rotation does. */
 export function replaceFile(file: string, text: string): void {
   writeFileSync(`${file}.new`, text);
   renameSync(`${file}.new`, file);
@@ -37,7 +37,7 @@ export interface SecuredEtcdOptions {
   readonly prefix: string;
   readonly user: string;
   readonly password: string;
-  /** A token that nobody uses for so long ends. */
+  /** An unused token expires after this. */
   readonly tokenSeconds: number;
 }
 

@@ -12,7 +12,7 @@ import { Realm } from './realm.ts';
 import { suiteServers } from './servers.ts';
 import { runIdalloc } from './worker-process.ts';
 
-/** Who may log in to Kafka; all but the client to etcd as well. The client is a service of somebody else. */
+/** Who may log in to Kafka; all but the client to etcd as well. The client is another team's service. */
 export const USERS = {
   worker: { name: 'id-worker', password: 'kafka-pass' },
   client: { name: 'id-client', password: 'client-pass' },
@@ -30,7 +30,7 @@ export interface SecuredServers {
   readonly realm: Realm;
   /** What the user needs to be let in. */
   login(user: User): Record<string, string>;
-  /** As somebody who may do anything: by a listener of its own, on which everybody may do anything. */
+  /** For full access: a separate listener without authorization. */
   readonly superUser: Record<string, string>;
 }
 

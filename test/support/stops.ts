@@ -18,14 +18,14 @@ export function opened(worker: WorkerProcess, from: number): Promise<LogLine> {
   return worker.line(({ msg }) => msg === 'gate open', from);
 }
 
-/** All batches told so far. */
+/** All batches in replies so far. */
 function batchesOf(replies: Followed): readonly IdBatch[] {
   return replies.seen
     .map((seen) => decodeReply(seen).reply)
     .flatMap((reply) => ('batch' in reply ? [reply.batch] : []));
 }
 
-/** Waits for a batch that this worker makes after this call; tells when its reply came, by the monotonic clock. */
+/** Waits for a batch that this worker allocates after this call; returns the monotonic time of its reply. */
 export async function nextReplyBy(worker: WorkerProcess, replies: Followed): Promise<number> {
   let at = replies.seen.length;
   let atMs = Number.NaN;
@@ -54,7 +54,7 @@ function stops({ msg, reason }: LogLine): boolean {
   return msg === 'gate closed' && refuses(reason);
 }
 
-/** All batches told so far, by the fences that they were made under. */
+/** All batches in replies so far, by their fences. */
 function madeUnder(replies: Followed, sent: readonly Sent[]): ReadonlyMap<bigint, readonly Made[]> {
   const sentMs = new Map(sent.map((ask) => [ask.correlationId, ask.sentMs]));
   const made = replies.seen.flatMap((seen) => {

@@ -11,7 +11,7 @@ export interface Takeover {
   readonly atLeast?: number;
 }
 
-/** Waits until the successor serves the partitions; tells how long its first reply took, from the call on. */
+/** Waits until the successor serves the partitions; returns the time from the call to its first reply. */
 export async function takenOver({ partitions, successor, replies, atLeast = 1 }: Takeover): Promise<number> {
   const begunMs = performance.now();
   const { workerId } = await successor.ready();

@@ -43,7 +43,7 @@ export interface Made {
   readonly appendedMs: number;
 }
 
-/** The terms that a worker's log tells of, in their order. */
+/** The terms in a worker's log, in order. */
 export function termsOf(lines: readonly LogLine[]): readonly Term[] {
   const began = lines.flatMap(({ msg }, at) => (msg === 'worker ID acquired' ? [at] : []));
   return began.map((at, i) => toTerm(lines.slice(at, began[i + 1])));

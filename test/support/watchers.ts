@@ -1,4 +1,4 @@
-/** Every wait of a test ends by itself, so that a test that fails still stops its workers. */
+/** Every wait of a test has a timeout, so that a failing test still stops its workers. */
 const WAIT_MS = 60_000;
 
 export interface Wait<T> {

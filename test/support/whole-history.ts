@@ -8,7 +8,7 @@ const SCHEMA = plainAvro('ledger-entry');
 const FRAME_BYTES = 10;
 const KEY_VERSION = 1;
 
-/** A record of a topic, whoever read it. */
+/** A record of a topic. */
 export interface RawRecord {
   readonly partition: number;
   readonly offset: number;

@@ -19,7 +19,7 @@ const CLI_TIMEOUT_MS = 60_000;
 
 type Env = Readonly<Record<string, string>>;
 
-/** Only what every program needs: the settings of whoever runs the tests must not reach a worker. */
+/** Only what every program needs: settings of the test runner's environment must not reach a worker. */
 function bareEnv(): Env {
   return { PATH: process.env.PATH ?? '' };
 }
@@ -152,7 +152,7 @@ export class WorkerProcess implements AsyncDisposable {
 
   /** Where the HTTP API is, as an address without a path. */
   async api(): Promise<string> {
-    const { port } = await this.line(({ msg }) => msg === 'the HTTP API is served');
+    const { port } = await this.line(({ msg }) => msg === 'the HTTP API is listening');
     return `http://127.0.0.1:${port}`;
   }
 

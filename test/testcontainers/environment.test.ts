@@ -10,7 +10,7 @@ test.each([
   await expect(start).rejects.toMatchObject({ code: 'INVALID_REPLY_TOPIC', message: expect.stringMatching(message) });
 });
 
-test('judges the reply topic by the prefix that the workers are given', async () => {
+test("checks the reply topic against the workers' prefix", async () => {
   const start = new IdAllocEnvironment()
     .withReplyTopic('id.replies.test')
     .withWorkerEnvironment({ REPLY_TOPIC_PREFIX: 'answers.' })

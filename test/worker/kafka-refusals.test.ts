@@ -91,7 +91,7 @@ describe('a right that the brokers refuse', () => {
     expect(lines.map(({ level, msg }) => [level, msg])).toEqual([
       [ERROR_LEVEL, 'the brokers refuse this worker'],
       [ERROR_LEVEL, 'the brokers refuse this worker'],
-      [30, 'the brokers accept again what they refused'],
+      [30, 'the brokers accept this worker again'],
     ]);
   });
 

@@ -17,25 +17,25 @@ import { type OnFault, Rotation, type RotationTiming } from './rotation.ts';
 
 export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
 
-/** The most keys or operations that etcd takes in one transaction. */
+/** Maximum number of operations that etcd accepts in one transaction. */
 const MAX_OPERATIONS = 128;
 
 export interface EtcdOptions extends EtcdAccess {
-  /** host:port, with or without http:// or https:// in front. */
+  /** host:port, optionally with http:// or https://. */
   readonly endpoints: readonly string[];
   readonly timing?: RotationTiming;
-  /** Told of each endpoint that failed a call, also when another one served it. */
+  /** Called for each endpoint that failed a call, even if another one served it. */
   readonly onFault?: OnFault;
 }
 
 export interface ClosableEtcd extends EtcdPort {
-  /** Why the last call failed; undefined when it was answered. */
+  /** Why the last call failed; undefined when it succeeded. */
   readonly fault: IdallocError | undefined;
-  /** Drops all connections; calls still open fail. */
+  /** Closes all connections; open calls fail. */
   close(): void;
 }
 
-/** EtcdPort over etcd3. Which endpoint is asked, and for how long, Rotation decides. */
+/** EtcdPort over etcd3. Rotation decides which endpoint is called, and for how long. */
 export function connectEtcd(options: EtcdOptions): ClosableEtcd {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
   const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
@@ -71,7 +71,7 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
       const request = { ID: String(leaseId), TTL: ttlSeconds };
       await run('a lease grant', (client) =>
         client.leaseClient.leaseGrant(request, limits()).catch((error: unknown) => {
-          // The ID is random and ours: a lease that exists under it is an earlier copy of this very grant.
+          // The ID is random and ours: an existing lease with it is from an earlier attempt of this grant.
           if (!(error instanceof Error) || !error.message.includes('lease already exists')) throw error;
         }),
       );
@@ -110,7 +110,7 @@ function isFinal(error: unknown): boolean {
 
 function checkSize(operations: number): void {
   if (operations > MAX_OPERATIONS) {
-    throw new RangeError(`etcd takes ${MAX_OPERATIONS} operations in one transaction, not ${operations}`);
+    throw new RangeError(`etcd accepts at most ${MAX_OPERATIONS} operations in one transaction, not ${operations}`);
   }
 }
 
@@ -141,12 +141,12 @@ function toOperation(operation: Operation): IRequestOp {
   return { request_put: operation.leaseId === undefined ? put : { ...put, lease: String(operation.leaseId) } };
 }
 
-/** The first is named, since a read may fail for the rights on one key. */
+/** Names the first key, since a read may fail for missing permissions on it. */
 function readOf([first = 'no key', ...more]: readonly string[]): string {
   return more.length === 0 ? `a read of ${first}` : `a read of ${first} and ${more.length} more`;
 }
 
-/** The first key behind all keys with this prefix; for an empty prefix, or one of 0xff bytes only: all keys. */
+/** The first key after all keys with this prefix; for an empty prefix, or one of 0xff bytes only: all keys. */
 function endOfPrefix(prefix: Buffer): Buffer {
   const last = prefix.findLastIndex((byte) => byte < 0xff);
   if (last < 0) return Buffer.from([0]);

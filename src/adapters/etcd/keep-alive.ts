@@ -3,11 +3,11 @@ import { castGrpcError, EtcdInvalidAuthTokenError, type LeaseClient } from 'etcd
 type CallOptions = NonNullable<Parameters<LeaseClient['leaseKeepAlive']>[0]>;
 
 /**
- * Renews a lease once and tells the seconds it has now (0: it is gone). etcd offers this only as a stream, so one is
- * opened for one question and torn down on the answer, on a failure, or when the signal aborts.
+ * Renews a lease once and returns its remaining seconds (0: the lease is gone). etcd offers this only as a stream, so a
+ * stream is opened per renewal and closed on the response, on a failure, or when the signal aborts.
  *
- * Over streams etcd3 does not drop a token that the server no longer takes; it does so for plain calls. So after that
- * one failure a plain call on the same lease goes first, and the question is asked once more.
+ * etcd3 drops a rejected token after unary calls, but not after streams. So after such a failure, a unary call on the same
+ * lease precedes the one retry.
  */
 export async function renewOnce(
   client: LeaseClient,
@@ -33,7 +33,7 @@ async function askStream(
   const stream = await client.leaseKeepAlive(options);
   try {
     return await new Promise<{ ttlSeconds: number }>((resolve, reject) => {
-      const aborted = () => reject(new Error('the call was over before the keep-alive was answered'));
+      const aborted = () => reject(new Error('the call ended before the keep-alive was answered'));
       signal.addEventListener('abort', aborted, { once: true });
       stream.on('data', (answer) => resolve({ ttlSeconds: Number(answer.TTL) }));
       stream.on('error', (error) => reject(castGrpcError(error)));
@@ -42,7 +42,7 @@ async function askStream(
       else stream.write({ ID: String(leaseId) });
     });
   } finally {
-    // end() comes first: etcd3 takes an error on a stream that is still writable for a broken host.
+    // end() first: etcd3 treats an error on a writable stream as a broken host.
     stream.end();
     stream.cancel();
   }

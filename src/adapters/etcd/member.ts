@@ -7,9 +7,9 @@ import type { Peer, RotationTiming } from './rotation.ts';
 
 /** TLS to endpoints that start with https://, all as PEM. */
 export interface EtcdTls {
-  /** Those who sign the certificates of etcd; without it, those that Node brings. */
+  /** CA certificates for etcd; without it, Node's bundled CAs. */
   readonly ca?: Secret;
-  /** What is shown to etcd. */
+  /** The client certificate. */
   readonly own?: { readonly cert: Secret; readonly key: Secret };
 }
 
@@ -18,7 +18,7 @@ export interface EtcdAccess {
   readonly tls?: EtcdTls;
 }
 
-/** The secrets of one moment. */
+/** The current secrets. */
 interface Credentials {
   readonly ca: string | undefined;
   readonly cert: string | undefined;
@@ -27,11 +27,11 @@ interface Credentials {
 }
 
 /**
- * One endpoint of etcd. Its client has neither etcd3's retries nor its circuit breaker: those stop asking altogether when
- * one of several nodes is frozen.
+ * One endpoint of etcd. Its client uses neither etcd3's retries nor its circuit breaker, which stop all calls when one of
+ * several nodes is frozen.
  *
- * A client keeps the certificates and the password that it was made with. So it is replaced when those have changed, and
- * when etcd no longer accepts its login: a token may have been ended by a change to any user or role.
+ * A client keeps its first certificates and password. So it is replaced when those change, and when etcd no longer accepts
+ * its login: a change to any user or role may invalidate its token.
  */
 export class EtcdMember implements Peer {
   readonly endpoint: string;
@@ -48,7 +48,7 @@ export class EtcdMember implements Peer {
     this.#client = this.#connect();
   }
 
-  /** A call that is refused for its login has not been carried out, so it is tried once more, with a new login. */
+  /** A call rejected for its login was not executed, so it is retried once with a new login. */
   async ask<R>(use: (client: Etcd3) => Promise<R>): Promise<R> {
     if (!isSame(this.#credentials, credentialsOf(this.#access))) this.#replace();
     const client = this.#client;
@@ -65,7 +65,7 @@ export class EtcdMember implements Peer {
     this.#client.close();
   }
 
-  /** Calls under way on the old client are over by the time that it is closed. */
+  /** The old client is closed when its calls must have ended. */
   #replace(): void {
     const old = this.#client;
     setTimeout(() => old.close(), LAST_CALLS * this.#timing.callMs).unref();
@@ -101,10 +101,10 @@ export class EtcdMember implements Peer {
   }
 }
 
-/** Times the longest call. */
+/** In multiples of the longest call. */
 const LAST_CALLS = 3;
 
-/** gRPC's own deadline is by the wall clock: it only tidies up what Rotation's timers have given up long before. */
+/** gRPC's deadline uses the wall clock, so it only cleans up calls that Rotation's timers ended long before. */
 export function callLimits(timing: RotationTiming): { deadline: number } {
   return { deadline: Date.now() + LAST_CALLS * timing.callMs };
 }

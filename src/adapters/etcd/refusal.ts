@@ -5,15 +5,15 @@ import {
   GRPCUnauthenticatedError,
 } from 'etcd3';
 
-const CERTIFICATES = 'check ETCD_CA, ETCD_CERT and ETCD_KEY, and how long the certificates are valid';
+const CERTIFICATES = 'check ETCD_CA, ETCD_CERT and ETCD_KEY, and when the certificates expire';
 
-/** By what the error says, in OpenSSL's, Node's and etcd's words. */
+/** By error message of OpenSSL, Node or etcd. */
 const REMEDIES: readonly (readonly [RegExp, string])[] = [
-  [/does not match certificate's altnames/i, 'let ETCD_ENDPOINTS name the hosts as their certificates do'],
+  [/does not match certificate's altnames/i, 'use host names in ETCD_ENDPOINTS that the certificates contain'],
   [/certificate|issuer|self.signed|tls|ssl/i, CERTIFICATES],
 ];
 
-/** etcd does not accept the login: the password is wrong, or the token that it gave has ended. */
+/** etcd rejected the login: the password is wrong, or the token has expired. */
 export function isLoginRefused(error: unknown): boolean {
   return (
     error instanceof EtcdAuthenticationFailedError ||
@@ -23,11 +23,11 @@ export function isLoginRefused(error: unknown): boolean {
   );
 }
 
-/** What an operator has to do about an error that no waiting ends; undefined for one that may pass by itself. */
+/** How an operator fixes an error that retries do not; undefined for a transient one. */
 export function remedyOf(error: unknown): string | undefined {
   if (isLoginRefused(error)) return 'check ETCD_USERNAME and ETCD_PASSWORD';
   if (error instanceof EtcdPermissionDeniedError) {
-    return 'allow ETCD_USERNAME to read and write the keys under ETCD_PREFIX, and the claim of its datacenter';
+    return 'grant ETCD_USERNAME read and write permission on the keys under ETCD_PREFIX, and on the claim of its datacenter';
   }
   const said = error instanceof Error ? error.message : '';
   return REMEDIES.find(([pattern]) => pattern.test(said))?.[1];

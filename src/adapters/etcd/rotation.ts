@@ -1,6 +1,6 @@
 import { describeError, IdallocError } from '../../errors.ts';
 
-/** How long a call may take in all, and after how long without an answer the next endpoint is asked too. */
+/** The time limit of a call, and the silence after which the next endpoint is called, too. */
 export interface RotationTiming {
   readonly callMs: number;
   readonly hedgeMs: number;
@@ -10,42 +10,41 @@ export interface Peer {
   readonly endpoint: string;
 }
 
-/** What one peer said instead of an answer; the call itself may still be served by another. */
+/** The failure of one peer; another one may still serve the call. */
 interface PeerFault {
   readonly what: string;
   readonly endpoint: string;
   readonly error: unknown;
-  /** What an operator has to do about it; undefined for what may pass by itself. */
+  /** How an operator fixes it; undefined for a transient error. */
   readonly remedy: string | undefined;
 }
 
 export type OnFault = (fault: PeerFault) => void;
 
-/** What errors mean. */
+/** Classifies errors. */
 export interface Judgement {
-  /** The cluster's own answer: no other peer would say anything else. */
+  /** The cluster's answer, which every peer would return. */
   readonly isFinal: (error: unknown) => boolean;
   readonly remedyOf: (error: unknown) => string | undefined;
 }
 
-const UNHEALTHY = 'check that the endpoints are right and healthy';
+const UNHEALTHY = 'check that ETCD_ENDPOINTS is correct and its members are healthy';
 
-/** One question to one peer. The signal aborts when the call is over, so that what is still open can be torn down. */
+/** Calls one peer. The signal aborts when the whole call has ended, to cancel calls still open. */
 export type Ask<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
 
 /**
- * Asks peers one after another until one answers. The peer that answered last is asked first; the next one is asked at
- * once after a failure, and after hedgeMs of silence. When all were asked they are asked again, one each hedgeMs: a
- * member may hold on to what it forwarded to a leader that has died, and answers the same question a second later.
- * The first answer wins; later ones are dropped. Timers run by the monotonic clock, so that a stepped wall clock neither
- * stretches nor cuts a call.
+ * Calls peers one after another until one answers. The peer that answered last goes first; the next one follows immediately
+ * after a failure, or after hedgeMs of silence. After the last peer the round starts again, one call per hedgeMs: a member may
+ * hang on a call that it forwarded to a dead leader, and answer a repeated one a second later. The first answer wins; later
+ * ones are dropped. Timers use the monotonic clock, so that a wall clock step neither extends nor shortens a call.
  */
 export class Rotation<P extends Peer> {
   readonly #peers: readonly P[];
   readonly #timing: RotationTiming;
   readonly #judgement: Judgement;
   readonly #onFault: OnFault;
-  /** By endpoint, until it answers: a client may say why it has no connection once, and then only that it has none. */
+  /** By endpoint, until it answers: a client may report why it cannot connect once, and later only that it is not connected. */
   readonly #remedies = new Map<string, string>();
   #preferred = 0;
   #fault: IdallocError | undefined;
@@ -57,12 +56,12 @@ export class Rotation<P extends Peer> {
     this.#onFault = onFault;
   }
 
-  /** Why the last call failed; undefined when it was answered. */
+  /** Why the last call failed; undefined when it succeeded. */
   get fault(): IdallocError | undefined {
     return this.#fault;
   }
 
-  /** The first answer, or IdallocError ETCD_UNAVAILABLE that names every endpoint asked and what it said. */
+  /** The first answer. Rejects with IdallocError ETCD_UNAVAILABLE, naming every endpoint called and its error. */
   run<R>(what: string, ask: Ask<P, R>): Promise<R> {
     const order = this.#peers.map((_, index) => (this.#preferred + index) % this.#peers.length);
     const over = new AbortController();

@@ -1,7 +1,7 @@
 import { DEFAULT_ETCD_TIMING, type EtcdOptions } from './etcd.ts';
 import { EtcdMember } from './member.ts';
 
-/** What one member of an etcd cluster says of itself. */
+/** The status of one member of an etcd cluster. */
 export interface EtcdStatus {
   readonly version: string;
   readonly isLeader: boolean;
@@ -10,22 +10,22 @@ export interface EtcdStatus {
   readonly latencyMs: number;
 }
 
-/** Asks one endpoint for its status. Rejects with its error, or when no answer comes within `timeoutMs`. */
+/** The status of one endpoint. Rejects with its error, or without an answer within `timeoutMs`. */
 export async function etcdStatus(endpoint: string, options: EtcdOptions, timeoutMs: number): Promise<EtcdStatus> {
   const member = new EtcdMember(endpoint, options, DEFAULT_ETCD_TIMING);
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new Error(`no answer in ${timeoutMs} ms`)), timeoutMs);
   try {
-    const begunMs = performance.now();
+    const startedMs = performance.now();
     const asked = member.ask((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
-    asked.catch(() => undefined); // it may fail after nobody waits any more
+    asked.catch(() => undefined); // it may fail after the timeout
     const { version, dbSize, leader, header } = await Promise.race([asked, late.promise]);
     return {
       version,
       isLeader: leader === header.member_id,
       hasLeader: leader !== '0',
       dbBytes: Number(dbSize),
-      latencyMs: performance.now() - begunMs,
+      latencyMs: performance.now() - startedMs,
     };
   } finally {
     clearTimeout(timer);

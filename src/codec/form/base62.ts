@@ -3,7 +3,7 @@ import { plainForm } from './plain.ts';
 
 const LENGTH = 11;
 
-/** 11 of 0-9 A-Z a-z. */
+/** 11 characters of 0-9 A-Z a-z. */
 export const base62 = plainForm({
   name: 'base62',
   sorts: 'text',

@@ -2,14 +2,14 @@ import { BASE62 } from './digits.ts';
 import { refusedId, refusedText, requireText } from './form.ts';
 import { timedForm } from './timed.ts';
 
-/** What a flake of the years 1975 to 2284 has when it is written without leading zeros, as Boundary's own are. */
+/** Length of a flake from 1975 to 2284 without leading zeros, as Boundary writes them. */
 const LENGTH = 18;
 const END = 62n ** BigInt(LENGTH);
 
 /**
- * Boundary's Flake: 64 bits of ms since 1970, and 48 + 16 that are worker and sequence there. Here both together are the
- * rest of the ID and the hash of it: a layout's sequence may have more than 16 bits, or lie above the worker, and only one
- * number in the ID's own order sorts as the IDs do.
+ * Boundary's Flake: 64 bits of ms since 1970, then 48 bits of worker and 16 of sequence. Here those 64 bits hold the rest of
+ * the ID and its hash: a layout's sequence may have more than 16 bits or lie above the worker, and only the ID's own bit
+ * order sorts as the IDs do.
  */
 export const boundary = timedForm({
   name: 'boundary',
@@ -23,7 +23,7 @@ export const boundary = timedForm({
     if (value < END) return BASE62.write(value, LENGTH);
     throw refusedId(
       'boundary',
-      `its time is behind the year 2284, where a flake grows longer than ${LENGTH} characters`,
+      `its time is after the year 2284, when a flake no longer fits into ${LENGTH} characters`,
     );
   },
   read: (text) => {

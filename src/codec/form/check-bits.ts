@@ -3,13 +3,13 @@ import type { Layout } from '../../core/layout.ts';
 import type { FormName } from './form.ts';
 
 const ID_BYTES = 8;
-/** Most bits that a hash is asked for. */
+/** Maximum number of hash bits. */
 const MOST_BITS = 128;
 
 /**
- * Fills what an ID leaves free in a form: the first bits of SHA-256 over the ASCII text `idalloc:FORM:FINGERPRINT:` and the
- * ID as 8 bytes, big-endian. Anyone with the layout can compute it, so it detects typing errors, texts of others and those
- * of another layout, and proves nothing. SHA-256 because every language has it; all that is hashed fits one of its blocks.
+ * Fills the bits that an ID leaves free in a form: the first bits of SHA-256 over the ASCII text `idalloc:FORM:FINGERPRINT:`
+ * and the ID as 8 bytes, big-endian. It detects typing errors, foreign texts and other layouts, but anyone with the layout can
+ * compute it, so it proves nothing. SHA-256 is available in every language, and the input fits into one block.
  */
 export class CheckBits {
   readonly #message: Uint8Array;

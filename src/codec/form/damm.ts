@@ -1,6 +1,6 @@
 /**
- * The quasigroup of order 10 that H. M. Damm gives in "Total anti-symmetrische Quasigruppen" (2004): it finds every wrong
- * digit, and every two neighbours that changed places.
+ * The quasigroup of order 10 from H. M. Damm, "Total anti-symmetrische Quasigruppen" (2004). It detects every single wrong
+ * digit and every swap of adjacent digits.
  */
 const QUASIGROUP = [
   '0317598642',
@@ -15,7 +15,7 @@ const QUASIGROUP = [
   '2581436790',
 ];
 
-/** The check digit of a text of decimal digits. With it at its end, a text has the check digit 0. */
+/** The check digit of a string of decimal digits. With it appended, the string has check digit 0. */
 export function dammDigit(digits: string): number {
   let state = 0;
   for (const digit of digits) state = Number(QUASIGROUP[state]?.charAt(Number(digit)));

@@ -3,22 +3,22 @@ const UPPER = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
 const NO_DIGIT = -1;
 
 /**
- * Whole numbers in digits of one base, most significant first. Several digits at a time are made in doubles, since a
- * division of a bigint costs as much as tens of those.
+ * Integers in one base, most significant digit first. Converts several digits at a time in doubles, because one bigint
+ * division costs as much as tens of those.
  */
 class Digits {
   readonly #digits: string;
   readonly #valueOf: readonly number[];
   readonly #perChunk: number;
 
-  /** `digits`: in rising order of their character codes, so that texts of one length sort as the numbers do. */
+  /** `digits`: in ascending order of character codes, so that texts of the same length sort like the numbers. */
   constructor(digits: string) {
     this.#digits = digits;
     this.#valueOf = Array.from({ length: 128 }, (_, code) => digits.indexOf(String.fromCharCode(code)));
     this.#perChunk = Math.floor(53 / Math.log2(digits.length));
   }
 
-  /** `value` in exactly `length` digits; the caller has checked that it fits. */
+  /** `value` in exactly `length` digits; the caller must check that it fits. */
   write(value: bigint, length: number): string {
     const base = this.#digits.length;
     const chunk = BigInt(base ** this.#perChunk);
@@ -33,7 +33,7 @@ class Digits {
     return text.slice(-length).padStart(length, '0');
   }
 
-  /** The number that a text stands for; undefined where a character is no digit. */
+  /** The number in a text; undefined if a character is not a digit. */
   read(text: string): bigint | undefined {
     const base = this.#digits.length;
     let value = 0n;
@@ -57,7 +57,7 @@ export const BASE62 = new Digits(`${DECIMAL}${UPPER}${UPPER.toLowerCase()}`);
 export const CROCKFORD_DIGITS = `${DECIMAL}ABCDEFGHJKMNPQRSTVWXYZ`;
 export const CROCKFORD = new Digits(CROCKFORD_DIGITS);
 
-/** As Crockford asks of a reader: small letters are capitals, I and L are 1, O is 0, and hyphens mean nothing. */
+/** Crockford's decoding rules: lowercase letters count as uppercase, I and L as 1, O as 0, and hyphens are ignored. */
 export function normalisedCrockford(text: string): string {
   return text.replaceAll('-', '').toUpperCase().replaceAll('O', '0').replace(/[IL]/g, '1');
 }

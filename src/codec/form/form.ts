@@ -18,41 +18,41 @@ export type FormName =
   | 'prefixed'
   | 'number';
 
-/** What a form may need besides the ID; `needs` of the form says which. */
+/** Settings of the forms; `Form.needs` lists those that a form requires. */
 export interface FormSettings {
   /** The layout that made the ID. */
   readonly layout?: Layout | undefined;
   readonly keys?: FormKeys | undefined;
-  /** What stands before the underscore of a prefixed ID. */
+  /** The text before the underscore of a prefixed ID. */
   readonly prefix?: string | undefined;
 }
 
 /**
- * A way to write an ID: pure, and reversible. Different IDs of one layout have different texts, and `parse` returns the
- * ID of each text that `format` wrote.
+ * A pure, reversible way to write an ID. Different IDs of one layout have different texts, and `parse` returns the ID of each
+ * text that `format` wrote.
  */
 export interface Form {
   readonly name: FormName;
-  /** What rises as the IDs do: the texts by their character codes, only the numbers that they stand for, or neither. */
+  /** What sorts like the IDs: the texts by character codes, only the numbers in them, or neither. */
   readonly sorts: 'text' | 'number' | 'no';
   readonly needs: readonly (keyof FormSettings)[];
-  /** What every text of the form looks like, and few others. */
+  /** Matches every text of the form, and few others. */
   readonly shape: RegExp;
   /**
-   * Bits of a text that the ID does not fill, rounded down. `parse` compares them, so that one in 2^freeBits of the texts
-   * of this shape is taken for an ID. Negative where the form can't hold the layout's IDs.
+   * Bits of a text that the ID does not fill, rounded down. `parse` checks them, so that only one in 2^freeBits random texts of
+   * this shape is accepted. Negative if the form can't hold the layout's IDs.
    */
   freeBits(layout: Layout): number;
   /**
    * The two directions under these settings.
    *
-   * @throws IdallocError CONFIG_INVALID where a key is missing; INVALID_ID where another setting is missing or the form can't
-   * hold the layout's IDs.
+   * @throws IdallocError CONFIG_INVALID for a missing key; INVALID_ID for another missing setting, or if the form can't hold
+   * the layout's IDs.
    */
   open(settings: FormSettings): OpenForm;
 }
 
-/** Both throw IdallocError INVALID_ID, which names the form and the reason. */
+/** Both throw IdallocError INVALID_ID with the form and the reason. */
 export interface OpenForm {
   format(id: bigint): string;
   parse(text: string): bigint;
@@ -67,43 +67,43 @@ export function isId(value: bigint): boolean {
   return value >= 0n && value <= MAX_ID;
 }
 
-/** The ID itself. Throws INVALID_ID for a number, and for what is not in 0..2^63-1. */
+/** Returns the ID. Throws INVALID_ID for a non-bigint, and outside 0..2^63-1. */
 export function requireId(id: bigint): bigint {
   if (typeof id !== 'bigint') throw notText(id);
   if (isId(id)) return id;
-  throw new IdallocError('INVALID_ID', `${id} is no ID: it must be in 0..${MAX_ID}`);
+  throw new IdallocError('INVALID_ID', `${id} is not a valid ID: it must be in 0..${MAX_ID}`);
 }
 
-/** The text itself. Throws INVALID_ID for anything else. */
+/** Returns the text. Throws INVALID_ID for a non-string. */
 export function requireText(text: string): string {
   if (typeof text !== 'string') throw notText(text);
   return text;
 }
 
-/** A number above 2^53 has lost its last digits before it gets here, so not even a small one is taken. */
+/** A number above 2^53 has lost digits before it gets here, so even small numbers are rejected. */
 function notText(value: unknown): IdallocError {
   const hint = typeof value === 'number' ? ': JavaScript numbers lose digits above 2^53, so keep IDs as strings' : '';
-  return new IdallocError('INVALID_ID', `an ID is a bigint or a text, not a ${typeof value}${hint}`);
+  return new IdallocError('INVALID_ID', `an ID must be a bigint or a string, not a ${typeof value}${hint}`);
 }
 
-/** The refusal of a text. */
+/** The error for an invalid text. */
 export function refusedText(form: FormName, text: string, reason: string): IdallocError {
   const shown = JSON.stringify(text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
-  return new IdallocError('INVALID_ID', `${shown} is not an ID in ${form}: ${reason}`);
+  return new IdallocError('INVALID_ID', `${shown} is not a valid ID in form ${form}: ${reason}`);
 }
 
-/** The refusal of an ID, or of all IDs of a layout. */
+/** The error for an ID, or a layout, that a form can't hold. */
 export function refusedId(form: FormName, reason: string): IdallocError {
   return new IdallocError('INVALID_ID', `form ${form} can't hold this ID: ${reason}`);
 }
 
-/** The layout of the settings. Throws INVALID_ID without one. */
+/** The layout in the settings. Throws INVALID_ID without one. */
 export function layoutFor(form: FormName, { layout }: FormSettings): Layout {
   if (layout !== undefined) return layout;
-  throw new IdallocError('INVALID_ID', `form ${form} carries the time of the ID, so it needs the ID's layout`);
+  throw new IdallocError('INVALID_ID', `form ${form} contains the time of the ID, so it needs the ID's layout`);
 }
 
-/** The keys of the settings. Throws CONFIG_INVALID without any. */
+/** The keys in the settings. Throws CONFIG_INVALID without any. */
 export function keysFor(form: FormName, { keys }: FormSettings): FormKeys {
   if (keys !== undefined) return keys;
   throw new IdallocError(

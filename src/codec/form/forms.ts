@@ -15,7 +15,7 @@ import { ulid } from './ulid.ts';
 import { uuid4 } from './uuid4.ts';
 import { uuid7 } from './uuid7.ts';
 
-/** Every form by its name, in the order in which help shows them. */
+/** All forms by name, in the order of the help text. */
 export const FORMS: Readonly<Record<FormName, Form>> = {
   decimal,
   padded,
@@ -41,12 +41,12 @@ export function isFormName(name: string): name is FormName {
 }
 
 /**
- * A form under its settings, ready for many IDs: what it needs is there, and it can hold the IDs of the layout.
+ * A form with its settings, checked once for any number of IDs.
  *
- * @throws IdallocError INVALID_ID for a name that is no form, for a missing prefix or layout, and for a layout that does not
- * fit; CONFIG_INVALID for a missing key.
+ * @throws IdallocError INVALID_ID for an unknown form, a missing prefix or layout, and a layout that does not fit;
+ * CONFIG_INVALID for a missing key.
  */
 export function openForm(name: string, settings: FormSettings = {}): OpenForm {
   if (isFormName(name)) return FORMS[name].open(settings);
-  throw new IdallocError('INVALID_ID', `there is no form '${String(name).slice(0, 50)}': use ${FORM_NAMES.join(', ')}`);
+  throw new IdallocError('INVALID_ID', `unknown form '${String(name).slice(0, 50)}': use ${FORM_NAMES.join(', ')}`);
 }

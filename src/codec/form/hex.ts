@@ -1,7 +1,7 @@
 import { formatHex } from '../../core/layout.ts';
 import { plainForm } from './plain.ts';
 
-/** 16 small hexadecimal digits; a reader takes capitals, and 0x before them. */
+/** 16 lowercase hexadecimal digits; parse also accepts uppercase and a leading 0x. */
 export const hex = plainForm({
   name: 'hex',
   sorts: 'text',

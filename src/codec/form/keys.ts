@@ -14,7 +14,7 @@ export interface Permutation {
 const LINE = /^([1-9]):([0-9a-f]{64})$/i;
 const KEY_BYTES = 32;
 
-/** One key of the list. Its bytes stay in here. */
+/** One numbered key. Its bytes are not accessible from outside. */
 export class FormKey {
   readonly number: number;
   readonly #secret: Uint8Array;
@@ -27,7 +27,7 @@ export class FormKey {
 
   /**
    * The permutation of a form: FF1 of NIST SP 800-38G, without a tweak, with AES-256. Its key is HKDF-SHA-256 (RFC 5869) of
-   * this one, without salt and with the info `idalloc form NAME`, so that no two forms share one.
+   * this one, without salt and with the info `idalloc form NAME`, so that every form has its own.
    */
   permutation(form: FormName, radix: number): Permutation {
     const known = this.#permutations.get(form);
@@ -39,7 +39,7 @@ export class FormKey {
   }
 }
 
-/** The keys of the keyed forms. Nothing of them shows in JSON or in a log. */
+/** The keys of the keyed forms. They never appear in JSON or logs. */
 export class FormKeys {
   /** The one that `format` uses. */
   readonly writing: FormKey;
@@ -53,10 +53,10 @@ export class FormKeys {
 }
 
 /**
- * Keys from their text: lines of number:key, the number 1 to 9 and the key 64 hexadecimal digits. The first line's key
- * formats, all of them parse. Empty lines, and those that begin with #, mean nothing.
+ * Parses lines of number:key, with a number from 1 to 9 and a key of 64 hexadecimal digits. `format` uses the first key,
+ * `parse` all of them. Empty lines and those that start with # are ignored.
  *
- * @throws RangeError that names the first faulty line, and never shows a key.
+ * @throws RangeError that names the first invalid line, but never a key.
  */
 export function parseFormKeys(text: string): FormKeys {
   const found = new Map<number, FormKey>();
@@ -67,10 +67,10 @@ export function parseFormKeys(text: string): FormKeys {
     const refuse = (what: string) => new RangeError(`line ${at + 1} ${what}`);
     const [, digit, secret] = LINE.exec(entry) ?? [];
     if (digit === undefined || secret === undefined) {
-      throw refuse('must be number:key, with a number of 1 to 9 and a key of 64 hexadecimal digits');
+      throw refuse('must be number:key, with a number from 1 to 9 and a key of 64 hexadecimal digits');
     }
     const number = Number(digit);
-    if (found.has(number)) throw refuse(`has the number ${number} a second time`);
+    if (found.has(number)) throw refuse(`repeats the number ${number}`);
     if (secrets.has(secret.toLowerCase())) throw refuse('has the key of another number');
     secrets.add(secret.toLowerCase());
     found.set(number, new FormKey(number, hexToBytes(secret)));
@@ -81,9 +81,9 @@ export function parseFormKeys(text: string): FormKeys {
 }
 
 /**
- * The keys of `format` and `parse` from the text of FORM_KEY: one line of number:key for each, the first of which formats.
+ * The keys of `format` and `parse` from the text of FORM_KEY: one number:key per line; `format` uses the first.
  *
- * @throws IdallocError CONFIG_INVALID that names the faulty line, and never shows a key.
+ * @throws IdallocError CONFIG_INVALID that names the invalid line, but never a key.
  */
 export function formKeys(text: string): FormKeys {
   try {

@@ -5,7 +5,7 @@ import { timedForm } from './timed.ts';
 const LENGTH = 27;
 const END = 2n ** 160n;
 
-/** KSUID: 32 bits of seconds since 2014-05-13T16:53:20Z and 128 of ours, in base62. */
+/** KSUID: 32 bits of seconds since 2014-05-13T16:53:20Z and 128 bits of payload, in base62. */
 export const ksuid = timedForm({
   name: 'ksuid',
   sorts: 'text',
@@ -18,6 +18,6 @@ export const ksuid = timedForm({
   read: (text) => {
     const value = requireText(text).length === LENGTH ? BASE62.read(text) : undefined;
     if (value !== undefined && value < END) return value;
-    throw refusedText('ksuid', text, 'a KSUID has 27 characters of 0-9 A-Z a-z, and stands for less than 2^160');
+    throw refusedText('ksuid', text, 'a KSUID has 27 characters of 0-9 A-Z a-z and is below 2^160');
   },
 });

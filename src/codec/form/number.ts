@@ -10,8 +10,8 @@ const SHAPE = /^[1-9][0-9]{20}$/;
 const FREE_BITS = Math.floor(Math.log2(10 ** (DIGITS + 1)) - 63);
 
 /**
- * A number for people, 21 digits: the key's number, which is never 0; a keyed permutation of the ID's 19 digits, so that it
- * shows neither how many there are nor which ones are neighbours; and Damm's check digit.
+ * A 21-digit number for people: the key's number, which is never 0; a keyed permutation of the ID's 19 digits, which hides
+ * volume and order; and Damm's check digit.
  */
 export const number: Form = {
   name: NAME,
@@ -30,15 +30,15 @@ export const number: Form = {
       },
       parse: (text) => {
         if (!SHAPE.test(requireText(text))) {
-          throw refusedText(NAME, text, `it must have ${DIGITS + 2} digits, of which the first one is a key's number`);
+          throw refusedText(NAME, text, `it must have ${DIGITS + 2} digits, starting with the number of a key`);
         }
-        if (dammDigit(text) !== 0) throw refusedText(NAME, text, 'its check digit is wrong, so a digit is mistyped');
+        if (dammDigit(text) !== 0) throw refusedText(NAME, text, 'wrong check digit, so a digit is mistyped');
         const key = keys.all.find((one) => one.number === Number(text.charAt(0)));
-        if (key === undefined) throw refusedText(NAME, text, `there is no key ${text.charAt(0)}: see FORM_KEY`);
+        if (key === undefined) throw refusedText(NAME, text, `unknown key ${text.charAt(0)}: see FORM_KEY`);
         const digits = Array.from(text.slice(1, -1), Number);
         const id = BigInt(key.permutation(NAME, RADIX).decrypt(digits).join(''));
         if (isId(id)) return id;
-        throw refusedText(NAME, text, `it was not made from an ID by key ${key.number}`);
+        throw refusedText(NAME, text, `it was not written with key ${key.number}`);
       },
     };
   },

@@ -4,7 +4,7 @@ import { timedForm } from './timed.ts';
 
 const SHAPE = /^[0-9a-f]{24}$/i;
 
-/** MongoDB's ObjectID: 32 bits of seconds since 1970 and 64 of ours, in 24 hexadecimal digits. */
+/** MongoDB's ObjectID: 32 bits of seconds since 1970 and 64 bits of payload, in 24 hexadecimal digits. */
 export const objectid = timedForm({
   name: 'objectid',
   sorts: 'text',

@@ -4,16 +4,16 @@ export interface PlainForm {
   readonly name: FormName;
   readonly sorts: Form['sorts'];
   readonly shape: RegExp;
-  /** How many texts have this shape, as a power of 2. */
+  /** log2 of the number of texts of this shape. */
   readonly textBits: number;
-  /** What `parse` says that a text should have been. */
+  /** The expected text, for the error message of `parse`. */
   readonly expected: string;
   readonly write: (id: bigint) => string;
   /** The number in a text; undefined for a text of another shape. */
   readonly read: (text: string) => bigint | undefined;
 }
 
-/** A form that is the ID in another base, and needs nothing besides it. */
+/** A form that writes the ID in some base and needs no settings. */
 export function plainForm({ name, sorts, shape, textBits, expected, write, read }: PlainForm): Form {
   const open: OpenForm = {
     format: (id) => write(requireId(id)),

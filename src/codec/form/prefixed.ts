@@ -5,17 +5,17 @@ import { type Form, ID_BITS, isId, refusedText, requireId, requireText } from '.
 const NAME = 'prefixed';
 const LENGTH = 13;
 const DIGIT_BITS = 5;
-/** Crockford's check symbols stand for 0 to 36: five more than there are digits. */
+/** Crockford's check symbols for 0 to 36: the 32 digits and five more. */
 const CHECK_SYMBOLS = `${CROCKFORD_DIGITS}*~$=U`;
 const PREFIX = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 const MOST_PREFIX = 32;
-/** A hyphen may stand after each of the digits. */
+/** Each digit may be followed by a hyphen. */
 const MOST_BODY = 2 * LENGTH + 1;
 const FREE_BITS = LENGTH * DIGIT_BITS + Math.floor(Math.log2(CHECK_SYMBOLS.length)) - ID_BITS;
 
 /**
- * A name of your choice, an underscore, 13 of Crockford's base32 digits and his check symbol (the number modulo 37), which
- * finds every wrong digit and every two neighbours that changed places. A reader takes the digits as leniently as base32.
+ * A prefix, an underscore, 13 Crockford base32 digits and Crockford's check symbol (the number modulo 37), which detects every
+ * single wrong digit and every swap of adjacent digits. `parse` is as lenient with the digits as base32.
  */
 export const prefixed: Form = {
   name: NAME,
@@ -28,7 +28,7 @@ export const prefixed: Form = {
     return {
       format: (id) => `${head}${CROCKFORD.write(requireId(id), LENGTH)}${checkSymbol(id)}`,
       parse: (text) => {
-        if (!requireText(text).startsWith(head)) throw refusedText(NAME, text, `it does not begin with ${head}`);
+        if (!requireText(text).startsWith(head)) throw refusedText(NAME, text, `it does not start with ${head}`);
         const body = text.slice(head.length);
         const symbols = body.length > MOST_BODY ? '' : normalisedCrockford(body);
         const id = CROCKFORD.read(symbols.slice(0, -1));
@@ -36,7 +36,7 @@ export const prefixed: Form = {
           throw refusedText(NAME, text, `after ${head} it must have 13 base32 digits below 2^63 and a check symbol`);
         }
         if (symbols.at(-1) === checkSymbol(id)) return id;
-        throw refusedText(NAME, text, 'its check symbol is wrong, so a character is mistyped');
+        throw refusedText(NAME, text, 'wrong check symbol, so a character is mistyped');
       },
     };
   },
@@ -48,7 +48,7 @@ function checkSymbol(id: bigint): string {
 
 function requirePrefix(prefix: string | undefined): string {
   if (prefix !== undefined && prefix.length <= MOST_PREFIX && PREFIX.test(prefix)) return prefix;
-  const rule = `a prefix has up to ${MOST_PREFIX} characters of a-z and 0-9, in words that _ separates, as in 'ord'`;
-  const found = prefix === undefined ? 'and got nothing' : `not '${String(prefix).slice(0, 50)}'`;
+  const rule = `use up to ${MOST_PREFIX} characters of a-z and 0-9, with single _ between words, such as 'ord'`;
+  const found = prefix === undefined ? 'which is missing' : `not '${String(prefix).slice(0, 50)}'`;
   throw new IdallocError('INVALID_ID', `form ${NAME} needs a prefix, ${found}: ${rule}`);
 }

@@ -4,7 +4,7 @@ import { timedForm } from './timed.ts';
 const SHAPE = /^(0|[1-9][0-9]{0,19})$/;
 const END = 2n ** 64n;
 
-/** Simpleflake: 41 bits of ms since 2000-01-01T05:00:00Z and 23 of ours, as an unsigned decimal number. */
+/** Simpleflake: 41 bits of ms since 2000-01-01T05:00:00Z and 23 bits of payload, as an unsigned decimal number. */
 export const simpleflake = timedForm({
   name: 'simpleflake',
   sorts: 'number',

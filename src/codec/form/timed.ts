@@ -12,7 +12,7 @@ import {
   requireId,
 } from './form.ts';
 
-/** A scheme whose values begin with a time. */
+/** A scheme whose values start with a time. */
 export interface TimedForm {
   readonly name: FormName;
   readonly sorts: Form['sorts'];
@@ -21,18 +21,18 @@ export interface TimedForm {
   readonly epochMs: number;
   readonly unitMs: 1 | 1000;
   readonly timeBits: number;
-  /** Bits below the time that are the scheme's to choose. */
+  /** Bits below the time. */
   readonly restBits: number;
-  /** The value, below 2^(timeBits + restBits), as the scheme writes it. Throws INVALID_ID for a value that it can't write. */
+  /** The value, below 2^(timeBits + restBits), as the scheme writes it. Throws INVALID_ID for a value outside the scheme. */
   readonly write: (value: bigint) => string;
   /** The value in a text. Throws INVALID_ID. */
   readonly read: (text: string) => bigint;
 }
 
-/** A value of a timed form: what it is for an ID, and the ID of it. */
+/** Converts between IDs and values of a timed form. */
 interface Packing {
   pack(id: bigint): bigint;
-  /** Undefined for a value that no ID has. */
+  /** Undefined for a value without an ID. */
   unpack(value: bigint): bigint | undefined;
 }
 
@@ -40,9 +40,9 @@ interface Packing {
 const MS_BITS = 10;
 
 /**
- * A form of a scheme whose values begin with a time. From the top a value has: the start of the ID's tick in the scheme's
- * unit; the ms within the second where that unit is the second (10 bits); all of the ID that lies below its timestamp; and
- * a hash of it in the bits that are left. Time and rest come in the ID's own order, so the values rise as the IDs do.
+ * A form of a scheme whose values start with a time. From the highest bits, a value has: the start of the ID's tick in the
+ * scheme's unit; the ms within the second, if that unit is the second (10 bits); the bits of the ID below its timestamp; and a
+ * hash of the ID in the remaining bits. This is the ID's own order, so the values sort like the IDs.
  */
 export function timedForm(scheme: TimedForm): Form {
   const { name, sorts, shape, write, read } = scheme;
@@ -76,7 +76,7 @@ export function timedForm(scheme: TimedForm): Form {
 }
 
 function notOurs(name: FormName, text: string, layout: string | undefined): Error {
-  return refusedText(name, text, `no ID of layout '${layout}' is written like this`);
+  return refusedText(name, text, `it contains no ID of layout '${layout}'`);
 }
 
 function freeBits({ unitMs, restBits }: TimedForm, layout: Layout): number {
@@ -88,7 +88,10 @@ function packing(scheme: TimedForm, layout: Layout): Packing {
   const free = freeBits(scheme, layout);
   if (free < 0) {
     const { shift } = layout.places.timestamp;
-    throw refusedId(name, `layout '${layout.name}' has ${shift} bits below its time, and the form ${shift + free}`);
+    throw refusedId(
+      name,
+      `layout '${layout.name}' has ${shift} bits below the time, but the form only ${shift + free}`,
+    );
   }
   const check = new CheckBits(name, layout, free);
   const checkShift = BigInt(free);
@@ -105,7 +108,7 @@ function packing(scheme: TimedForm, layout: Layout): Packing {
       const time = Math.floor(sinceMs / unitMs);
       if (time < 0 || time >= end) {
         const reach = `${timeText(epochMs)} to ${timeText(epochMs + (end - 1) * unitMs)}`;
-        throw refusedId(name, `its time is ${timeText(sinceMs + epochMs)}, and the form's are ${reach}`);
+        throw refusedId(name, `its time is ${timeText(sinceMs + epochMs)}, but the form covers ${reach}`);
       }
       return (body(id, time, sinceMs - time * unitMs) << checkShift) | check.of(id);
     },
@@ -121,11 +124,11 @@ function packing(scheme: TimedForm, layout: Layout): Packing {
   };
 }
 
-/** Wall milliseconds at which the ID's tick begins. */
+/** Wall milliseconds of the start of the ID's tick. */
 function startOf(name: FormName, layout: Layout, id: bigint): number {
   const tick = Number(id >> layout.timestampShift);
   if (tick < layout.endTicks) return tickStartMs(layout, ticks(tick));
-  throw refusedId(name, `${id} is no ID of layout '${layout.name}'`);
+  throw refusedId(name, `${id} is not an ID of layout '${layout.name}'`);
 }
 
 function timeText(ms: number): string {

@@ -6,7 +6,7 @@ const LENGTH = 26;
 /** 26 digits are 130 bits, of which a ULID uses 128. */
 const SHAPE = /^[0-7][0-9A-Z]{25}$/i;
 
-/** ULID: 48 bits of ms and 80 of ours, in Crockford's base32. */
+/** ULID: 48 bits of ms and 80 bits of payload, in Crockford's base32. */
 export const ulid = timedForm({
   name: 'ulid',
   sorts: 'text',
@@ -19,6 +19,6 @@ export const ulid = timedForm({
   read: (text) => {
     const value = SHAPE.test(requireText(text)) ? CROCKFORD.read(normalisedCrockford(text)) : undefined;
     if (value !== undefined) return value;
-    throw refusedText('ulid', text, "a ULID has 26 of Crockford's base32 digits, the first one up to 7");
+    throw refusedText('ulid', text, 'a ULID has 26 Crockford base32 digits, the first at most 7');
   },
 });

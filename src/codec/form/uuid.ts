@@ -7,10 +7,10 @@ const VARIANT = 0b10n << 62n;
 const LOW_BITS = 62;
 const MIDDLE_BITS = 12;
 
-/** Bits of a UUID that its version leaves free. */
+/** Bits of a UUID besides version and variant. */
 export const UUID_BITS = 122;
 
-/** What the text of a version looks like. */
+/** Matches UUIDs of a version. */
 export function uuidShape(version: 4 | 7): RegExp {
   return new RegExp(`^[0-9a-f]{8}-[0-9a-f]{4}-${version}[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, 'i');
 }
@@ -25,7 +25,7 @@ export function writeUuid(version: 4 | 7, bits: bigint): string {
   return `${text.slice(0, 8)}-${text.slice(8, 12)}-${text.slice(12, 16)}-${text.slice(16, 20)}-${text.slice(20)}`;
 }
 
-/** The 122 bits of a UUID. Throws INVALID_ID for another version, and for what is no UUID. */
+/** The 122 bits of a UUID. Throws INVALID_ID for another version, or for an invalid UUID. */
 export function readUuid(form: FormName, version: 4 | 7, text: string): bigint {
   const parts = TEXT.exec(requireText(text));
   if (parts === null)

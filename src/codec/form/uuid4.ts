@@ -8,7 +8,7 @@ const FREE_BITS = UUID_BITS - ID_BITS;
 
 /**
  * UUID version 4: a keyed permutation of the ID, then 59 zero bits, as 61 digits of base 4. Without the key it looks like
- * 122 random bits; `parse` tries all keys, and takes only what has the zeros.
+ * 122 random bits; `parse` tries all keys, and accepts only a result with these zeros.
  */
 export const uuid4: Form = {
   name: NAME,
@@ -29,7 +29,7 @@ export const uuid4: Form = {
           const plain = joined(key.permutation(NAME, RADIX).decrypt(digits));
           if (BigInt.asUintN(FREE_BITS, plain) === 0n) return plain >> BigInt(FREE_BITS);
         }
-        throw refusedText(NAME, text, 'it was not made from an ID by any of the keys');
+        throw refusedText(NAME, text, 'it was not written with any of the keys');
       },
     };
   },

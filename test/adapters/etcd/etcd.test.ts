@@ -48,7 +48,7 @@ describe('the etcd adapter', () => {
     expect(performance.now() - startedMs).toBeLessThan(2_000);
   });
 
-  it('more operations than etcd takes in one transaction are refused before anything is sent', async () => {
+  it('rejects more operations than etcd accepts in one transaction before sending', async () => {
     const keys = Array.from({ length: 129 }, (_, index) => `/k/${index}`);
     await expect(connect(['127.0.0.1:1']).get(keys)).rejects.toThrow(RangeError);
   });

@@ -24,7 +24,7 @@ function stage(isFinal: (error: unknown) => boolean = () => false, remedyOf: Jud
   return { rotation, run, answer, refuse, asked, faults, signals };
 }
 
-describe('asking etcd endpoints in rotation', () => {
+describe('calling etcd endpoints in rotation', () => {
   beforeEach(() => {
     vi.useFakeTimers();
   });
@@ -33,7 +33,7 @@ describe('asking etcd endpoints in rotation', () => {
     vi.useRealTimers();
   });
 
-  it('asks one endpoint only while that one answers in time', async () => {
+  it('calls only one endpoint while it answers in time', async () => {
     const { run, answer, asked } = stage();
     const call = run();
     await vi.advanceTimersByTimeAsync(999);
@@ -42,7 +42,7 @@ describe('asking etcd endpoints in rotation', () => {
     expect(asked).toEqual(['a']);
   });
 
-  it('keeps the fault of the last call, with what there is to do, until a call is answered', async () => {
+  it('keeps the error of the last call, with its remedy, until a call succeeds', async () => {
     const { rotation, run, answer, refuse } = stage(
       () => true,
       () => 'check the password',
@@ -57,7 +57,7 @@ describe('asking etcd endpoints in rotation', () => {
     expect(rotation.fault).toBeUndefined();
   });
 
-  it('asks the next endpoint too after each second of silence, and takes the first answer', async () => {
+  it('calls the next endpoint, too, after each second of silence, and uses the first answer', async () => {
     const { run, answer, asked } = stage();
     const call = run();
     await vi.advanceTimersByTimeAsync(1_000);
@@ -68,7 +68,7 @@ describe('asking etcd endpoints in rotation', () => {
     expect(await call).toBe('b');
   });
 
-  it('asks those again that were silent, until the call is over', async () => {
+  it('calls silent endpoints again until the call ends', async () => {
     const { run, answer, asked } = stage();
     const call = run();
     await vi.advanceTimersByTimeAsync(3_000);
@@ -77,7 +77,7 @@ describe('asking etcd endpoints in rotation', () => {
     expect(await call).toBe('a');
   });
 
-  it('asks the next endpoint at once after a failure', async () => {
+  it('calls the next endpoint immediately after a failure', async () => {
     const { run, answer, refuse, asked, faults } = stage();
     const call = run();
     refuse('a');
@@ -100,7 +100,7 @@ describe('asking etcd endpoints in rotation', () => {
     expect(asked).toEqual(['a', 'b', 'b']);
   });
 
-  it('gives up after 4 s and names every endpoint with what it said', async () => {
+  it('fails after 4 s, naming every endpoint and its error', async () => {
     const { run, refuse } = stage();
     const call = run();
     refuse('a', 'connection refused');
@@ -112,7 +112,7 @@ describe('asking etcd endpoints in rotation', () => {
     await outcome;
   });
 
-  it('fails at once when every endpoint has failed', async () => {
+  it('fails immediately when every endpoint has failed', async () => {
     const { run, refuse } = stage();
     const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE', cause: new Error('third') });
     for (const [endpoint, why] of [
@@ -126,7 +126,7 @@ describe('asking etcd endpoints in rotation', () => {
     await outcome;
   });
 
-  it("takes the cluster's own refusal from the first endpoint that tells it", async () => {
+  it("accepts the cluster's own rejection from the first endpoint", async () => {
     const { run, refuse, asked } = stage((error) => error instanceof Error && error.message === 'permission denied');
     const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
     refuse('a', 'permission denied');
@@ -134,7 +134,7 @@ describe('asking etcd endpoints in rotation', () => {
     expect(asked).toEqual(['a']);
   });
 
-  it('ends every question still open when the call is over, and drops its late failure', async () => {
+  it('aborts open calls when the call ends, and ignores their late failures', async () => {
     const { run, answer, refuse, signals } = stage();
     const call = run();
     await vi.advanceTimersByTimeAsync(1_000);

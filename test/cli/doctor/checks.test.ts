@@ -107,8 +107,8 @@ test('differences from the plan are shown besides an accepted weakness', () => {
 });
 
 test('each likely mistake in the variables is a warning', () => {
-  expect(judgeVariables(['A is not read: is B meant?'])).toEqual([
-    { name: 'variables', state: 'warn', detail: 'A is not read: is B meant?', fix: expect.any(String) },
+  expect(judgeVariables(['A is ignored: did you mean B?'])).toEqual([
+    { name: 'variables', state: 'warn', detail: 'A is ignored: did you mean B?', fix: expect.any(String) },
   ]);
   expect(judgeVariables([])).toEqual([]);
 });

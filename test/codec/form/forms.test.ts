@@ -15,7 +15,7 @@ const REFUSED = expect.objectContaining({ code: 'INVALID_ID' });
 describe.each(FORM_NAMES)('form %s', (name) => {
   const form = FORMS[name];
 
-  test('gives back each ID that it holds, of any layout', () => {
+  test('returns every ID that it can hold, in any layout', () => {
     let held = 0;
     fc.assert(
       fc.property(aLayoutAndIds, ({ layout, a }) => {
@@ -44,7 +44,7 @@ describe.each(FORM_NAMES)('form %s', (name) => {
     );
   });
 
-  test('refuses what is no ID, and what is no text of its shape', () => {
+  test('rejects invalid IDs, and texts of another shape', () => {
     const { format, parse } = openForm(name, settingsOf(DEFAULT));
     for (const wrong of [5, '5', undefined, -1n, 2n ** 63n]) expect(() => format(wrong as bigint)).toThrow(REFUSED);
     for (const wrong of [5, 5n, null, '', ' ', '-1', 'x', 'ß'.repeat(18), '9'.repeat(200), '٣'.repeat(11)]) {
@@ -54,7 +54,7 @@ describe.each(FORM_NAMES)('form %s', (name) => {
 });
 
 describe.each(SORTED)('form %s', (name) => {
-  test('sorts as the IDs do, those of one tick and of near ones among them', () => {
+  test('sorts like the IDs, including those of one tick and of adjacent ticks', () => {
     const { sorts } = FORMS[name];
     let compared = 0;
     fc.assert(
@@ -81,7 +81,7 @@ describe.each(SORTED)('form %s', (name) => {
 describe('a made-up value', () => {
   const tight = FORM_NAMES.filter((name) => FORMS[name].freeBits(DEFAULT) >= 24);
 
-  test('has to match at least 24 bits in each form that has room for them', () => {
+  test('must match at least 24 bits in each form that has room for them', () => {
     expect(tight).toEqual(['uuid7', 'uuid4', 'ulid', 'ksuid', 'objectid', 'boundary']);
   });
 
@@ -110,7 +110,7 @@ describe('a made-up value', () => {
     },
   );
 
-  test('is refused where the time is inside of a tick, or outside of the layout', () => {
+  test('is rejected when its time is inside a tick, or outside the layout', () => {
     const layout = presetLayout('sonyflake');
     const { format, parse } = openForm('uuid7', settingsOf(layout));
     const text = format(1_000n << 24n);
@@ -121,24 +121,24 @@ describe('a made-up value', () => {
   });
 });
 
-describe('a form refuses IDs that it can not hold, naming the limit', () => {
+describe('a form rejects IDs that it cannot hold, naming the limit', () => {
   test.each([
-    ['simpleflake', 'sonyflake', 1n << 24n, "layout 'sonyflake' has 24 bits below its time, and the form 23"],
-    ['simpleflake', 'default', 2n ** 63n - 1n, "its time is 2095-09-07T15:47:35.551Z, and the form's are 2000-01-01"],
-    ['objectid', 'sonyflake', 2n ** 63n - 1n, "the form's are 1970-01-01T00:00:00.000Z to 2106-02-07T06:28:15.000Z"],
-    ['ksuid', 'twitter-2010', 0n, "its time is 2010-11-04T01:42:54.657Z, and the form's are 2014-05-13T16:53:20.000Z"],
+    ['simpleflake', 'sonyflake', 1n << 24n, "layout 'sonyflake' has 24 bits below the time, but the form only 23"],
+    ['simpleflake', 'default', 2n ** 63n - 1n, 'its time is 2095-09-07T15:47:35.551Z, but the form covers 2000-01-01'],
+    ['objectid', 'sonyflake', 2n ** 63n - 1n, 'the form covers 1970-01-01T00:00:00.000Z to 2106-02-07T06:28:15.000Z'],
+    ['ksuid', 'twitter-2010', 0n, 'its time is 2010-11-04T01:42:54.657Z, but the form covers 2014-05-13T16:53:20.000Z'],
   ] as const)('%s in layout %s', (name, layout, id, message) => {
     expect(() => openForm(name, settingsOf(presetLayout(layout))).format(id)).toThrow(message);
   });
 
-  test('boundary, from the year on in which a flake gets longer', () => {
+  test('boundary, from the year when a flake gets longer', () => {
     const late = presetLayout('default', { epochMs: Date.UTC(2284, 0, 1) });
     const { format, parse } = openForm('boundary', settingsOf(late));
     expect(parse(format(0n))).toBe(0n);
-    expect(() => format(2n ** 62n)).toThrow('its time is behind the year 2284');
+    expect(() => format(2n ** 62n)).toThrow('its time is after the year 2284');
   });
 
-  test('each that carries time, for an ID that the layout can not make', () => {
+  test('every timed form, for an ID outside the layout', () => {
     const { timestamp, ...fields } = { timestamp: 16, worker: 8, sequence: 8 };
     const below = Object.entries(fields).map(([role, bits]) => ({
       role: role as 'worker' | 'sequence',
@@ -153,7 +153,7 @@ describe('a form refuses IDs that it can not hold, naming the limit', () => {
       sequenceStartBelow: 1,
     });
     expect(() => openForm('ulid', settingsOf(narrow)).format(2n ** 32n)).toThrow(
-      "4294967296 is no ID of layout 'narrow'",
+      "4294967296 is not an ID of layout 'narrow'",
     );
   });
 });
@@ -163,12 +163,12 @@ describe('what a form needs', () => {
     ['uuid4', {}, 'CONFIG_INVALID', 'form uuid4 needs a key: set FORM_KEY or FORM_KEY_FILE'],
     ['number', {}, 'CONFIG_INVALID', 'form number needs a key'],
     ['ulid', {}, 'INVALID_ID', "so it needs the ID's layout"],
-    ['prefixed', {}, 'INVALID_ID', 'form prefixed needs a prefix, and got nothing'],
+    ['prefixed', {}, 'INVALID_ID', 'form prefixed needs a prefix, which is missing'],
     ['prefixed', { prefix: 'Ord' }, 'INVALID_ID', "needs a prefix, not 'Ord'"],
-    ['prefixed', { prefix: 'a__b' }, 'INVALID_ID', 'words that _ separates'],
+    ['prefixed', { prefix: 'a__b' }, 'INVALID_ID', 'with single _ between words'],
     ['prefixed', { prefix: 'a'.repeat(33) }, 'INVALID_ID', 'up to 32 characters'],
-    ['roman', {}, 'INVALID_ID', "there is no form 'roman': use decimal, padded, hex"],
-    ['constructor', {}, 'INVALID_ID', "there is no form 'constructor'"],
+    ['roman', {}, 'INVALID_ID', "unknown form 'roman': use decimal, padded, hex"],
+    ['constructor', {}, 'INVALID_ID', "unknown form 'constructor'"],
   ])('%s with %j', (name, settings, code, message) => {
     expect(() => openForm(name, settings)).toThrow(
       expect.objectContaining({ code, message: expect.stringContaining(message) }),

@@ -89,7 +89,7 @@ if (process.env.UPDATE_GOLDEN === '1') writeFileSync(FILE, `${JSON.stringify(vec
 const stored = JSON.parse(readFileSync(FILE, 'utf8')) as Vectors;
 
 describe('golden forms', () => {
-  test('are what is written today', () => {
+  test('match what is written today', () => {
     expect(stored).toEqual(vectors());
   });
 
@@ -108,7 +108,7 @@ describe('golden forms', () => {
       expect(openForm(form, { keys }).parse(text)).toBe(GOLDEN);
   });
 
-  test('that are made up are refused', () => {
+  test('that are made up are rejected', () => {
     expect(stored.refused.map(({ form }) => form as FormName)).toEqual([
       'uuid7',
       'uuid4',

@@ -22,7 +22,7 @@ describe.each(SAMPLES)('of layout %s', (_, layout, id) => {
   const ms = startOf(layout, id);
   const seconds = Math.floor(ms / 1000);
 
-  test('uuid takes both UUIDs for what they are, with our time in version 7', () => {
+  test('uuid recognises both UUID versions, with our time in version 7', () => {
     const [four, seven] = [write('uuid4', layout, id), write('uuid7', layout, id)];
     expect([validate(four), version(four), validate(seven), version(seven)]).toEqual([true, 4, true, 7]);
     expect(Number.parseInt(seven.slice(0, 13).replace('-', ''), 16)).toBe(ms);
@@ -46,7 +46,7 @@ describe.each(SAMPLES)('of layout %s', (_, layout, id) => {
     expect([parsed.getTimestamp(), parsed.toHexString()]).toEqual([new Date(seconds * 1000), text]);
   });
 
-  test("a flake has our ms in its upper 64 bits, in digits of Boundary's order", () => {
+  test("a flake has our ms in its upper 64 bits, in Boundary's digit order", () => {
     const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
     const value = [...write('boundary', layout, id)].reduce((sum, one) => sum * 62n + BigInt(digits.indexOf(one)), 0n);
     expect(value >> 64n).toBe(BigInt(ms));

@@ -25,7 +25,7 @@ function mistyped(text: string, first: number, alphabet: string): string[] {
 describe('a number', () => {
   const { format, parse } = openForm('number', SETTINGS);
 
-  test('is refused with any digit wrong, and with any two neighbours exchanged', () => {
+  test('is rejected with any digit wrong, and with any adjacent digits swapped', () => {
     fc.assert(
       fc.property(anId, (id) => {
         for (const wrong of mistyped(format(id), 1, '0123456789')) expect(() => parse(wrong), wrong).toThrow(REFUSED);
@@ -34,7 +34,7 @@ describe('a number', () => {
     );
   });
 
-  test('shows neither how many there are nor which ones are neighbours', () => {
+  test('reveals neither volume nor order', () => {
     const texts = Array.from({ length: 64 }, (_, k) => format(GOLDEN + BigInt(k)));
     const firstDigits = new Set(texts.map((text) => text.slice(1, 3)));
     expect(firstDigits.size).toBeGreaterThan(20);
@@ -42,22 +42,22 @@ describe('a number', () => {
     expect(texts.toSorted()).not.toEqual(texts);
   });
 
-  test('is refused where it stands for 2^63 or more', () => {
+  test('is rejected at 2^63 and above', () => {
     const permutation = KEYS.writing.permutation('number', 10);
     const digits = permutation.encrypt(Array.from(String(2n ** 63n), Number));
     const body = `2${digits.join('')}`;
-    expect(() => parse(`${body}${dammDigit(body)}`)).toThrow('it was not made from an ID by key 2');
+    expect(() => parse(`${body}${dammDigit(body)}`)).toThrow('it was not written with key 2');
   });
 });
 
-test('a check digit is the one that is published for 572', () => {
+test('the check digit of 572 is the published one', () => {
   expect([dammDigit('572'), dammDigit('5724')]).toEqual([4, 0]);
 });
 
 describe('a prefixed ID', () => {
   const { format, parse } = openForm('prefixed', SETTINGS);
 
-  test('is refused with any character wrong, and with any two neighbours exchanged', () => {
+  test('is rejected with any character wrong, and with any adjacent characters swapped', () => {
     fc.assert(
       fc.property(anId, (id) => {
         for (const wrong of mistyped(format(id), 4, '0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U')) {
@@ -68,17 +68,17 @@ describe('a prefixed ID', () => {
     );
   });
 
-  test('is read as leniently as Crockford asks, but for its prefix', () => {
+  test('is read with Crockford leniency, except for its prefix', () => {
     const text = format(GOLDEN);
     expect(text).toBe('ord_01H4EGVW0J8004');
     for (const same of ['ord_01h4egvw0j8004', 'ord_OLH4-EGVW-0J80-04', 'ord_0iH4EGVWoJ8oO4'])
       expect(parse(same)).toBe(GOLDEN);
     for (const other of ['ORD_01H4EGVW0J8004', 'orders_01H4EGVW0J8004', '01H4EGVW0J8004', 'ord01H4EGVW0J8004']) {
-      expect(() => parse(other)).toThrow('it does not begin with ord_');
+      expect(() => parse(other)).toThrow('it does not start with ord_');
     }
   });
 
-  test('is refused above 2^63, whatever its check symbol', () => {
+  test('is rejected above 2^63, whatever its check symbol', () => {
     expect(() => parse('ord_80000000000000')).toThrow('13 base32 digits below 2^63');
   });
 });
@@ -105,7 +105,7 @@ describe('readers are lenient', () => {
 });
 
 describe('keys', () => {
-  test('are tried in turn, and the first one of the list formats', () => {
+  test('are all tried by parse, and the first one formats', () => {
     const [old, both] = [parseFormKeys(KEY_1), parseFormKeys(`# newest first\n\n ${KEY_2} \r\n${KEY_1}\n`)];
     for (const name of ['uuid4', 'number'] as const) {
       const before = openForm(name, { keys: old }).format(GOLDEN);
@@ -115,11 +115,11 @@ describe('keys', () => {
       expect(() => openForm(name, { keys: old }).parse(after)).toThrow(REFUSED);
     }
     expect(() => openForm('number', { keys: old }).parse(openForm('number', { keys: both }).format(1n))).toThrow(
-      'there is no key 2: see FORM_KEY',
+      'unknown key 2: see FORM_KEY',
     );
   });
 
-  test('do not show in JSON, nor in an error', () => {
+  test('appear neither in JSON nor in errors', () => {
     expect(JSON.stringify(KEYS)).not.toMatch(/0123456789abcdef|fedcba9876543210|[0-9]{3}/);
   });
 
@@ -128,9 +128,9 @@ describe('keys', () => {
     ['# 1:00', 'has no line of number:key'],
     [`0${KEY_1.slice(1)}`, 'line 1 must be number:key'],
     [`1:${'0'.repeat(63)}`, 'a key of 64 hexadecimal digits'],
-    [`${KEY_1}\n${KEY_1}`, 'line 2 has the number 1 a second time'],
+    [`${KEY_1}\n${KEY_1}`, 'line 2 repeats the number 1'],
     [`${KEY_1}\n3${KEY_1.slice(1).toUpperCase()}`, 'line 2 has the key of another number'],
-  ])('are refused as %j, without being shown', (text, message) => {
+  ])('are rejected as %j, without being shown', (text, message) => {
     expect(() => parseFormKeys(text)).toThrow(message);
     expect(() => parseFormKeys(text)).not.toThrow(/[0-9a-f]{8}/i);
   });

@@ -3,12 +3,12 @@ import { type GateReason, isEjection } from '../core/gate.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Api } from './api.ts';
 
-export interface DoorOptions {
+export interface ApiListenerOptions {
   readonly host: string;
-  /** 0 takes any free port, and keeps it. */
+  /** 0: any free port, the same one after each reopening. */
   readonly port: number;
   readonly createApi: () => Api;
-  /** Most for finishing answers at the end. */
+  /** Longest time to finish responses at shutdown. */
   readonly drainMs: number;
   readonly log: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
 }
@@ -19,38 +19,38 @@ const CHECK_MS = 50;
 /**
  * The port of the HTTP API.
  *
- *   open -> shut    ejected: clock or lease can't be trusted. Connections are cut; clients go to another worker at once
- *   shut -> open    the gate opens again; a port that is taken meanwhile is asked for again and again
- *   any  -> ended   no new connections; answers under way are finished, within a bound
+ *   open -> shut    ejected: clock or lease can't be trusted. Connections are cut, so that clients move to another worker
+ *   shut -> open    the gate opens again; while another process has the port, opening is retried
+ *   any  -> ended   no new connections; responses in progress are finished, within a limit
  *
- * A gate that is closed for any other reason leaves the port open, and its answers tell why. Opening and closing take
- * time and never overlap; each step is decided when it begins.
+ * A gate that is closed for any other reason leaves the port open, and responses give the reason. Opening and closing take
+ * time and never overlap; each step is decided when it starts.
  */
-export class ApiDoor {
-  readonly #options: DoorOptions;
+export class ApiListener {
+  readonly #options: ApiListenerOptions;
   #wanted: 'open' | 'shut' | 'ended' = 'open';
   #api: Api | undefined;
   #port: number;
   #step: Promise<void> | undefined;
 
-  private constructor(options: DoorOptions) {
+  private constructor(options: ApiListenerOptions) {
     this.#options = options;
     this.#port = options.port;
   }
 
   /** Opens the port for the first time. Rejects with CONFIG_INVALID when it can't be taken. */
-  static async open(options: DoorOptions): Promise<ApiDoor> {
-    const door = new ApiDoor(options);
+  static async open(options: ApiListenerOptions): Promise<ApiListener> {
+    const listener = new ApiListener(options);
     try {
-      await door.#listen();
+      await listener.#listen();
     } catch (error) {
-      const message = `API_HOST, API_PORT: can not listen on ${options.host}:${options.port}: ${describeError(error)}`;
+      const message = `API_HOST, API_PORT: cannot listen on ${options.host}:${options.port}: ${describeError(error)}`;
       throw new IdallocError('CONFIG_INVALID', message, { cause: error });
     }
-    return door;
+    return listener;
   }
 
-  /** Acts on what the gate says now: a reason, or undefined for open. */
+  /** Follows the gate: `reason` says why it is closed, undefined that it is open. */
   gateChanged(reason: GateReason | undefined): void {
     if (this.#wanted === 'ended') return;
     if (reason === 'STOPPING') this.#wanted = 'ended';
@@ -59,13 +59,13 @@ export class ApiDoor {
     this.#settle();
   }
 
-  /** Resolves when nobody is answered any more. */
+  /** Resolves when no response is in progress. */
   async stop(): Promise<void> {
     this.gateChanged('STOPPING');
     while (this.#step !== undefined) await this.#step;
   }
 
-  /** One step towards what is wanted, unless one is being taken; then the next follows it. */
+  /** Takes a step towards the wanted state; if one is in progress, the next follows it. */
   #settle(): void {
     const isOpen = this.#api !== undefined;
     if (this.#step !== undefined || isOpen === (this.#wanted === 'open')) return;
@@ -89,14 +89,14 @@ export class ApiDoor {
     if (address === null || typeof address === 'string') throw new TypeError('a TCP listener has an address');
     this.#port = address.port;
     this.#api = api;
-    log('info', 'the HTTP API is served', { host, port: address.port });
+    log('info', 'the HTTP API is listening', { host, port: address.port });
   }
 
   async #reopen(): Promise<void> {
     try {
       await this.#listen();
     } catch (error) {
-      this.#options.log('warn', 'the HTTP port could not be opened again, trying on', { error: describeError(error) });
+      this.#options.log('warn', 'the HTTP port could not be reopened; retrying', { error: describeError(error) });
       for (let restMs = RETRY_MS; restMs > 0 && this.#wanted === 'open'; restMs -= CHECK_MS) {
         await sleep(CHECK_MS);
       }
@@ -107,7 +107,7 @@ export class ApiDoor {
     const api = this.#api;
     this.#api = undefined;
     if (api === undefined) return;
-    api.app.server.close(); // at once, and not when fastify has come to it
+    api.app.server.close(); // immediately; Fastify would close it later
     if (this.#wanted === 'ended') await this.#drain(api);
     api.app.server.closeAllConnections();
     await api.app.close();

@@ -2,47 +2,47 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { ApiDoor } from '../../src/http/door.ts';
+import { ApiListener } from '../../src/http/api-listener.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
 const HOST = '127.0.0.1';
-const doors: ApiDoor[] = [];
+const listeners: ApiListener[] = [];
 
 afterEach(async () => {
-  for (const door of doors.splice(0)) await door.stop();
+  for (const listener of listeners.splice(0)) await listener.stop();
 });
 
 async function start(port = 0) {
   const stage = new ApiStage();
   const told: { readonly message: string; readonly port?: number }[] = [];
-  const door = await ApiDoor.open({
+  const listener = await ApiListener.open({
     host: HOST,
     port,
     createApi: () => stage.api(),
     drainMs: 2_000,
     log: (_level, message, fields) => told.push({ message, ...fields }),
   });
-  doors.push(door);
+  listeners.push(listener);
   const opened = told[0]?.port ?? 0;
   const status = async () =>
     await fetch(`http://${HOST}:${opened}/api/v1/ids`).then(
       (response) => response.status,
       () => 'refused',
     );
-  return { stage, door, told, port: opened, status };
+  return { stage, listener, told, port: opened, status };
 }
 
 describe('the port', () => {
   test.each(['CLOCK_BACKWARD', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'CLOCK_DRIFT', 'LEASE_LOST'] as const)(
     'closes on %s, stays closed for other reasons after it, and is the same when the gate opens',
     async (reason) => {
-      const { door, status } = await start();
+      const { listener, status } = await start();
       expect(await status()).toBe(200);
-      door.gateChanged(reason);
+      listener.gateChanged(reason);
       expect(await status()).toBe('refused');
-      door.gateChanged('NO_IDENTITY');
+      listener.gateChanged('NO_IDENTITY');
       expect(await status()).toBe('refused');
-      door.gateChanged(undefined);
+      listener.gateChanged(undefined);
       await expect.poll(status).toBe(200);
     },
   );
@@ -50,51 +50,51 @@ describe('the port', () => {
   test.each(['STARTING', 'LEASE_SUSPENDED', 'NO_IDENTITY', 'KAFKA_UNAVAILABLE', 'POOL_EXHAUSTED'] as const)(
     'stays open on %s, and answers with it',
     async (reason) => {
-      const { stage, door, status } = await start();
+      const { stage, listener, status } = await start();
       stage.reason = reason;
-      door.gateChanged(reason);
+      listener.gateChanged(reason);
       expect(await status()).toBe(503);
     },
   );
 
-  test('cuts the connections that there are when it closes', async () => {
-    const { door, port } = await start();
+  test('cuts open connections when it closes', async () => {
+    const { listener, port } = await start();
     const idle = connect({ host: HOST, port });
     idle.on('error', () => undefined); // a cut connection may come as a reset
     await once(idle, 'connect');
     const closed = once(idle, 'close');
-    door.gateChanged('LEASE_LOST');
+    listener.gateChanged('LEASE_LOST');
     await closed;
   });
 
-  test('opens and closes as the gate does, however fast that is', async () => {
-    const { door, status } = await start();
+  test('follows the gate, however fast it opens and closes', async () => {
+    const { listener, status } = await start();
     for (let turn = 0; turn < 50; turn += 1) {
-      door.gateChanged('LEASE_LOST');
-      door.gateChanged(undefined);
+      listener.gateChanged('LEASE_LOST');
+      listener.gateChanged(undefined);
     }
     await expect.poll(status).toBe(200);
     for (let turn = 0; turn < 50; turn += 1) {
-      door.gateChanged(undefined);
-      door.gateChanged('LEASE_LOST');
+      listener.gateChanged(undefined);
+      listener.gateChanged('LEASE_LOST');
     }
     await expect.poll(status).toBe('refused');
   });
 
-  test('that somebody else took meanwhile is asked for until it is free', async () => {
-    const { door, told, port, status } = await start();
-    door.gateChanged('LEASE_LOST');
+  test('taken by another process meanwhile is retried until it is free', async () => {
+    const { listener, told, port, status } = await start();
+    listener.gateChanged('LEASE_LOST');
     await expect.poll(() => told.at(-1)?.message).toBe('the HTTP port is closed');
     const other = createServer((_, response) => response.writeHead(418).end()).listen(port, HOST);
     await once(other, 'listening');
-    door.gateChanged(undefined);
-    await expect.poll(() => told.at(-1)?.message).toContain('trying on');
+    listener.gateChanged(undefined);
+    await expect.poll(() => told.at(-1)?.message).toContain('retrying');
     other.close();
     other.closeAllConnections();
     await expect.poll(status, { timeout: 4_000 }).toBe(200);
   });
 
-  test('that is taken at the start is told as CONFIG_INVALID, with the variable', async () => {
+  test('taken at the start is CONFIG_INVALID, with the variable', async () => {
     const { port } = await start();
     await expect(start(port)).rejects.toMatchObject({
       code: 'CONFIG_INVALID',
@@ -104,8 +104,8 @@ describe('the port', () => {
 });
 
 describe('the end', () => {
-  test('finishes answers under way, refuses new connections at once, and does not wait for idle ones', async () => {
-    const { stage, door, port, status } = await start();
+  test('finishes responses in progress, rejects new connections, and does not wait for idle ones', async () => {
+    const { stage, listener, port, status } = await start();
     const idle = connect({ host: HOST, port });
     idle.on('error', () => undefined); // a cut connection may come as a reset
     await once(idle, 'connect');
@@ -117,15 +117,15 @@ describe('the end', () => {
     };
     const answer = fetch(`http://${HOST}:${port}/api/v1/ids?count=50000`);
     await begun.promise;
-    const stopped = door.stop();
+    const stopped = listener.stop();
     expect(await status()).toBe('refused');
     held.resolve();
     expect(await (await answer).json()).toMatchObject({ ids: { length: 50_000 } });
     await stopped;
   });
 
-  test('does not wait longer than it may', async () => {
-    const { stage, door, port } = await start();
+  test('does not wait longer than its limit', async () => {
+    const { stage, listener, port } = await start();
     const begun = Promise.withResolvers<void>();
     stage.before = () => {
       begun.resolve();
@@ -134,15 +134,15 @@ describe('the end', () => {
     const answer = fetch(`http://${HOST}:${port}/api/v1/ids`);
     const cut = expect(answer).rejects.toThrow();
     await begun.promise;
-    await door.stop();
+    await listener.stop();
     await cut;
   });
 
   test('is final', async () => {
-    const { door, status } = await start();
-    await door.stop();
-    door.gateChanged(undefined);
-    await door.stop();
+    const { listener, status } = await start();
+    await listener.stop();
+    listener.gateChanged(undefined);
+    await listener.stop();
     expect(await status()).toBe('refused');
   });
 });
