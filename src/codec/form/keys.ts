@@ -3,13 +3,15 @@ import { hkdf } from '@noble/hashes/hkdf.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { hexToBytes, utf8ToBytes } from '@noble/hashes/utils.js';
 import { IdallocError } from '../../errors.ts';
-import type { FormName } from './form.ts';
 
 /** A permutation of the texts of one length over the digits 0 to radix-1. */
 export interface Permutation {
   encrypt(digits: number[]): number[];
   decrypt(digits: number[]): number[];
 }
+
+/** The forms that need a key. */
+type KeyedFormName = 'uuid4' | 'number';
 
 const LINE = /^([1-9]):([0-9a-f]{64})$/i;
 const KEY_BYTES = 32;
@@ -29,7 +31,7 @@ export class FormKey {
    * The permutation of a form: FF1 of NIST SP 800-38G, without a tweak, with AES-256. Its key is HKDF-SHA-256 (RFC 5869) of
    * this one, without salt and with the info `idalloc form NAME`, so that every form has its own.
    */
-  permutation(form: FormName, radix: number): Permutation {
+  permutation(form: KeyedFormName, radix: number): Permutation {
     const known = this.#permutations.get(form);
     if (known !== undefined) return known;
     const key = hkdf(sha256, this.#secret, undefined, utf8ToBytes(`idalloc form ${form}`), KEY_BYTES);
