@@ -41,7 +41,7 @@ test('a second datacenter on the same servers is served beside the first, and it
   const second: Env = { ...realm.env, ...page.exported() };
   expect(second.DATACENTER_ID).toBe(String(OTHER_DATACENTER));
   expect(realm.env.DATACENTER_ID).not.toBe(second.DATACENTER_ID);
-  expect(await page.run('idalloc topics init', second)).toContain(`made ${second.REQUEST_TOPIC}`);
+  expect(await page.run('idalloc topics init', second)).toContain(`created ${second.REQUEST_TOPIC}`);
   await realm.worker(second).ready();
   const first = await runIdalloc(['request', '--count', '3'], realm.env);
   const answer = await page.run('idalloc request --count 3 --correlation-id datacenter-check', second);

@@ -70,7 +70,7 @@ test('steps 1 to 3: a second pair is made and served while the first one is aske
   await ask(realm.env, names('before'));
   second = { ...realm.env, ...page.exported() };
   expect(await page.run('idalloc leases', second)).toContain('2 of 32 worker IDs');
-  expect(await page.run('idalloc topics init', second)).toContain(`made ${second.REQUEST_TOPIC}`);
+  expect(await page.run('idalloc topics init', second)).toContain(`created ${second.REQUEST_TOPIC}`);
   const workers = [realm.worker(second), realm.worker(second)];
   await Promise.all(workers.map((worker) => worker.hasPartitions(12)));
   expect(await groupOf(second)).toMatch(/^t\w+\.2: Stable, 2 members, lag 0$/);

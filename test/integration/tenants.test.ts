@@ -46,7 +46,7 @@ test('the page has these commands, in this order', () => {
 test('a tenant with topics of its own is served beside the others, and reaches none of their reply topics', async () => {
   const acme: Env = { ...realm.env, ...page.exported((command) => !command.startsWith('export QUOTAS')) };
   expect(await page.run('idalloc leases', acme)).toContain('1 of 32 worker IDs');
-  expect(await page.run('idalloc topics init', acme)).toContain(`made ${acme.REQUEST_TOPIC}`);
+  expect(await page.run('idalloc topics init', acme)).toContain(`created ${acme.REQUEST_TOPIC}`);
   const rights = [
     await page.run('idalloc topics acls --principal User:acme-worker --role worker', acme),
     await page.run(
