@@ -152,8 +152,8 @@ test('gives up when no worker reads on, and says what is left', async () => {
   const { code, stderr } = await runIdalloc(['replay', '--from', '1d', '--yes', '--stall-ms', '1000'], realm.env);
   expect({ code, stderr }).toEqual({
     code: 1,
-    stderr: expect.stringMatching(/NO_REPLY: no worker read on .*; 300 requests/),
+    stderr: expect.stringMatching(/NO_REPLY: workers made no progress for 1000 ms .*; 300 requests/),
   });
-  // What was set back stays so: the next worker reads it, whoever looks on.
+  // What was set back stays so: the next worker reads it.
   expect(await committedSum()).toBe(0);
 });
