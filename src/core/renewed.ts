@@ -1,9 +1,9 @@
-/** How often it is looked whether the texts have changed, at the most. */
-const LOOK_MS = 1_000;
+/** The texts are checked for changes at most this often. */
+const CHECK_MS = 1_000;
 
 /**
- * What is made of texts that may change while the process runs: made at once, and anew at the first call a second or more
- * after they did. Throws what `make` throws; the value before stays, and the same texts are not tried again.
+ * A value made of texts that may change while the process runs. Made immediately, and again at the first call at least a second
+ * after a change. Throws what `make` throws; then the previous value stays in use, and the same texts are not tried again.
  */
 export function renewed<T>(
   read: () => readonly string[],
@@ -12,10 +12,10 @@ export function renewed<T>(
 ): () => T {
   let seen = read();
   let value = make(seen);
-  let lookedMs = monotonicMs();
+  let checkedMs = monotonicMs();
   return () => {
-    if (monotonicMs() - lookedMs < LOOK_MS) return value;
-    lookedMs = monotonicMs();
+    if (monotonicMs() - checkedMs < CHECK_MS) return value;
+    checkedMs = monotonicMs();
     const texts = read();
     if (texts.every((text, i) => text === seen[i])) return value;
     seen = texts;

@@ -127,7 +127,10 @@ export class Worker implements AsyncDisposable {
       oldestUnread: this.#requests?.oldestUnread ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
-      certificates: certificateExpiries(config),
+      /** Reads the certificates' files, which only their metric needs: readiness probes ask for vitals as well. */
+      get certificates() {
+        return certificateExpiries(config);
+      },
     };
   }
 
