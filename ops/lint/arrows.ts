@@ -58,7 +58,7 @@ export const ROOMS: readonly Room[] = merged([
   { room: 'core', imports: ['errors.ts'], pure: NO_TIME_NO_WAITING },
   // Only types, which use Promise.
   { room: 'core/runtime.ts', pure: NO_TIME },
-  { room: 'codec', imports: ['core', 'errors.ts'], packages: ['avsc', 'node:crypto', 'node:fs'], pure: NO_TIME },
+  { room: 'codec', imports: ['core', 'errors.ts'], packages: ['avsc', 'node:crypto'], pure: NO_TIME },
   {
     room: 'codec/form',
     imports: ['core', 'errors.ts'],
@@ -71,7 +71,7 @@ export const ROOMS: readonly Room[] = merged([
   {
     room: 'kafka/wire',
     imports: ['core', 'errors.ts', 'runtime.ts', 'kafka/records'],
-    packages: ['node:*', 'node:module', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
+    packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
   { room: 'kafka/loops', imports: ['core', 'errors.ts', 'kafka/wire', 'kafka/records'], pure: NO_TIME },
   { room: 'adapters', imports: FOR_ADAPTERS, packages: ['node:*'] },
@@ -81,10 +81,13 @@ export const ROOMS: readonly Room[] = merged([
   { room: 'adapters/registry', imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'http', imports: [...BASE, 'codec/form'], packages: ['node:*', 'fastify'] },
   { room: 'config', imports: [...BASE, 'codec/form', ...SYSTEMS, 'kafka/wire'], packages: ['node:*', 'zod'] },
-  { room: 'client', imports: [...BASE, 'codec/form', 'runtime.ts', ...KAFKA], packages: ['node:*'] },
+  // For browsers: no package of Node.
+  { room: 'ids', imports: ['core', 'codec/form', 'errors.ts'], pure: NO_TIME },
+  { room: 'client', imports: [...BASE, 'ids/index.ts', 'runtime.ts', ...KAFKA], packages: ['node:*'] },
+  // The client is another package, so only what it exports.
   {
     room: 'testcontainers',
-    imports: ['errors.ts', 'codec', 'runtime.ts', 'client', ...KAFKA],
+    imports: ['client/index.ts', 'codec/reply-policy.ts'],
     packages: ['node:*', 'testcontainers'],
   },
   {

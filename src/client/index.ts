@@ -1,12 +1,24 @@
-export { type FormKeys, formKeys } from '../codec/form/keys.ts';
 export { expandIds, type IdBatch } from '../codec/id-batch.ts';
-export type { Layout } from '../core/layout.ts';
-export { type CustomLayout, customLayout } from '../core/layout-choice.ts';
-export { type PresetName, presetLayout } from '../core/presets.ts';
-export { type ErrorCode, IdallocError } from '../errors.ts';
+export {
+  type CustomLayout,
+  customLayout,
+  type DecodedId,
+  decode,
+  type ErrorCode,
+  type FormKeys,
+  type FormOptions,
+  firstIdAt,
+  format,
+  formKeys,
+  IdallocError,
+  type IdForm,
+  type Layout,
+  type PresetName,
+  parse,
+  presetLayout,
+} from '../ids/index.ts';
 export type { RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 export { IdClient } from './client.ts';
 export type { ClientHooks } from './hooks.ts';
-export { type DecodedId, decode, type FormOptions, firstIdAt, format, type IdForm, parse } from './ids.ts';
 export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';
 export { RequestRefused } from './requester.ts';

@@ -3,6 +3,7 @@ import { FIRST_SENT } from '../codec/request-origin.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { Tail } from '../kafka/loops/tail.ts';
+import { UNREADABLE } from '../kafka/records/decode.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { faultOf } from '../kafka/wire/fault.ts';
@@ -160,9 +161,18 @@ class KafkaLink implements Transport {
   }
 
   #receive({ key, value, headers }: FetchedRecord): void {
-    if (key === null || value === null) return;
+    if (key === null || value === null) {
+      this.#reportUnreadable(headers[UNREADABLE]);
+      return;
+    }
     const replayed = Object.hasOwn(headers, this.#headers.replayed);
     this.#events.onReply({ key, value, replayed, layoutText: readLayoutText(headers, this.#headers) });
+  }
+
+  /** Other records without key or value are not replies. */
+  #reportUnreadable(reason: FetchedRecord['headers'][string] | undefined): void {
+    if (reason === undefined) return;
+    this.#events.onFault(new IdallocError('MALFORMED_REPLY', `replies can't be read: ${reason}`));
   }
 }
 

@@ -1,6 +1,6 @@
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { IdallocError } from '../errors.ts';
-import type { ConnectionConfig } from '../kafka/wire/kafkajs-connection.ts';
+import type { ConnectionConfig } from '../kafka/wire/connection-config.ts';
 import type { ClientHooks } from './hooks.ts';
 
 /** Settings of the buffer and the requests. */

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import avro, { type Type } from 'avsc';
 import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, singleObjectHeader, unframe } from './framing.ts';
 import { bigintLong } from './long.ts';
+import { SCHEMAS } from './schemas.ts';
 
 /** The cursor that avsc passes to a type's _read; `pos` may exceed the length, which avsc checks only at the end. */
 interface Tap {
@@ -71,9 +71,9 @@ export interface MessageSchema {
   readonly maxBodyBytes: number;
 }
 
-/** The text of `schemas/<name>.avsc`, at the same place relative to src/ and dist/. Throws if it can't be read. */
-export function schemaText(name: string): string {
-  return readFileSync(new URL(`../../schemas/${name}.avsc`, import.meta.url), 'utf8');
+/** The text of `schemas/<name>.avsc`. */
+export function schemaText(name: keyof typeof SCHEMAS): string {
+  return SCHEMAS[name];
 }
 
 /** The fingerprint of any schema; undefined for text that is not a schema. */
@@ -85,8 +85,8 @@ export function schemaFingerprint(text: string): Buffer | undefined {
   }
 }
 
-/** Loads one of idalloc's schemas by its file name. Throws if it can't be read. */
-export function loadSchema(name: string, maxBodyBytes: number): MessageSchema {
+/** Loads one of idalloc's schemas by its file name. */
+export function loadSchema(name: keyof typeof SCHEMAS, maxBodyBytes: number): MessageSchema {
   const type = avro.Type.forSchema(JSON.parse(schemaText(name)), { typeHook: ourTypes, omitRecordMethods: true });
   const print = fingerprint(canonicalForm(type));
   return { type, fingerprint: print, header: singleObjectHeader(print), maxBodyBytes };

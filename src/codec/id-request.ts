@@ -2,6 +2,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
 import { framingOf, HEADER_BYTES, unframe } from './framing.ts';
 import { toSafeNumber } from './long.ts';
+import { TOPIC_NAME } from './reply-policy.ts';
 
 /** How a reply lists its IDs: as ranges, or one by one. */
 export type Encoding = 'RANGES' | 'IDS';
@@ -25,8 +26,6 @@ export const MAX_REQUEST_COUNT = 0x7fff_ffff;
 const MAX_CORRELATION_ID_BYTES = 256;
 /** The latest time that a Date can represent. */
 const MAX_TIME_MS = 8_640_000_000_000_000;
-/** Kafka's own rule for topic names. */
-export const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 const schema = loadSchema('id-request', MAX_REQUEST_BYTES - HEADER_BYTES);
 export const ID_REQUEST_FINGERPRINT = schema.fingerprint;

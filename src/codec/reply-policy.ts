@@ -1,4 +1,5 @@
-import { TOPIC_NAME } from './id-request.ts';
+/** Kafka's own rule for topic names. */
+export const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 /** Which topics a request may name for its reply. */
 export interface ReplyPolicy {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { AbstractStartedContainer, GenericContainer, type StartedTestContainer, Wait } from 'testcontainers';
-import { IdallocError } from '../errors.ts';
+import { IdallocError } from '../client/index.ts';
 import { evictHolder, stepClockTo, withHandle } from './faults.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT } from './servers.ts';

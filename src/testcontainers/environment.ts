@@ -8,10 +8,8 @@ import {
   type StartedTestContainer,
   Wait,
 } from 'testcontainers';
-import { IdClient } from '../client/client.ts';
-import type { BufferOptions } from '../client/options.ts';
+import { type BufferOptions, IdallocError, IdClient } from '../client/index.ts';
 import { refuseReplyTopic, replyPolicyOf } from '../codec/reply-policy.ts';
-import { IdallocError } from '../errors.ts';
 import { IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from './servers.ts';

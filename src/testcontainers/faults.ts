@@ -1,5 +1,5 @@
 import { getContainerRuntimeClient, type StartedTestContainer } from 'testcontainers';
-import { IdallocError } from '../errors.ts';
+import { IdallocError } from '../client/index.ts';
 
 type Handle = ReturnType<Awaited<ReturnType<typeof getContainerRuntimeClient>>['container']['getById']>;
 

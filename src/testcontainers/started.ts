@@ -1,6 +1,5 @@
 import type { StartedNetwork, StartedTestContainer } from 'testcontainers';
-import type { IdClient } from '../client/client.ts';
-import { IdallocError } from '../errors.ts';
+import { IdallocError, type IdClient } from '../client/index.ts';
 import type { StartedIdAllocContainer } from './container.ts';
 
 /** The names of the topics of an environment. */

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import type { IdClientOptions } from '../../src/client/options.ts';
+import { IdallocError } from '../../src/errors.ts';
+import { UNREADABLE } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { KafkaFault } from '../../src/kafka/wire/fault.ts';
 import { addressOf } from '../support/fake-kafka/view.ts';
@@ -88,6 +90,16 @@ test('records without key or value are ignored', async () => {
   stage.reply('behind them');
   await stage.clock.pass(SOON_MS);
   expect(stage.received).toEqual(['behind them']);
+});
+
+test('replies that cannot be decompressed are reported with the reason, and later replies are received', async () => {
+  const { stage } = await linked();
+  const reason = 'a lz4 batch needs the package lz4-napi';
+  stage.kafka.send(REPLIES, 0, [{ key: null, value: null, headers: { [UNREADABLE]: reason } }]);
+  stage.reply('behind them');
+  await stage.clock.pass(SOON_MS);
+  expect(stage.received).toEqual(['behind them']);
+  expect(stage.faults).toEqual([new IdallocError('MALFORMED_REPLY', `replies can't be read: ${reason}`)]);
 });
 
 test('a reply of an aborted transaction is ignored', async () => {

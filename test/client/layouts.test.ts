@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { decode, firstIdAt } from '../../src/client/ids.ts';
 import { compose, type Layout, layoutText } from '../../src/core/layout.ts';
 import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks } from '../../src/core/units.ts';
+import { decode, firstIdAt } from '../../src/ids/ids.ts';
 import { stage, turns } from './stage.ts';
 
 const EPOCH_MS = 1_767_225_600_000;

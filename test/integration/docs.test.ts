@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runCli } from '../../src/cli/program.ts';
-import { format } from '../../src/client/ids.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
+import { format } from '../../src/ids/ids.ts';
 import { curl } from '../support/curl.ts';
 import { blockCommands, readPage, type ShownCommand } from '../support/docs.ts';
 import type { Followed } from '../support/followed.ts';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
-import { decode } from '../../src/client/ids.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { customText } from '../../src/core/find-layout.ts';
+import { decode } from '../../src/ids/ids.ts';
 import type { DecodedReply } from '../support/followed.ts';
 import { LAYOUT_ENVS, layoutOfEnv, type TestLayout } from '../support/layouts.ts';
 import { Realm } from '../support/realm.ts';

@@ -3,24 +3,34 @@ import {
   accessSync,
   constants,
   copyFileSync,
+  globSync,
+  mkdirSync,
   mkdtempSync,
-  readdirSync,
+  readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { buildWorkerImages } from '../../ops/dev/images.ts';
+import { buildPackages, type Packed, readManifest } from '../../ops/release/packages.ts';
 import { blockCommands, blocksOf, readPage } from '../support/docs.ts';
+import { chromium } from '../support/example-tools.ts';
 import { DATACENTER_ID, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '../..');
+const BIN = join(ROOT, 'node_modules/.bin');
 const TIMEOUT_MS = 120_000;
+const MIB = 1024 * 1024;
 const { noEngine } = inject('servers');
 
 /** What a service's tsconfig.json is likely to have, at its strictest. */
@@ -36,14 +46,41 @@ const TSCONFIG = {
     types: ['node'],
     typeRoots: [join(ROOT, 'node_modules/@types')],
   },
-  include: ['consumer.ts'],
 };
 
-let project: string;
+/** An otherwise empty directory; each project and each tarball has its place in it. */
+let place: string;
+let packed: readonly Packed[];
+/** A project of ES modules that has the client. */
+let service: string;
+
+const tarballOf = (name: string) => packed.find((one) => one.name === name)?.tarball ?? `no tarball of ${name}`;
+
+/** A new project with the packages installed from their tarballs; those of `names` may need each other. */
+async function projectWith(names: readonly string[], type: 'module' | 'commonjs' = 'module'): Promise<string> {
+  const dir = mkdtempSync(join(place, 'project-'));
+  writeFileSync(join(dir, 'package.json'), JSON.stringify({ private: true, type }));
+  const options = ['--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--omit=peer'];
+  await run('npm', ['install', ...options, ...names.map(tarballOf)], { cwd: dir, timeout: TIMEOUT_MS });
+  return dir;
+}
+
+/** The installed packages by name, and the bytes of their files. */
+function installedIn(project: string): { readonly names: readonly string[]; readonly bytes: number } {
+  const { packages } = JSON.parse(readFileSync(join(project, 'node_modules/.package-lock.json'), 'utf8'));
+  const names = Object.keys(packages).map((path) => path.replace(/^.*node_modules\//, ''));
+  const files = globSync(join(project, 'node_modules/**'), { withFileTypes: true }).filter((entry) => entry.isFile());
+  const bytes = files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+  return { names: names.sort(), bytes };
+}
+
+function mib(bytes: number): string {
+  return `${(bytes / MIB).toFixed(1)} MiB`;
+}
 
 /** The program that a page shows which imports `module`. */
 function exampleOf(page: string, module: string): string {
-  const found = blocksOf(readPage(page)).filter(({ body }) => body.some((line) => line.endsWith(`from ${module};`)));
+  const found = blocksOf(readPage(page)).filter(({ body }) => body.some((line) => line.endsWith(`from '${module}';`)));
   expect(found).toHaveLength(1);
   return `${found[0]?.body.join('\n')}\n`;
 }
@@ -65,111 +102,255 @@ function plainNode(): string {
   return found ?? process.execPath;
 }
 
+async function compile(project: string, file: string, options: readonly string[] = []): Promise<void> {
+  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ ...TSCONFIG, files: [file] }));
+  await run(join(BIN, 'tsc'), ['--project', project, ...options], { timeout: TIMEOUT_MS });
+}
+
 beforeAll(async () => {
-  project = mkdtempSync(join(tmpdir(), 'idalloc-consumer-'));
-  await run('npm', ['pack', '--pack-destination', project], { cwd: ROOT, timeout: TIMEOUT_MS });
-  const [tarball] = readdirSync(project).filter((name) => name.endsWith('.tgz'));
-  writeFileSync(join(project, 'package.json'), JSON.stringify({ private: true, type: 'module' }));
-  const install = ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`];
-  await run('npm', install, { cwd: project, timeout: TIMEOUT_MS });
+  place = mkdtempSync(join(tmpdir(), 'idalloc-packages-'));
+  packed = await buildPackages(join(place, 'tarballs'), () => {});
+  service = await projectWith(['@idalloc/client']);
 });
 
-afterAll(() => rmSync(project, { recursive: true, force: true }));
-
-test('the package, installed from its tarball in an empty project, type-checks and works on the node of the machine', async ({
-  annotate,
-}) => {
-  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify(TSCONFIG));
-  copyFileSync(join(ROOT, 'test/support/package-consumer.ts.txt'), join(project, 'consumer.ts'));
-  await run(join(ROOT, 'node_modules/.bin/tsc'), ['--project', project], { timeout: TIMEOUT_MS });
-
-  await using realm = await Realm.create(suiteServers());
-  const worker = realm.worker();
-  await worker.ready();
-  const args = [join(project, 'consumer.js'), suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
-  const { stdout, stderr } = await run(plainNode(), args, { cwd: project, timeout: TIMEOUT_MS });
-  const said = JSON.parse(stdout);
-  await annotate(`measured: the client ran on node ${said.node}`);
-  expect(said).toMatchObject({
-    distinct: 1_007,
-    decoded: { datacenterId: DATACENTER_ID },
-    text: true,
-    recent: true,
-    replayed: true,
-    sameBatch: true,
-    refusal: 'CONFLICT',
-    closed: 'CLIENT_CLOSED',
-  });
-  expect(stderr).toBe('');
-});
+afterAll(() => rmSync(place, { recursive: true, force: true }));
 
 test.for([
-  ['README.md', /^\d{18,19}\n$/],
-  [
-    'docs/how-to/client.md',
-    /^\d{18,19} [0-9A-Z]{13} \{[\s\S]*workerId: \d+[\s\S]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
-  ],
-  [
-    'docs/how-to/sql-json-browsers.md',
-    /^\{\n {2}timestampMs: \d{13},\n {2}datacenterId: \d+,\n {2}workerId: \d+,\n {2}sequence: \d+\n\}\n$/,
-  ],
-] as const)(
-  'the example of %s runs as it stands, but for the names of topics',
-  async ([page, printed], { annotate }) => {
-    await using realm = await Realm.create(suiteServers());
-    await realm.worker().ready();
-    const example = exampleOf(page, "'idalloc/client'");
-    const [broker] = suiteServers().brokers;
-    const here = example
-      .replace("'localhost:9092'", `'${broker}'`)
-      .replace("'id.replies.orders'", `'${realm.replyTopic}', requestTopic: '${realm.requestTopic}'`);
-    expect(here).toContain(realm.replyTopic);
-    writeFileSync(join(project, 'example.js'), here);
-    const { stdout, stderr } = await run(plainNode(), [join(project, 'example.js')], { timeout: TIMEOUT_MS });
-    await annotate(`printed:\n${stdout}`);
-    expect(stdout).toMatch(printed);
-    expect(stderr).toBe('');
-  },
-);
-
-test('the example of docs/reference/forms.md runs as it stands, after the command that makes its key', async () => {
-  const page = 'docs/reference/forms.md';
-  const makeKey = blockCommands(readPage(page)).find(({ command }) => command.endsWith('> form.key'))?.command ?? '';
-  await run('sh', ['-c', makeKey], { cwd: project });
-  writeFileSync(join(project, 'forms.js'), exampleOf(page, "'idalloc/client'"));
-  const { stdout } = await run(plainNode(), ['forms.js'], { cwd: project, timeout: TIMEOUT_MS });
-  expect(stdout).toBe('01M7ZCQJ2T0E0016N4EXDYM0A6\nord_038FW90B81R00M\n117652451833733120n\n');
+  ['client', 'README.md', '@idalloc/client'],
+  ['testcontainers', 'docs/how-to/tests.md', '@idalloc/testcontainers'],
+] as const)('the page of %s in the registry shows the example that %s shows', ([name, page, module]) => {
+  expect(exampleOf(`ops/release/readme/${name}.md`, module)).toBe(exampleOf(page, module));
 });
 
-test("the testcontainers example of docs/how-to/tests.md type-checks and runs as it stands, beside the user's own testcontainers", async (context) => {
-  if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
-  if (noEngine !== undefined) throw new Error(`CI is set, so the containers must be tested: ${noEngine}`);
-  await buildWorkerImages((line) => process.stderr.write(`package test: ${line}\n`));
-  const example = exampleOf('docs/how-to/tests.md', "'idalloc/testcontainers'");
-  writeFileSync(join(project, 'example.ts'), example);
-  symlinkSync(join(ROOT, 'node_modules/testcontainers'), join(project, 'node_modules/testcontainers'));
-  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ ...TSCONFIG, include: ['example.ts'] }));
-  await run(join(ROOT, 'node_modules/.bin/tsc'), ['--noEmit', '--project', project], { timeout: TIMEOUT_MS });
-  const { stdout } = await run(process.execPath, [join(project, 'example.ts')], { timeout: TIMEOUT_MS });
-  await context.annotate(`printed:\n${stdout}`);
-  expect(stdout).toMatch(/requests: 'id\.requests'[\s\S]*\n100 \[ \{ first: \d+n, count: 3 \} \]\n$/);
-}, 900_000);
+describe('@idalloc/client', () => {
+  const CONSUMER = 'test/support/package-consumer.ts.txt';
+  const PROGRAMS: readonly [how: string, make: () => Promise<string>][] = [
+    [
+      'as an ES module, in strict TypeScript',
+      async () => {
+        copyFileSync(join(ROOT, CONSUMER), join(service, 'consumer.ts'));
+        await compile(service, 'consumer.ts');
+        return join(service, 'consumer.js');
+      },
+    ],
+    [
+      'as CommonJS, in strict TypeScript',
+      async () => {
+        const project = await projectWith(['@idalloc/client'], 'commonjs');
+        copyFileSync(join(ROOT, CONSUMER), join(project, 'consumer.ts'));
+        await compile(project, 'consumer.ts');
+        expect(readFileSync(join(project, 'consumer.js'), 'utf8')).toContain('require("@idalloc/client")');
+        return join(project, 'consumer.js');
+      },
+    ],
+    [
+      'bundled by esbuild to one file, without node_modules',
+      async () => {
+        copyFileSync(join(ROOT, CONSUMER), join(service, 'service.ts'));
+        const alone = join(mkdtempSync(join(place, 'bundle-')), 'service.cjs');
+        const options = ['--bundle', '--platform=node', `--outfile=${alone}`];
+        await run(join(BIN, 'esbuild'), ['service.ts', ...options], { cwd: service, timeout: TIMEOUT_MS });
+        return alone;
+      },
+    ],
+  ];
 
-test('the command of the package runs on the node that it needs, and names it on an older one', async () => {
-  const command = join(project, 'node_modules/idalloc/dist/bin.js');
-  const { stdout } = await run(process.execPath, [command, 'decode', '55325805773398016']);
-  expect(stdout).toContain('2026-06-02T16:05:00.000Z');
-  const asOlder = ['--import', "data:text/javascript,Object.defineProperty(process.versions,'node',{value:'20.20.2'})"];
-  await expect(run(process.execPath, [...asOlder, command, 'decode', '1'])).rejects.toMatchObject({
-    code: 78,
-    stdout: '',
-    stderr: expect.stringMatching(/^idalloc: .*Node 24 or later, and this is 20\.20\.2.*\n$/),
+  test.for(PROGRAMS)('serves IDs %s, on the node of the machine', async ([, make], { annotate }) => {
+    const program = await make();
+    await using realm = await Realm.create(suiteServers());
+    await realm.worker().ready();
+    const args = [program, suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
+    const { stdout, stderr } = await run(plainNode(), args, { timeout: TIMEOUT_MS });
+    const printed = JSON.parse(stdout);
+    await annotate(`measured: node ${printed.node}, ${mib(statSync(program).size)} of program`);
+    expect(printed).toMatchObject({
+      distinct: 1_007,
+      decoded: { datacenterId: DATACENTER_ID },
+      text: true,
+      recent: true,
+      replayed: true,
+      sameBatch: true,
+      refusal: 'CONFLICT',
+      closed: 'CLIENT_CLOSED',
+    });
+    expect(stderr).toBe('');
+  });
+
+  test.for([
+    ['README.md', /^\d{18,19}\n$/],
+    [
+      'docs/how-to/client.md',
+      /^\d{18,19} [0-9A-Z]{13} \{[\s\S]*workerId: \d+[\s\S]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
+    ],
+    [
+      'docs/how-to/sql-json-browsers.md',
+      /^\{\n {2}timestampMs: \d{13},\n {2}datacenterId: \d+,\n {2}workerId: \d+,\n {2}sequence: \d+\n\}\n$/,
+    ],
+  ] as const)(
+    'runs the example of %s as it stands, but for the names of topics',
+    async ([page, printed], { annotate }) => {
+      await using realm = await Realm.create(suiteServers());
+      await realm.worker().ready();
+      const example = exampleOf(page, '@idalloc/client');
+      const [broker] = suiteServers().brokers;
+      const here = example
+        .replace("'localhost:9092'", `'${broker}'`)
+        .replace("'id.replies.orders'", `'${realm.replyTopic}', requestTopic: '${realm.requestTopic}'`);
+      expect(here).toContain(realm.replyTopic);
+      writeFileSync(join(service, 'example.js'), here);
+      const { stdout, stderr } = await run(plainNode(), [join(service, 'example.js')], { timeout: TIMEOUT_MS });
+      await annotate(`printed:\n${stdout}`);
+      expect(stdout).toMatch(printed);
+      expect(stderr).toBe('');
+    },
+  );
+
+  test('runs the example of docs/reference/forms.md as it stands, after the command that makes its key', async () => {
+    const page = 'docs/reference/forms.md';
+    const makeKey = blockCommands(readPage(page)).find(({ command }) => command.endsWith('> form.key'))?.command ?? '';
+    await run('sh', ['-c', makeKey], { cwd: service });
+    writeFileSync(join(service, 'forms.js'), exampleOf(page, '@idalloc/client'));
+    const { stdout } = await run(plainNode(), ['forms.js'], { cwd: service, timeout: TIMEOUT_MS });
+    expect(stdout).toBe('01M7ZCQJ2T0E0016N4EXDYM0A6\nord_038FW90B81R00M\n117652451833733120n\n');
+  });
+
+  test('brings kafkajs and avsc, nothing else, and less than 4 MiB', async ({ annotate }) => {
+    const { names, bytes } = installedIn(service);
+    await annotate(`measured: ${names.length} packages, ${mib(bytes)}`);
+    expect(names).toEqual(['@idalloc/client', 'avsc', 'kafkajs']);
+    expect(bytes).toBeLessThan(4 * MIB);
+  });
+
+  test('has the licence of each package that is bundled into it', () => {
+    const bundled = packed.find(({ name }) => name === '@idalloc/client')?.bundled ?? [];
+    expect(bundled).toContain('@noble/ciphers');
+    const licenses = readFileSync(join(service, 'node_modules/@idalloc/client/THIRD-PARTY-LICENSES'), 'utf8');
+    for (const name of bundled) expect(licenses).toMatch(new RegExp(`^${name} \\d`, 'm'));
+    expect(licenses.match(/Permission is hereby granted/g)?.length).toBeGreaterThanOrEqual(bundled.length);
+  });
+
+  test('shares the classes of errors between its entries, in both module systems', async () => {
+    const check = `try { ids.parse('?', 'hex') } catch (error) { console.log(error instanceof client.IdallocError, error.code) }`;
+    const load = (how: string) =>
+      `const client = ${how}('@idalloc/client'), ids = ${how}('@idalloc/client/ids'); ${check}`;
+    const esm = await run(plainNode(), ['--input-type=module', '-e', load('await import')], { cwd: service });
+    const cjs = await run(plainNode(), ['--input-type=commonjs', '-e', load('require')], { cwd: service });
+    expect([esm.stdout, cjs.stdout]).toEqual(['true INVALID_ID\n', 'true INVALID_ID\n']);
+  });
+
+  test('exports nothing but its entries', async () => {
+    const importing = (name: string) =>
+      run(plainNode(), ['--input-type=module', '-e', `import '${name}'`], { cwd: service });
+    await importing('@idalloc/client');
+    await importing('@idalloc/client/ids');
+    await expect(importing('@idalloc/client/dist/esm/index.js')).rejects.toThrow('ERR_PACKAGE_PATH_NOT_EXPORTED');
   });
 });
 
-test('only what is meant for others can be imported', async () => {
-  const importing = (name: string) =>
-    run(plainNode(), ['--input-type=module', '-e', `import '${name}'`], { cwd: project });
-  await importing('idalloc/client');
-  await expect(importing('idalloc/dist/worker.js')).rejects.toThrow('ERR_PACKAGE_PATH_NOT_EXPORTED');
+describe('@idalloc/client/ids', () => {
+  test('type-checks for a browser, without the types of Node', async () => {
+    writeFileSync(join(service, 'page.ts'), exampleOf('docs/how-to/sql-json-browsers.md', '@idalloc/client/ids'));
+    const browser = ['--module', 'esnext', '--moduleResolution', 'bundler', '--lib', 'es2023,dom', '--types', ''];
+    await compile(service, 'page.ts', ['--noEmit', ...browser]);
+  });
+
+  test('reads IDs in Chromium as docs/how-to/sql-json-browsers.md shows, from the files of the package', async (context) => {
+    const tool = await chromium();
+    if ('unavailable' in tool && !process.env.CI) context.skip(tool.unavailable);
+    if ('unavailable' in tool) throw new Error(`CI is set, so the browser must be tested: ${tool.unavailable}`);
+    const files = join(service, 'node_modules/@idalloc/client/dist/esm');
+    const program = exampleOf('docs/how-to/sql-json-browsers.md', '@idalloc/client/ids');
+    const imports = JSON.stringify({ imports: { '@idalloc/client/ids': '/ids.js' } });
+    const page = `<!doctype html><script type="importmap">${imports}</script><body><script type="module">${program}</script>`;
+    const server = createServer(({ url = '/' }, response) => {
+      response.setHeader('content-type', url === '/' ? 'text/html' : 'text/javascript');
+      if (url === '/') response.end(page);
+      else if (/^\/[\w-]+\.js$/.test(url)) response.end(readFileSync(join(files, url)));
+      else response.writeHead(404).end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    try {
+      const { port } = server.address() as AddressInfo;
+      const { stdout } = await run(
+        tool.path,
+        [
+          ...['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync'],
+          ...['--disable-background-networking', '--disable-component-update'],
+          ...[`--user-data-dir=${join(place, 'chromium')}`, '--dump-dom', `http://127.0.0.1:${port}/`],
+        ],
+        { timeout: TIMEOUT_MS },
+      );
+      expect(stdout).toContain('order 55325805773398016, placed at 2026-06-02T16:05:00.000Z');
+    } finally {
+      server.close();
+      server.closeAllConnections();
+    }
+  });
+
+  test('is less than 20 KiB when a bundler has minified it and a server compressed it', async ({ annotate }) => {
+    writeFileSync(join(service, 'all-of-ids.js'), "export * from '@idalloc/client/ids';\n");
+    const options = ['--bundle', '--minify', '--format=esm', '--platform=browser'];
+    const { stdout } = await run(join(BIN, 'esbuild'), ['all-of-ids.js', ...options], { cwd: service });
+    const bytes = gzipSync(stdout).length;
+    await annotate(`measured: ${stdout.length} bytes, ${bytes} compressed`);
+    expect(bytes).toBeLessThan(20 * 1024);
+  });
+});
+
+describe('@idalloc/testcontainers', () => {
+  test("runs the example of docs/how-to/tests.md as it stands, in strict TypeScript beside the user's own testcontainers", async (context) => {
+    if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
+    if (noEngine !== undefined) throw new Error(`CI is set, so the containers must be tested: ${noEngine}`);
+    await buildWorkerImages((line) => process.stderr.write(`package test: ${line}\n`));
+    const project = await projectWith(['@idalloc/client', '@idalloc/testcontainers']);
+    symlinkSync(join(ROOT, 'node_modules/testcontainers'), join(project, 'node_modules/testcontainers'));
+    writeFileSync(join(project, 'example.ts'), exampleOf('docs/how-to/tests.md', '@idalloc/testcontainers'));
+    await compile(project, 'example.ts', ['--noEmit']);
+    const { stdout } = await run(process.execPath, [join(project, 'example.ts')], { timeout: TIMEOUT_MS });
+    await context.annotate(`printed:\n${stdout}`);
+    expect(stdout).toMatch(/requests: 'id\.requests'[\s\S]*\n100 \[ \{ first: \d+n, count: 3 \} \]\n$/);
+  }, 900_000);
+
+  test('throws the errors of the client, in both module systems, and brings only the client', async () => {
+    const project = await projectWith(['@idalloc/client', '@idalloc/testcontainers']);
+    expect(installedIn(project).names).toEqual(['@idalloc/client', '@idalloc/testcontainers', 'avsc', 'kafkajs']);
+    symlinkSync(join(ROOT, 'node_modules/testcontainers'), join(project, 'node_modules/testcontainers'));
+    const check = `try { new own.IdAllocEnvironment().withWorkers(-1) } catch (error) { console.log(error instanceof client.IdallocError, error.code) }`;
+    const load = (how: string) =>
+      `const client = ${how}('@idalloc/client'), own = ${how}('@idalloc/testcontainers'); ${check}`;
+    const esm = await run(process.execPath, ['--input-type=module', '-e', load('await import')], { cwd: project });
+    const cjs = await run(process.execPath, ['--input-type=commonjs', '-e', load('require')], { cwd: project });
+    expect([esm.stdout, cjs.stdout]).toEqual(['true CONFIG_INVALID\n', 'true CONFIG_INVALID\n']);
+  });
+});
+
+describe('idalloc', () => {
+  test('has a command that runs on the node that it needs, and names that version on an older one', async ({
+    annotate,
+  }) => {
+    const project = await projectWith(['idalloc']);
+    const { names, bytes } = installedIn(project);
+    await annotate(`measured: ${names.length} packages, ${mib(bytes)}`);
+    const command = join(project, 'node_modules/.bin/idalloc');
+    const { stdout } = await run(process.execPath, [command, 'decode', '55325805773398016']);
+    expect(stdout).toContain('2026-06-02T16:05:00.000Z');
+    const version = await run(process.execPath, [command, '--version']);
+    expect(version.stdout.trim()).toBe(readManifest().version);
+    const asOlder = [
+      '--import',
+      "data:text/javascript,Object.defineProperty(process.versions,'node',{value:'20.20.2'})",
+    ];
+    await expect(run(process.execPath, [...asOlder, command, 'decode', '1'])).rejects.toMatchObject({
+      code: 78,
+      stdout: '',
+      stderr: expect.stringMatching(/^idalloc: .*Node 24 or later, and this is 20\.20\.2.*\n$/),
+    });
+  });
+});
+
+test('a package that is built again from the same sources has the same bytes', async () => {
+  mkdirSync(join(place, 'again'));
+  const again = await buildPackages(join(place, 'again/tarballs'), () => {});
+  const bytesOf = ({ tarball }: Packed) => readFileSync(tarball).toString('base64');
+  expect(again.map(bytesOf)).toEqual(packed.map(bytesOf));
 });

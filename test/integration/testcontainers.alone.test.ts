@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { getContainerRuntimeClient, getReaper, LABEL_TESTCONTAINERS_SESSION_ID } from 'testcontainers';
 import { afterAll, beforeAll, expect, inject, type TestContext, test, vi } from 'vitest';
 import { buildWorkerImages, FAULTS_IMAGE } from '../../ops/dev/images.ts';
-import { decode } from '../../src/client/ids.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
+import { decode } from '../../src/ids/ids.ts';
 import type { StartedIdAllocContainer } from '../../src/testcontainers/container.ts';
 import {
   IdAllocContainer,

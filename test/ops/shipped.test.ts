@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { judgeAudit } from '../../ops/dev/advisories.ts';
-import { noticeOf } from '../../ops/dev/notice.ts';
-import { readBom, shippedBom } from '../../ops/dev/sbom.ts';
-import { idOf, readLockfile, shippedOf } from '../../ops/dev/shipped.ts';
+import { noticeOf } from '../../ops/release/notice.ts';
+import { readBom, shippedBom } from '../../ops/release/sbom.ts';
+import { idOf, readLockfile, shippedOf } from '../../ops/release/shipped.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const SHIPPED = shippedOf(readLockfile());

@@ -130,6 +130,12 @@ export async function kcat(): Promise<Tool> {
   return missing === undefined ? { path: 'kcat' } : { unavailable: missing };
 }
 
+/** Debian's Chromium. */
+export async function chromium(): Promise<Tool> {
+  const missing = await ensurePrograms({ chromium: 'chromium' }, log);
+  return missing === undefined ? { path: 'chromium' } : { unavailable: missing };
+}
+
 /** For `describe.skipIf`: the path, which is empty where there is none, and the reason for a title. */
 export function skipping(tool: Tool): {
   readonly path: string;

@@ -112,13 +112,11 @@ class Output {
 
 let loading: Promise<Lz4> | undefined;
 
-/** Loaded on first use, since it is native and not available for every platform. */
-async function library(): Promise<Lz4> {
-  loading ??= import('lz4-napi');
-  try {
-    return await loading;
-  } catch (error) {
+/** Loaded on first use, since it is native and not available for every platform. With `.catch`, bundlers allow that it is missing. */
+function library(): Promise<Lz4> {
+  loading ??= import('lz4-napi').catch((error: unknown) => {
     loading = undefined;
-    throw noCodec(error);
-  }
+    throw noCodec('lz4-napi', error);
+  });
+  return loading;
 }

@@ -12,7 +12,8 @@ export function tooLarge(maxBytes: number, options?: ErrorOptions): CodecFault {
   return new CodecFault(`holds more than ${maxBytes} bytes`, options);
 }
 
-/** The library of a codec can't be loaded. */
-export function noCodec(cause: unknown): CodecFault {
-  return new CodecFault("can't be read on this machine", { cause });
+/** The package that decompresses a codec can't be loaded. */
+export function noCodec(name: string, cause: unknown): CodecFault {
+  const reason = `needs the package ${name} (npm install ${name}), which is missing or not built for this platform`;
+  return new CodecFault(reason, { cause });
 }

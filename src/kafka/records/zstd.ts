@@ -20,6 +20,6 @@ async function library(): Promise<ZSTDDecoder> {
     await decoder.init(); // once for the process
     return decoder;
   } catch (error) {
-    throw noCodec(error);
+    throw noCodec('zstddec', error);
   }
 }

@@ -1,7 +1,8 @@
 import kafkajs from 'kafkajs';
 import { describeError } from '../../errors.ts';
+import type { ConnectionConfig } from './connection-config.ts';
 import { faultOf, KafkaFault } from './fault.ts';
-import type { ConnectionConfig, WireConnection } from './kafkajs-connection.ts';
+import type { WireConnection } from './kafkajs-connection.ts';
 import type { BrokerAddress } from './port.ts';
 
 /** Reasons not to trust a certificate, by the codes of Node and OpenSSL. */

@@ -1,15 +1,10 @@
 import type { Socket } from 'node:net';
-import type { ISocketFactory, KafkaConfig } from 'kafkajs';
+import type { ISocketFactory } from 'kafkajs';
+import type { ConnectionConfig } from './connection-config.ts';
 import { Frames } from './frames.ts';
 import { InFlight } from './in-flight.ts';
 import { Connection, createSocketFactory, type InnerLogger } from './kafkajs-modules.ts';
 import type { BrokerAddress } from './port.ts';
-
-/** The part of kafkajs' configuration that concerns connections. */
-export type ConnectionConfig = Pick<
-  KafkaConfig,
-  'clientId' | 'ssl' | 'sasl' | 'socketFactory' | 'reauthenticationThreshold'
->;
 
 /** Callers have their own deadlines: this is the longest time that a timer can be set for. */
 const NEVER_MS = 2 ** 31 - 1;

@@ -1,7 +1,8 @@
+import type { ConnectionConfig } from './connection-config.ts';
 import { closedFault } from './deadlines.ts';
 import { dialFault, type Stage } from './dial-fault.ts';
 import { Calls } from './kafkajs-calls.ts';
-import { type ConnectionConfig, WireConnection } from './kafkajs-connection.ts';
+import { WireConnection } from './kafkajs-connection.ts';
 import { KafkajsLink } from './kafkajs-link.ts';
 import type { InnerLogger } from './kafkajs-modules.ts';
 import { agreeOnVersions } from './kafkajs-versions.ts';

@@ -1,15 +1,20 @@
-import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import type { ISocketFactory, KafkaConfig } from 'kafkajs';
+import connectionModule from 'kafkajs/src/network/connection.js';
+import socketFactoryModule from 'kafkajs/src/network/socketFactory.js';
+import decoderModule from 'kafkajs/src/protocol/decoder.js';
+import encoderModule from 'kafkajs/src/protocol/encoder.js';
+import errorModule from 'kafkajs/src/protocol/error.js';
+import apiKeysModule from 'kafkajs/src/protocol/requests/apiKeys.js';
+import requestsModule from 'kafkajs/src/protocol/requests/index.js';
+import produceResponseModule from 'kafkajs/src/protocol/requests/produce/v7/response.js';
 
 /**
  * The internal modules of kafkajs 2.2.4 that are used here, declared with the few members that are used. The version is
- * pinned, so they stay where they are. None of them is changed.
+ * pinned, so they stay where they are. None of them is changed. They are imported statically, so that bundlers find them.
  */
-const require = createRequire(import.meta.url);
-
-const load = <T>(name: string): T => require(`kafkajs/src/${name}`) as T;
+const typed = <T>(module: unknown): T => module as T;
 
 /** A request of kafkajs, and the decoder of its response. */
 export interface Protocol<Decoded> {
@@ -31,7 +36,7 @@ export interface Encoder {
   writeBytes(value: Buffer): this;
 }
 
-export const Encoder = load<new (initialBytes?: number) => Encoder>('protocol/encoder');
+export const Encoder = typed<new (initialBytes?: number) => Encoder>(encoderModule);
 
 export interface Decoder {
   readInt16(): number;
@@ -43,7 +48,7 @@ export interface Decoder {
   readArray<T>(read: (decoder: Decoder) => T): T[];
 }
 
-export const Decoder = load<new (bytes: Buffer) => Decoder>('protocol/decoder');
+export const Decoder = typed<new (bytes: Buffer) => Decoder>(decoderModule);
 
 export interface InnerLogger {
   namespace(name: string): InnerLogger;
@@ -108,16 +113,16 @@ declare class KafkajsConnection {
   protected processData(chunk: Buffer): void;
 }
 
-export const Connection = load<typeof KafkajsConnection>('network/connection');
+export const Connection = typed<typeof KafkajsConnection>(connectionModule);
 
 /** Sockets as kafkajs opens them: TLS with the host as server name unless that is an address. */
-export const createSocketFactory = load<() => ISocketFactory>('network/socketFactory');
+export const createSocketFactory = typed<() => ISocketFactory>(socketFactoryModule);
 
-export const { errorCodes } = load<{
+export const { errorCodes } = typed<{
   readonly errorCodes: readonly { readonly type: string; readonly code: number; readonly message: string }[];
-}>('protocol/error');
+}>(errorModule);
 
-export const produceResponse = load<Protocol<DecodedProduce>['response']>('protocol/requests/produce/v7/response');
+export const produceResponse = typed<Protocol<DecodedProduce>['response']>(produceResponseModule);
 
 /** Milliseconds, in responses of versions whose throttle the client has to respect itself. */
 export interface Throttled {
@@ -289,11 +294,10 @@ interface DecodedGroup {
   }[];
 }
 
-export const { requests, lookup } = load<{
+export const { requests, lookup } = typed<{
   readonly requests: Requests;
   /** The newest version that both sides support. */
   lookup(versions: ApiVersions): <O, T>(apiKey: number, definition: Definition<O, T>) => Make<O, T>;
-}>('protocol/requests');
+}>(requestsModule);
 
-export const apiKeys =
-  load<Readonly<Record<keyof Requests | 'Produce' | 'CreateAcls', number>>>('protocol/requests/apiKeys');
+export const apiKeys = typed<Readonly<Record<keyof Requests | 'Produce' | 'CreateAcls', number>>>(apiKeysModule);

@@ -1,8 +1,8 @@
 import type { SASLOptions } from 'kafkajs';
 import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import type { ConnectionConfig } from './connection-config.ts';
 import { faultOf } from './fault.ts';
-import type { ConnectionConfig } from './kafkajs-connection.ts';
 import { type DebugLog, dialerOf } from './kafkajs-dialer.ts';
 import { signMskToken } from './msk-iam.ts';
 import { fetchToken, type OauthSettings } from './oauth.ts';

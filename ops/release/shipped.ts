@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ROOT } from './paths.ts';
+import { ROOT } from '../dev/paths.ts';
 
 /** A package that is installed with ours. */
 export interface Shipped {

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { decode, firstIdAt, format, type IdForm, parse } from '../../src/client/ids.ts';
 import { compose } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
+import { decode, firstIdAt, format, type IdForm, parse } from '../../src/ids/ids.ts';
 import { anyLayout, partsOf } from '../core/arbitraries.ts';
 
 const GOLDEN = 55_325_805_773_398_016n;

@@ -1,6 +1,6 @@
 // Prints the packages that are shipped with idalloc as a CycloneDX document. Usage: npm run sbom > idalloc.cdx.json
-import { ROOT } from './paths.ts';
-import { run } from './run.ts';
+import { ROOT } from '../dev/paths.ts';
+import { run } from '../dev/run.ts';
 import { idOf, readLockfile, shippedOf } from './shipped.ts';
 
 const TIMEOUT_MS = 60_000;

@@ -1,7 +1,7 @@
 // Writes NOTICE: the packages that are shipped with idalloc, with their licences. Usage: npm run notice
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ROOT } from './paths.ts';
+import { ROOT } from '../dev/paths.ts';
 import { idOf, readLockfile, type Shipped, shippedOf } from './shipped.ts';
 
 const HEAD = `idalloc

@@ -1,0 +1,26 @@
+// Writes src/codec/schemas.ts from schemas/*.avsc. Usage: npm run schemas
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from './paths.ts';
+
+const HEAD = `// Written by 'npm run schemas' from schemas/*.avsc.
+
+/** The Avro schemas, by file name. Files would be lost when a service bundles the client. */
+export const SCHEMAS = {
+`;
+
+/** The module that holds the schemas' texts. */
+export const SCHEMAS_MODULE = join(ROOT, 'src/codec/schemas.ts');
+
+/** The text of the module. */
+export function renderSchemas(): string {
+  const dir = join(ROOT, 'schemas');
+  const files = readdirSync(dir).filter((file) => file.endsWith('.avsc'));
+  const entries = files.sort().map((file) => {
+    const text = readFileSync(join(dir, file), 'utf8').replaceAll(/[\\`]|\$\{/g, (found) => `\\${found}`);
+    return `  '${file.slice(0, -'.avsc'.length)}': \`${text}\`,\n`;
+  });
+  return `${HEAD}${entries.join('')}} as const;\n`;
+}
+
+if (import.meta.main) writeFileSync(SCHEMAS_MODULE, renderSchemas());

@@ -1,0 +1,203 @@
+// Builds the npm packages. Usage: npm run packages [-- --help]
+import { cpSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { ROOT } from '../dev/paths.ts';
+import { run } from '../dev/run.ts';
+import { buildLibrary, bundledLicenses, declarationOf, type Library } from './library.ts';
+
+interface RootManifest {
+  readonly version: string;
+  readonly license: string;
+  readonly engines: { readonly node: string };
+  readonly dependencies: Readonly<Record<string, string>>;
+  readonly peerDependencies: Readonly<Record<string, string>>;
+}
+
+/** One npm package. */
+interface Definition {
+  readonly name: string;
+  readonly description: string;
+  readonly keywords: readonly string[];
+  /** The fields of package.json besides those that all have. */
+  manifest(root: RootManifest): object;
+  /** Writes what it contains to `dir`; returns the packages whose code it bundles. */
+  build(dir: string): Promise<readonly string[]>;
+}
+
+/** A package in a tarball. */
+export interface Packed {
+  readonly name: string;
+  /** The absolute path of the tarball. */
+  readonly tarball: string;
+  readonly bytes: number;
+  /** The packages whose code it contains. */
+  readonly bundled: readonly string[];
+}
+
+const USAGE = `Builds the npm packages @idalloc/client, @idalloc/testcontainers and idalloc as tarballs.
+
+  npm run --silent packages [-- options]
+
+  --out DIR   where to write them (default: dist/packages)
+  --json      print what was written as JSON
+  --help
+
+Example: npm run packages, then in your service: npm install ../idalloc/dist/packages/idalloc-client-*.tgz
+`;
+const TIMEOUT_MS = 120_000;
+export const PACKAGES_DIR = join(ROOT, 'dist/packages');
+/** The worker uses language and library features of this version. */
+const WORKER_NODE = '>=24';
+
+const CLIENT: Library = {
+  entries: { index: 'src/client/index.ts', ids: 'src/ids/index.ts' },
+  external: ['avsc', 'kafkajs', 'aws-msk-iam-sasl-signer-js', 'lz4-napi'],
+};
+const TESTCONTAINERS: Library = {
+  entries: { index: 'src/testcontainers/index.ts' },
+  external: ['testcontainers'],
+  boundary: { source: 'src/client/index.ts', package: '@idalloc/client' },
+};
+
+const DEFINITIONS: readonly Definition[] = [
+  {
+    name: '@idalloc/client',
+    description: 'Client of idalloc: 64-bit, time-ordered IDs from a buffer, ID formats for Node and browsers',
+    keywords: ['id', 'kafka', 'snowflake', 'uuidv7', 'unique'],
+    manifest: ({ engines, dependencies, peerDependencies }) => ({
+      engines,
+      sideEffects: false,
+      ...entriesOf(CLIENT),
+      dependencies: picked(dependencies, ['avsc', 'kafkajs']),
+      ...optionalPeers({ ...dependencies, ...peerDependencies }, ['aws-msk-iam-sasl-signer-js', 'lz4-napi']),
+    }),
+    build: (dir) => buildLibrary(CLIENT, join(dir, 'dist')),
+  },
+  {
+    name: '@idalloc/testcontainers',
+    description: 'Kafka, etcd and idalloc workers in containers for tests, with faults to inject',
+    keywords: ['idalloc', 'kafka', 'testcontainers', 'testing'],
+    manifest: ({ version, engines, peerDependencies }) => ({
+      engines,
+      sideEffects: false,
+      ...entriesOf(TESTCONTAINERS),
+      dependencies: { '@idalloc/client': version },
+      peerDependencies: picked(peerDependencies, ['testcontainers']),
+    }),
+    build: (dir) => buildLibrary(TESTCONTAINERS, join(dir, 'dist')),
+  },
+  {
+    name: 'idalloc',
+    description: 'Worker and command line of idalloc, a Kafka-driven allocator of 64-bit, time-ordered IDs',
+    keywords: ['id', 'kafka', 'etcd', 'snowflake', 'allocator'],
+    manifest: ({ dependencies, peerDependencies }) => ({
+      engines: { node: WORKER_NODE },
+      bin: { idalloc: 'dist/bin.js' },
+      exports: { './package.json': './package.json' },
+      dependencies,
+      ...optionalPeers(peerDependencies, ['aws-msk-iam-sasl-signer-js']),
+    }),
+    build: buildWorker,
+  },
+];
+
+async function buildWorker(dir: string): Promise<readonly string[]> {
+  const args = ['--project', join(ROOT, 'tsconfig.build.json'), '--outDir', join(dir, 'dist')];
+  const command = join(ROOT, 'node_modules/.bin/tsc');
+  await run({ command, args, cwd: ROOT, purpose: 'the build by tsc', timeoutMs: TIMEOUT_MS });
+  return [];
+}
+
+/** The fields that say where a library's entries are, for both module systems. */
+function entriesOf({ entries }: Library): object {
+  const filesOf = (name: string, source: string, format: 'esm' | 'cjs') => ({
+    types: `./dist/${format}/types/${declarationOf(source)}`,
+    default: `./dist/${format}/${name}.js`,
+  });
+  const exports = Object.entries(entries).map(([name, source]) => [
+    name === 'index' ? '.' : `./${name}`,
+    { import: filesOf(name, source, 'esm'), require: filesOf(name, source, 'cjs') },
+  ]);
+  return { exports: { ...Object.fromEntries(exports), './package.json': './package.json' } };
+}
+
+function picked(versions: Readonly<Record<string, string>>, names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    names.map((name) => {
+      const version = versions[name];
+      if (version === undefined) throw new Error(`package.json has no version of ${name}`);
+      return [name, version];
+    }),
+  );
+}
+
+function optionalPeers(versions: Readonly<Record<string, string>>, names: readonly string[]): object {
+  const peerDependenciesMeta = Object.fromEntries(names.map((name) => [name, { optional: true }]));
+  return { peerDependencies: picked(versions, names), peerDependenciesMeta };
+}
+
+/** The root's package.json, from which the packages have their version and those of their dependencies. */
+export function readManifest(): RootManifest {
+  return JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+}
+
+/**
+ * Builds all packages and packs them into tarballs in `outDir`, which is emptied first.
+ *
+ * @param show reports progress
+ */
+export async function buildPackages(outDir: string, show: (line: string) => void): Promise<readonly Packed[]> {
+  rmSync(outDir, { recursive: true, force: true });
+  const root = readManifest();
+  const packed: Packed[] = [];
+  for (const definition of DEFINITIONS) {
+    show(`building ${definition.name} ${root.version}`);
+    packed.push(await pack(definition, root, outDir));
+  }
+  return packed;
+}
+
+async function pack(definition: Definition, root: RootManifest, outDir: string): Promise<Packed> {
+  const { name, description, keywords } = definition;
+  const short = name.replace(/^@[^/]+\//, '');
+  const dir = join(outDir, 'contents', short);
+  mkdirSync(dir, { recursive: true });
+  const bundled = await definition.build(dir);
+  const { version, license } = root;
+  const own = definition.manifest(root);
+  const publishConfig = { access: 'public' };
+  const manifest = { name, version, description, keywords, license, type: 'module', ...own, publishConfig };
+  writeFileSync(join(dir, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);
+  cpSync(join(ROOT, 'LICENSE'), join(dir, 'LICENSE'));
+  cpSync(join(import.meta.dirname, 'readme', `${short}.md`), join(dir, 'README.md'));
+  if (bundled.length > 0) writeFileSync(join(dir, 'THIRD-PARTY-LICENSES'), bundledLicenses(bundled));
+  const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', outDir];
+  const output = await run({ command: 'npm', args, cwd: dir, purpose: `npm pack of ${name}`, timeoutMs: TIMEOUT_MS });
+  const [{ filename }] = JSON.parse(output) as [{ filename: string }];
+  const tarball = join(outDir, filename);
+  return { name, tarball, bytes: statSync(tarball).size, bundled };
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      out: { type: 'string', default: PACKAGES_DIR },
+      json: { type: 'boolean', default: false },
+      help: { type: 'boolean', default: false },
+    },
+  });
+  if (values.help) {
+    process.stdout.write(USAGE);
+    return;
+  }
+  const packed = await buildPackages(resolve(values.out), (line) => process.stderr.write(`${line}\n`));
+  if (values.json) process.stdout.write(`${JSON.stringify(packed, undefined, 2)}\n`);
+  else for (const { tarball, bytes } of packed) process.stdout.write(`${relative(ROOT, tarball)} (${kib(bytes)})\n`);
+}
+
+export function kib(bytes: number): string {
+  return `${Math.ceil(bytes / 1024)} KiB`;
+}
+
+if (import.meta.main) await main();
