@@ -44,11 +44,20 @@ export async function ensureReaper(): Promise<boolean> {
 }
 
 /** Builds with the classic builder if the newer one is missing. With the host network, so that registries are reached as on this machine. */
-async function dockerBuild(image: string, context: string, file = join(context, 'Dockerfile')): Promise<void> {
+async function dockerBuild(
+  image: string,
+  context: string,
+  file = join(context, 'Dockerfile'),
+  labels: Readonly<Record<string, string>> = {},
+): Promise<void> {
   const buildKit = (await docker(['buildx', 'version'])).code === 0;
   await run({
     command: 'docker',
-    args: ['build', '--quiet', '--force-rm', '--network', 'host', '--tag', image, '--file', file, context],
+    args: [
+      ...['build', '--quiet', '--force-rm', '--network', 'host', '--tag', image, '--file', file],
+      ...Object.entries(labels).flatMap(([name, value]) => ['--label', `${name}=${value}`]),
+      context,
+    ],
     env: { ...process.env, DOCKER_BUILDKIT: buildKit ? '1' : '0' },
     purpose: `the build of ${image}`,
     timeoutMs: BUILD_MS,
@@ -161,6 +170,11 @@ export async function ensureImages(names: readonly ImageName[], log: Log): Promi
 
 /** The worker's image with a clock that tests can step. */
 export const FAULTS_IMAGE = 'idalloc:faults';
+
+/** Builds the worker's image of this checkout under another name. Pulls the image that it is based on if that is missing. */
+export function buildWorkerImage(image: string, labels: Readonly<Record<string, string>>): Promise<void> {
+  return dockerBuild(image, ROOT, join(ROOT, 'ops/Dockerfile'), labels);
+}
 
 /** Builds the worker's image of this checkout, and on top of it the one with a clock that can be stepped. */
 export async function buildWorkerImages(log: Log): Promise<void> {

@@ -1,5 +1,5 @@
 // Builds the npm packages. Usage: npm run packages [-- --help]
-import { cpSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from '../dev/paths.ts';
@@ -20,7 +20,7 @@ interface Definition {
   readonly description: string;
   readonly keywords: readonly string[];
   /** The fields of package.json besides those that all have. */
-  manifest(root: RootManifest): object;
+  manifest(root: RootManifest): { readonly dependencies: Readonly<Record<string, string>> };
   /** Writes what it contains to `dir`; returns the packages whose code it bundles. */
   build(dir: string): Promise<readonly string[]>;
 }
@@ -33,6 +33,8 @@ export interface Packed {
   readonly bytes: number;
   /** The packages whose code it contains. */
   readonly bundled: readonly string[];
+  /** The packages that are installed with it. */
+  readonly dependencies: readonly string[];
 }
 
 const USAGE = `Builds the npm packages @idalloc/client, @idalloc/testcontainers and idalloc as tarballs.
@@ -47,6 +49,8 @@ Example: npm run packages, then in your service: npm install ../idalloc/dist/pac
 `;
 const TIMEOUT_MS = 120_000;
 export const PACKAGES_DIR = join(ROOT, 'dist/packages');
+/** The folder of the packages before they are packed; it marks a directory that was written here. */
+const CONTENTS = 'idalloc-contents';
 /** The worker uses language and library features of this version. */
 const WORKER_NODE = '>=24';
 
@@ -106,6 +110,7 @@ async function buildWorker(dir: string): Promise<readonly string[]> {
   const args = ['--project', join(ROOT, 'tsconfig.build.json'), '--outDir', join(dir, 'dist')];
   const command = join(ROOT, 'node_modules/.bin/tsc');
   await run({ command, args, cwd: ROOT, purpose: 'the build by tsc', timeoutMs: TIMEOUT_MS });
+  cpSync(join(ROOT, 'NOTICE'), join(dir, 'NOTICE'));
   return [];
 }
 
@@ -143,11 +148,18 @@ export function readManifest(): RootManifest {
 }
 
 /**
- * Builds all packages and packs them into tarballs in `outDir`, which is emptied first.
+ * Builds all packages and packs them into tarballs in `outDir`. What an earlier call wrote there is removed first.
  *
  * @param show reports progress
+ * @throws Error if `outDir` has other files, or a build fails.
  */
 export async function buildPackages(outDir: string, show: (line: string) => void): Promise<readonly Packed[]> {
+  const present = existsSync(outDir) ? readdirSync(outDir) : [];
+  if (present.length > 0 && !present.includes(CONTENTS)) {
+    throw new Error(
+      `${outDir} has files that are not from here: name an empty directory, or one that does not exist yet`,
+    );
+  }
   rmSync(outDir, { recursive: true, force: true });
   const root = readManifest();
   const packed: Packed[] = [];
@@ -161,7 +173,7 @@ export async function buildPackages(outDir: string, show: (line: string) => void
 async function pack(definition: Definition, root: RootManifest, outDir: string): Promise<Packed> {
   const { name, description, keywords } = definition;
   const short = name.replace(/^@[^/]+\//, '');
-  const dir = join(outDir, 'contents', short);
+  const dir = join(outDir, CONTENTS, short);
   mkdirSync(dir, { recursive: true });
   const bundled = await definition.build(dir);
   const { version, license } = root;
@@ -176,7 +188,7 @@ async function pack(definition: Definition, root: RootManifest, outDir: string):
   const output = await run({ command: 'npm', args, cwd: dir, purpose: `npm pack of ${name}`, timeoutMs: TIMEOUT_MS });
   const [{ filename }] = JSON.parse(output) as [{ filename: string }];
   const tarball = join(outDir, filename);
-  return { name, tarball, bytes: statSync(tarball).size, bundled };
+  return { name, tarball, bytes: statSync(tarball).size, bundled, dependencies: Object.keys(own.dependencies) };
 }
 
 async function main(): Promise<void> {

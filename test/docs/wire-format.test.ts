@@ -24,6 +24,7 @@ interface Message {
 
 interface AsyncApi {
   readonly info: { readonly version: string };
+  readonly info: { readonly version: string };
   readonly channels: Readonly<Record<'requests' | 'replies' | 'deadLetters', { readonly address: string }>>;
   readonly operations: { readonly receiveRequest: { readonly reply: { readonly address: { location: string } } } };
   readonly components: { readonly messages: Readonly<Record<'IdRequest' | 'IdReply' | 'DeadLetter', Message>> };
@@ -60,6 +61,11 @@ describe('the AsyncAPI document', () => {
   const document: AsyncApi = parse(TEXT);
   const { channels, components, operations } = document;
   const { IdRequest, IdReply, DeadLetter } = components.messages;
+
+  test('has the version of package.json', () => {
+    const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+    expect(document.info.version).toBe(version);
+  });
 
   test('is valid AsyncAPI 3.0', () => {
     const resolved = parse(TEXT);

@@ -2,15 +2,16 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { judgeAudit } from '../../ops/dev/advisories.ts';
 import { noticeOf } from '../../ops/release/notice.ts';
-import { readBom, shippedBom } from '../../ops/release/sbom.ts';
+import { type Bom, bomOfPackage, readBom, withItself } from '../../ops/release/sbom.ts';
 import { idOf, readLockfile, shippedOf } from '../../ops/release/shipped.ts';
 
 const ROOT = new URL('../../', import.meta.url);
+const MANIFEST = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'));
 const SHIPPED = shippedOf(readLockfile());
 
 describe('what is shipped', () => {
   test('is what package.json needs, and not what development does', () => {
-    const { dependencies, devDependencies } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'));
+    const { dependencies, devDependencies } = MANIFEST;
     const names = new Set(SHIPPED.map(({ name }) => name));
     expect(Object.keys(dependencies).filter((name) => !names.has(name))).toEqual([]);
     expect(names.has('vitest') || names.has('typescript') || names.has('node')).toBe(false);
@@ -37,28 +38,56 @@ describe('what is shipped', () => {
   });
 });
 
-describe('the SBOM', () => {
-  test('has exactly what is shipped', async () => {
+describe('the bill of materials', () => {
+  const component = (name: string, version = '1.0.0') => ({ 'bom-ref': `${name}@${version}`, name, version });
+  const BOM: Bom = {
+    bomFormat: 'CycloneDX',
+    metadata: { component: component('directory') },
+    components: [component('a'), component('b'), component('c'), component('twice'), component('twice', '2.0.0')],
+    dependencies: [
+      { ref: 'directory@1.0.0', dependsOn: ['a@1.0.0', 'b@1.0.0', 'twice@1.0.0'] },
+      { ref: 'a@1.0.0', dependsOn: ['c@1.0.0'] },
+      { ref: 'c@1.0.0', dependsOn: ['a@1.0.0'] },
+      { ref: 'b@1.0.0', dependsOn: ['twice@2.0.0'] },
+    ],
+  };
+
+  test('of the worker has exactly what is shipped', async () => {
     const bom = await readBom();
     expect(bom.bomFormat).toBe('CycloneDX');
-    expect(bom.components.map((component) => component['bom-ref']).sort()).toEqual(SHIPPED.map(idOf).sort());
+    expect(bom.components.map((one) => one['bom-ref']).sort()).toEqual(SHIPPED.map(idOf).sort());
+    const worker = bomOfPackage(bom, { name: 'idalloc', version: '1.2.3' }, Object.keys(MANIFEST.dependencies));
+    expect(worker.components).toEqual(bom.components);
+    expect(worker.metadata.component).toMatchObject({ name: 'idalloc', version: '1.2.3' });
   });
 
-  test('leaves out what only development needs, and every mention of it', () => {
-    const bom = {
-      bomFormat: 'CycloneDX',
-      metadata: { component: { 'bom-ref': 'us@1' } },
-      components: [{ 'bom-ref': 'a@1' }, { 'bom-ref': 'dev@1' }],
+  test('of a package has what it needs, directly or not, and nothing else', () => {
+    expect(bomOfPackage(BOM, { name: '@x/y', version: '2.0.0' }, ['a'])).toMatchObject({
+      metadata: { component: { name: '@x/y', version: '2.0.0', purl: 'pkg:npm/%40x/y@2.0.0' } },
+      components: [component('a'), component('c')],
       dependencies: [
-        { ref: 'us@1', dependsOn: ['a@1', 'dev@1'] },
-        { ref: 'dev@1', dependsOn: ['a@1'] },
+        { ref: '@x/y@2.0.0', dependsOn: ['a@1.0.0'] },
+        { ref: 'a@1.0.0', dependsOn: ['c@1.0.0'] },
+        { ref: 'c@1.0.0', dependsOn: ['a@1.0.0'] },
       ],
-    };
-    expect(shippedBom(bom, new Set(['a@1']))).toMatchObject({
-      components: [{ 'bom-ref': 'a@1' }],
-      dependencies: [{ ref: 'us@1', dependsOn: ['a@1'] }],
     });
   });
+
+  test('of a package that needs another of ours has that one and its needs', () => {
+    const first = bomOfPackage(BOM, { name: 'first', version: '2.0.0' }, ['a']);
+    const second = bomOfPackage(withItself(first), { name: 'second', version: '2.0.0' }, ['first']);
+    expect(second.components.map(({ name }) => name)).toEqual(['first', 'a', 'c']);
+  });
+
+  test.for([
+    ['absent', /no version of absent/],
+    ['twice', /more than one version of twice/],
+  ] as const)(
+    'of a package that needs a package which the lockfile has not once is an error: %s',
+    ([need, message]) => {
+      expect(() => bomOfPackage(BOM, { name: 'x', version: '1.0.0' }, [need])).toThrow(message);
+    },
+  );
 });
 
 describe('advisories', () => {

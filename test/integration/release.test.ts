@@ -1,0 +1,139 @@
+import { execFile } from 'node:child_process';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { ensureImages } from '../../ops/dev/images.ts';
+import { notesOf } from '../../ops/release/release.ts';
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, '../..');
+const TIMEOUT_MS = 300_000;
+const { noEngine } = inject('servers');
+
+/** A repository of its own with the files of this checkout, so that nothing is committed or tagged here. */
+let copy: string;
+let outDir: string;
+let version: string;
+
+const git = async (...args: readonly string[]) => (await run('git', args, { cwd: copy })).stdout.trim();
+const release = (...args: readonly string[]) =>
+  run(process.execPath, ['ops/release/release.ts', '--out', outDir, ...args], { cwd: copy, timeout: TIMEOUT_MS });
+
+function edit(file: string, change: (text: string) => string): void {
+  writeFileSync(join(copy, file), change(readFileSync(join(copy, file), 'utf8')));
+}
+
+beforeAll(async () => {
+  const place = mkdtempSync(join(tmpdir(), 'idalloc-release-'));
+  [copy, outDir] = [join(place, 'checkout'), join(place, 'out')];
+  const { stdout } = await run('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: ROOT });
+  for (const file of stdout.split('\0').filter((name) => name !== '' && existsSync(join(ROOT, name)))) {
+    mkdirSync(dirname(join(copy, file)), { recursive: true });
+    copyFileSync(join(ROOT, file), join(copy, file));
+  }
+  symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
+  ({ version } = JSON.parse(readFileSync(join(copy, 'package.json'), 'utf8')));
+  edit('CHANGELOG.md', (text) =>
+    text.replace(
+      /^## (Unreleased|\d.*)$/m,
+      `## ${version} - 2026-01-31\n\nNotes of this release.\n\n## 0.0.1 - 2025-01-31`,
+    ),
+  );
+  await git('init', '--quiet');
+  writeFileSync(join(copy, '.git/info/exclude'), 'node_modules\n');
+  await git('config', 'user.name', 'a maintainer');
+  await git('config', 'user.email', 'maintainer@localhost');
+  await git('config', 'commit.gpgsign', 'false');
+  await git('add', '--all');
+  await git('commit', '--quiet', '--message', 'release');
+});
+
+afterAll(() => rmSync(dirname(copy), { recursive: true, force: true }));
+
+test('a release has tarballs, bills of materials, notes, checksums that verify, and a tag', async () => {
+  const { stdout } = await release('--no-image', '--json');
+  const built = JSON.parse(stdout);
+  const names = ['idalloc', 'idalloc-client', 'idalloc-testcontainers'].map((name) => `${name}-${version}`);
+  const expected = [...names.flatMap((name) => [`${name}.cdx.json`, `${name}.tgz`]), 'NOTES.md'].sort();
+  expect(built.files.map(({ name }: { name: string }) => name).toSorted()).toEqual(expected);
+  expect(built).toMatchObject({ version, commit: await git('rev-parse', 'HEAD'), tag: `v${version}` });
+  await run('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: outDir });
+  expect(readFileSync(join(outDir, 'NOTES.md'), 'utf8')).toBe('Notes of this release.\n');
+  expect(await git('rev-parse', `v${version}^{commit}`)).toBe(built.commit);
+
+  const componentsOf = (name: string) =>
+    JSON.parse(readFileSync(join(outDir, `${name}-${version}.cdx.json`), 'utf8')).components.map(
+      (component: { name: string }) => component.name,
+    );
+  const ofClient = componentsOf('idalloc-client');
+  expect(ofClient).toEqual(expect.arrayContaining(['kafkajs', 'avsc', '@noble/ciphers', 'zstddec']));
+  expect(ofClient).not.toContain('etcd3');
+  expect(componentsOf('idalloc-testcontainers').toSorted()).toEqual(['@idalloc/client', ...ofClient].toSorted());
+  expect(componentsOf('idalloc')).toContain('etcd3');
+});
+
+test('the image of a release is labelled with its version and its commit', async (context) => {
+  if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
+  if (noEngine !== undefined) throw new Error(`CI is set, so the image must be built: ${noEngine}`);
+  await ensureImages(['node'], (line) => process.stderr.write(`release test: ${line}\n`));
+  const { stdout } = await release('--no-tag', '--json');
+  const { image, commit } = JSON.parse(stdout);
+  expect(image.name).toBe(`idalloc:${version}`);
+  const format = '{{json .Config.Labels}}';
+  const { stdout: labels } = await run('docker', ['image', 'inspect', '--format', format, image.id]);
+  expect(JSON.parse(labels)).toMatchObject({
+    'org.opencontainers.image.version': version,
+    'org.opencontainers.image.revision': commit,
+  });
+  const printed = await run('docker', ['run', '--rm', image.id, '--version']);
+  expect(printed.stdout.trim()).toBe(version);
+  await run('docker', ['image', 'rm', image.name]);
+}, 900_000);
+
+test('a commit that is not ready is refused with every reason, and nothing is written', async () => {
+  rmSync(outDir, { recursive: true, force: true });
+  await git('tag', '--force', `v${version}`);
+  edit('CHANGELOG.md', (text) => text.replace(`## ${version} - `, '## Unreleased\n\n## 99.0.0 - '));
+  edit('package-lock.json', (text) => text.replace(`"version": "${version}"`, '"version": "98.0.0"'));
+  const refused = await release('--no-image').catch((error: { code: number; stderr: string }) => error);
+  expect(refused).toMatchObject({ code: 2 });
+  for (const reason of [
+    'changes that are not committed',
+    `no heading "## ${version} - <date>"`,
+    'still has a section "Unreleased"',
+    `package-lock.json has version 98.0.0, package.json ${version}`,
+    `the tag v${version} exists`,
+  ]) {
+    expect(refused.stderr).toContain(reason);
+  }
+  expect(existsSync(outDir)).toBe(false);
+  await git('checkout', '--quiet', '.');
+});
+
+test('a directory with files of others is not emptied', async () => {
+  rmSync(outDir, { recursive: true, force: true });
+  mkdirSync(outDir);
+  writeFileSync(join(outDir, 'precious'), '');
+  await expect(release('--no-image', '--no-tag')).rejects.toThrow(/has files that are not from here/);
+  expect(existsSync(join(outDir, 'precious'))).toBe(true);
+});
+
+test.for([
+  ['## 1.2.0 - 2026-01-31\n\nNew.\n\n## 1.1.0 - 2026-01-01\n\nOld.\n', 'New.\n'],
+  ['## 1.2.0 - 2026-01-31\n\n### Added\n\n- one\n', '### Added\n\n- one\n'],
+  ['## 1.2.0\n\nNo date.\n', undefined],
+  ['## 1.2.01 - 2026-01-31\n\nAnother version.\n', undefined],
+] as const)('the notes of 1.2.0 in %j are %j', ([changelog, notes]) => {
+  expect(notesOf(`# Changelog\n\n${changelog}`, '1.2.0')).toBe(notes);
+});
