@@ -24,7 +24,6 @@ interface Message {
 
 interface AsyncApi {
   readonly info: { readonly version: string };
-  readonly info: { readonly version: string };
   readonly channels: Readonly<Record<'requests' | 'replies' | 'deadLetters', { readonly address: string }>>;
   readonly operations: { readonly receiveRequest: { readonly reply: { readonly address: { location: string } } } };
   readonly components: { readonly messages: Readonly<Record<'IdRequest' | 'IdReply' | 'DeadLetter', Message>> };

@@ -60,6 +60,7 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run docs:reference', 'test/docs/reference.test.ts'],
   ['npm run docs:site', 'ops/site/build.mjs'],
   ['npx idalloc', 'test/integration/package.test.ts'],
+  ['npm run schemas', 'test/codec/schemas.test.ts'],
   ['npm run release', 'test/integration/release.test.ts'],
   ['npm run packages', 'test/integration/package.test.ts'],
   ['npx esbuild service.js --bundle --platform=node --outfile=service.cjs', 'test/integration/package.test.ts'],
