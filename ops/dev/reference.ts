@@ -66,12 +66,11 @@ function configuration(): string {
   return pageOf(
     `# Configuration
 
-All configuration comes from environment variables. An empty variable counts as not set. All errors are reported together, each
-with the name of its variable, and the process ends with exit code 78.
+For operators: every variable of workers and commands, with its unit and default. All configuration comes from environment variables. An
+empty variable counts as not set. All errors are reported together, each with the name of its variable, and the process exits with code 78.
 
-A secret can also be given as a file: \`…_FILE\` names it. The file is read again for each use, so
-replacing the file rotates the secret without a restart; see [Log in to etcd](../how-to/etcd-logins.md) and
-[Log in to Kafka](../how-to/kafka-logins.md).`,
+A secret can also be a file, which \`…_FILE\` names. The file is read for each use, so replacing it rotates the secret without a
+restart; see [Log in to etcd](../how-to/etcd-logins.md) and [Log in to Kafka](../how-to/kafka-logins.md).`,
     `## Kafka and topics
 
 Read by every command that talks to Kafka.\n\n${variables(KAFKA_VARIABLES)}`,
@@ -81,8 +80,7 @@ Read by the worker and by commands that talk to etcd.\n\n${variables(WORKER_VARI
     `## Variables that depend on each other
 
 \`LEASE_HEARTBEAT_MS\`, \`ETCD_REFUSE_AFTER_MS\`, \`RESERVATION_MS\` and \`LEASE_TTL_SECONDS\` are checked against each other: a reservation
-ends at least 5 s before the lease, and covers one heartbeat and the time until the worker stops. So two of the four can't be
-chosen freely.`,
+ends at least 5 s before the lease, and covers one heartbeat and the time until the worker stops.`,
   );
 }
 
@@ -161,9 +159,9 @@ function commandLine(): string {
   return pageOf(
     `# Command line
 
-[Use the command line](../how-to/command-line.md) shows what each command is for, with its output. Results go to stdout, everything
-else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected. Servers and topics come from the
-[configuration](configuration.md).`,
+Every command with its options and exit codes; [Use the command line](../how-to/command-line.md) shows what each one is for, with its
+output. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
+Servers and topics come from the [configuration](configuration.md).`,
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
     ...leaves(root).map(commandPart),
   );
@@ -190,13 +188,13 @@ function metrics(): string {
   return pageOf(
     `# Metrics
 
-\`GET /metrics\` on \`OPS_PORT\` (9464) serves them in the text format of Prometheus, rendered at most once a second. Times are in
-seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
+For operators: every metric of a worker. \`GET /metrics\` on \`OPS_PORT\` (9464) returns them in the text format of Prometheus, rendered at
+most once a second. Times are in seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
     table(
       ['metric', 'type', 'labels', 'meaning'],
       rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other)),
     ),
-    `The process's own metrics of \`prom-client\` are served beside them: \`process_…\` and \`nodejs_…\`.`,
+    `The page also has the process metrics of \`prom-client\`: \`process_…\` and \`nodejs_…\`.`,
   );
 }
 
@@ -252,14 +250,14 @@ function errorCodes(): string {
   return pageOf(
     `# Error codes
 
-The set is closed: every error that a requester, an operator or a log reader can meet has one of these codes. A code shows in the
-\`IdError\` of a reply, the \`kafka_dlt-exception-fqcn\` header of a dead letter, the field \`code\` of a log line,
+For everyone who sees a code. The set is closed: every error that a requester, an operator or a log reader can meet has one of these
+codes. It is in the \`IdError\` of a reply, the \`kafka_dlt-exception-fqcn\` header of a dead letter, the field \`code\` of a log line,
 \`idalloc_errors_total{code}\`, the \`code\` of an HTTP problem, and the last line of a command. Each links to its entry in the
 [runbook](../operations/runbook.md).
 
-- **Retryable**: the same call may succeed later without a change by anyone.
+- **Retryable**: the same call may succeed later without any change.
 - **Dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.
-- **HTTP**: the status with which the HTTP API returns it. [HTTP API](http.md) has the statuses that carry no code.`,
+- **HTTP**: the status with which the HTTP API returns it. [HTTP API](http.md) has the statuses without a code.`,
     table(
       ['code', 'retryable', 'dead letter', 'HTTP', 'meaning and remedy'],
       codes.map((code) => row(code, yes(ERRORS[code].retryable), yes(ERRORS[code].deadLetter))),

@@ -79,6 +79,8 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run sbom', 'test/ops/shipped.test.ts'],
   ['npm run bench', 'test/bench/throughput.ts'],
   ['npm run bench:forms', 'test/bench/forms.ts'],
+  ['npm run bench:audit', 'test/bench/audit.ts'],
+  ['npm run bench:client', 'test/bench/client.ts'],
   ['npm run check:advisories', 'ops/dev/advisories.ts'],
   ['npm run bench:http', 'test/bench/http.ts'],
   ['npm run bench:latency', 'test/bench/latency.ts'],
