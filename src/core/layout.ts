@@ -53,8 +53,8 @@ export interface Layout extends LayoutSpec {
 }
 
 /** A problem with one property of a spec, worded to follow the property's name. */
-export interface LayoutFault {
-  readonly of: keyof LayoutSpec;
+export interface LayoutProblem {
+  readonly property: keyof LayoutSpec;
   readonly problem: string;
 }
 
@@ -84,8 +84,8 @@ const NO_PLACE: Place = Object.freeze({ bits: 0, shift: 0, unit: 1 });
  * Validates a layout and computes its derived values. Throws CONFIG_INVALID with all problems.
  */
 export function defineLayout(spec: LayoutSpec): Layout {
-  const faults = layoutFaults(spec).map(({ of, problem }) => `${of} ${problem}`);
-  if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${spec.name}': ${faults.join('; ')}`);
+  const problems = layoutProblems(spec).map(({ property, problem }) => `${property} ${problem}`);
+  if (problems.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${spec.name}': ${problems.join('; ')}`);
   const places = placeFields(spec.fields);
   const sequencesPerTick = 2 ** places.sequence.bits;
   const surePerTick = sequencesPerTick - (spec.sequenceStartBelow - 1);
@@ -110,9 +110,9 @@ export function defineLayout(spec: LayoutSpec): Layout {
 }
 
 /** All problems of a spec; empty for a valid one. */
-export function layoutFaults(spec: LayoutSpec): LayoutFault[] {
-  const faults = fieldFaults(spec.fields).map((problem): LayoutFault => ({ of: 'fields', problem }));
-  const add = (of: keyof LayoutSpec, problem: string) => faults.push({ of, problem });
+export function layoutProblems(spec: LayoutSpec): LayoutProblem[] {
+  const problems = fieldProblems(spec.fields).map((problem): LayoutProblem => ({ property: 'fields', problem }));
+  const add = (property: keyof LayoutSpec, problem: string) => problems.push({ property, problem });
   if (!LABEL.test(spec.name)) add('name', `'${spec.name}' must match ${LABEL.source}`);
   if (!isWhole(spec.tickMs, 1, MAX_TICK_MS)) add('tickMs', `is ${spec.tickMs}, must be 1..${MAX_TICK_MS}`);
   const places = placeFields(spec.fields);
@@ -126,29 +126,29 @@ export function layoutFaults(spec: LayoutSpec): LayoutFault[] {
   if (!isWhole(spec.sequenceStartBelow, 1, sequencesPerTick)) {
     add('sequenceStartBelow', `is ${spec.sequenceStartBelow}, must be 1..${sequencesPerTick}`);
   }
-  return faults;
+  return problems;
 }
 
-function fieldFaults(fields: readonly FieldSpec[]): string[] {
-  const faults: string[] = [];
+function fieldProblems(fields: readonly FieldSpec[]): string[] {
+  const problems: string[] = [];
   for (const { role, bits, label } of fields) {
     const { least, most } = role === 'timestamp' ? TIMESTAMP_BITS : OTHER_BITS;
-    if (!isWhole(bits, least, most)) faults.push(`gives '${label}' ${bits} bits, must give it ${least}..${most}`);
-    if (!LABEL.test(label)) faults.push(`has the label '${label}', which must match ${LABEL.source}`);
+    if (!isWhole(bits, least, most)) problems.push(`gives '${label}' ${bits} bits, must give it ${least}..${most}`);
+    if (!LABEL.test(label)) problems.push(`has the label '${label}', which must match ${LABEL.source}`);
   }
   for (const role of ['timestamp', 'worker', 'sequence', 'datacenter'] as const) {
     const found = fields.filter((field) => field.role === role).length;
-    if (role === 'datacenter' && found > 1) faults.push(`has ${found} datacenter fields, may have one`);
-    if (role !== 'datacenter' && found !== 1) faults.push(`has ${found} ${role} fields, must have exactly one`);
+    if (role === 'datacenter' && found > 1) problems.push(`has ${found} datacenter fields, may have one`);
+    if (role !== 'datacenter' && found !== 1) problems.push(`has ${found} ${role} fields, must have exactly one`);
   }
   if (fields[0]?.role !== 'timestamp') {
-    faults.push(
+    problems.push(
       'must begin with the timestamp: only in the highest bits does it make the IDs of a worker rise with time',
     );
   }
   const total = totalBits(fields);
-  if (total > ID_BITS) faults.push(`takes ${total} bits, more than ${ID_BITS}`);
-  return faults;
+  if (total > ID_BITS) problems.push(`takes ${total} bits, more than ${ID_BITS}`);
+  return problems;
 }
 
 function placeFields(fields: readonly FieldSpec[]): Readonly<Record<FieldRole, Place>> {

@@ -48,12 +48,12 @@ export interface Reservation {
  */
 export function checkTiming(timing: LeaseTiming): string[] {
   const { ttlMs, heartbeatMs, refuseAfterMs, reserveMs, marginMs } = timing;
-  const faults = Object.entries(timing)
+  const problems = Object.entries(timing)
     .filter(([, value]) => !Number.isSafeInteger(value) || value <= 0)
     .map(([name, value]) => `${name} is ${value}, must be a whole number of milliseconds above 0`);
-  if (faults.length > 0) return faults;
-  const demand = (holds: boolean, fault: string): void => {
-    if (!holds) faults.push(fault);
+  if (problems.length > 0) return problems;
+  const demand = (holds: boolean, problem: string): void => {
+    if (!holds) problems.push(problem);
   };
   demand(ttlMs % 1000 === 0, `ttlMs is ${ttlMs}, must be whole seconds`);
   demand(heartbeatMs < refuseAfterMs, `heartbeatMs ${heartbeatMs} must be below refuseAfterMs ${refuseAfterMs}`);
@@ -67,7 +67,7 @@ export function checkTiming(timing: LeaseTiming): string[] {
     reserveMs + marginMs <= MAX_CEILING_WAIT_MS,
     `reserveMs + marginMs is ${reserveMs + marginMs}, must be at most ${MAX_CEILING_WAIT_MS}`,
   );
-  return faults;
+  return problems;
 }
 
 /**

@@ -108,7 +108,7 @@ export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void>
 }
 
 /** Why these bindings conflict with the stored ones; empty when they do not. */
-export async function bindingFaults(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
+export async function bindingConflicts(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
   const bindings = [claim, ...own];
   return refusalsOf(bindings, await etcd.get(bindings.map(({ key }) => key)));
 }

@@ -8,7 +8,7 @@ import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Finding, logOf } from './check.ts';
-import { batchDigest, batchFaults, mergeRanges, packRanges } from './evidence.ts';
+import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
 import type { FoundBatch, Place } from './store.ts';
 
 /** The offsets to read, up to the ends at the time of the call. */
@@ -134,7 +134,7 @@ export class AuditReader {
     const layout = this.#layoutOf(batch, this.#customText);
     if (layout === undefined) this.counts.unknownLayouts += 1;
     else {
-      for (const message of batchFaults(batch, layout)) {
+      for (const message of batchViolations(batch, layout)) {
         this.#sink.find({ code: 'OUTSIDE_EVIDENCE', message, places: [place] });
       }
     }

@@ -6,7 +6,7 @@ import { checkTopics } from '../../adapters/kafka/topics/topics.ts';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { bindingFaults, bindingsOf } from '../../identity/bindings.ts';
+import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { greetBroker } from '../../kafka/wire/greeting.ts';
@@ -153,7 +153,7 @@ async function checkNamespace(config: Config, view: WitnessView | undefined, now
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   try {
     return await withEtcd(config, async (etcd) => {
-      const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
+      const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
       return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
     });
   } catch (error) {

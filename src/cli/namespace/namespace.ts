@@ -6,7 +6,7 @@ import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { tickStartMs, toTicks } from '../../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
 import { IdallocError } from '../../errors.ts';
-import { bindingFaults, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
+import { bindingConflicts, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { requireDescriptor } from '../../identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
@@ -116,7 +116,7 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
 async function faultOf(config: Config, etcd: EtcdPort, { view }: StoredNamespace): Promise<IdallocError | undefined> {
   try {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-    const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
+    const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
     return namespaceFault(config, await readSnapshot(etcd, keys), view, refusals);
   } catch (error) {
     if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
@@ -143,7 +143,7 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const bindings = bindingsOf(keys, config);
   const before = believed(await readStoredNamespace(etcd, witness, keys));
   requireNoOwners(before.owners);
-  const refusals = await bindingFaults(etcd, bindings);
+  const refusals = await bindingConflicts(etcd, bindings);
   if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
   const found = viewFound(config, before);
   if (before.descriptor !== undefined && found.uuid !== null) requireDescriptor(before.descriptor, wanted);
