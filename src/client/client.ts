@@ -5,7 +5,7 @@ import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { Foundation, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 import { Demand } from './demand.ts';
-import { FaultReports } from './faults.ts';
+import { ErrorReporter } from './error-reporter.ts';
 import { callHook } from './hooks.ts';
 import { connectKafka } from './kafka-link.ts';
 import { NumberCheck } from './numbers.ts';
@@ -51,16 +51,16 @@ export class IdClient implements AsyncDisposable {
   /** Like connect, over another transport. */
   static async over({ runtime, replyTopic, link }: Foundation, options: BufferOptions): Promise<IdClient> {
     const settings = bufferSettings(options);
-    const faults = new FaultReports(runtime, (error) => callHook(settings.hooks, 'onFault', error));
-    const onFault = (error: Error) => faults.report(error);
+    const reporter = new ErrorReporter(runtime, (error) => callHook(settings.hooks, 'onError', error));
+    const onError = (error: Error) => reporter.report(error);
     let client: IdClient | undefined;
     const transport = await link({
       onReply: (reply) => {
         if (client !== undefined) client.#requester.receive(reply);
       },
-      onFault,
+      onError,
     });
-    client = new IdClient(settings, runtime, replyTopic, transport, onFault);
+    client = new IdClient(settings, runtime, replyTopic, transport, onError);
     if (settings.prefetch) client.#refill.start();
     return client;
   }
@@ -70,7 +70,7 @@ export class IdClient implements AsyncDisposable {
     runtime: Runtime,
     replyTopic: string,
     transport: Transport,
-    onFault: (error: Error) => void,
+    onError: (error: Error) => void,
   ) {
     this.#settings = settings;
     this.#runtime = runtime;
@@ -86,7 +86,7 @@ export class IdClient implements AsyncDisposable {
       resendAfterMs,
       maxWaiting,
       onSend: (id, count, attempt) => callHook(hooks, 'onRequest', { correlationId: id.toString(), count, attempt }),
-      onFault,
+      onError,
     });
     this.#demand = new Demand(settings, monotonicMs());
     this.#stock = new IdStock({ onLow: () => this.#refill.look(), monotonicMs, maxAgeMs });
@@ -99,7 +99,7 @@ export class IdClient implements AsyncDisposable {
       waitedFor: () => ({ taken: this.#takers.needed, buffered: this.#watchers.needed }),
       onBatch: (_answer, count) => this.#filled(count),
       onRefused: (error) => this.#refused(error),
-      onFault,
+      onError,
     });
     if (!settings.prefetch) this.#stock.withhold(unfilled);
   }

@@ -5,7 +5,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
-import { faultOf } from '../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import { dialerOf } from '../kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { loginRefused, seedsOf } from '../kafka/wire/settings.ts';
@@ -83,8 +83,8 @@ class KafkaLink implements Transport {
       maxWaitMs: FETCH_WAIT_MS,
       maxBytes: FETCH_BYTES,
       maxBytesPerPartition: PARTITION_BYTES,
-      onFault: (topic, partition, fault) =>
-        events.onFault(unavailable(`partition ${partition} of '${topic}' cannot be read now`, fault)),
+      onError: (topic, partition, error) =>
+        events.onError(unavailable(`partition ${partition} of '${topic}' cannot be read now`, error)),
     });
     this.#sender = new RequestSender({ cluster: this.#cluster, runtime: wire.runtime, topic: this.#requestTopic });
   }
@@ -171,6 +171,6 @@ function closed(): IdallocError {
 }
 
 function unavailable(what: string, cause: unknown): IdallocError {
-  if (faultOf(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
+  if (kafkaErrorCode(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
   return new IdallocError('KAFKA_UNAVAILABLE', `${what}: ${describeError(cause)}`, { cause });
 }

@@ -18,7 +18,7 @@ export interface RefillOptions {
   readonly onBatch: (answer: Answer, count: number) => void;
   /** Called when the workers reject a request for a reason other than its count. */
   readonly onRefused: (error: IdallocError) => void;
-  readonly onFault: (error: Error) => void;
+  readonly onError: (error: Error) => void;
 }
 
 /** Maximum number of concurrent requests. */
@@ -111,11 +111,11 @@ export class Refill {
 
   #failed(error: unknown, count: number): void {
     if (this.#stopped) return;
-    const { runtime, onRefused, onFault } = this.#options;
+    const { runtime, onRefused, onError } = this.#options;
     if (error instanceof RequestRefused && error.code === 'INVALID_COUNT' && count > 1) {
       // Only the workers know their MAX_COUNT.
       this.#maxCount = Math.min(this.#maxCount, Math.floor(count / 2));
-      onFault(error);
+      onError(error);
       return;
     }
     if (!this.#resting) {
@@ -127,7 +127,7 @@ export class Refill {
       this.#restMs = Math.min(MAX_REST_MS, 2 * this.#restMs);
     }
     const refusal = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
-    onFault(refusal);
+    onError(refusal);
     onRefused(refusal);
   }
 }

@@ -49,7 +49,7 @@ export interface RequesterOptions {
   readonly resendAfterMs: number;
   readonly maxWaiting: number;
   readonly onSend: (correlationId: Buffer, count: number, attempt: number) => void;
-  readonly onFault: (error: Error) => void;
+  readonly onError: (error: Error) => void;
 }
 
 const MAX_RESEND_MS = 30_000;
@@ -154,7 +154,7 @@ export class Requester {
   }
 
   async #send(exchange: Exchange): Promise<void> {
-    const { transport, runtime, resendAfterMs, onFault, onSend } = this.#options;
+    const { transport, runtime, resendAfterMs, onError, onSend } = this.#options;
     const { correlationId: key, replyTopic, count } = exchange.question;
     exchange.attempts += 1;
     onSend(key, count, exchange.attempts);
@@ -168,7 +168,7 @@ export class Requester {
       exchange.unsent = error instanceof Error ? error : new Error(String(error));
       exchange.attempts -= 1;
       restMs = UNSENT_REST_MS;
-      onFault(exchange.unsent);
+      onError(exchange.unsent);
     }
     // Jitter, so that clients do not all resend at the same moment.
     restMs *= 1 + runtime.random() / 4;

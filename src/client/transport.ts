@@ -34,5 +34,5 @@ export interface Transport {
 export interface TransportEvents {
   readonly onReply: (reply: Incoming) => void;
   /** A transient error; the transport retries. */
-  readonly onFault: (error: Error) => void;
+  readonly onError: (error: Error) => void;
 }

@@ -51,7 +51,7 @@ export interface ApiOptions {
   /** Called for each connection that is closed or rejected because of the limit. */
   readonly onShed: () => void;
   /** Called for each internal error. */
-  readonly onFault: (error: unknown) => void;
+  readonly onError: (error: unknown) => void;
 }
 
 const MAX_BODY_BYTES = 1_024;
@@ -210,7 +210,7 @@ function sendProblem(options: ApiOptions, error: unknown, reply: FastifyReply): 
     .send(Buffer.from(problem.body())); // bytes, because Fastify adds a charset to text
 }
 
-function problemOf(error: unknown, { onFault }: ApiOptions): Problem {
+function problemOf(error: unknown, { onError }: ApiOptions): Problem {
   if (error instanceof Problem) return error;
   const { statusCode: status = 500, code } = error as { statusCode?: number; code?: string };
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
@@ -218,6 +218,6 @@ function problemOf(error: unknown, { onFault }: ApiOptions): Problem {
   if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new Problem(415, 'the Content-Type is invalid');
   if (code === 'FST_ERR_BAD_URL') return malformed('the path is not valid percent-encoding');
   if (status >= 400 && status < 500) return new Problem(status, 'the request is malformed');
-  onFault(error);
+  onError(error);
   return new Problem(500, 'internal error; see the worker log');
 }

@@ -64,9 +64,9 @@ export async function processBatch(
 ): Promise<void> {
   const step = deps.schemas === undefined ? records.length : PART_MAX_REQUESTS;
   for (let from = 0; from < records.length && control.isCurrent(); from += step) {
-    const { ready, fault } = await withSchemas(deps.schemas, records.slice(from, from + step));
+    const { ready, error } = await withSchemas(deps.schemas, records.slice(from, from + step));
     await processReadable(deps, partition, ready, control);
-    if (fault !== undefined) throw fault;
+    if (error !== undefined) throw error;
   }
 }
 
@@ -206,9 +206,9 @@ async function forward(deps: PipelineDeps, partition: number, answers: readonly 
   const due = answers.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
   const refused = await publish(deps, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
-  return refused.map(({ item: { intake }, reason, fault }) => {
+  return refused.map(({ item: { intake }, reason, cause }) => {
     const remedy = `workers need write access to ${deps.requestTopic}`;
-    if (fault === 'topic') {
+    if (cause === 'topic') {
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
     const message = `the request could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;

@@ -10,7 +10,7 @@ import type { RequestRecord, SchemaIds } from './ports.ts';
 export async function withSchemas(
   schemas: SchemaIds | undefined,
   records: readonly RequestRecord[],
-): Promise<{ readonly ready: readonly RequestRecord[]; readonly fault?: unknown }> {
+): Promise<{ readonly ready: readonly RequestRecord[]; readonly error?: unknown }> {
   if (schemas === undefined) return { ready: records };
   const ids = records.map(({ value }) => (value === null ? undefined : confluentSchemaId(value)));
   const asked = new Set(ids.filter((id) => id !== undefined));
@@ -18,9 +18,9 @@ export async function withSchemas(
   try {
     await schemas.learn(asked);
     return { ready: records };
-  } catch (fault) {
+  } catch (error) {
     const waiting = ids.findIndex((id) => id !== undefined && !isLearned(schemas, id));
-    return waiting < 0 ? { ready: records } : { ready: records.slice(0, waiting), fault };
+    return waiting < 0 ? { ready: records } : { ready: records.slice(0, waiting), error };
   }
 }
 

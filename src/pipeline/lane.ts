@@ -16,7 +16,7 @@ export interface LaneOptions {
   readonly runtime: Pick<Runtime, 'schedule'>;
   readonly isOpen: boolean;
   /** `lasting`: waiting won't fix it; the lane retries all the same, more slowly. */
-  readonly onFault: (error: unknown, lasting: boolean) => void;
+  readonly onError: (error: unknown, lasting: boolean) => void;
 }
 
 /** The pause before a lane retries its requests after an error. */
@@ -81,13 +81,13 @@ export class Lane {
 
   /** Returns how long to pause afterwards: 0 when nothing failed. */
   async #try(records: readonly RequestRecord[], control: BatchControl): Promise<number> {
-    const { partition, handler, onFault } = this.#options;
+    const { partition, handler, onError } = this.#options;
     try {
       await handler(partition, records, control);
       return 0;
     } catch (error) {
       const lasting = error instanceof IdallocError && !error.retryable;
-      onFault(error, lasting);
+      onError(error, lasting);
       return lasting ? REST_MS.lasting : REST_MS.retryable;
     }
   }

@@ -197,7 +197,7 @@ export interface OutgoingRecord {
 /** The outcome for one record: delivered, or why not, and whether the record or its topic caused that. */
 export type Delivery =
   | { readonly ok: true }
-  | { readonly ok: false; readonly reason: string; readonly fault: 'record' | 'topic' };
+  | { readonly ok: false; readonly reason: string; readonly cause: 'record' | 'topic' };
 
 /** The writing side of reply topics and of the dead-letter topic. */
 export interface Publisher {

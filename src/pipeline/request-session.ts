@@ -22,7 +22,7 @@ const MAX_AHEAD = 10_000;
  * One request partition for as long as this worker owns it, across rebalances that leave it here.
  *
  *   idle ──deliver──▶ working ──all answered──▶ idle
- *                     working ──fault──▶ resting ──time is up, or the gate opens──▶ working
+ *                     working ──error──▶ resting ──time is up, or the gate opens──▶ working
  *                     working ──gate closed──▶ waiting ──gate opens──▶ working
  *   any  ──end──▶ ended (final)
  *

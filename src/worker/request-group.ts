@@ -227,7 +227,7 @@ export class RequestGroup implements GroupMember {
       runtime,
       isOpen: this.#isOpen(partition),
       onProgress: (next) => lag.progressed(next),
-      onFault: (error, lasting) => {
+      onError: (error, lasting) => {
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
         const level = lasting ? 'error' : this.#isRepeated(String(code)) ? 'debug' : 'warn';

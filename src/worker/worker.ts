@@ -111,7 +111,7 @@ export class Worker implements AsyncDisposable {
           .join('; ');
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
-        return this.#context.environment.etcd.fault?.message;
+        return this.#context.environment.etcd.lastError?.message;
       default:
         return undefined;
     }

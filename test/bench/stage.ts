@@ -118,8 +118,8 @@ export class Stage implements AsyncDisposable {
     const batch = encodeBatch(records, RUNTIME.wallMs());
     const node = await this.cluster.leader(topic, partition, CALL_TIMEOUT_MS);
     const request = { topic, partition, batch, acks: -1, timeoutMs: REPLICATION_TIMEOUT_MS } as const;
-    const { fault } = await this.cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
-    if (fault !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${fault}`);
+    const { errorCode } = await this.cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
+    if (errorCode !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${errorCode}`);
   }
 
   /** How many records the topic has ever got. */
@@ -143,9 +143,9 @@ export class Stage implements AsyncDisposable {
   async #led(topic: string, partitions: number): Promise<void> {
     for (const deadlineMs = performance.now() + LED_TIMEOUT_MS; ; await pause(LED_POLL_MS)) {
       const ends = await this.#ends(topic, partitions);
-      const fault = ends.find((end) => end.fault !== undefined)?.fault;
-      if (fault === undefined) return;
-      if (performance.now() > deadlineMs) throw new Error(`topic ${topic} was made, but is not served: ${fault}`);
+      const errorCode = ends.find((end) => end.errorCode !== undefined)?.errorCode;
+      if (errorCode === undefined) return;
+      if (performance.now() > deadlineMs) throw new Error(`topic ${topic} was made, but is not served: ${errorCode}`);
     }
   }
 

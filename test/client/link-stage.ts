@@ -35,7 +35,7 @@ export class LinkStage {
     return openLink(
       wire,
       { replyTopic: REPLIES, ...options },
-      { onReply: (reply) => this.replies.push(reply), onFault: (error) => this.faults.push(error) },
+      { onReply: (reply) => this.replies.push(reply), onError: (error) => this.faults.push(error) },
     );
   }
 

@@ -3,7 +3,7 @@ import { RequestSender } from '../../src/client/request-sender.ts';
 import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
-import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink, ProduceAnswer, ProduceRequest } from '../../src/kafka/wire/port.ts';
 import { FakeRuntime, turns } from './stage.ts';
 
@@ -15,7 +15,7 @@ interface Call {
   readonly request: ProduceRequest;
   readonly lane: string;
   readonly keys: readonly string[];
-  answer(fault?: string): void;
+  answer(errorCode?: string): void;
 }
 
 /** A sender over a broker that answers when the test says so. */
@@ -26,7 +26,8 @@ function staged() {
       const answered = Promise.withResolvers<ProduceAnswer>();
       const batches = { records: request.batch, aborted: [] };
       const { records } = await decodeBatches(batches, 0, 'read_uncommitted', () => Promise.resolve());
-      const answer = (fault?: string) => answered.resolve(fault === undefined ? ANSWER : { ...ANSWER, fault });
+      const answer = (errorCode?: string) =>
+        answered.resolve(errorCode === undefined ? ANSWER : { ...ANSWER, errorCode });
       calls.push({ request, lane, keys: records.map(({ key }) => String(key)), answer });
       return answered.promise;
     },
@@ -124,7 +125,7 @@ test('a failed append rejects only its own requests', async () => {
   const { calls, send, doubts } = staged();
   const [one = '', two = ''] = keys(2);
   const refused = expect(send(one)).rejects.toSatisfy(
-    (error) => error instanceof KafkaFault && error.fault === 'NOT_LEADER_FOR_PARTITION',
+    (error) => error instanceof KafkaError && error.errorCode === 'NOT_LEADER_FOR_PARTITION',
   );
   await turns();
   const sent = send(two);

@@ -77,7 +77,7 @@ export class ApiStage {
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
   ): Api {
     const monotonicMs = () => performance.now() + this.aheadMs;
-    const onFault = (error: unknown) => this.faults.push(error);
+    const onError = (error: unknown) => this.faults.push(error);
     return createApi({
       layout: this.#layout,
       formKeys: this.formKeys && (() => this.formKeys as FormKeys),
@@ -85,7 +85,7 @@ export class ApiStage {
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),
       limits,
-      tls: pem && { ...pem, monotonicMs, onFault },
+      tls: pem && { ...pem, monotonicMs, onError },
       identify: identifyBy({
         tokens: this.#hasTokens ? () => this.tokens : undefined,
         mutualTls: pem?.clientCa !== undefined,
@@ -95,7 +95,7 @@ export class ApiStage {
       onShed: () => {
         this.shed += 1;
       },
-      onFault,
+      onError,
     });
   }
 }

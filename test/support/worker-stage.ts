@@ -62,7 +62,7 @@ export class WorkerStage {
     const environment: Environment = {
       runtime: bound(runtime),
       dialer: kafka.dialer(),
-      etcd: { ...this.etcd.port(), fault: undefined, close: () => {} },
+      etcd: { ...this.etcd.port(), lastError: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => 'instance',
       createAllocator: (options) => new LeasedAllocator(options),

@@ -13,7 +13,7 @@ import type { Compare, EtcdPort, KeyValue, Operation } from '../../identity/port
 import { renewOnce } from './keep-alive.ts';
 import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
 import { remedyOf } from './refusal.ts';
-import { type OnFault, Rotation, type RotationTiming } from './rotation.ts';
+import { type OnError, Rotation, type RotationTiming } from './rotation.ts';
 
 export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
 
@@ -25,12 +25,12 @@ export interface EtcdOptions extends EtcdAccess {
   readonly endpoints: readonly string[];
   readonly timing?: RotationTiming;
   /** Called for each endpoint that failed a call, even if another one served it. */
-  readonly onFault?: OnFault;
+  readonly onError?: OnError;
 }
 
 export interface ClosableEtcd extends EtcdPort {
   /** Why the last call failed; undefined when it succeeded. */
-  readonly fault: IdallocError | undefined;
+  readonly lastError: IdallocError | undefined;
   /** Closes all connections; open calls fail. */
   close(): void;
 }
@@ -39,7 +39,7 @@ export interface ClosableEtcd extends EtcdPort {
 export function connectEtcd(options: EtcdOptions): ClosableEtcd {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
   const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
-  const rotation = new Rotation(members, timing, { isFinal, remedyOf }, options.onFault ?? (() => {}));
+  const rotation = new Rotation(members, timing, { isFinal, remedyOf }, options.onError ?? (() => {}));
   const limits = () => callLimits(timing);
   const run = <R>(what: string, use: (client: Etcd3, signal: AbortSignal) => Promise<R>): Promise<R> =>
     rotation.run(what, (member, signal) => member.ask((client) => use(client, signal)));
@@ -89,8 +89,8 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
       );
     },
 
-    get fault() {
-      return rotation.fault;
+    get lastError() {
+      return rotation.lastError;
     },
 
     close() {

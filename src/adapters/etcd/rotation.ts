@@ -11,7 +11,7 @@ export interface Peer {
 }
 
 /** The failure of one peer; another one may still serve the call. */
-interface PeerFault {
+interface PeerError {
   readonly what: string;
   readonly endpoint: string;
   readonly error: unknown;
@@ -19,7 +19,7 @@ interface PeerFault {
   readonly remedy: string | undefined;
 }
 
-export type OnFault = (fault: PeerFault) => void;
+export type OnError = (error: PeerError) => void;
 
 /** Classifies errors. */
 export interface Judgement {
@@ -43,22 +43,22 @@ export class Rotation<P extends Peer> {
   readonly #peers: readonly P[];
   readonly #timing: RotationTiming;
   readonly #judgement: Judgement;
-  readonly #onFault: OnFault;
+  readonly #onError: OnError;
   /** By endpoint, until it answers: a client may report why it cannot connect once, and later only that it is not connected. */
   readonly #remedies = new Map<string, string>();
   #preferred = 0;
-  #fault: IdallocError | undefined;
+  #lastError: IdallocError | undefined;
 
-  constructor(peers: readonly P[], timing: RotationTiming, judgement: Judgement, onFault: OnFault) {
+  constructor(peers: readonly P[], timing: RotationTiming, judgement: Judgement, onError: OnError) {
     this.#peers = peers;
     this.#timing = timing;
     this.#judgement = judgement;
-    this.#onFault = onFault;
+    this.#onError = onError;
   }
 
   /** Why the last call failed; undefined when it succeeded. */
-  get fault(): IdallocError | undefined {
-    return this.#fault;
+  get lastError(): IdallocError | undefined {
+    return this.#lastError;
   }
 
   /** The first answer. Rejects with IdallocError ETCD_UNAVAILABLE, naming every endpoint called and its error. */
@@ -80,12 +80,12 @@ export class Rotation<P extends Peer> {
       };
       const fail = (cause: unknown) => {
         close();
-        const faults = order.slice(0, asked).flatMap((index) => this.#peers[index]?.endpoint ?? []);
-        const listed = faults.map((endpoint) => `${endpoint}: ${said.get(endpoint) ?? 'no answer'}`);
-        const remedies = new Set(faults.flatMap((endpoint) => this.#remedies.get(endpoint) ?? []));
+        const called = order.slice(0, asked).flatMap((index) => this.#peers[index]?.endpoint ?? []);
+        const listed = called.map((endpoint) => `${endpoint}: ${said.get(endpoint) ?? 'no answer'}`);
+        const remedies = new Set(called.flatMap((endpoint) => this.#remedies.get(endpoint) ?? []));
         const text = message(what, this.#timing.callMs, listed, [...remedies].join('; ') || UNHEALTHY);
-        this.#fault = new IdallocError('ETCD_UNAVAILABLE', text, { cause });
-        reject(this.#fault);
+        this.#lastError = new IdallocError('ETCD_UNAVAILABLE', text, { cause });
+        reject(this.#lastError);
       };
       const askNext = () => {
         const index = order[asked % order.length];
@@ -99,7 +99,7 @@ export class Rotation<P extends Peer> {
           (answer) => {
             if (over.signal.aborted) return;
             this.#preferred = index;
-            this.#fault = undefined;
+            this.#lastError = undefined;
             this.#remedies.delete(peer.endpoint);
             close();
             resolve(answer);
@@ -111,7 +111,7 @@ export class Rotation<P extends Peer> {
             const remedy = this.#judgement.remedyOf(error) ?? this.#remedies.get(endpoint);
             said.set(endpoint, describeError(error));
             if (remedy !== undefined) this.#remedies.set(endpoint, remedy);
-            this.#onFault({ what, endpoint, error, remedy });
+            this.#onError({ what, endpoint, error, remedy });
             if (this.#judgement.isFinal(error)) fail(error);
             else if (asked < order.length) askNext();
             else if (open === 0) fail(error);
@@ -123,7 +123,7 @@ export class Rotation<P extends Peer> {
   }
 }
 
-function message(what: string, callMs: number, faults: readonly string[], remedy: string): string {
-  const said = faults.join('; ') || 'no endpoint configured';
-  return `etcd did not serve ${what} within ${callMs} ms (${said}): ${remedy}`;
+function message(what: string, callMs: number, failures: readonly string[], remedy: string): string {
+  const causes = failures.join('; ') || 'no endpoint configured';
+  return `etcd did not serve ${what} within ${callMs} ms (${causes}): ${remedy}`;
 }

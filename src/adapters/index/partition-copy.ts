@@ -30,7 +30,7 @@ export function* loadPartition(
   return yield* openParts(db, partition, saved, state, options);
 }
 
-/** Throws StoreFault unless everything from the origin to the end is there; items are only checked by look-ups. */
+/** Throws StoreError unless everything from the origin to the end is there; items are only checked by look-ups. */
 function* openParts(
   db: DatabaseSync,
   partition: number,

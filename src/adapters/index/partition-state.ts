@@ -57,7 +57,7 @@ export class SavedState {
     this.#put.run(...fields, sumOf(...fields));
   }
 
-  /** Undefined if nothing of the partition is stored. Throws StoreFault if the row is damaged. */
+  /** Undefined if nothing of the partition is stored. Throws StoreError if the row is damaged. */
   find(): State | 'dropped' | undefined {
     const stored = this.#find.get(this.#partition);
     if (stored === undefined) return undefined;
@@ -82,7 +82,7 @@ export class SavedState {
   }
 }
 
-/** The stored partitions, in rising order. Throws StoreFault if a row is damaged. */
+/** The stored partitions, in rising order. Throws StoreError if a row is damaged. */
 export function partitionsIn(db: DatabaseSync): readonly number[] {
   return db
     .prepare('SELECT * FROM state ORDER BY id')

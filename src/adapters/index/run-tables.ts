@@ -58,7 +58,7 @@ class BlobTable {
     this.#insert.run(id, bytes, this.#sumOf(id, bytes));
   }
 
-  /** Throws StoreFault if the row is missing or damaged. */
+  /** Throws StoreError if the row is missing or damaged. */
   read(id: number): Uint32Array<ArrayBuffer> {
     const [blob, sum] = (this.#find.get(id) ?? []) as readonly unknown[];
     const bytes = asBuffer(blob);
@@ -100,7 +100,7 @@ export class RunTables {
     this.#put.run(...fields, sumOf(...fields));
   }
 
-  /** All runs, in the order in which they were started. Throws StoreFault if one is damaged. */
+  /** All runs, in the order in which they were started. Throws StoreError if one is damaged. */
   all(): readonly (RunFacts & { readonly whole: boolean })[] {
     return this.#all.all().map((row) => {
       const { sum, ...fields } = row;
@@ -125,7 +125,7 @@ export class RunTables {
     this.#table(level).write(row, items);
   }
 
-  /** Throws StoreFault if the row is missing or damaged. */
+  /** Throws StoreError if the row is missing or damaged. */
   readItems(level: number, row: number): Items {
     const items = this.#table(level).read(row);
     requireIntact(items.byteLength % ITEM_BYTES === 0, `row ${row} of a run`);
@@ -140,7 +140,7 @@ export class RunTables {
     this.#filters.write(row, words);
   }
 
-  /** Throws StoreFault if the row is missing or damaged. */
+  /** Throws StoreError if the row is missing or damaged. */
   readFilter(row: number): Uint32Array<ArrayBuffer> {
     return this.#filters.read(row);
   }

@@ -10,26 +10,26 @@ import type { HashSeed } from './key-hash.ts';
 export interface Store {
   readonly db: DatabaseSync;
   readonly seed: HashSeed;
-  /** Throws StoreFault if the file was deleted or replaced. */
+  /** Throws StoreError if the file was deleted or replaced. */
   requirePresent(): void;
 }
 
 /** The store can't be trusted or used any more; it can be restored from the ledger. */
-class StoreFault extends Error {}
+class StoreError extends Error {}
 
 /** The checksum of a row, for rows other than blobs. */
 export function sumOf(...fields: readonly unknown[]): number {
   return crc32(JSON.stringify(fields.map((field) => (field instanceof Uint8Array ? [...field] : field))));
 }
 
-/** Throws StoreFault unless `intact`. */
+/** Throws StoreError unless `intact`. */
 export function requireIntact(intact: boolean, what: string): asserts intact {
-  if (!intact) throw new StoreFault(`${what} is corrupted: check the disk`);
+  if (!intact) throw new StoreError(`${what} is corrupted: check the disk`);
 }
 
 /**
  * Runs changes in a transaction. A failure may leave objects in memory ahead of the disk, so any error here becomes a
- * fault of the store.
+ * error of the store.
  */
 export function inTransaction(db: DatabaseSync, change: () => void): void {
   try {
@@ -37,7 +37,7 @@ export function inTransaction(db: DatabaseSync, change: () => void): void {
     change();
     db.exec('COMMIT');
   } catch (error) {
-    throw sqliteResult(error) === undefined ? new StoreFault(describeError(error), { cause: error }) : error;
+    throw sqliteResult(error) === undefined ? new StoreError(describeError(error), { cause: error }) : error;
   }
 }
 
@@ -103,8 +103,8 @@ export function replaceStore(directory: string, identity: string): Store {
 }
 
 /** Whether an empty store may fix the error. */
-export function isStoreFault(error: unknown): boolean {
-  if (error instanceof StoreFault || isOutOfRange(error)) return true;
+export function isStoreError(error: unknown): boolean {
+  if (error instanceof StoreError || isOutOfRange(error)) return true;
   const result = sqliteResult(error);
   return result !== undefined && !LOCKED.has(result) && !HOPELESS.has(result);
 }
@@ -131,7 +131,7 @@ export function sqliteResult(error: unknown): number | undefined {
 }
 
 /**
- * Opens the store in a locked directory. Throws StoreFault if the stored identity is not `identity`, and any error of
+ * Opens the store in a locked directory. Throws StoreError if the stored identity is not `identity`, and any error of
  * SQLite and the file system.
  */
 export function openStore(directory: string, identity: string): Store {
@@ -160,7 +160,7 @@ export function openStore(directory: string, identity: string): Store {
 function readSeed(db: DatabaseSync, identity: string): HashSeed | undefined {
   const stored = db.prepare('SELECT text, seed, sum FROM binding WHERE id = 1').get();
   if (stored === undefined) return undefined;
-  if (stored.text !== identity) throw new StoreFault(`it belongs to ${stored.text}, not to ${identity}`);
+  if (stored.text !== identity) throw new StoreError(`it belongs to ${stored.text}, not to ${identity}`);
   requireIntact(stored.sum === sumOf(stored.text, stored.seed), 'the binding of the index');
   return toSeed(stored.seed as Uint8Array);
 }
@@ -183,12 +183,12 @@ function toSeed(bytes: Uint8Array): HashSeed {
 
 function requirePresent(file: string, inode: number): void {
   if (statSync(file, { throwIfNoEntry: false })?.ino === inode) return;
-  throw new StoreFault('its file was deleted or replaced while it was in use');
+  throw new StoreError('its file was deleted or replaced while it was in use');
 }
 
-/** A view of a blob. Throws StoreFault if the value is not a blob. */
+/** A view of a blob. Throws StoreError if the value is not a blob. */
 export function asBuffer(blob: unknown): Buffer<ArrayBuffer> {
   if (!(blob instanceof Uint8Array && blob.buffer instanceof ArrayBuffer))
-    throw new StoreFault('a stored value is not a blob');
+    throw new StoreError('a stored value is not a blob');
   return Buffer.from(blob.buffer, blob.byteOffset, blob.byteLength);
 }

@@ -1,14 +1,14 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { callLeader, partitionFault } from '../../kafka/loops/leader-call.ts';
+import { callLeader, partitionError } from '../../kafka/loops/leader-call.ts';
 import { offsetAt, START } from '../../kafka/loops/offsets.ts';
 import { retrying } from '../../kafka/loops/retrying.ts';
 import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
+import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
-import { isTransientFault } from './brokers.ts';
+import { isTransientError } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
@@ -110,12 +110,12 @@ export class KafkaLedgerEntries implements LedgerEntries {
       link.fetch(request),
     );
     const fetched = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-    if (fetched === undefined) throw new KafkaFault('MALFORMED_ANSWER', `the answer lacks ${topic}/${partition}`);
-    if (fetched.fault === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
-    if (fetched.fault !== undefined) throw partitionFault(cluster, place, fetched.fault);
+    if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the answer lacks ${topic}/${partition}`);
+    if (fetched.errorCode === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
+    if (fetched.errorCode !== undefined) throw partitionError(cluster, place, fetched.errorCode);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());
     if (next > offset) return { askedMs, from: offset, next, records };
-    throw new KafkaFault(
+    throw new KafkaError(
       'OFFSET_NOT_AVAILABLE',
       `${topic}/${partition} ends before offset ${offset}, according to its leader`,
     );
@@ -130,7 +130,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const askedMs = runtime.monotonicMs();
     const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
     if (offset < start) return { askedMs, from: offset, next: start, records: [] };
-    throw new KafkaFault(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
+    throw new KafkaError(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
   }
 }
 
@@ -140,11 +140,11 @@ const isolation = 'read_uncommitted' as const;
 const BEYOND_END = 'OFFSET_OUT_OF_RANGE';
 
 function isBeyondEnd(error: unknown): boolean {
-  return faultOf(error) === BEYOND_END;
+  return kafkaErrorCode(error) === BEYOND_END;
 }
 
-function isTransient(fault: ReturnType<typeof faultOf>): boolean {
-  return isTransientFault(fault) || fault === 'MALFORMED_ANSWER' || fault === BEYOND_END;
+function isTransient(errorCode: ReturnType<typeof kafkaErrorCode>): boolean {
+  return isTransientError(errorCode) || errorCode === 'MALFORMED_RESPONSE' || errorCode === BEYOND_END;
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {

@@ -9,7 +9,7 @@ import { retrying } from '../../kafka/loops/retrying.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
-import { isTransientFault, isUnsent } from './brokers.ts';
+import { isTransientError, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt' | 'metadata'>;
@@ -127,7 +127,7 @@ export class KafkaLedgerLog implements LedgerLog {
     try {
       return await retrying(
         runtime,
-        { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: isTransientFault },
+        { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: isTransientError },
         async (leftMs) => {
           const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
           return safeOffset(

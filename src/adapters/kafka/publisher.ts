@@ -4,9 +4,9 @@ import { append } from '../../kafka/loops/append.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { faultOf } from '../../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
-import { isRecordFault, isTopicFault, isWeakness } from './publish-faults.ts';
+import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 export interface KafkaPublisherOptions {
@@ -46,8 +46,8 @@ const DELIVERED: Delivery = Object.freeze({ ok: true });
  * Publishes all topics and partitions in parallel, one record batch for each partition, so that none delays another. The
  * outcome of each record is written into `deliveries` once it is known.
  *
- * A fault affects only the records that it belongs to: a fault of a record that record, a fault of a topic the records of
- * that topic. Any other fault that persists rejects the whole publication.
+ * An error affects only the records that it belongs to: one of a record only that record, one of a topic only the records of
+ * that topic. Any other error that persists rejects the whole publication.
  */
 export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
@@ -79,7 +79,7 @@ export class KafkaPublisher implements Publisher {
     for (let doubted = false; ; ) {
       const left = places.filter((place) => deliveries[place] === undefined);
       const refuse = (reason: string) => {
-        for (const place of left) deliveries[place] = { ok: false, reason, fault: 'topic' };
+        for (const place of left) deliveries[place] = { ok: false, reason, cause: 'topic' };
       };
       const status = await topics.status(topic);
       if (status.kind === 'unwritable') {
@@ -103,15 +103,15 @@ export class KafkaPublisher implements Publisher {
         this.#judge(topic, errors, isOver);
         await runtime.sleep(RETRY_MS);
       }
-      doubted = true; // the first fault may only reveal an outdated leader
+      doubted = true; // the first error may only reveal an outdated leader
     }
   }
 
-  /** Interprets persistent faults of a topic. Throws unless they are the topic's own. */
+  /** Interprets persistent errors of a topic. Throws unless they are the topic's own. */
   #judge(topic: string, errors: readonly unknown[], isOver: boolean): void {
-    const faults = errors.map(faultOf);
-    if (faults.some(isTopicFault)) this.#requireNotRevoked(topic);
-    const own = faults.find(isTopicFault) ?? (isOver && faults.every(isWeakness) ? faults[0] : undefined);
+    const errorCodes = errors.map(kafkaErrorCode);
+    if (errorCodes.some(isTopicError)) this.#requireNotRevoked(topic);
+    const own = errorCodes.find(isTopicError) ?? (isOver && errorCodes.every(isWeakness) ? errorCodes[0] : undefined);
     if (own !== undefined) this.#options.topics.markUnwritable(topic, `topic ${topic} refused the record: ${own}`);
     else if (isOver) {
       const message = `topic ${topic} did not accept records: ${describeError(errors[0])}`;
@@ -135,7 +135,7 @@ export class KafkaPublisher implements Publisher {
       if (partition < partitions) addTo(addressed, partition, place);
       else {
         const reason = `topic ${topic} has no partition ${partition}: it has ${partitions}`;
-        deliveries[place] = { ok: false, reason, fault: 'topic' };
+        deliveries[place] = { ok: false, reason, cause: 'topic' };
       }
     }
     return addressed;
@@ -146,7 +146,7 @@ export class KafkaPublisher implements Publisher {
     return this.#keyless;
   };
 
-  /** The faults that are not a record's own, at most one per partition. */
+  /** The errors that are not a record's own, at most one per partition. */
   async #sendAll(
     topic: string,
     addressed: ReadonlyMap<number, readonly number[]>,
@@ -160,7 +160,7 @@ export class KafkaPublisher implements Publisher {
 
   /**
    * Sends the records to one partition, in order. Splits them in half if they are too large together or if the topic rejects
-   * one of them, so that a bad record fails alone. Stops at the first fault that is not a record's own, and resolves to it.
+   * one of them, so that a bad record fails alone. Stops at the first error that is not a record's own, and resolves to it.
    */
   async #send(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
     const { cluster, runtime } = this.#options;
@@ -175,10 +175,10 @@ export class KafkaPublisher implements Publisher {
     try {
       await append(cluster, runtime, { ...to, lane: 'publish', ...limits, batch });
     } catch (error) {
-      const fault = faultOf(error);
-      if (!isRecordFault(fault)) return error;
+      const errorCode = kafkaErrorCode(error);
+      if (!isRecordError(errorCode)) return error;
       if (places.length > 1) return await this.#sendHalves(to, places, publication);
-      delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${fault}`, fault: 'record' };
+      delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${errorCode}`, cause: 'record' };
     }
     for (const place of places) deliveries[place] = delivery;
     return undefined;
@@ -186,8 +186,8 @@ export class KafkaPublisher implements Publisher {
 
   async #sendHalves(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
     const half = Math.ceil(places.length / 2);
-    const fault = await this.#send(to, places.slice(0, half), publication);
-    return fault ?? (await this.#send(to, places.slice(half), publication));
+    const error = await this.#send(to, places.slice(0, half), publication);
+    return error ?? (await this.#send(to, places.slice(half), publication));
   }
 }
 

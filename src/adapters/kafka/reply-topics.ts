@@ -1,7 +1,7 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import type { FaultName } from '../../kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 
 /** Whether a topic can be written to, and if not, whether that may be temporary. */
 export type TopicStatus =
@@ -73,13 +73,13 @@ export class ReplyTopics {
     return status;
   }
 
-  /** The number of its partitions, or its fault in the metadata. */
-  async #describe(topic: string): Promise<number | FaultName> {
+  /** The number of its partitions, or its error in the metadata. */
+  async #describe(topic: string): Promise<number | KafkaErrorCode> {
     try {
       const { topics } = await this.#cluster.metadata([topic], ASK_TIMEOUT_MS);
       const found = topics.find(({ name }) => name === topic);
       if (found === undefined) return 'UNKNOWN_TOPIC_OR_PARTITION';
-      if (found.fault !== undefined) return found.fault;
+      if (found.errorCode !== undefined) return found.errorCode;
       return found.partitions.some(({ leader }) => leader === -1) ? 'LEADER_NOT_AVAILABLE' : found.partitions.length;
     } catch (error) {
       const message = `topic ${topic} could not be looked up: ${describeError(error)}`;
@@ -87,7 +87,7 @@ export class ReplyTopics {
     }
   }
 
-  #judge(topic: string, found: number | FaultName, known: Remembered | undefined): TopicStatus {
+  #judge(topic: string, found: number | KafkaErrorCode, known: Remembered | undefined): TopicStatus {
     if (found === 'TOPIC_AUTHORIZATION_FAILED') return denied(topic);
     if (found === 0 || found === 'UNKNOWN_TOPIC_OR_PARTITION' || found === 'INVALID_TOPIC_EXCEPTION') {
       return missing(topic);

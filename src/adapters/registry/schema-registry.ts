@@ -41,7 +41,7 @@ export class SchemaRegistry implements SchemaIds {
   /** Oldest first. `untilMs` is set for an id that the registry did not have. */
   readonly #ids = new Map<number, { readonly isRequest: boolean; readonly untilMs?: number }>();
   #replyId: number | undefined;
-  #fault: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
+  #failure: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
 
   constructor(settings: RegistrySettings, deps: RegistryDeps) {
     this.#settings = settings;
@@ -62,17 +62,17 @@ export class SchemaRegistry implements SchemaIds {
       (id) => (this.#ids.get(id)?.untilMs ?? Number.POSITIVE_INFINITY) <= now || !this.#ids.has(id),
     );
     if (missing.length === 0 && this.#replyId !== undefined) return;
-    if (this.#fault !== undefined && now - this.#fault.lastMs < REST_MS) return this.#wait(this.#fault.error);
+    if (this.#failure !== undefined && now - this.#failure.lastMs < REST_MS) return this.#wait(this.#failure.error);
     try {
       if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
       for (let from = 0; from < missing.length; from += AT_ONCE) {
         await Promise.all(missing.slice(from, from + AT_ONCE).map((id) => this.#look(id)));
       }
-      this.#fault = undefined;
+      this.#failure = undefined;
     } catch (error) {
       if (!(error instanceof IdallocError)) throw error;
       const lastMs = this.#deps.monotonicMs();
-      this.#fault = { sinceMs: this.#fault?.sinceMs ?? lastMs, lastMs, error };
+      this.#failure = { sinceMs: this.#failure?.sinceMs ?? lastMs, lastMs, error };
       this.#wait(error);
     }
   }
@@ -121,7 +121,7 @@ export class SchemaRegistry implements SchemaIds {
 
   /** Throws while requests should wait for the registry. */
   #wait(error: IdallocError): void {
-    if (this.#deps.monotonicMs() - (this.#fault?.sinceMs ?? 0) < PATIENCE_MS) throw error;
+    if (this.#deps.monotonicMs() - (this.#failure?.sinceMs ?? 0) < PATIENCE_MS) throw error;
   }
 
   async #findReplyId(): Promise<number> {

@@ -34,7 +34,7 @@ export async function checkRights(source: Source, config: Pick<Config, 'topics' 
  * topics that exist.
  */
 export function judgeRights(rights: readonly Right[], topics: OperationsAnswer['topics'], replyPrefix: string): Check {
-  const existing = topics.filter(({ fault: why }) => why !== 'UNKNOWN_TOPIC_OR_PARTITION');
+  const existing = topics.filter(({ errorCode: why }) => why !== 'UNKNOWN_TOPIC_OR_PARTITION');
   const lacks = existing.flatMap(({ name, operations }) => {
     const needed = rights.filter((right) => isAbout(right, name)).flatMap((right) => right.operations);
     const lacking = needed.filter((operation) => !operations.has(operation));

@@ -2,7 +2,7 @@ import type { Runtime } from '../../core/runtime.ts';
 import { encodeBatch } from '../records/encode.ts';
 import type { NewRecord } from '../records/record.ts';
 import type { Cluster } from '../wire/cluster.ts';
-import { callLeader, type LeaderCall, partitionFault } from './leader-call.ts';
+import { callLeader, type LeaderCall, partitionError } from './leader-call.ts';
 
 /** What to append: one record batch, or the records of one. */
 export type Appending = LeaderCall & {
@@ -24,7 +24,7 @@ const ANSWER_MS = 500;
 
 /**
  * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one answer, or
- * none. Rejects with a KafkaFault; after CONNECTION_LOST, NO_ANSWER, MALFORMED_ANSWER and REQUEST_TIMED_OUT the batch may
+ * none. Rejects with a KafkaError; after CONNECTION_LOST, NO_RESPONSE, MALFORMED_RESPONSE and REQUEST_TIMED_OUT the batch may
  * be in the log, or may still be appended.
  */
 export async function append(
@@ -38,7 +38,7 @@ export async function append(
     const timeoutMs = Math.round(Math.max(1, Math.min(replicationTimeoutMs, leftMs - ANSWER_MS)));
     return link.produce({ topic, partition, batch, acks: -1, timeoutMs });
   });
-  const { fault, baseOffset, appendedAtMs, logStartOffset } = answer;
-  if (fault !== undefined) throw partitionFault(cluster, appending, fault);
+  const { errorCode, baseOffset, appendedAtMs, logStartOffset } = answer;
+  if (errorCode !== undefined) throw partitionError(cluster, appending, errorCode);
   return { baseOffset, appendedAtMs, logStartOffset, node };
 }

@@ -29,7 +29,7 @@ export interface PartitionHooks {
  *   fetching    -> ready        answered, with or without records
  *   fetching    -> locating     its offset is outside the log
  *   locating    -> backing off  the bounds are known, and the sink has chosen where to continue
- *   any         -> backing off  a fault of the call or of the partition
+ *   any         -> backing off  an error of the call or of the partition
  *   backing off -> finding      after 50 ms, doubled up to 1 s
  *   any         -> stopped      final
  *
@@ -51,8 +51,8 @@ export class FollowedPartition implements Followed {
   epoch = 0;
   /** The epoch of the fetch under way. */
   askedIn = 0;
-  /** Faults in a row. */
-  faults = 0;
+  /** Consecutive failures. */
+  failures = 0;
   backoffTimer: Timer | undefined;
   #ahead: Fetched | undefined;
   #current: Fetched | undefined;

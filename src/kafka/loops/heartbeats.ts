@@ -1,5 +1,5 @@
 import type { Runtime } from '../../core/runtime.ts';
-import { type FaultName, faultOf } from '../wire/fault.ts';
+import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import { Backoff } from './backoff.ts';
 import { type Coordinator, isUnanswered } from './coordinator.ts';
@@ -11,8 +11,8 @@ export interface HeartbeatsOptions {
   readonly sessionTimeoutMs: number;
   /** The member to send heartbeats for; undefined while there is none. */
   readonly who: () => MemberRequest | undefined;
-  /** The coordinator answered, with a fault if one is given. */
-  readonly onAnswer: (who: MemberRequest, sentMs: number, fault: FaultName | undefined) => void;
+  /** The coordinator answered, with an error if one is given. */
+  readonly onAnswer: (who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined) => void;
   /** No coordinator answered that knows the group. */
   readonly onSilence: (error: unknown) => void;
 }
@@ -49,18 +49,18 @@ export class Heartbeats {
 
   async #beat(who: MemberRequest, sentMs: number, signal: AbortSignal): Promise<boolean> {
     const { coordinator, onAnswer, onSilence } = this.#options;
-    let fault: FaultName | undefined;
+    let errorCode: KafkaErrorCode | undefined;
     try {
       await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(who));
     } catch (error) {
-      fault = faultOf(error);
-      if (fault === undefined || isUnanswered(fault)) {
+      errorCode = kafkaErrorCode(error);
+      if (errorCode === undefined || isUnanswered(errorCode)) {
         if (!signal.aborted) onSilence(error);
         return false;
       }
     }
     this.#backoff.reset();
-    if (!signal.aborted) onAnswer(who, sentMs, fault);
+    if (!signal.aborted) onAnswer(who, sentMs, errorCode);
     return true;
   }
 

@@ -1,6 +1,6 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
-import { KafkaFault } from '../wire/fault.ts';
+import { KafkaError } from '../wire/kafka-error.ts';
 import type { Answer, BrokerLink, JoinAnswer, MemberRequest } from '../wire/port.ts';
 import type { Claims, Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
@@ -69,18 +69,19 @@ export class Joiner {
 
   /**
    * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as soon
-   * as they are known. Rejects with a KafkaFault.
+   * as they are known. Rejects with a KafkaError.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
     const { sessionTimeoutMs } = timingOf(this.#settings);
     await this.#coordinator.ping(sessionTimeoutMs / 3);
     let joined = await this.#joinGroup(memberId, claims);
-    if (joined.fault === 'MEMBER_ID_REQUIRED') {
+    if (joined.errorCode === 'MEMBER_ID_REQUIRED') {
       onJoined(this.#member(NO_GENERATION, joined.memberId));
       joined = await this.#joinGroup(joined.memberId, claims);
     }
-    const { fault, generation } = joined;
-    if (fault !== undefined) throw new KafkaFault(fault, `joining group ${this.#settings.groupId} failed: ${fault}`);
+    const { errorCode, generation } = joined;
+    if (errorCode !== undefined)
+      throw new KafkaError(errorCode, `joining group ${this.#settings.groupId} failed: ${errorCode}`);
     const member = this.#member(generation, joined.memberId);
     onJoined(member);
     // Only the leader receives the members, but not a restarted static member that led before, while the group is stable.
@@ -143,7 +144,7 @@ export class Joiner {
     const { rebalanceTimeoutMs } = timingOf(this.#settings);
     try {
       return await this.#coordinator.call('group', rebalanceTimeoutMs + GRACE_MS, (link) => {
-        if (this.#cancelled) throw new KafkaFault('CLOSED', 'the member has left the group');
+        if (this.#cancelled) throw new KafkaError('CLOSED', 'the member has left the group');
         this.#held = { link, doubtful: false };
         return use(link);
       });

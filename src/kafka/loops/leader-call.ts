@@ -1,13 +1,13 @@
 import type { Runtime } from '../../core/runtime.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';
-import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../wire/fault.ts';
+import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { Answer, BrokerLink } from '../wire/port.ts';
 
 /** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
 
 /** Errors of a broker that does not lead the partition, or does not know its leader yet. */
-const LEADERSHIP_FAULTS: ReadonlySet<FaultName> = new Set([
+const LEADERSHIP_ERRORS: ReadonlySet<KafkaErrorCode> = new Set([
   'NOT_LEADER_FOR_PARTITION',
   'LEADER_NOT_AVAILABLE',
   'REPLICA_NOT_AVAILABLE',
@@ -37,22 +37,22 @@ export async function callLeader<R extends Answer>(
   const node = await cluster.leader(topic, partition, timeoutMs);
   const leftMs = timeoutMs - (runtime.monotonicMs() - startedMs);
   if (leftMs < MIN_CALL_MS) {
-    throw new KafkaFault('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
+    throw new KafkaError('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
   }
   try {
     return { answer: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
   } catch (error) {
-    if (isLinkFault(faultOf(error))) cluster.doubt(topic);
+    if (isLinkError(kafkaErrorCode(error))) cluster.doubt(topic);
     throw error;
   }
 }
 
-/** The fault of a partition in an answer, as an error. A leadership fault puts the cached leader in doubt. */
-export function partitionFault(
+/** The error of a partition in an answer, as an error. A leadership error puts the cached leader in doubt. */
+export function partitionError(
   cluster: Pick<Cluster, 'doubt'>,
   { topic, partition }: { readonly topic: string; readonly partition: number },
-  fault: FaultName,
-): KafkaFault {
-  if (LEADERSHIP_FAULTS.has(fault)) cluster.doubt(topic);
-  return new KafkaFault(fault, `partition ${partition} of topic ${topic}: ${fault}`);
+  errorCode: KafkaErrorCode,
+): KafkaError {
+  if (LEADERSHIP_ERRORS.has(errorCode)) cluster.doubt(topic);
+  return new KafkaError(errorCode, `partition ${partition} of topic ${topic}: ${errorCode}`);
 }

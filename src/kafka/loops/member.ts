@@ -1,10 +1,10 @@
 import { describeError } from '../../errors.ts';
-import { type FaultName, faultOf, KafkaFault } from '../wire/fault.ts';
+import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import type { Claims } from './assigner.ts';
 import { Backoff } from './backoff.ts';
 import { Coordinator } from './coordinator.ts';
-import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-faults.ts';
+import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-errors.ts';
 import { GroupOffsets } from './group-offsets.ts';
 import { Heartbeats } from './heartbeats.ts';
 import { type Joined, Joiner } from './joiner.ts';
@@ -17,7 +17,7 @@ import { SessionWatch } from './session-watch.ts';
 const BEFORE_REJOIN_MS = 1_000;
 const LEAVE_MS = 1_000;
 const BACKOFF_MS = { min: 50, max: 500 } as const;
-/** The wait after a fault that retries don't fix. */
+/** The wait after an error that retries don't fix. */
 const PERSISTENT_RETRY_MS = 5_000;
 
 const NO_GENERATION = -1;
@@ -82,12 +82,12 @@ export class Member {
       coordinator: this.#coordinator,
       runtime,
       who: () => (this.#who.generation < 0 && !this.#joiner.isHeld ? undefined : this.#who),
-      onAnswer: (who, sentMs, fault) => this.#onHeartbeatAnswer(who, sentMs, fault),
+      onAnswer: (who, sentMs, errorCode) => this.#onHeartbeatAnswer(who, sentMs, errorCode),
       onSilence: (error) => this.#onHeartbeatSilence(error),
     });
     this.#offsets = new GroupOffsets(this.#coordinator, topic);
     this.#session = new SessionWatch(runtime, timing.sessionTimeoutMs, () =>
-      this.#lose('NO_ANSWER', `no heartbeat was answered for ${timing.sessionTimeoutMs} ms`),
+      this.#lose('NO_RESPONSE', `no heartbeat was answered for ${timing.sessionTimeoutMs} ms`),
     );
   }
 
@@ -133,7 +133,7 @@ export class Member {
 
   /**
    * Commits in the current generation, after the earlier commits have ended. Rejects with REBALANCE_IN_PROGRESS while there
-   * is no generation to commit in, else with the coordinator's fault or a link fault.
+   * is no generation to commit in, else with the coordinator's error or a link error.
    */
   async commit(offsets: ReadonlyMap<number, number>): Promise<void> {
     const { groupId, topic } = this.#options;
@@ -145,15 +145,15 @@ export class Member {
     try {
       await this.#offsets.commit(offsets, () => {
         if (isPresent()) return who;
-        throw new KafkaFault(REBALANCING, `group ${groupId} currently has no generation to commit in`);
+        throw new KafkaError(REBALANCING, `group ${groupId} currently has no generation to commit in`);
       });
     } catch (error) {
-      if (isPresent()) this.#onFault(faultOf(error));
+      if (isPresent()) this.#onError(kafkaErrorCode(error));
       throw error;
     }
   }
 
-  /** The group's committed offsets, undefined where there is none. Sent once; rejects with a KafkaFault. */
+  /** The group's committed offsets, undefined where there is none. Sent once; rejects with a KafkaError. */
   fetchCommitted(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
     return this.#offsets.fetch(partitions);
   }
@@ -231,30 +231,30 @@ export class Member {
 
   /** Handles a failed join; returns how long to wait before the next attempt. */
   #joinFailed(error: unknown): number {
-    const fault = faultOf(error);
+    const errorCode = kafkaErrorCode(error);
     if (this.#phase === 'ended') return 0;
-    if (fault === FENCED) {
+    if (errorCode === FENCED) {
       this.#fence();
       return 0;
     }
-    if (EXPELLED.has(fault)) this.#lose(fault, 'the coordinator removed this member from the group');
-    if (fault === UNKNOWN_MEMBER) this.#who = { ...this.#who, memberId: '' };
-    const isUsual = fault === REBALANCING || EXPELLED.has(fault);
+    if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
+    if (errorCode === UNKNOWN_MEMBER) this.#who = { ...this.#who, memberId: '' };
+    const isUsual = errorCode === REBALANCING || EXPELLED.has(errorCode);
     if (!isUsual) {
-      const fields = { groupId: this.#options.groupId, fault, error: describeError(error) };
+      const fields = { groupId: this.#options.groupId, errorCode, error: describeError(error) };
       this.#log.warn(fields, 'joining the group failed, retrying');
     }
     const isFirst = this.#backoff.failures === 0;
     const waitMs = this.#backoff.nextMs();
-    if (PERSISTENT.has(fault)) return PERSISTENT_RETRY_MS;
+    if (PERSISTENT.has(errorCode)) return PERSISTENT_RETRY_MS;
     return isUsual && isFirst ? 0 : waitMs;
   }
 
-  #onHeartbeatAnswer(who: MemberRequest, sentMs: number, fault: FaultName | undefined): void {
+  #onHeartbeatAnswer(who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined): void {
     this.#joiner.trust();
     if (who !== this.#who || who.generation < 0) return;
-    if (this.joined && (fault === undefined || fault === REBALANCING)) this.#session.confirm(sentMs);
-    this.#onFault(fault);
+    if (this.joined && (errorCode === undefined || errorCode === REBALANCING)) this.#session.confirm(sentMs);
+    this.#onError(errorCode);
   }
 
   #onHeartbeatSilence(error: unknown): void {
@@ -263,16 +263,16 @@ export class Member {
     this.#log.warn(fields, 'the coordinator of the group does not answer');
   }
 
-  /** A heartbeat or a commit was rejected. A join under way gets the same fault as its own answer. */
-  #onFault(fault: FaultName | undefined): void {
-    if (fault === FENCED) this.#fence();
+  /** A heartbeat or a commit was rejected. A join under way gets the same error as its own answer. */
+  #onError(errorCode: KafkaErrorCode | undefined): void {
+    if (errorCode === FENCED) this.#fence();
     else if (!this.#isIn()) return;
-    else if (fault === REBALANCING && this.#phase === 'in') this.#enter('closing');
-    else if (EXPELLED.has(fault)) this.#lose(fault, 'the coordinator removed this member from the group');
+    else if (errorCode === REBALANCING && this.#phase === 'in') this.#enter('closing');
+    else if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
   }
 
   /** Keeps the member ID until the coordinator rejects it: the coordinator may still know this member. */
-  #lose(fault: FaultName | undefined, why: string): void {
+  #lose(errorCode: KafkaErrorCode | undefined, why: string): void {
     const had = this.#held !== undefined;
     this.#held = undefined;
     this.#session.end();
@@ -280,7 +280,7 @@ export class Member {
     if (this.#isIn()) this.#enter('joining');
     if (!had) return;
     const { groupId, onLost } = this.#options;
-    onLost(new KafkaFault(fault ?? UNKNOWN_MEMBER, `the membership in group ${groupId} was lost: ${why}`));
+    onLost(new KafkaError(errorCode ?? UNKNOWN_MEMBER, `the membership in group ${groupId} was lost: ${why}`));
   }
 
   #fence(): void {
@@ -288,7 +288,7 @@ export class Member {
     const message = `another process has joined group ${groupId} with the instance ID ${instanceId}`;
     this.#lose(FENCED, message);
     this.#end();
-    onFenced(new KafkaFault(FENCED, message));
+    onFenced(new KafkaError(FENCED, message));
   }
 
   async #leaveGroup(): Promise<void> {

@@ -2,7 +2,7 @@ import type { Runtime } from '../../core/runtime.ts';
 import type { FetchedRecord } from '../records/record.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';
-import type { KafkaFault } from '../wire/fault.ts';
+import type { KafkaError } from '../wire/kafka-error.ts';
 import type { FetchRequest } from '../wire/port.ts';
 import type { PartitionBounds } from './offsets.ts';
 
@@ -17,7 +17,7 @@ export interface TailOptions {
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
   readonly log?: WireLog;
-  readonly onFault?: (topic: string, partition: number, fault: KafkaFault) => void;
+  readonly onError?: (topic: string, partition: number, error: KafkaError) => void;
 }
 
 export interface TailChunk {

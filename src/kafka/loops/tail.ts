@@ -1,9 +1,9 @@
 import { decodeBatches } from '../records/decode.ts';
-import { faultOf, KafkaFault } from '../wire/fault.ts';
+import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
 import { boundsOf, type PartitionBounds } from './offsets.ts';
-import { TailFaultLog } from './tail-fault-log.ts';
+import { TailErrorLog } from './tail-error-log.ts';
 import { TailLeader } from './tail-leader.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
 
@@ -20,14 +20,14 @@ const RECORDS_PER_TURN = 4_000;
  * Follows partitions from given offsets, without a group: one lane, one isolation level, any partitions of any topics, one
  * fetch in flight per leader. FollowedPartition describes the states of a partition.
  *
- * - No fault ends it, and a fault of one broker does not affect partitions of others.
+ * - No error ends it, and an error of one broker does not affect partitions of others.
  * - A partition without room is left out of the fetch; the others are fetched.
  * - Brokers fill a fetch in the order of its partitions, so the first moves to the end for the next fetch.
  * - One chunk is decoded at a time, so that all partitions together block the event loop no longer than one.
  */
 export class Tail {
   readonly #options: TailOptions;
-  readonly #faultLog: TailFaultLog;
+  readonly #errorLog: TailErrorLog;
   readonly #places = new Map<string, FollowedPartition>();
   readonly #leaders = new Map<number, TailLeader>();
   readonly #closed = new AbortController();
@@ -37,7 +37,7 @@ export class Tail {
 
   constructor(options: TailOptions) {
     this.#options = options;
-    this.#faultLog = new TailFaultLog(options.runtime, options.log);
+    this.#errorLog = new TailErrorLog(options.runtime, options.log);
   }
 
   /** Throws RangeError if the partition is followed already: stop that first. */
@@ -114,7 +114,7 @@ export class Tail {
       leader.answered(partitions.every(({ records }) => records.length === 0));
       this.#take(places, partitions);
     } catch (error) {
-      if (faultOf(error) === 'NO_ANSWER') leader.silent();
+      if (kafkaErrorCode(error) === 'NO_RESPONSE') leader.silent();
       for (const place of places) this.#failed(place, error);
     }
     leader.isFetching = false;
@@ -128,9 +128,9 @@ export class Tail {
       place.state = 'ready';
       if (place.askedIn !== place.epoch) continue;
       const answer = answers.get(place.key);
-      const fault = answer === undefined ? 'MALFORMED_ANSWER' : answer.fault;
-      if (fault === 'OFFSET_OUT_OF_RANGE') void this.#locate(place);
-      else if (fault !== undefined) this.#failed(place, new KafkaFault(fault, `${place.key}: ${fault}`));
+      const errorCode = answer === undefined ? 'MALFORMED_RESPONSE' : answer.errorCode;
+      if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(place);
+      else if (errorCode !== undefined) this.#failed(place, new KafkaError(errorCode, `${place.key}: ${errorCode}`));
       else if (answer !== undefined) this.#keep(place, answer, i === 0);
     }
   }
@@ -140,10 +140,13 @@ export class Tail {
     const isStuck = !place.keep(answer) && wasFirst && answer.records.length > 0;
     if (isStuck) {
       // The first partition gets a whole batch, however large. Fetching again immediately would loop for ever.
-      this.#failed(place, new KafkaFault('MALFORMED_ANSWER', `${place.key}: the answer has no complete record batch`));
+      this.#failed(
+        place,
+        new KafkaError('MALFORMED_RESPONSE', `${place.key}: the answer has no complete record batch`),
+      );
     } else {
-      place.faults = 0;
-      this.#faultLog.readable(place);
+      place.failures = 0;
+      this.#errorLog.readable(place);
     }
   }
 
@@ -156,7 +159,7 @@ export class Tail {
       const query = { topic, partition, isolation, timeoutMs: FIND_TIMEOUT_MS };
       const bounds = await boundsOf(cluster, runtime, query);
       if (fetchFrom >= bounds.logStart && fetchFrom <= bounds.end) {
-        throw new KafkaFault(
+        throw new KafkaError(
           'OFFSET_OUT_OF_RANGE',
           `${place.key}: offset ${fetchFrom} is out of range, yet within the bounds of the log`,
         );
@@ -179,30 +182,30 @@ export class Tail {
 
   #failed(place: FollowedPartition, error: unknown): void {
     if (place.state === 'stopped') return;
-    const fault =
-      error instanceof KafkaFault
+    const failure =
+      error instanceof KafkaError
         ? error
-        : new KafkaFault(faultOf(error) ?? 'UNEXPECTED', String(error), { cause: error });
+        : new KafkaError(kafkaErrorCode(error) ?? 'UNEXPECTED', String(error), { cause: error });
     this.#options.cluster.doubt(place.topic);
     this.#backOff(place);
-    this.#reportFault(place, fault);
+    this.#reportError(place, failure);
   }
 
   #backOff(place: FollowedPartition): void {
     place.state = 'backing off';
-    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** place.faults);
-    place.faults += 1;
+    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** place.failures);
+    place.failures += 1;
     place.backoffTimer = this.#options.runtime.schedule(backoffMs, () => void this.#find(place));
   }
 
   async #sinkFailed(place: FollowedPartition, error: unknown): Promise<void> {
-    this.#reportFault(place, new KafkaFault('SINK_FAILED', `${place.key}: ${error}`, { cause: error }));
+    this.#reportError(place, new KafkaError('SINK_FAILED', `${place.key}: ${error}`, { cause: error }));
     await this.#options.runtime.sleep(REDELIVER_MS, this.#closed.signal);
   }
 
-  #reportFault(place: FollowedPartition, fault: KafkaFault): void {
-    this.#faultLog.failed(place, fault);
-    this.#options.onFault?.(place.topic, place.partition, fault);
+  #reportError(place: FollowedPartition, error: KafkaError): void {
+    this.#errorLog.failed(place, error);
+    this.#options.onError?.(place.topic, place.partition, error);
   }
 
   async #decode({ from, next, answer }: Fetched, sink: TailSink): Promise<TailChunk> {

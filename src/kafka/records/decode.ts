@@ -1,4 +1,4 @@
-import { type BatchHead, headFault, readHead, timestampOf } from './batch-head.ts';
+import { type BatchHead, headProblem, readHead, timestampOf } from './batch-head.ts';
 import { decompress } from './codecs.ts';
 import { Cursor } from './cursor.ts';
 import { AT, CODEC_MASK, FLAGS, LENGTH_END, readInt64 } from './format.ts';
@@ -78,9 +78,9 @@ class Reading {
   }
 
   async take(batch: Buffer): Promise<void> {
-    const fault = headFault(batch);
-    if (fault !== undefined) {
-      this.placeholderAt(readInt64(batch, AT.baseOffset), fault);
+    const problem = headProblem(batch);
+    if (problem !== undefined) {
+      this.placeholderAt(readInt64(batch, AT.baseOffset), problem);
       return this.#count(PLACEHOLDER_ITEMS);
     }
     const head = readHead(batch);

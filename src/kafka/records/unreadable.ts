@@ -1,18 +1,18 @@
 /** A record batch that can never be read, with the reason. */
 export class UnreadableBatch extends Error {}
 
-/** A fault of a compressed batch; the message continues "a <codec> batch …". */
-export class CodecFault extends UnreadableBatch {}
+/** An error of a compressed batch; the message continues "a <codec> batch …". */
+export class CodecError extends UnreadableBatch {}
 
 export function damaged(options?: ErrorOptions): UnreadableBatch {
   return new UnreadableBatch('the batch is damaged', options);
 }
 
-export function tooLarge(maxBytes: number, options?: ErrorOptions): CodecFault {
-  return new CodecFault(`holds more than ${maxBytes} bytes`, options);
+export function tooLarge(maxBytes: number, options?: ErrorOptions): CodecError {
+  return new CodecError(`holds more than ${maxBytes} bytes`, options);
 }
 
 /** The library of a codec can't be loaded. */
-export function noCodec(cause: unknown): CodecFault {
-  return new CodecFault("can't be read on this machine", { cause });
+export function noCodec(cause: unknown): CodecError {
+  return new CodecError("can't be read on this machine", { cause });
 }

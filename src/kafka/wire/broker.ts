@@ -1,8 +1,8 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { Connection } from './connection.ts';
-import { closedFault, type Deadlines } from './deadlines.ts';
-import { faultOf, isLinkFault, KafkaFault } from './fault.ts';
+import { closedError, type Deadlines } from './deadlines.ts';
+import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import { idleMsOf, type Lane } from './lane.ts';
 import type { Answer, BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
@@ -84,11 +84,11 @@ export class Broker {
       onAnswer();
       return answer;
     } catch (error) {
-      const fault = faultOf(error);
-      if (fault === 'UNREACHABLE' && !isLate) this.#suspect(error);
-      if (fault === 'LOGIN_REFUSED')
+      const errorCode = kafkaErrorCode(error);
+      if (errorCode === 'UNREACHABLE' && !isLate) this.#suspect(error);
+      if (errorCode === 'LOGIN_REFUSED')
         this.#refused = { error, untilMs: this.#options.runtime.monotonicMs() + REFUSED_MS };
-      if (fault !== undefined && !isLinkFault(fault)) {
+      if (errorCode !== undefined && !isLinkError(errorCode)) {
         this.#answered(lane, 0);
         onAnswer();
       }
@@ -111,8 +111,8 @@ export class Broker {
   #connection(lane: Lane): Connection {
     const known = this.#connections.get(lane);
     if (known !== undefined) return known;
-    if (this.#options.deadlines.closed) throw closedFault();
-    if (this.#isClosed) throw new KafkaFault('UNREACHABLE', `${this.name} is no longer a broker of the cluster`);
+    if (this.#options.deadlines.closed) throw closedError();
+    if (this.#isClosed) throw new KafkaError('UNREACHABLE', `${this.name} is no longer a broker of the cluster`);
     const { dialer, address, runtime } = this.#options;
     if (this.#refused !== undefined && runtime.monotonicMs() < this.#refused.untilMs) throw this.#refused.error;
     const connection: Connection = new Connection({
@@ -141,7 +141,7 @@ export class Broker {
       }
       await deadlines.until(Math.min(untilMs, deadlineMs));
       if (untilMs > runtime.monotonicMs() && runtime.monotonicMs() >= deadlineMs) {
-        throw new KafkaFault('NO_ANSWER', `${this.name} throttles this client on lane '${lane}'`);
+        throw new KafkaError('NO_RESPONSE', `${this.name} throttles this client on lane '${lane}'`);
       }
     }
   }
@@ -156,13 +156,13 @@ export class Broker {
     this.#log('debug', `throttled on lane '${lane}'`, { throttleMs });
   }
 
-  #late(connection: Connection, lane: Lane): KafkaFault {
-    const fault = connection.giveUp()
-      ? new KafkaFault('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
-      : new KafkaFault('NO_ANSWER', `${this.name} did not answer on lane '${lane}' before the deadline`);
+  #late(connection: Connection, lane: Lane): KafkaError {
+    const error = connection.giveUp()
+      ? new KafkaError('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
+      : new KafkaError('NO_RESPONSE', `${this.name} did not answer on lane '${lane}' before the deadline`);
     const isAlive = this.#options.runtime.monotonicMs() - this.#answeredMs < ALIVE_MS;
-    if (!isAlive || fault.fault === 'UNREACHABLE') this.#suspect(fault);
-    return fault;
+    if (!isAlive || error.errorCode === 'UNREACHABLE') this.#suspect(error);
+    return error;
   }
 
   #suspect(error: unknown): void {

@@ -1,8 +1,8 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { Broker, type WireLog } from './broker.ts';
-import { closedFault, Deadlines } from './deadlines.ts';
-import { KafkaFault } from './fault.ts';
+import { closedError, Deadlines } from './deadlines.ts';
 import { firstAnswer } from './first-answer.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Lane } from './lane.ts';
 import type {
   Answer,
@@ -80,7 +80,7 @@ export class Cluster {
 
   /**
    * The node ID of the leader, from the cache or else from a broker. Rejects with UNKNOWN_TOPIC_OR_PARTITION,
-   * LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED …, or a link fault.
+   * LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED …, or a link error.
    */
   async leader(topic: string, partition: number, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
     const hasLeader = (known: TopicMetadata) => this.#topology.hasLeader(known, partition);
@@ -94,7 +94,7 @@ export class Cluster {
 
   /**
    * Makes one call on the lane's connection to a broker, which is opened if needed. Opening it, and waiting for a throttle
-   * to end, count towards the deadline. Rejects with NO_ANSWER past the deadline, or with UNREACHABLE if there was no
+   * to end, count towards the deadline. Rejects with NO_RESPONSE past the deadline, or with UNREACHABLE if there was no
    * connection yet, so that nothing was sent. Never sends twice.
    */
   async call<R extends Answer>(
@@ -143,13 +143,13 @@ export class Cluster {
     await Promise.all([...this.#ending, ...brokers.map((broker) => broker.close())]);
   }
 
-  /** From the cache if that is good enough, else from a refresh; throws the fault of the topic. */
+  /** From the cache if that is good enough, else from a refresh; throws the error of the topic. */
   async #topic(
     topic: string,
     timeoutMs: number,
     isGoodEnough: (found: TopicMetadata) => boolean,
   ): Promise<TopicMetadata> {
-    if (this.#deadlines.closed) throw closedFault();
+    if (this.#deadlines.closed) throw closedError();
     this.#topology.use(topic, this.#now());
     const known = () => {
       const found = this.#topology.known(topic);
@@ -173,7 +173,7 @@ export class Cluster {
   async #lookUpAddress(node: number, timeoutMs: number): Promise<BrokerAddress> {
     await this.#refreshed(timeoutMs);
     const address = this.#topology.address(node);
-    if (address === undefined) throw new KafkaFault('UNREACHABLE', `no broker has the node ID ${node}`);
+    if (address === undefined) throw new KafkaError('UNREACHABLE', `no broker has the node ID ${node}`);
     return address;
   }
 
@@ -219,7 +219,7 @@ export class Cluster {
   }
 
   #broker(address: BrokerAddress): Broker {
-    if (this.#deadlines.closed) throw closedFault();
+    if (this.#deadlines.closed) throw closedError();
     const key = keyOf(address);
     const known = this.#brokers.get(key);
     if (known !== undefined) return known;
@@ -285,6 +285,6 @@ function keyOf({ host, port }: BrokerAddress): string {
   return `${host}:${port}`;
 }
 
-function noAnswer(): KafkaFault {
-  return new KafkaFault('NO_ANSWER', 'no broker answered in time');
+function noAnswer(): KafkaError {
+  return new KafkaError('NO_RESPONSE', 'no broker answered in time');
 }

@@ -1,5 +1,5 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
-import { faultOf, isLinkFault, KafkaFault } from './fault.ts';
+import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 
 /** After this long without an answer the next broker is asked as well. */
 const PATIENCE_MS = 500;
@@ -15,7 +15,7 @@ export function firstAnswer<B, T>(runtime: Runtime, brokers: readonly B[], ask: 
     let failed = 0;
     let isSettled = false;
     let timer: Timer | undefined;
-    let worst: unknown = new KafkaFault('UNREACHABLE', 'no broker is known');
+    let worst: unknown = new KafkaError('UNREACHABLE', 'no broker is known');
     const settle = (how: () => void) => {
       isSettled = true;
       timer?.cancel();
@@ -24,9 +24,9 @@ export function firstAnswer<B, T>(runtime: Runtime, brokers: readonly B[], ask: 
     const fail = (error: unknown) => {
       if (isSettled) return;
       failed += 1;
-      if (faultOf(worst) !== 'LOGIN_REFUSED') worst = error;
-      const fault = faultOf(error);
-      if (fault === 'CLOSED' || !isLinkFault(fault)) settle(() => reject(error));
+      if (kafkaErrorCode(worst) !== 'LOGIN_REFUSED') worst = error;
+      const errorCode = kafkaErrorCode(error);
+      if (errorCode === 'CLOSED' || !isLinkError(errorCode)) settle(() => reject(error));
       else if (failed === brokers.length) settle(() => reject(worst));
       else if (failed === asked) next();
     };

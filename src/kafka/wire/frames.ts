@@ -1,4 +1,4 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 
 /** No answer is larger: fetches ask for at most half of it. */
 export const MAX_ANSWER_BYTES = 100 * 1024 * 1024;
@@ -18,7 +18,7 @@ export class Frames {
 
   /**
    * The answers that this chunk completes, without their lengths; views where they arrived in one piece. Throws
-   * MALFORMED_ANSWER for an impossible length: nothing after it can be read.
+   * MALFORMED_RESPONSE for an impossible length: nothing after it can be read.
    */
   push(chunk: Buffer): Buffer[] {
     this.#chunks.push(chunk);
@@ -48,5 +48,5 @@ function lengthAt(bytes: Buffer, at: number): number {
   const length = bytes.readInt32BE(at);
   if (length >= LEAST_BYTES && length <= MAX_ANSWER_BYTES) return length;
   const isTls = bytes.subarray(at, at + TLS_ALERT.length).equals(TLS_ALERT);
-  throw new KafkaFault('MALFORMED_ANSWER', isTls ? 'it answers with TLS' : 'the server there is not a Kafka broker');
+  throw new KafkaError('MALFORMED_RESPONSE', isTls ? 'it answers with TLS' : 'the server there is not a Kafka broker');
 }

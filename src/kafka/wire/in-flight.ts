@@ -1,4 +1,4 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Entry, RequestQueue } from './kafkajs-modules.ts';
 
 /**
@@ -36,7 +36,7 @@ export class InFlight implements RequestQueue {
 
   /** The connection has ended: nothing more is sent. */
   rejectAll(cause: Error): void {
-    this.#end ??= new KafkaFault('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
+    this.#end ??= new KafkaError('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
     const entries = [...this.#entries.values()];
     this.#entries.clear();
     this.#lost += entries.length;

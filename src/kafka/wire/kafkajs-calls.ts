@@ -1,6 +1,6 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { faultOfCall } from './kafkajs-faults.ts';
+import { callError } from './kafkajs-errors.ts';
 import { type ApiVersions, type Definition, lookup, type Make, type Protocol } from './kafkajs-modules.ts';
 
 /** Requests on one connection, in the negotiated versions. */
@@ -30,7 +30,7 @@ export class Calls {
     try {
       return read(await this.#send(protocol));
     } catch (error) {
-      throw this.#faultOf(error);
+      throw this.#errorOf(error);
     }
   }
 
@@ -42,10 +42,12 @@ export class Calls {
     return decoded;
   }
 
-  #faultOf(error: unknown): KafkaFault {
-    const fault = faultOfCall(error, this.#broker);
-    if (fault.fault === 'LOGIN_REFUSED') this.#connection.end(fault);
-    if (fault.fault !== 'CONNECTION_LOST' || this.#hasAnswered || this.#connection.sasl) return fault;
-    return new KafkaFault('CONNECTION_LOST', `${fault.message}: does this listener require a login?`, { cause: error });
+  #errorOf(error: unknown): KafkaError {
+    const failure = callError(error, this.#broker);
+    if (failure.errorCode === 'LOGIN_REFUSED') this.#connection.end(failure);
+    if (failure.errorCode !== 'CONNECTION_LOST' || this.#hasAnswered || this.#connection.sasl) return failure;
+    return new KafkaError('CONNECTION_LOST', `${failure.message}: does this listener require a login?`, {
+      cause: error,
+    });
   }
 }

@@ -1,8 +1,8 @@
 import { byTopic, flat } from './by-topic.ts';
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Calls } from './kafkajs-calls.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
+import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
 import { apiKeys, Encoder, type Protocol, requests, type Throttled } from './kafkajs-modules.ts';
 import { fetchResponse, produceAnswers, produceProtocol } from './kafkajs-records.ts';
 import { aclsProtocol, operationsProtocol } from './kafkajs-rights.ts';
@@ -47,7 +47,7 @@ export class KafkajsLink implements port.BrokerLink {
       brokers: decoded.brokers.map(({ nodeId, host, port }) => ({ nodeId, host, port })),
       topics: decoded.topicMetadata.map(({ topicErrorCode, topic, partitionMetadata }) => ({
         name: topic,
-        ...faultIn(topicErrorCode),
+        ...errorIn(topicErrorCode),
         partitions: inOrder(topic, partitionMetadata),
       })),
     }));
@@ -81,7 +81,7 @@ export class KafkajsLink implements port.BrokerLink {
       throttleMs: throttleOf(decoded),
       partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
         partition,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         offset: wholeNumber(offset),
       })),
     }));
@@ -89,7 +89,7 @@ export class KafkajsLink implements port.BrokerLink {
 
   findCoordinator(request: Parameters<port.BrokerLink['findCoordinator']>[0]): Promise<port.CoordinatorAnswer> {
     return this.#calls.ask(apiKeys.GroupCoordinator, requests.GroupCoordinator, request, (decoded) => {
-      requireNone(decoded.errorCode);
+      requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), ...decoded.coordinator };
     });
   }
@@ -103,11 +103,11 @@ export class KafkajsLink implements port.BrokerLink {
       groupProtocols: request.protocols,
     };
     return this.#calls.ask(apiKeys.JoinGroup, requests.JoinGroup, options, (decoded) => {
-      const { fault } = faultIn(decoded.errorCode);
-      if (fault !== 'MEMBER_ID_REQUIRED') requireNone(decoded.errorCode);
+      const { errorCode } = errorIn(decoded.errorCode);
+      if (errorCode !== 'MEMBER_ID_REQUIRED') requireNoError(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
-        ...(fault === undefined ? {} : { fault }),
+        ...(errorCode === undefined ? {} : { errorCode }),
         generation: decoded.generationId,
         protocol: decoded.groupProtocol ?? '',
         leaderId: decoded.leaderId ?? '',
@@ -131,7 +131,7 @@ export class KafkajsLink implements port.BrokerLink {
       })),
     };
     return this.#calls.ask(apiKeys.SyncGroup, requests.SyncGroup, options, (decoded) => {
-      requireNone(decoded.errorCode);
+      requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), assignment: decoded.memberAssignment ?? Buffer.alloc(0) };
     });
   }
@@ -139,14 +139,14 @@ export class KafkajsLink implements port.BrokerLink {
   heartbeat(request: port.MemberRequest): Promise<port.Answer> {
     const options = { ...memberOf(request), groupGenerationId: request.generation };
     return this.#calls.ask(apiKeys.Heartbeat, requests.Heartbeat, options, (decoded) => {
-      requireNone(decoded.errorCode);
+      requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
 
   leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.Answer> {
     return this.#calls.ask(apiKeys.LeaveGroup, requests.LeaveGroup, memberOf(request), (decoded) => {
-      for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireNone(errorCode);
+      for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireNoError(errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
@@ -160,19 +160,19 @@ export class KafkajsLink implements port.BrokerLink {
     };
     return this.#calls.ask(apiKeys.OffsetCommit, requests.OffsetCommit, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
-      partitions: flat(decoded.responses, ({ partition, errorCode }) => ({ partition, ...faultIn(errorCode) })),
+      partitions: flat(decoded.responses, ({ partition, errorCode }) => ({ partition, ...errorIn(errorCode) })),
     }));
   }
 
   fetchOffsets({ groupId, partitions }: port.OffsetsRequest): Promise<port.OffsetsAnswer> {
     const options = { groupId, topics: byTopic(partitions, ({ partition }) => ({ partition })) };
     return this.#calls.ask(apiKeys.OffsetFetch, requests.OffsetFetch, options, (decoded) => {
-      requireNone(decoded.errorCode);
+      requireNoError(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
         partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
           partition,
-          ...faultIn(errorCode),
+          ...errorIn(errorCode),
           offset: wholeNumber(offset),
         })),
       };
@@ -194,7 +194,7 @@ export class KafkajsLink implements port.BrokerLink {
       throttleMs: throttleOf(decoded),
       topics: decoded.topicErrors.map(({ topic, errorCode, errorMessage }) => ({
         name: topic,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         ...(errorMessage == null ? {} : { message: errorMessage }),
       })),
     }));
@@ -206,7 +206,7 @@ export class KafkajsLink implements port.BrokerLink {
       throttleMs: throttleOf(decoded),
       topics: decoded.resources.map(({ errorCode, resourceName, configEntries }) => ({
         name: resourceName,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         configs: new Map(configEntries.map(({ configName, configValue }) => [configName, configValue ?? ''])),
       })),
     }));
@@ -217,7 +217,7 @@ export class KafkajsLink implements port.BrokerLink {
       throttleMs: throttleOf(decoded),
       groups: decoded.groups.map(({ errorCode, groupId, state, members }) => ({
         groupId,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         state,
         members: members.map(({ memberId, clientId, clientHost, memberAssignment }) => ({
           memberId,
@@ -261,7 +261,7 @@ type DecodedPartition = { partitionId: number; leader: number; replicas: readonl
 function inOrder(topic: string, partitions: readonly DecodedPartition[]): port.PartitionMetadata[] {
   const sorted = [...partitions].sort((one, other) => one.partitionId - other.partitionId);
   return sorted.map(({ partitionId, leader, replicas, isr }, at) => {
-    if (partitionId !== at) throw new KafkaFault('MALFORMED_ANSWER', `topic ${topic} has no partition ${at}`);
+    if (partitionId !== at) throw new KafkaError('MALFORMED_RESPONSE', `topic ${topic} has no partition ${at}`);
     return { partition: partitionId, leader, replicas, inSync: isr };
   });
 }

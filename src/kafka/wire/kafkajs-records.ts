@@ -1,6 +1,6 @@
 import { byTopic } from './by-topic.ts';
-import { KafkaFault } from './fault.ts';
-import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
+import { KafkaError } from './kafka-error.ts';
+import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
 import { apiKeys, type DecodedProduce, Decoder, Encoder, type Protocol, produceResponse } from './kafkajs-modules.ts';
 import type { FetchAnswer, FetchedPartition, ProduceAnswer, ProduceRequest } from './port.ts';
 
@@ -44,7 +44,7 @@ export function produceProtocol(requests: readonly ProduceRequest[]) {
   };
 }
 
-/** The answers, in the order of the requests. Throws MALFORMED_ANSWER unless each request has exactly one. */
+/** The answers, in the order of the requests. Throws MALFORMED_RESPONSE unless each request has exactly one. */
 export function produceAnswers(decoded: DecodedProduce, requests: readonly ProduceRequest[]): ProduceAnswer[] {
   const throttleMs = decoded.clientSideThrottleTime ?? 0;
   const found = decoded.topics.flatMap(({ topicName, partitions }) =>
@@ -54,11 +54,11 @@ export function produceAnswers(decoded: DecodedProduce, requests: readonly Produ
   return requests.map(({ topic, partition }) => {
     const answer = byPartition.get(`${topic}/${partition}`);
     if (answer === undefined || found.length !== requests.length) {
-      throw new KafkaFault('MALFORMED_ANSWER', `the answer does not match the request for ${topic}/${partition}`);
+      throw new KafkaError('MALFORMED_RESPONSE', `the answer does not match the request for ${topic}/${partition}`);
     }
     return {
       throttleMs,
-      ...faultIn(answer.errorCode),
+      ...errorIn(answer.errorCode),
       baseOffset: wholeNumber(answer.baseOffset),
       appendedAtMs: wholeNumber(answer.logAppendTime),
       logStartOffset: wholeNumber(answer.logStartOffset),
@@ -78,7 +78,7 @@ export const fetchResponse: Protocol<FetchAnswer>['response'] = {
   decode: async (payload) => {
     const decoder = new Decoder(payload);
     const throttleMs = decoder.readInt32();
-    requireNone(decoder.readInt16());
+    requireNoError(decoder.readInt16());
     decoder.readInt32();
     const topics = decoder.readArray(readTopic);
     return { throttleMs, partitions: topics.flat() };
@@ -92,14 +92,14 @@ function readTopic(decoder: Decoder): FetchedPartition[] {
 
 function readPartition(decoder: Decoder, topic: string): FetchedPartition {
   const partition = decoder.readInt32();
-  const fault = faultIn(decoder.readInt16());
+  const error = errorIn(decoder.readInt16());
   const highWatermark = wholeNumber(decoder.readInt64());
   const lastStableOffset = wholeNumber(decoder.readInt64());
   const logStartOffset = wholeNumber(decoder.readInt64());
   const aborted = decoder.readArray(readAborted);
   decoder.readInt32(); // preferred read replica: only for clients that send their rack
   const records = readRecords(decoder);
-  return { topic, partition, ...fault, highWatermark, lastStableOffset, logStartOffset, aborted, records };
+  return { topic, partition, ...error, highWatermark, lastStableOffset, logStartOffset, aborted, records };
 }
 
 function readAborted(decoder: Decoder): FetchedPartition['aborted'][number] {
@@ -111,6 +111,6 @@ function readRecords(decoder: Decoder): Buffer {
   const length = decoder.readInt32();
   if (length <= 0) return Buffer.alloc(0);
   const records = decoder.readBytes(length);
-  if (records.length < length) throw new KafkaFault('MALFORMED_ANSWER', 'the answer ends before its records do');
+  if (records.length < length) throw new KafkaError('MALFORMED_RESPONSE', 'the answer ends before its records do');
   return records;
 }

@@ -1,4 +1,4 @@
-import { faultIn } from './kafkajs-faults.ts';
+import { errorIn } from './kafkajs-errors.ts';
 import { apiKeys, Decoder, Encoder, type Protocol } from './kafkajs-modules.ts';
 import type { AclRule, AclsAnswer, Operation, OperationsAnswer } from './port.ts';
 
@@ -52,11 +52,11 @@ function skipBroker(decoder: Decoder): void {
 }
 
 function readTopic(decoder: Decoder): OperationsAnswer['topics'][number] {
-  const fault = faultIn(decoder.readInt16());
+  const error = errorIn(decoder.readInt16());
   const name = decoder.readString() ?? '';
   decoder.readBytes(1);
   decoder.readArray(skipPartition);
-  return { name, ...fault, operations: operationsIn(decoder.readInt32()) };
+  return { name, ...error, operations: operationsIn(decoder.readInt32()) };
 }
 
 function skipPartition(decoder: Decoder): void {
@@ -96,7 +96,7 @@ export function aclsProtocol(rules: readonly AclRule[]): Protocol<AclsAnswer> {
 }
 
 function readRule(decoder: Decoder): AclsAnswer['rules'][number] {
-  const fault = faultIn(decoder.readInt16());
+  const error = errorIn(decoder.readInt16());
   const message = decoder.readString();
-  return { ...fault, ...(message === null ? {} : { message }) };
+  return { ...error, ...(message === null ? {} : { message }) };
 }

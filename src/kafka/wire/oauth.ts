@@ -3,7 +3,7 @@ import { request as requestHttps } from 'node:https';
 import type { ClientAuth } from 'oauth4webapi';
 import type { Secret } from '../../core/secret.ts';
 import { describeError } from '../../errors.ts';
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Token } from './tokens.ts';
 
 /** Where tokens come from: the client credentials grant of OAuth 2. */
@@ -46,10 +46,10 @@ export async function fetchToken(settings: OauthSettings, wallMs: () => number):
     const detail = describeError(error).replaceAll(secret, '[secret]');
     if (error instanceof oauth.ResponseBodyError || error instanceof oauth.WWWAuthenticateChallengeError) {
       const why = error instanceof oauth.ResponseBodyError ? error.error : detail;
-      throw new KafkaFault('LOGIN_REFUSED', `the token endpoint refuses the client '${clientId}' (${why})`);
+      throw new KafkaError('LOGIN_REFUSED', `the token endpoint refuses the client '${clientId}' (${why})`);
     }
     const check = 'check KAFKA_OAUTH_TOKEN_URL and KAFKA_OAUTH_CA';
-    throw new KafkaFault('UNREACHABLE', `no token from ${tokenUrl} (${detail}): ${check}`);
+    throw new KafkaError('UNREACHABLE', `no token from ${tokenUrl} (${detail}): ${check}`);
   }
 }
 

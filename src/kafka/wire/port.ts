@@ -3,13 +3,13 @@
  * No retries, no deadlines, no topology: `cluster.ts` adds those, over any library and over the simulated brokers of the
  * tests.
  *
- * A call rejects with a KafkaFault when the connection fails (`CONNECTION_LOST`), when the answer can't be decoded
- * (`MALFORMED_ANSWER`), or with Kafka's name of the error if the whole answer is one. Errors of a single topic or
- * partition are in the answer as `fault`. Offsets are integers below 2^53; an implementation rejects larger ones as
- * MALFORMED_ANSWER. Calls may be pipelined; a broker serves the calls of one connection in order.
+ * A call rejects with a KafkaError when the connection fails (`CONNECTION_LOST`), when the answer can't be decoded
+ * (`MALFORMED_RESPONSE`), or with Kafka's name of the error if the whole answer is one. Errors of a single topic or
+ * partition are in the answer as `errorCode`. Offsets are integers below 2^53; an implementation rejects larger ones as
+ * MALFORMED_RESPONSE. Calls may be pipelined; a broker serves the calls of one connection in order.
  */
 
-import type { FaultName } from './fault.ts';
+import type { KafkaErrorCode } from './kafka-error.ts';
 
 export interface BrokerAddress {
   readonly host: string;
@@ -52,7 +52,7 @@ export interface BrokerLink {
 
   /** What the user of this connection may do with each topic. */
   authorizedOperations(request: { readonly topics: readonly string[] }): Promise<OperationsAnswer>;
-  /** Creates the rules; one that already exists is not a fault. */
+  /** Creates the rules; one that already exists is not an error. */
   createAcls(request: { readonly rules: readonly AclRule[] }): Promise<AclsAnswer>;
 }
 
@@ -71,7 +71,7 @@ export interface MetadataAnswer extends Answer {
 export interface TopicMetadata {
   readonly name: string;
   /** UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE … */
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   /** In the order of their numbers, from 0. */
   readonly partitions: readonly PartitionMetadata[];
 }
@@ -96,7 +96,7 @@ export interface ProduceRequest {
 }
 
 export interface ProduceAnswer extends Answer {
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   readonly baseOffset: number;
   /** By the broker's clock if the topic has LogAppendTime, else -1. */
   readonly appendedAtMs: number;
@@ -126,7 +126,7 @@ export interface FetchedPartition {
   readonly topic: string;
   readonly partition: number;
   /** OFFSET_OUT_OF_RANGE, NOT_LEADER_FOR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION … */
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   /** The offset after the last record that all in-sync replicas have. */
   readonly highWatermark: number;
   /** Below it no transaction is open. */
@@ -148,7 +148,7 @@ export interface ListOffsetsAnswer extends Answer {
   readonly partitions: readonly {
     readonly topic: string;
     readonly partition: number;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly offset: number;
   }[];
 }
@@ -173,7 +173,7 @@ export interface JoinRequest {
 
 export interface JoinAnswer extends Answer {
   /** MEMBER_ID_REQUIRED is returned here, because `memberId` comes with it; every other error rejects. */
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   readonly generation: number;
   readonly protocol: string;
   readonly leaderId: string;
@@ -207,7 +207,11 @@ export interface CommitRequest {
 }
 
 export interface CommitAnswer extends Answer {
-  readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly fault?: FaultName }[];
+  readonly partitions: readonly {
+    readonly topic: string;
+    readonly partition: number;
+    readonly errorCode?: KafkaErrorCode;
+  }[];
 }
 
 export interface OffsetsRequest {
@@ -220,7 +224,7 @@ export interface OffsetsAnswer extends Answer {
   readonly partitions: readonly {
     readonly topic: string;
     readonly partition: number;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly offset: number;
   }[];
 }
@@ -236,13 +240,13 @@ export interface CreateTopicsRequest {
 }
 
 export interface CreateTopicsAnswer extends Answer {
-  readonly topics: readonly { readonly name: string; readonly fault?: FaultName; readonly message?: string }[];
+  readonly topics: readonly { readonly name: string; readonly errorCode?: KafkaErrorCode; readonly message?: string }[];
 }
 
 export interface ConfigsAnswer extends Answer {
   readonly topics: readonly {
     readonly name: string;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly configs: ReadonlyMap<string, string>;
   }[];
 }
@@ -250,7 +254,7 @@ export interface ConfigsAnswer extends Answer {
 export interface GroupsAnswer extends Answer {
   readonly groups: readonly {
     readonly groupId: string;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     /** Empty, Stable, PreparingRebalance, CompletingRebalance, Dead. */
     readonly state: string;
     readonly members: readonly {
@@ -269,7 +273,7 @@ export interface OperationsAnswer extends Answer {
   /** Of the operations above; all of them where the brokers have no authorizer. */
   readonly topics: readonly {
     readonly name: string;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly operations: ReadonlySet<Operation>;
   }[];
 }
@@ -289,5 +293,5 @@ export interface AclRule {
 
 export interface AclsAnswer extends Answer {
   /** In the order of the rules. */
-  readonly rules: readonly { readonly fault?: FaultName; readonly message?: string }[];
+  readonly rules: readonly { readonly errorCode?: KafkaErrorCode; readonly message?: string }[];
 }

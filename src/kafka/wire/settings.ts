@@ -1,7 +1,7 @@
 import type { SASLOptions } from 'kafkajs';
 import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { faultOf } from './fault.ts';
+import { kafkaErrorCode } from './kafka-error.ts';
 import type { ConnectionConfig } from './kafkajs-connection.ts';
 import { type DebugLog, dialerOf } from './kafkajs-dialer.ts';
 import { signMskToken } from './msk-iam.ts';
@@ -95,7 +95,7 @@ export function loginRefused(error: unknown, settings: string, user?: string): I
 
 /** Why no broker can be reached, with the remedy. */
 export function unreachable(error: unknown, { brokers, sasl, own }: KafkaSettings): IdallocError {
-  if (faultOf(error) === 'LOGIN_REFUSED') return loginRefused(error, loginSettings(sasl, own), userOf(sasl));
+  if (kafkaErrorCode(error) === 'LOGIN_REFUSED') return loginRefused(error, loginSettings(sasl, own), userOf(sasl));
   const settings =
     own === undefined ? 'KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA' : 'KAFKA_BROKERS, KAFKA_CA and KAFKA_CERT';
   const message = `none of the brokers ${brokers.join(', ')} can be reached (${describeError(error)}): check ${settings}`;

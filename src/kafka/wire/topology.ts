@@ -1,4 +1,4 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { BrokerAddress, MetadataAnswer, TopicMetadata } from './port.ts';
 
 /** A topic that was not used for this long is forgotten. */
@@ -73,16 +73,16 @@ export class Topology {
   /** The topic, if it is cached, exists and is not in doubt. */
   known(topic: string): TopicMetadata | undefined {
     const known = this.#topics.get(topic);
-    return known === undefined || known.metadata.fault !== undefined || this.#doubts.has(topic)
+    return known === undefined || known.metadata.errorCode !== undefined || this.#doubts.has(topic)
       ? undefined
       : known.metadata;
   }
 
-  /** The topic as in the last answer; throws its fault. */
+  /** The topic as in the last answer; throws its error. */
   found(topic: string): TopicMetadata {
     const known = this.#topics.get(topic)?.metadata;
-    if (known === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `topic ${topic} is unknown`);
-    if (known.fault !== undefined) throw new KafkaFault(known.fault, `topic ${topic}: ${known.fault}`);
+    if (known === undefined) throw new KafkaError('UNKNOWN_TOPIC_OR_PARTITION', `topic ${topic} is unknown`);
+    if (known.errorCode !== undefined) throw new KafkaError(known.errorCode, `topic ${topic}: ${known.errorCode}`);
     return known;
   }
 
@@ -94,8 +94,8 @@ export class Topology {
   leaderOf({ name, partitions }: TopicMetadata, partition: number): number {
     const found = partitions[partition];
     const of = `partition ${partition} of topic ${name}`;
-    if (found === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `${of} does not exist`);
-    if (!this.#brokers.has(found.leader)) throw new KafkaFault('LEADER_NOT_AVAILABLE', `no broker leads ${of}`);
+    if (found === undefined) throw new KafkaError('UNKNOWN_TOPIC_OR_PARTITION', `${of} does not exist`);
+    if (!this.#brokers.has(found.leader)) throw new KafkaError('LEADER_NOT_AVAILABLE', `no broker leads ${of}`);
     return found.leader;
   }
 

@@ -1,4 +1,4 @@
-import { type FaultName, faultOf, KafkaFault } from './fault.ts';
+import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from './kafka-error.ts';
 import type * as port from './port.ts';
 
 /** What a user may or may not do, as Kafka's authorizer names it. */
@@ -13,17 +13,17 @@ export interface Watch {
   /** A broker has accepted a login. Answers on open connections say nothing about the next login. */
   onLogin(address: port.BrokerAddress): void;
   /** A dial failed, or a broker ended the session of a connection. */
-  onDialFault(address: port.BrokerAddress, error: KafkaFault): void;
-  /** `fault`: the authorizer's; undefined when a broker executed a call that needs the right. */
-  onRight(right: Right, fault: FaultName | undefined): void;
+  onDialError(address: port.BrokerAddress, error: KafkaError): void;
+  /** `errorCode`: the authorizer's; undefined when a broker executed a call that needs the right. */
+  onRight(right: Right, errorCode: KafkaErrorCode | undefined): void;
 }
 
-const REFUSALS: Readonly<Record<Right['on'], FaultName>> = {
+const REFUSALS: Readonly<Record<Right['on'], KafkaErrorCode>> = {
   topic: 'TOPIC_AUTHORIZATION_FAILED',
   group: 'GROUP_AUTHORIZATION_FAILED',
 };
 
-/** Wraps a dialer so that `watch` observes it. Answers and faults are passed through unchanged. */
+/** Wraps a dialer so that `watch` observes it. Answers and errors are passed through unchanged. */
 export function watchedDialer(dialer: port.Dialer, watch: Watch): port.Dialer {
   return {
     async dial(address, signal) {
@@ -32,7 +32,7 @@ export function watchedDialer(dialer: port.Dialer, watch: Watch): port.Dialer {
         watch.onLogin(address);
         return new WatchedLink(link, address, watch);
       } catch (error) {
-        if (error instanceof KafkaFault) watch.onDialFault(address, error);
+        if (error instanceof KafkaError) watch.onDialError(address, error);
         throw error;
       }
     },
@@ -60,20 +60,21 @@ class WatchedLink implements port.BrokerLink {
 
   async metadata(request: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataAnswer> {
     const answer = await this.#watched(this.#link.metadata(request));
-    for (const { name, fault } of answer.topics) this.#report({ on: 'topic', name, operation: 'Describe' }, fault);
+    for (const { name, errorCode } of answer.topics)
+      this.#report({ on: 'topic', name, operation: 'Describe' }, errorCode);
     return answer;
   }
 
   async produce(request: port.ProduceRequest): Promise<port.ProduceAnswer> {
     const answer = await this.#watched(this.#link.produce(request));
-    this.#report({ on: 'topic', name: request.topic, operation: 'Write' }, answer.fault);
+    this.#report({ on: 'topic', name: request.topic, operation: 'Write' }, answer.errorCode);
     return answer;
   }
 
   async fetch(request: port.FetchRequest): Promise<port.FetchAnswer> {
     const answer = await this.#watched(this.#link.fetch(request));
-    for (const { topic: name, fault } of answer.partitions)
-      this.#report({ on: 'topic', name, operation: 'Read' }, fault);
+    for (const { topic: name, errorCode } of answer.partitions)
+      this.#report({ on: 'topic', name, operation: 'Read' }, errorCode);
     return answer;
   }
 
@@ -86,7 +87,7 @@ class WatchedLink implements port.BrokerLink {
   }
 
   joinGroup(request: port.JoinRequest): Promise<port.JoinAnswer> {
-    return this.#asMember(request.groupId, 'Read', this.#link.joinGroup(request), ({ fault }) => fault);
+    return this.#asMember(request.groupId, 'Read', this.#link.joinGroup(request), ({ errorCode }) => errorCode);
   }
 
   syncGroup(request: port.SyncRequest): Promise<port.SyncAnswer> {
@@ -133,14 +134,14 @@ class WatchedLink implements port.BrokerLink {
     name: string,
     operation: Right['operation'],
     asked: Promise<R>,
-    faultIn: (answer: R) => FaultName | undefined = () => undefined,
+    faultIn: (answer: R) => KafkaErrorCode | undefined = () => undefined,
   ): Promise<R> {
     try {
       const answer = await this.#watched(asked);
       this.#report({ on: 'group', name, operation }, faultIn(answer));
       return answer;
     } catch (error) {
-      if (faultOf(error) === REFUSALS.group) this.#report({ on: 'group', name, operation }, REFUSALS.group);
+      if (kafkaErrorCode(error) === REFUSALS.group) this.#report({ on: 'group', name, operation }, REFUSALS.group);
       throw error;
     }
   }
@@ -149,13 +150,14 @@ class WatchedLink implements port.BrokerLink {
     try {
       return await asked;
     } catch (error) {
-      if (error instanceof KafkaFault && error.fault === 'LOGIN_REFUSED') this.#watch.onDialFault(this.#address, error);
+      if (error instanceof KafkaError && error.errorCode === 'LOGIN_REFUSED')
+        this.#watch.onDialError(this.#address, error);
       throw error;
     }
   }
 
-  /** Any other fault says nothing about the right: it may have occurred before authorization. */
-  #report(right: Right, fault: FaultName | undefined): void {
-    if (fault === undefined || fault === REFUSALS[right.on]) this.#watch.onRight(right, fault);
+  /** Any other error says nothing about the right: it may have occurred before authorization. */
+  #report(right: Right, errorCode: KafkaErrorCode | undefined): void {
+    if (errorCode === undefined || errorCode === REFUSALS[right.on]) this.#watch.onRight(right, errorCode);
   }
 }

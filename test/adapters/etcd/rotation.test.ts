@@ -50,11 +50,11 @@ describe('calling etcd endpoints in rotation', () => {
     const refused = run();
     refuse('a', 'permission denied');
     await expect(refused).rejects.toThrow(/a: permission denied.*: check the password$/);
-    expect(rotation.fault).toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    expect(rotation.lastError).toMatchObject({ code: 'ETCD_UNAVAILABLE' });
     const answered = run();
     answer('a');
     await answered;
-    expect(rotation.fault).toBeUndefined();
+    expect(rotation.lastError).toBeUndefined();
   });
 
   it('calls the next endpoint, too, after each second of silence, and uses the first answer', async () => {

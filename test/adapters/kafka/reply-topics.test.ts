@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
 import { ReplyTopics } from '../../../src/adapters/kafka/reply-topics.ts';
-import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import type { MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port.ts';
 
 type Found = number | string | readonly number[];
@@ -12,14 +12,14 @@ function brokers(known: Record<string, Found>) {
   const metadata = async (topics: readonly string[] | 'all'): Promise<MetadataAnswer> => {
     const [name = ''] = topics;
     asked.push(name);
-    if (state.silent) throw new KafkaFault('NO_ANSWER', 'nobody answers');
+    if (state.silent) throw new KafkaError('NO_RESPONSE', 'nobody answers');
     return { throttleMs: 0, clusterId: 'c', controllerId: 1, brokers: [], topics: [describeTopic(name, known[name])] };
   };
   return { topics: new ReplyTopics({ metadata }, { monotonicMs: () => state.nowMs }), asked, state };
 }
 
 function describeTopic(name: string, found: Found = 'UNKNOWN_TOPIC_OR_PARTITION'): TopicMetadata {
-  if (typeof found === 'string') return { name, fault: found, partitions: [] };
+  if (typeof found === 'string') return { name, errorCode: found, partitions: [] };
   const leaders = typeof found === 'number' ? Array<number>(found).fill(1) : found;
   return { name, partitions: leaders.map((leader, partition) => ({ partition, leader, replicas: [1], inSync: [1] })) };
 }
@@ -29,8 +29,8 @@ describe('the status of a reply topic', () => {
     ['UNKNOWN_TOPIC_OR_PARTITION', /does not exist/],
     ['INVALID_TOPIC_EXCEPTION', /does not exist/],
     ['TOPIC_AUTHORIZATION_FAILED', /may not describe/],
-  ])('is unwritable for %s', async (fault, reason) => {
-    const { topics } = brokers({ t: fault });
+  ])('is unwritable for %s', async (errorCode, reason) => {
+    const { topics } = brokers({ t: errorCode });
     expect(await topics.status('t')).toMatchObject({ kind: 'unwritable', reason: expect.stringMatching(reason) });
   });
 

@@ -1,5 +1,5 @@
 import type { Brokers } from '../../../src/adapters/kafka/brokers.ts';
-import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink, MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port.ts';
 
 export const CONTROLLER = 2;
@@ -54,8 +54,8 @@ export function metadataAnswer(topics: readonly TopicMetadata[], nodes: readonly
 }
 
 /** A call that fails with this fault. */
-export function failing(fault: string): () => Promise<never> {
+export function failing(errorCode: string): () => Promise<never> {
   return async () => {
-    throw new KafkaFault(fault, `it failed: ${fault}`);
+    throw new KafkaError(errorCode, `it failed: ${errorCode}`);
   };
 }

@@ -47,7 +47,7 @@ test('a user without Write on any topic gets a warning, not missing rights', () 
 
 test('without a reply topic the check of the right to write replies is a warning', () => {
   const found = reported(RIGHTS).map((topic) =>
-    topic.name.startsWith(PREFIX) ? { ...topic, fault: 'UNKNOWN_TOPIC_OR_PARTITION' } : topic,
+    topic.name.startsWith(PREFIX) ? { ...topic, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION' } : topic,
   );
   expect(judgeRights(RIGHTS, found, PREFIX)).toMatchObject({
     state: 'warn',

@@ -106,7 +106,7 @@ export class Joiner {
   /** Joins; not settled before the group's next generation. */
   async join(fields: Partial<JoinRequest> = {}): Promise<JoinAnswer> {
     let answer = await this.link.joinGroup(joinAs({ memberId: this.memberId, ...fields }));
-    if (answer.fault === 'MEMBER_ID_REQUIRED') {
+    if (answer.errorCode === 'MEMBER_ID_REQUIRED') {
       answer = await this.link.joinGroup(joinAs({ ...fields, memberId: answer.memberId }));
     }
     this.answer = answer;
@@ -129,7 +129,7 @@ export class Joiner {
   async commit(offset: number): Promise<string> {
     const request = { ...this.identity, partitions: [{ topic: 't', partition: 0, offset }] };
     const { partitions } = await this.#stage.outcome(this.link.commitOffsets(request));
-    return partitions[0]?.fault ?? 'ok';
+    return partitions[0]?.errorCode ?? 'ok';
   }
 }
 
@@ -139,6 +139,6 @@ export async function nameOf(call: Promise<unknown>): Promise<string> {
     await call;
     return 'ok';
   } catch (error) {
-    return (error as { fault?: string }).fault ?? String(error);
+    return (error as { errorCode?: string }).errorCode ?? String(error);
   }
 }

@@ -73,7 +73,7 @@ export class OldMember {
       protocols,
     });
     this.#memberId = joined.memberId;
-    if (joined.fault !== undefined) return this.#join(link);
+    if (joined.errorCode !== undefined) return this.#join(link);
     const { generation, memberId } = joined;
     const assignments = this.#assignments(joined);
     const { assignment } = await link.syncGroup({ groupId: GROUP, memberId, generation, assignments });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
 import { Frames, MAX_ANSWER_BYTES } from '../../../src/kafka/wire/frames.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { int32 } from './tcp-broker.ts';
 
 test('answers are split the same way, however the bytes arrive', () => {
@@ -45,7 +45,7 @@ test.for([
   try {
     push();
   } catch (error) {
-    expect(faultOf(error)).toBe('MALFORMED_ANSWER');
+    expect(kafkaErrorCode(error)).toBe('MALFORMED_RESPONSE');
   }
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { MetadataAnswer } from '../../../src/kafka/wire/port.ts';
 import { Topology } from '../../../src/kafka/wire/topology.ts';
 
@@ -81,6 +81,6 @@ function faultFrom(run: () => unknown): unknown {
   try {
     return run();
   } catch (error) {
-    return faultOf(error);
+    return kafkaErrorCode(error);
   }
 }

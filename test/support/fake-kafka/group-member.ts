@@ -1,10 +1,10 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { JoinAnswer, JoinRequest, SyncAnswer } from '../../../src/kafka/wire/port.ts';
 
 /** Takes the only answer to a call: the result, or the name of the error. */
 export interface Reply<R> {
   give(answer: R): void;
-  refuse(fault: FaultName): void;
+  refuse(errorCode: KafkaErrorCode): void;
 }
 
 type Settings = Pick<JoinRequest, 'protocols' | 'sessionTimeoutMs' | 'rebalanceTimeoutMs' | 'instanceId'>;
@@ -66,10 +66,10 @@ export class GroupMember {
     reply?.give(answer);
   }
 
-  refuseJoin(fault: FaultName): void {
+  refuseJoin(errorCode: KafkaErrorCode): void {
     const reply = this.joining;
     this.joining = undefined;
-    reply?.refuse(fault);
+    reply?.refuse(errorCode);
   }
 
   answerSync(): void {
@@ -78,9 +78,9 @@ export class GroupMember {
     reply?.give({ throttleMs: 0, assignment: this.assignment });
   }
 
-  refuseSync(fault: FaultName): void {
+  refuseSync(errorCode: KafkaErrorCode): void {
     const reply = this.syncing;
     this.syncing = undefined;
-    reply?.refuse(fault);
+    reply?.refuse(errorCode);
   }
 }

@@ -1,4 +1,4 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
   GroupsAnswer,
   JoinAnswer,
@@ -80,15 +80,15 @@ export class Group {
   }
 
   join(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): void {
-    const fault = this.#tryJoin(clientId, request, reply);
-    if (fault !== undefined) reply.refuse(fault);
+    const errorCode = this.#tryJoin(clientId, request, reply);
+    if (errorCode !== undefined) reply.refuse(errorCode);
   }
 
   sync(request: SyncRequest, reply: Reply<SyncAnswer>): void {
     const { memberId, assignments } = request;
-    const fault = this.#refuses(request);
+    const errorCode = this.#refuses(request);
     const member = this.#roster.get(memberId);
-    if (fault !== undefined || member === undefined) reply.refuse(fault ?? 'UNKNOWN_MEMBER_ID');
+    if (errorCode !== undefined || member === undefined) reply.refuse(errorCode ?? 'UNKNOWN_MEMBER_ID');
     else if (this.#state === 'PreparingRebalance') reply.refuse('REBALANCE_IN_PROGRESS');
     else {
       member.syncing = reply;
@@ -100,32 +100,32 @@ export class Group {
   }
 
   /** Undefined for success. */
-  heartbeat(request: MemberRequest): FaultName | undefined {
-    const fault = this.#refuses(request);
+  heartbeat(request: MemberRequest): KafkaErrorCode | undefined {
+    const errorCode = this.#refuses(request);
     const member = this.#roster.get(request.memberId);
-    if (fault !== undefined || member === undefined) return fault ?? 'UNKNOWN_MEMBER_ID';
+    if (errorCode !== undefined || member === undefined) return errorCode ?? 'UNKNOWN_MEMBER_ID';
     this.#expectHeartbeat(member);
     return this.#state === 'PreparingRebalance' ? 'REBALANCE_IN_PROGRESS' : undefined;
   }
 
   /** Members leave by their ID or, if removed by others, by their instance ID alone. */
-  leave({ memberId, instanceId }: Omit<MemberRequest, 'generation'>): FaultName | undefined {
+  leave({ memberId, instanceId }: Omit<MemberRequest, 'generation'>): KafkaErrorCode | undefined {
     if (this.#pending.delete(memberId)) {
       this.#timers.cancel(memberId);
       this.#completeIfAllJoined();
       return undefined;
     }
     const leaving = memberId === '' ? this.#roster.withInstance(instanceId)?.memberId : memberId;
-    const fault = this.#roster.refuses(leaving ?? '', instanceId);
-    if (fault === undefined) this.#remove(leaving ?? '');
-    return fault;
+    const errorCode = this.#roster.refuses(leaving ?? '', instanceId);
+    if (errorCode === undefined) this.#remove(leaving ?? '');
+    return errorCode;
   }
 
   /** The fault of a commit; undefined if it is allowed. */
-  refusesCommit(memberId: string, generation: number): FaultName | undefined {
+  refusesCommit(memberId: string, generation: number): KafkaErrorCode | undefined {
     if (generation < 0 && memberId === '') return this.#state === 'Empty' ? undefined : 'UNKNOWN_MEMBER_ID';
-    const fault = this.#refuses({ memberId, generation });
-    if (fault !== undefined) return fault;
+    const errorCode = this.#refuses({ memberId, generation });
+    if (errorCode !== undefined) return errorCode;
     if (this.#state === 'CompletingRebalance') return 'REBALANCE_IN_PROGRESS';
     const member = this.#roster.get(memberId);
     if (member !== undefined) this.#expectHeartbeat(member);
@@ -163,7 +163,7 @@ export class Group {
   }
 
   /** The fault of a join that is rejected immediately; any other join is answered now or later. */
-  #tryJoin(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): FaultName | undefined {
+  #tryJoin(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): KafkaErrorCode | undefined {
     const { memberId, instanceId, sessionTimeoutMs, protocols } = request;
     const { minSessionMs, maxSessionMs } = this.#settings;
     if (sessionTimeoutMs < minSessionMs || sessionTimeoutMs > maxSessionMs) return 'INVALID_SESSION_TIMEOUT';
@@ -178,8 +178,8 @@ export class Group {
       return undefined;
     }
     const member = this.#roster.get(memberId);
-    const fault = this.#roster.refuses(memberId, instanceId);
-    if (fault !== undefined || member === undefined) return fault ?? 'UNKNOWN_MEMBER_ID';
+    const errorCode = this.#roster.refuses(memberId, instanceId);
+    if (errorCode !== undefined || member === undefined) return errorCode ?? 'UNKNOWN_MEMBER_ID';
     this.#joinAgain(member, request, reply);
     return undefined;
   }
@@ -193,7 +193,7 @@ export class Group {
       this.#completeIfAllJoined();
     });
     const nothing = { generation: -1, protocol: '', leaderId: '', members: [] };
-    reply.give({ ...NOT_THROTTLED, ...nothing, fault: 'MEMBER_ID_REQUIRED', memberId });
+    reply.give({ ...NOT_THROTTLED, ...nothing, errorCode: 'MEMBER_ID_REQUIRED', memberId });
   }
 
   /** A member that joins with a known instance ID replaces the previous one, which is fenced. */
@@ -371,7 +371,7 @@ export class Group {
     this.#unsynced.delete(memberId);
   }
 
-  #refuses({ memberId, instanceId, generation }: Omit<MemberRequest, 'groupId'>): FaultName | undefined {
+  #refuses({ memberId, instanceId, generation }: Omit<MemberRequest, 'groupId'>): KafkaErrorCode | undefined {
     const isOld = generation !== this.#generation;
     return this.#roster.refuses(memberId, instanceId) ?? (isOld ? 'ILLEGAL_GENERATION' : undefined);
   }

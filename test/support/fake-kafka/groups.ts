@@ -1,4 +1,4 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { CommitRequest, OffsetsRequest } from '../../../src/kafka/wire/port.ts';
 import type { Clockwork } from './clockwork.ts';
 import { Group, type GroupSettings } from './group.ts';
@@ -58,11 +58,11 @@ export class Groups {
     kept.group.moved();
   }
 
-  commit(request: CommitRequest): readonly { topic: string; partition: number; fault?: FaultName }[] {
+  commit(request: CommitRequest): readonly { topic: string; partition: number; errorCode?: KafkaErrorCode }[] {
     const { groupId, memberId, generation, partitions } = request;
     const kept = this.#groups.get(groupId);
-    const fault = kept === undefined ? 'UNKNOWN_MEMBER_ID' : kept.group.refusesCommit(memberId, generation);
-    if (fault !== undefined) return partitions.map(({ topic, partition }) => ({ topic, partition, fault }));
+    const errorCode = kept === undefined ? 'UNKNOWN_MEMBER_ID' : kept.group.refusesCommit(memberId, generation);
+    if (errorCode !== undefined) return partitions.map(({ topic, partition }) => ({ topic, partition, errorCode }));
     for (const { topic, partition, offset } of partitions) kept?.offsets.set(`${topic}/${partition}`, offset);
     this.onCommit(request);
     return partitions.map(({ topic, partition }) => ({ topic, partition }));

@@ -1,4 +1,4 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { JoinRequest } from '../../../src/kafka/wire/port.ts';
 import type { GroupMember } from './group-member.ts';
 
@@ -46,7 +46,7 @@ export class Roster {
   }
 
   /** Why a caller is not a member. */
-  refuses(memberId: string, instanceId: string | undefined): FaultName | undefined {
+  refuses(memberId: string, instanceId: string | undefined): KafkaErrorCode | undefined {
     const known = this.withInstance(instanceId);
     if (known !== undefined && known.memberId !== memberId) return 'FENCED_INSTANCE_ID';
     const isStranger = instanceId !== undefined && known === undefined;

@@ -55,13 +55,13 @@ export class TestMember {
       }),
     );
     this.memberId = answer.memberId;
-    if (answer.fault === undefined) this.generation = answer.generation;
+    if (answer.errorCode === undefined) this.generation = answer.generation;
     return answer;
   }
 
   async join(): Promise<JoinAnswer> {
     const answer = await this.joinOnce();
-    return answer.fault === 'MEMBER_ID_REQUIRED' ? this.joinOnce() : answer;
+    return answer.errorCode === 'MEMBER_ID_REQUIRED' ? this.joinOnce() : answer;
   }
 
   /** As the leader, gives each member its share. */
@@ -98,8 +98,8 @@ export class TestMember {
   }
 
   /** Resolves when a heartbeat fails with that fault. */
-  untilFault(fault: string): Promise<void> {
-    return eventually(async () => (await faultFrom(this.heartbeat())) === fault);
+  untilFault(errorCode: string): Promise<void> {
+    return eventually(async () => (await faultFrom(this.heartbeat())) === errorCode);
   }
 
   call<R extends Answer>(use: (link: BrokerLink) => Promise<R>): Promise<R> {

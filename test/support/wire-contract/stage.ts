@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
   Answer,
   BrokerAddress,
@@ -55,7 +55,7 @@ export class WireStage {
     const answer = await this.cluster.call(controllerId, 'control', CALL_MS, (link) =>
       link.createTopics({ topics, timeoutMs: CALL_MS }),
     );
-    if (answer.topics[0]?.fault !== undefined) throw new Error(`${name}: ${answer.topics[0].fault}`);
+    if (answer.topics[0]?.errorCode !== undefined) throw new Error(`${name}: ${answer.topics[0].errorCode}`);
     for (let at = 0; at < partitions; at += 1) {
       await eventually(async () => (await this.end(name, at)) === 0);
     }
@@ -86,9 +86,9 @@ export class WireStage {
     await eventually(async () => {
       try {
         const { groups } = await this.onCoordinator(groupId, (link) => link.describeGroups({ groupIds: [groupId] }));
-        return groups.every(({ fault }) => fault === undefined || fault === 'GROUP_ID_NOT_FOUND');
+        return groups.every(({ errorCode }) => errorCode === undefined || errorCode === 'GROUP_ID_NOT_FOUND');
       } catch (error) {
-        if (!COORDINATOR_FAULTS.has(String(faultOf(error)))) throw error;
+        if (!COORDINATOR_FAULTS.has(String(kafkaErrorCode(error)))) throw error;
         this.cluster.doubtCoordinator(groupId);
         return false;
       }
@@ -102,10 +102,10 @@ export class WireStage {
       const answer = await this.onLeader(topic, partition, (link) =>
         link.listOffsets({ isolation: 'read_uncommitted', partitions }),
       );
-      const { fault, offset } = only(answer.partitions);
-      if (fault === undefined) return offset;
+      const { errorCode, offset } = only(answer.partitions);
+      if (errorCode === undefined) return offset;
     } catch (error) {
-      if (!LEADER_FAULTS.has(String(faultOf(error)))) throw error;
+      if (!LEADER_FAULTS.has(String(kafkaErrorCode(error)))) throw error;
     }
     this.cluster.doubt(topic);
     return undefined;
@@ -171,7 +171,7 @@ export function batchOf(values: readonly string[], timestampMs = 1_700_000_000_0
 export function faultFrom(call: Promise<unknown>): Promise<unknown> {
   return call.then(
     (answer) => answer,
-    (error: unknown) => faultOf(error) ?? error,
+    (error: unknown) => kafkaErrorCode(error) ?? error,
   );
 }
 

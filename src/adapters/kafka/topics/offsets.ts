@@ -2,7 +2,7 @@ import type { Runtime } from '../../../core/runtime.ts';
 import { describeError, IdallocError } from '../../../errors.ts';
 import { boundsOf, END, offsetAt } from '../../../kafka/loops/offsets.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
-import { faultOf } from '../../../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import { asUnavailable, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
 
 /** The records of one partition at the offsets [from, to); one reading has at most one span per partition. */
@@ -66,8 +66,9 @@ async function forEachPartition<T>(
       return Promise.all(Array.from({ length: count }, (_, partition) => ask(source, partition)));
     });
   } catch (error) {
-    const fault = faultOf(error);
-    if (error instanceof IdallocError || fault === undefined || fault === 'LOGIN_REFUSED') throw asUnavailable(error);
+    const errorCode = kafkaErrorCode(error);
+    if (error instanceof IdallocError || errorCode === undefined || errorCode === 'LOGIN_REFUSED')
+      throw asUnavailable(error);
     const message = `the offsets of topic '${topic}' can't be read: ${describeError(error)}`;
     throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
   }
@@ -79,7 +80,7 @@ async function countPartitions({ cluster }: Source, topic: string): Promise<numb
   try {
     return await cluster.partitions(topic, CALL_TIMEOUT_MS);
   } catch (error) {
-    if (!UNSEEN.has(faultOf(error))) throw error;
+    if (!UNSEEN.has(kafkaErrorCode(error))) throw error;
     const remedy = "check the name ('idalloc topics init' creates the workers' topics)";
     const message = `topic '${topic}' does not exist, or this user may not describe it: ${remedy}`;
     throw new IdallocError('TOPIC_INVALID', message, { cause: error });

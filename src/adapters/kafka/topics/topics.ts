@@ -1,13 +1,13 @@
 import { IdallocError } from '../../../errors.ts';
-import { faultOf, isLinkFault, KafkaFault } from '../../../kafka/wire/fault.ts';
+import { isLinkError, KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import type { ConfigsAnswer, MetadataAnswer, TopicMetadata } from '../../../kafka/wire/port.ts';
 import {
   askAny,
   asUnavailable,
   type Brokers,
   CALL_TIMEOUT_MS,
-  isTransientFault,
-  requireNoFault,
+  isTransientError,
+  requireNoError,
   withRetries,
 } from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
@@ -159,14 +159,14 @@ function describeTopics(
 ): Promise<Described> {
   return withRetries(brokers, async () => {
     const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
-    const existing = metadata.topics.filter(({ fault }) => !UNSEEN.has(fault));
-    for (const { name, fault } of existing) requireNoFault(fault, `topic ${name}`);
+    const existing = metadata.topics.filter(({ errorCode }) => !UNSEEN.has(errorCode));
+    for (const { name, errorCode } of existing) requireNoError(errorCode, `topic ${name}`);
     const { clusterId, brokers: all } = metadata;
     const configs = await describeConfigs(brokers, existing.map(nameOf));
-    const denied = [...metadata.topics, ...configs].filter(({ fault }) => fault === DENIED).map(nameOf);
+    const denied = [...metadata.topics, ...configs].filter(({ errorCode }) => errorCode === DENIED).map(nameOf);
     const hidden = denied.filter((name) => !isNeeded(name));
     const visible = configs.filter(({ name }) => !hidden.includes(name));
-    for (const { name, fault } of visible) requireNoFault(fault, `configs of topic ${name}`);
+    for (const { name, errorCode } of visible) requireNoError(errorCode, `configs of topic ${name}`);
     const byName = new Map(visible.map((topic) => [topic.name, topic.configs]));
     const found = existing.flatMap((topic) => foundTopic(topic, byName.get(topic.name)));
     return { clusterId, brokerCount: all.length, found: new Map(found), hidden };
@@ -202,11 +202,16 @@ function createTopics(
     const answer = await brokers.cluster.call(controllerId, 'control', CREATE_ANSWER_MS, (link) =>
       link.createTopics({ topics, timeoutMs: CREATE_TIMEOUT_MS }),
     );
-    const refused = answer.topics.find(({ fault }) => fault !== undefined && fault !== 'TOPIC_ALREADY_EXISTS');
-    if (refused?.fault !== undefined) {
-      throw new KafkaFault(refused.fault, `topic ${refused.name} was not created: ${refused.message ?? refused.fault}`);
+    const refused = answer.topics.find(
+      ({ errorCode }) => errorCode !== undefined && errorCode !== 'TOPIC_ALREADY_EXISTS',
+    );
+    if (refused?.errorCode !== undefined) {
+      throw new KafkaError(
+        refused.errorCode,
+        `topic ${refused.name} was not created: ${refused.message ?? refused.errorCode}`,
+      );
     }
-    const made = new Set(answer.topics.filter(({ fault }) => fault === undefined || mayHaveMade).map(nameOf));
+    const made = new Set(answer.topics.filter(({ errorCode }) => errorCode === undefined || mayHaveMade).map(nameOf));
     return planned.map(nameOf).filter((name) => made.has(name));
   });
 }
@@ -221,21 +226,21 @@ async function requireLeaders({ cluster }: Brokers, names: readonly string[]): P
   const known: MetadataAnswer[] = [];
   for (const answer of answers) {
     if (answer.status === 'fulfilled') known.push(answer.value);
-    else if (!isLinkFault(faultOf(answer.reason))) throw answer.reason;
+    else if (!isLinkError(kafkaErrorCode(answer.reason))) throw answer.reason;
   }
-  if (known.length === 0) throw new KafkaFault('UNREACHABLE', 'no broker answers');
-  for (const { name, fault } of known.flatMap(({ topics }) => topics)) {
-    if (!isTransientFault(fault)) requireNoFault(fault, `topic ${name}`);
+  if (known.length === 0) throw new KafkaError('UNREACHABLE', 'no broker answers');
+  for (const { name, errorCode } of known.flatMap(({ topics }) => topics)) {
+    if (!isTransientError(errorCode)) requireNoError(errorCode, `topic ${name}`);
   }
   if (known.every(({ topics }) => topics.length === names.length && topics.every(isLed))) return;
-  throw new KafkaFault(
+  throw new KafkaError(
     'LEADER_NOT_AVAILABLE',
     "the topics have no leaders, or have disappeared: check the brokers' logs",
   );
 }
 
-function isLed({ fault, partitions }: TopicMetadata): boolean {
-  return fault === undefined && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
+function isLed({ errorCode, partitions }: TopicMetadata): boolean {
+  return errorCode === undefined && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
 }
 
 async function withCode<T>(call: () => Promise<T>): Promise<T> {

@@ -1,6 +1,6 @@
 import type { Runtime } from '../../core/runtime.ts';
 import type { WireLog } from '../wire/broker.ts';
-import type { KafkaFault } from '../wire/fault.ts';
+import type { KafkaError } from '../wire/kafka-error.ts';
 
 interface Place {
   readonly topic: string;
@@ -8,13 +8,13 @@ interface Place {
   readonly state: string;
 }
 
-/** Shorter faults, such as a leader election, are not worth a warning. */
+/** Shorter failures, such as a leader election, are not worth a warning. */
 const PATIENCE_MS = 1_000;
-/** At most one line per topic and fault in this time, whatever the number of partitions. */
+/** At most one line per topic and error in this time, whatever the number of partitions. */
 const QUIET_MS = 10_000;
 
 /** Logs partitions that could not be read for a second, at a limited rate. */
-export class TailFaultLog {
+export class TailErrorLog {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #log: WireLog | undefined;
   readonly #failingSinceMs = new Map<Place, number>();
@@ -30,18 +30,18 @@ export class TailFaultLog {
     this.#failingSinceMs.delete(place);
   }
 
-  failed(place: Place, { fault, message: error }: KafkaFault): void {
+  failed(place: Place, { errorCode, message: error }: KafkaError): void {
     const nowMs = this.#runtime.monotonicMs();
     const sinceMs = this.#failingSinceMs.get(place) ?? nowMs;
     this.#failingSinceMs.set(place, sinceMs);
     const { topic } = place;
-    const line = `${topic} ${fault}`;
+    const line = `${topic} ${errorCode}`;
     const isRepeated = nowMs - (this.#reportedMs.get(line) ?? Number.NEGATIVE_INFINITY) < QUIET_MS;
     if (isRepeated || nowMs - sinceMs < PATIENCE_MS) return;
     this.#reportedMs.set(line, nowMs);
     for (const other of this.#failingSinceMs.keys()) if (other.state === 'stopped') this.#failingSinceMs.delete(other);
     const failing = [...this.#failingSinceMs.keys()].filter((other) => other.topic === topic);
     const partitions = failing.map(({ partition }) => partition).sort((a, b) => a - b);
-    this.#log?.('warn', { topic, partitions, fault, error }, "partitions can't be read, retrying");
+    this.#log?.('warn', { topic, partitions, errorCode, error }, "partitions can't be read, retrying");
   }
 }

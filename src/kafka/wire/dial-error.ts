@@ -1,6 +1,6 @@
 import kafkajs from 'kafkajs';
 import { describeError } from '../../errors.ts';
-import { faultOf, KafkaFault } from './fault.ts';
+import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import type { ConnectionConfig, WireConnection } from './kafkajs-connection.ts';
 import type { BrokerAddress } from './port.ts';
 
@@ -45,16 +45,16 @@ const CERTIFICATE_REFUSED = /ALERT.*(CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|AC
  * Why a dial failed, with the remedy where one is known. LOGIN_REFUSED only for an explicit rejection by the broker;
  * anything that a restarting broker could also cause is UNREACHABLE.
  */
-export function dialFault(
+export function dialError(
   error: unknown,
   stage: Stage,
   { host, port }: BrokerAddress,
   connection: WireConnection,
   { ssl }: ConnectionConfig,
-): KafkaFault {
+): KafkaError {
   const options = { cause: connection.cause ?? error };
-  const unreachable = (why: string) => new KafkaFault('UNREACHABLE', `${host}:${port}: ${why}`, options);
-  const refused = (why: string) => new KafkaFault('LOGIN_REFUSED', `${host}:${port}: ${why}`, options);
+  const unreachable = (why: string) => new KafkaError('UNREACHABLE', `${host}:${port}: ${why}`, options);
+  const refused = (why: string) => new KafkaError('LOGIN_REFUSED', `${host}:${port}: ${why}`, options);
   const cause = connection.cause ?? error;
   const code = (cause as NodeJS.ErrnoException).code;
   const detail = describeSocket(cause);
@@ -62,8 +62,9 @@ export function dialFault(
   if (ssl && code !== undefined && CERTIFICATE_REFUSED.test(code)) {
     return refused(`the broker rejects our client certificate, or requires one (${detail})`);
   }
-  if (faultOf(error) === 'LOGIN_REFUSED') return refused(detail);
-  if (faultOf(cause) === 'MALFORMED_ANSWER') return unreachable(`${detail}${ssl ? '' : ': does that port want TLS?'}`);
+  if (kafkaErrorCode(error) === 'LOGIN_REFUSED') return refused(detail);
+  if (kafkaErrorCode(cause) === 'MALFORMED_RESPONSE')
+    return unreachable(`${detail}${ssl ? '' : ': does that port want TLS?'}`);
   if (stage === 'connecting') return unreachable(ssl && isCut(code) ? `${detail}: does that port speak TLS?` : detail);
   if (stage === 'greeting' && connection.hasLost) {
     const why = connection.cause === undefined ? '' : ` (${detail})`;
