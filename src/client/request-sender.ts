@@ -5,7 +5,7 @@ import type { NewRecord } from '../kafka/records/record.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
 export interface RequestSenderOptions {
-  readonly cluster: Pick<Cluster, 'partitions' | 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'partitions' | 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly topic: string;
 }

@@ -122,7 +122,7 @@ export class Worker implements AsyncDisposable {
     const { cluster, config, runtime } = this.#context;
     return {
       isMember: this.#membership?.joined === true,
-      kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
+      kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
       stoppedPartitions: this.stoppedPartitions.length,
       oldestUnread: this.#requests?.oldestUnread ?? [],
       kafkaRefused: this.#refusals.resources,

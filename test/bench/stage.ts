@@ -11,7 +11,7 @@ import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { NewRecord } from '../../src/kafka/records/record.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
-import type { ListOffsetsAnswer } from '../../src/kafka/wire/port.ts';
+import type { ListOffsetsResponse } from '../../src/kafka/wire/port.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { startProcessServers } from '../support/process-servers.ts';
@@ -127,7 +127,7 @@ export class Stage implements AsyncDisposable {
     return (await this.#ends(topic, partitions)).reduce((sum, { offset }) => sum + offset, 0);
   }
 
-  async #ends(topic: string, partitions: number): Promise<ListOffsetsAnswer['partitions']> {
+  async #ends(topic: string, partitions: number): Promise<ListOffsetsResponse['partitions']> {
     const byLeader = await this.leaders(topic, partitions);
     const answers = await Promise.all(
       [...byLeader].map(([node, its]) => {

@@ -4,11 +4,11 @@ import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
-import type { BrokerLink, ProduceAnswer, ProduceRequest } from '../../src/kafka/wire/port.ts';
+import type { BrokerLink, ProduceRequest, ProduceResponse } from '../../src/kafka/wire/port.ts';
 import { FakeRuntime, turns } from './stage.ts';
 
 const PARTITIONS = 2;
-const ANSWER: ProduceAnswer = { throttleMs: 0, baseOffset: 7, appendedAtMs: -1, logStartOffset: 0 };
+const ANSWER: ProduceResponse = { throttleMs: 0, baseOffset: 7, appendedAtMs: -1, logStartOffset: 0 };
 
 /** A produce call that the broker has not answered yet. */
 interface Call {
@@ -23,7 +23,7 @@ function staged() {
   const calls: Call[] = [];
   const link = {
     produce: async (request: ProduceRequest) => {
-      const answered = Promise.withResolvers<ProduceAnswer>();
+      const answered = Promise.withResolvers<ProduceResponse>();
       const batches = { records: request.batch, aborted: [] };
       const { records } = await decodeBatches(batches, 0, 'read_uncommitted', () => Promise.resolve());
       const answer = (errorCode?: string) =>
@@ -34,14 +34,14 @@ function staged() {
   } as Partial<BrokerLink> as BrokerLink;
   let lane = '';
   const doubts: string[] = [];
-  const cluster: Pick<Cluster, 'leader' | 'call' | 'doubt' | 'partitions'> = {
+  const cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'partitions'> = {
     partitions: async () => PARTITIONS,
     leader: async () => 1,
     call: (_node, on, _timeoutMs, use) => {
       lane = on;
       return use(link);
     },
-    doubt: (topic) => doubts.push(topic),
+    markStale: (topic) => doubts.push(topic),
   };
   const sender = new RequestSender({ cluster, runtime: new FakeRuntime(), topic: 'id.requests' });
   const send = (key: string, value = 'v', isWanted = () => true) =>

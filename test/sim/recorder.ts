@@ -3,7 +3,7 @@ import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { type Origin, readRoute } from '../../src/codec/request-origin.ts';
-import type { CommitRequest } from '../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
@@ -125,7 +125,7 @@ export class Recorder implements PartitionObserver {
     return { sent: this.#world.tick(), process: '' };
   }
 
-  committed(request: CommitRequest): void {
+  committed(request: OffsetCommitRequest): void {
     const pair = pairOf('group', request.groupId);
     if (pair === undefined) return;
     const accepted = this.#world.tick();

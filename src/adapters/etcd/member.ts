@@ -49,7 +49,7 @@ export class EtcdMember implements Peer {
   }
 
   /** A call rejected for its login was not executed, so it is retried once with a new login. */
-  async ask<R>(use: (client: Etcd3) => Promise<R>): Promise<R> {
+  async call<R>(use: (client: Etcd3) => Promise<R>): Promise<R> {
     if (!isSame(this.#credentials, credentialsOf(this.#access))) this.#replace();
     const client = this.#client;
     try {

@@ -2,16 +2,16 @@ import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { Answer, BrokerLink } from '../../kafka/wire/port.ts';
+import type { BrokerLink, BrokerResponse } from '../../kafka/wire/port.ts';
 import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
 /** What it takes to call brokers with retries: the cluster, and a clock. */
 export interface Brokers {
-  readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'doubtCoordinator'>;
+  readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'forgetCoordinator'>;
   readonly runtime: Pick<Runtime, 'monotonicMs' | 'sleep'>;
 }
 
-/** The longest wait for an answer that brokers give without delay. */
+/** The longest wait for a response that brokers send without delay. */
 export const CALL_TIMEOUT_MS = 5_000;
 /** How long transient errors are retried: longer than a leader election takes. */
 const PATIENCE_MS = 10_000;
@@ -83,8 +83,8 @@ export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Pro
   });
 }
 
-/** A call that any broker can answer: each is asked in turn until one does. */
-export async function askAny<R extends Answer>(
+/** A call that any broker can answer: each is called in turn until one does. */
+export async function callAnyBroker<R extends BrokerResponse>(
   { cluster }: Brokers,
   use: (link: BrokerLink) => Promise<R>,
 ): Promise<R> {
@@ -102,7 +102,7 @@ export async function askAny<R extends Answer>(
 }
 
 /** A call to the coordinator of a group, which is looked up again when it has moved or is loading its groups. */
-export function askCoordinator<R extends Answer>(
+export function callCoordinator<R extends BrokerResponse>(
   brokers: Brokers,
   groupId: string,
   use: (link: BrokerLink) => Promise<R>,
@@ -113,13 +113,13 @@ export function askCoordinator<R extends Answer>(
     try {
       return await cluster.call(node, 'control', CALL_TIMEOUT_MS, use);
     } catch (error) {
-      cluster.doubtCoordinator(groupId);
+      cluster.forgetCoordinator(groupId);
       throw error;
     }
   });
 }
 
-/** Throws the error of an answer, if it has one. */
+/** Throws if a response contains an error. */
 export function requireNoError(errorCode: KafkaErrorCode | undefined, what: string): void {
   if (errorCode !== undefined) throw new KafkaError(errorCode, `${what}: ${errorCode}`);
 }

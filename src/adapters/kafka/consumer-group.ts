@@ -1,17 +1,17 @@
 import { describeError, IdallocError } from '../../errors.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { GroupsAnswer } from '../../kafka/wire/port.ts';
-import { askCoordinator, type Brokers, requireNoError } from './brokers.ts';
+import type { DescribeGroupsResponse } from '../../kafka/wire/port.ts';
+import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';
 
-type Group = Pick<GroupsAnswer['groups'][number], 'state' | 'members'>;
+type Group = Pick<DescribeGroupsResponse['groups'][number], 'state' | 'members'>;
 
 /** The state and the members of a group; undefined if it does not exist. Rejects with a KafkaError. */
 export async function describeGroup(brokers: Brokers, groupId: string): Promise<Group | undefined> {
-  const { groups } = await askCoordinator(brokers, groupId, async (link) => {
-    const answer = await link.describeGroups({ groupIds: [groupId] });
-    for (const { errorCode } of answer.groups)
+  const { groups } = await callCoordinator(brokers, groupId, async (link) => {
+    const response = await link.describeGroups({ groupIds: [groupId] });
+    for (const { errorCode } of response.groups)
       if (errorCode !== NOT_FOUND) requireNoError(errorCode, `group ${groupId}`);
-    return answer;
+    return response;
   });
   return groups.find((group) => group.groupId === groupId && group.errorCode === undefined && group.state !== 'Dead');
 }
@@ -25,15 +25,15 @@ export async function committedOffsets(
   topic: string,
   partitions: readonly number[],
 ): Promise<ReadonlyMap<number, number>> {
-  const asked = partitions.map((partition) => ({ topic, partition }));
-  const answer = await askCoordinator(brokers, groupId, async (link) => {
-    const found = await link.fetchOffsets({ groupId, partitions: asked });
+  const requested = partitions.map((partition) => ({ topic, partition }));
+  const response = await callCoordinator(brokers, groupId, async (link) => {
+    const found = await link.fetchOffsets({ groupId, partitions: requested });
     for (const { partition, errorCode } of found.partitions) {
       if (errorCode !== 'UNKNOWN_TOPIC_OR_PARTITION') requireNoError(errorCode, `offset of partition ${partition}`);
     }
     return found;
   });
-  const committed = answer.partitions.filter(({ offset }) => offset >= 0);
+  const committed = response.partitions.filter(({ offset }) => offset >= 0);
   return new Map(committed.map(({ partition, offset }) => [partition, offset]));
 }
 
@@ -57,11 +57,11 @@ export async function setOffsets(
 ): Promise<void> {
   const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
   try {
-    await askCoordinator(brokers, groupId, async (link) => {
-      const answer = await link.commitOffsets({ groupId, generation: -1, memberId: '', partitions });
-      for (const { partition, errorCode } of answer.partitions)
+    await callCoordinator(brokers, groupId, async (link) => {
+      const response = await link.commitOffsets({ groupId, generation: -1, memberId: '', partitions });
+      for (const { partition, errorCode } of response.partitions)
         requireNoError(errorCode, `offset of partition ${partition}`);
-      return answer;
+      return response;
     });
   } catch (error) {
     const errorCode = kafkaErrorCode(error);

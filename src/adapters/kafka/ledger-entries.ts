@@ -11,7 +11,7 @@ import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
 import { isTransientError } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly topic: string;
 }
@@ -31,13 +31,13 @@ const KEPT_MS = 1_000;
 
 /** Entries read from an offset on, at `askedMs` or later. */
 interface Chunk {
-  readonly askedMs: number;
+  readonly requestedAtMs: number;
   readonly from: number;
   readonly next: number;
   readonly records: readonly FetchedRecord[];
 }
 
-const NOTHING: Chunk = { askedMs: 0, from: 0, next: 0, records: [] };
+const NOTHING: Chunk = { requestedAtMs: 0, from: 0, next: 0, records: [] };
 
 /**
  * Reads single entries of the ledger by their offsets. A replay reads one after the other, so the last chunk of each
@@ -78,7 +78,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
 
   #keptOf(partition: number): Chunk {
     const chunk = this.#kept.get(partition);
-    const isYoung = chunk !== undefined && this.#options.runtime.monotonicMs() - chunk.askedMs < KEPT_MS;
+    const isYoung = chunk !== undefined && this.#options.runtime.monotonicMs() - chunk.requestedAtMs < KEPT_MS;
     return isYoung ? chunk : NOTHING;
   }
 
@@ -105,16 +105,16 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const { cluster, runtime, topic } = this.#options;
     const place = { topic, partition };
     const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
-    const askedMs = runtime.monotonicMs();
-    const { answer } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
+    const requestedAtMs = runtime.monotonicMs();
+    const { response } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
       link.fetch(request),
     );
-    const fetched = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-    if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the answer lacks ${topic}/${partition}`);
+    const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);
+    if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the response lacks ${topic}/${partition}`);
     if (fetched.errorCode === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
     if (fetched.errorCode !== undefined) throw partitionError(cluster, place, fetched.errorCode);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());
-    if (next > offset) return { askedMs, from: offset, next, records };
+    if (next > offset) return { requestedAtMs, from: offset, next, records };
     throw new KafkaError(
       'OFFSET_NOT_AVAILABLE',
       `${topic}/${partition} ends before offset ${offset}, according to its leader`,
@@ -127,9 +127,9 @@ export class KafkaLedgerEntries implements LedgerEntries {
    */
   async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;
-    const askedMs = runtime.monotonicMs();
+    const requestedAtMs = runtime.monotonicMs();
     const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
-    if (offset < start) return { askedMs, from: offset, next: start, records: [] };
+    if (offset < start) return { requestedAtMs, from: offset, next: start, records: [] };
     throw new KafkaError(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
   }
 }

@@ -25,7 +25,7 @@ interface LedgerSink {
 }
 
 export interface LedgerReaderOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   /** Reads uncommitted; its creator closes it. */
   readonly tail: Pick<Tail, 'follow'>;
@@ -115,7 +115,7 @@ export class LedgerReader {
     for (const partition of [...this.#places.keys()]) this.leave(partition);
   }
 
-  /** Stops reading a partition, asks its leader for the bounds and reads from where the sink says. */
+  /** Stops reading a partition, requests the bounds from its leader and reads from where the sink needs it. */
   restart(partition: number): void {
     const place = this.#places.get(partition);
     if (place === undefined) throw new RangeError(`ledger partition ${partition} is not followed`);
@@ -173,7 +173,7 @@ export class LedgerReader {
     const sinceMs = end < known ? (place.shortSinceMs ?? nowMs) : undefined;
     place.shortSinceMs = sinceMs;
     if (sinceMs === undefined || nowMs - sinceMs >= SHORT_LOG_MS) return;
-    cluster.doubt(topic);
+    cluster.markStale(topic);
     throw new Error(
       `${topic}/${place.partition} ends at offset ${end} according to its leader, but is known up to offset ${known}`,
     );
@@ -236,15 +236,15 @@ export class LedgerReader {
 
   /** Removes from the index what the log no longer has, step by step. */
   async #expireAll(): Promise<void> {
-    const askedMs = this.#options.runtime.monotonicMs();
+    const startedAtMs = this.#options.runtime.monotonicMs();
     const started = [...this.#places.values()].filter(({ isStarting }) => !isStarting);
-    const asked = await Promise.allSettled(started.map(({ partition }) => this.#boundsOf(partition)));
-    for (const [i, answer] of asked.entries()) {
+    const results = await Promise.allSettled(started.map(({ partition }) => this.#boundsOf(partition)));
+    for (const [i, response] of results.entries()) {
       const place = started[i] as Place;
       try {
-        if (answer.status === 'rejected') throw answer.reason;
+        if (response.status === 'rejected') throw response.reason;
         // A restart meanwhile used newer bounds.
-        if (!place.isStarting && place.startedMs < askedMs) await this.#expire(place, answer.value);
+        if (!place.isStarting && place.startedMs < startedAtMs) await this.#expire(place, response.value);
       } catch (error) {
         const fields = { partition: place.partition, error: describeError(error) };
         this.#log.warn(fields, 'removing expired entries from the index failed');

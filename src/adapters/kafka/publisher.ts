@@ -10,9 +10,9 @@ import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 export interface KafkaPublisherOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
-  readonly topics: Pick<ReplyTopics, 'status' | 'doubt' | 'markUnwritable' | 'clear'>;
+  readonly topics: Pick<ReplyTopics, 'status' | 'invalidate' | 'markUnwritable' | 'clear'>;
   /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
   readonly isRevoked?: (topic: string) => boolean;
 }
@@ -76,7 +76,7 @@ export class KafkaPublisher implements Publisher {
     const { topics, runtime } = this.#options;
     const { deliveries } = publication;
     const startedMs = runtime.monotonicMs();
-    for (let doubted = false; ; ) {
+    for (let isRetried = false; ; ) {
       const left = places.filter((place) => deliveries[place] === undefined);
       const refuse = (reason: string) => {
         for (const place of left) deliveries[place] = { ok: false, reason, cause: 'topic' };
@@ -97,13 +97,13 @@ export class KafkaPublisher implements Publisher {
         if (status.onProbation && addressed.size > 0) topics.clear(topic);
         return;
       }
-      topics.doubt(topic);
-      if (doubted) {
+      topics.invalidate(topic);
+      if (isRetried) {
         const isOver = status.onProbation || runtime.monotonicMs() - startedMs >= PATIENCE_MS;
         this.#judge(topic, errors, isOver);
         await runtime.sleep(RETRY_MS);
       }
-      doubted = true; // the first error may only reveal an outdated leader
+      isRetried = true; // the first error may only reveal an outdated leader
     }
   }
 

@@ -32,7 +32,7 @@ const REPLY_SUBJECT = 'idalloc.IdReply';
 const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
 
 type SchemaName = keyof typeof COMPATIBILITY;
-type Answer = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
+type RegistryResponse = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
 
 /** A client of a schema registry with Confluent's API. Ids never change their meaning, so they are cached, up to a limit. */
 export class SchemaRegistry implements SchemaIds {
@@ -100,10 +100,10 @@ export class SchemaRegistry implements SchemaIds {
     return missing;
   }
 
-  /** The registry's answer for this version's schema under a subject, if it is registered. */
-  async #find(subject: string, name: SchemaName): Promise<Answer | undefined> {
-    const question = { schema: schemaText(name), schemaType: 'AVRO' };
-    const found = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, question, [404]);
+  /** The registry's response for this version's schema under a subject, if it is registered. */
+  async #find(subject: string, name: SchemaName): Promise<RegistryResponse | undefined> {
+    const request = { schema: schemaText(name), schemaType: 'AVRO' };
+    const found = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, request, [404]);
     return found.status === 200 ? found : undefined;
   }
 
@@ -148,7 +148,12 @@ export class SchemaRegistry implements SchemaIds {
   }
 
   /** Throws for any status other than 200 and those in `expected`. */
-  async #call(method: string, path: string, json?: object, expected: readonly number[] = []): Promise<Answer> {
+  async #call(
+    method: string,
+    path: string,
+    json?: object,
+    expected: readonly number[] = [],
+  ): Promise<RegistryResponse> {
     const { url, auth } = this.#settings;
     const basic =
       auth === undefined ? undefined : Buffer.from(`${auth.username}:${auth.password()}`).toString('base64');
@@ -164,7 +169,7 @@ export class SchemaRegistry implements SchemaIds {
       const text = await bounded(response);
       if (status !== 200 && !expected.includes(status)) throw new Error(`status ${status} for ${method} ${path}`);
       const body: unknown = JSON.parse(text);
-      return { status, body: typeof body === 'object' && body !== null ? (body as Answer['body']) : {} };
+      return { status, body: typeof body === 'object' && body !== null ? (body as RegistryResponse['body']) : {} };
     } catch (error) {
       const cause = error instanceof Error && error.cause !== undefined ? ` (${describeError(error.cause)})` : '';
       throw unavailable(`${describeError(error)}${cause}`);
@@ -184,7 +189,7 @@ function subjectsOf(requestTopic: string) {
   ] as const;
 }
 
-function idOf({ body }: Answer): number {
+function idOf({ body }: RegistryResponse): number {
   const { id } = body;
   if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff) return id;
   throw unavailable('it answered without a schema id');

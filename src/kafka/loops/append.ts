@@ -6,7 +6,7 @@ import { callLeader, type LeaderCall, partitionError } from './leader-call.ts';
 
 /** What to append: one record batch, or the records of one. */
 export type Appending = LeaderCall & {
-  /** How long the broker may wait for its followers. Shortened so that its answer arrives before our deadline. */
+  /** How long the broker may wait for its followers. Shortened so that its response arrives before our deadline. */
   readonly replicationTimeoutMs: number;
 } & ({ readonly records: readonly NewRecord[] } | { readonly batch: Buffer });
 
@@ -19,8 +19,8 @@ export interface Appended {
   readonly node: number;
 }
 
-/** Time allowed for the broker's answer to arrive. */
-const ANSWER_MS = 500;
+/** Time allowed for the broker's response to arrive. */
+const RESPONSE_MARGIN_MS = 500;
 
 /**
  * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one answer, or
@@ -28,17 +28,17 @@ const ANSWER_MS = 500;
  * be in the log, or may still be appended.
  */
 export async function append(
-  cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,
+  cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>,
   runtime: Runtime,
   appending: Appending,
 ): Promise<Appended> {
   const { topic, partition, replicationTimeoutMs } = appending;
   const batch = 'batch' in appending ? appending.batch : encodeBatch(appending.records, runtime.wallMs());
-  const { answer, node } = await callLeader(cluster, runtime, appending, (link, leftMs) => {
-    const timeoutMs = Math.round(Math.max(1, Math.min(replicationTimeoutMs, leftMs - ANSWER_MS)));
+  const { response, node } = await callLeader(cluster, runtime, appending, (link, leftMs) => {
+    const timeoutMs = Math.round(Math.max(1, Math.min(replicationTimeoutMs, leftMs - RESPONSE_MARGIN_MS)));
     return link.produce({ topic, partition, batch, acks: -1, timeoutMs });
   });
-  const { errorCode, baseOffset, appendedAtMs, logStartOffset } = answer;
+  const { errorCode, baseOffset, appendedAtMs, logStartOffset } = response;
   if (errorCode !== undefined) throw partitionError(cluster, appending, errorCode);
   return { baseOffset, appendedAtMs, logStartOffset, node };
 }

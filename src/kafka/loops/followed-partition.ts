@@ -7,7 +7,7 @@ import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 export interface Fetched {
   readonly from: number;
   readonly next: number;
-  readonly answer: FetchedPartition;
+  readonly response: FetchedPartition;
   chunk?: TailChunk;
 }
 
@@ -50,7 +50,7 @@ export class FollowedPartition implements Followed {
   fetchFrom: number;
   epoch = 0;
   /** The epoch of the fetch under way. */
-  askedIn = 0;
+  requestedIn = 0;
   /** Consecutive failures. */
   failures = 0;
   backoffTimer: Timer | undefined;
@@ -114,11 +114,11 @@ export class FollowedPartition implements Followed {
   }
 
   /** Takes what was fetched from `fetchFrom`; false if it does not contain one whole batch. */
-  keep(answer: FetchedPartition): boolean {
+  keep(response: FetchedPartition): boolean {
     const from = this.fetchFrom;
-    const next = endOfBatches(answer.records, from);
+    const next = endOfBatches(response.records, from);
     if (next === from) return false;
-    this.#ahead = { from, next, answer };
+    this.#ahead = { from, next, response };
     this.fetchFrom = next;
     this.proceed();
     return true;

@@ -37,13 +37,13 @@ export class GroupOffsets {
   async fetch(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
     const { groupId } = this.#coordinator;
     const topic = this.#topic;
-    const asked = partitions.map((partition) => ({ topic, partition }));
-    const answer = await this.#coordinator.call('control', FETCH_MS, (link) =>
-      link.fetchOffsets({ groupId, partitions: asked }),
+    const requested = partitions.map((partition) => ({ topic, partition }));
+    const response = await this.#coordinator.call('control', FETCH_MS, (link) =>
+      link.fetchOffsets({ groupId, partitions: requested }),
     );
     return new Map(
       partitions.map((partition) => {
-        const found = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
+        const found = response.partitions.find((one) => one.topic === topic && one.partition === partition);
         if (found === undefined) throw this.#failed('MALFORMED_RESPONSE', partition);
         if (found.errorCode !== undefined) throw this.#failed(found.errorCode, partition);
         return [partition, found.offset < 0 ? undefined : found.offset];
@@ -56,11 +56,11 @@ export class GroupOffsets {
     const { groupId } = this.#coordinator;
     const topic = this.#topic;
     const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
-    const answer = await this.#coordinator.call('group', COMMIT_MS, (link) =>
+    const response = await this.#coordinator.call('group', COMMIT_MS, (link) =>
       link.commitOffsets({ groupId, generation, memberId, partitions }),
     );
     for (const { partition } of partitions) {
-      const taken = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
+      const taken = response.partitions.find((one) => one.topic === topic && one.partition === partition);
       if (taken === undefined) throw this.#failed('MALFORMED_RESPONSE', partition);
       if (taken.errorCode !== undefined) throw this.#failed(taken.errorCode, partition);
     }

@@ -12,7 +12,7 @@ export interface HeartbeatsOptions {
   /** The member to send heartbeats for; undefined while there is none. */
   readonly who: () => MemberRequest | undefined;
   /** The coordinator answered, with an error if one is given. */
-  readonly onAnswer: (who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined) => void;
+  readonly onResponse: (who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined) => void;
   /** No coordinator answered that knows the group. */
   readonly onSilence: (error: unknown) => void;
 }
@@ -24,7 +24,7 @@ const RETRY_GROWTH = 1.5;
 
 /**
  * Sends heartbeats one at a time by the monotonic clock: each one an interval after the previous one was sent, and after
- * silence as soon as a short backoff is over. An answer may take no longer than a third of the session.
+ * silence as soon as a short backoff is over. A response may take no longer than a third of the session.
  */
 export class Heartbeats {
   readonly #options: HeartbeatsOptions;
@@ -41,14 +41,14 @@ export class Heartbeats {
     while (!signal.aborted) {
       const sentMs = runtime.monotonicMs();
       const member = who();
-      const answered = member === undefined || (await this.#beat(member, sentMs, signal));
+      const responded = member === undefined || (await this.#beat(member, sentMs, signal));
       const dueMs = sentMs + heartbeatMs - runtime.monotonicMs();
-      await runtime.sleep(answered ? Math.max(0, dueMs) : this.#backoff.nextMs(), signal);
+      await runtime.sleep(responded ? Math.max(0, dueMs) : this.#backoff.nextMs(), signal);
     }
   }
 
   async #beat(who: MemberRequest, sentMs: number, signal: AbortSignal): Promise<boolean> {
-    const { coordinator, onAnswer, onSilence } = this.#options;
+    const { coordinator, onResponse, onSilence } = this.#options;
     let errorCode: KafkaErrorCode | undefined;
     try {
       await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(who));
@@ -60,7 +60,7 @@ export class Heartbeats {
       }
     }
     this.#backoff.reset();
-    if (!signal.aborted) onAnswer(who, sentMs, errorCode);
+    if (!signal.aborted) onResponse(who, sentMs, errorCode);
     return true;
   }
 

@@ -1,7 +1,7 @@
 import type { Runtime } from '../../core/runtime.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { Answer, BrokerLink } from '../wire/port.ts';
+import type { BrokerLink, BrokerResponse } from '../wire/port.ts';
 
 /** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
@@ -22,17 +22,17 @@ export interface LeaderCall {
   readonly topic: string;
   readonly partition: number;
   readonly lane: Lane;
-  /** For all of it: finding the leader, connecting, and the answer. */
+  /** For the whole call: finding the leader, connecting, and the response. */
   readonly timeoutMs: number;
 }
 
 /** Makes one call to the leader of a partition, sent at most once. `leftMs` is the time left when it is made. */
-export async function callLeader<R extends Answer>(
-  cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,
+export async function callLeader<R extends BrokerResponse>(
+  cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>,
   runtime: Runtime,
   { topic, partition, lane, timeoutMs }: LeaderCall,
   use: (link: BrokerLink, leftMs: number) => Promise<R>,
-): Promise<{ readonly answer: R; readonly node: number }> {
+): Promise<{ readonly response: R; readonly node: number }> {
   const startedMs = runtime.monotonicMs();
   const node = await cluster.leader(topic, partition, timeoutMs);
   const leftMs = timeoutMs - (runtime.monotonicMs() - startedMs);
@@ -40,19 +40,19 @@ export async function callLeader<R extends Answer>(
     throw new KafkaError('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
   }
   try {
-    return { answer: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
+    return { response: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
   } catch (error) {
-    if (isLinkError(kafkaErrorCode(error))) cluster.doubt(topic);
+    if (isLinkError(kafkaErrorCode(error))) cluster.markStale(topic);
     throw error;
   }
 }
 
-/** The error of a partition in an answer, as an error. A leadership error puts the cached leader in doubt. */
+/** The KafkaError for a partition's error code in a response. A leadership error marks the cached leader as stale. */
 export function partitionError(
-  cluster: Pick<Cluster, 'doubt'>,
+  cluster: Pick<Cluster, 'markStale'>,
   { topic, partition }: { readonly topic: string; readonly partition: number },
   errorCode: KafkaErrorCode,
 ): KafkaError {
-  if (LEADERSHIP_ERRORS.has(errorCode)) cluster.doubt(topic);
+  if (LEADERSHIP_ERRORS.has(errorCode)) cluster.markStale(topic);
   return new KafkaError(errorCode, `partition ${partition} of topic ${topic}: ${errorCode}`);
 }

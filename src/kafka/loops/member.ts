@@ -82,7 +82,7 @@ export class Member {
       coordinator: this.#coordinator,
       runtime,
       who: () => (this.#who.generation < 0 && !this.#joiner.isHeld ? undefined : this.#who),
-      onAnswer: (who, sentMs, errorCode) => this.#onHeartbeatAnswer(who, sentMs, errorCode),
+      onResponse: (who, sentMs, errorCode) => this.#onHeartbeatResponse(who, sentMs, errorCode),
       onSilence: (error) => this.#onHeartbeatSilence(error),
     });
     this.#offsets = new GroupOffsets(this.#coordinator, topic);
@@ -250,20 +250,20 @@ export class Member {
     return isUsual && isFirst ? 0 : waitMs;
   }
 
-  #onHeartbeatAnswer(who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined): void {
-    this.#joiner.trust();
+  #onHeartbeatResponse(who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined): void {
+    this.#joiner.coordinatorResponded();
     if (who !== this.#who || who.generation < 0) return;
     if (this.joined && (errorCode === undefined || errorCode === REBALANCING)) this.#session.confirm(sentMs);
     this.#onError(errorCode);
   }
 
   #onHeartbeatSilence(error: unknown): void {
-    this.#joiner.doubt();
+    this.#joiner.coordinatorSilent();
     const fields = { groupId: this.#options.groupId, error: describeError(error) };
     this.#log.warn(fields, 'the coordinator of the group does not answer');
   }
 
-  /** A heartbeat or a commit was rejected. A join under way gets the same error as its own answer. */
+  /** A heartbeat or a commit was rejected. A join under way gets the same error as its own response. */
   #onError(errorCode: KafkaErrorCode | undefined): void {
     if (errorCode === FENCED) this.#fence();
     else if (!this.#isIn()) return;

@@ -58,7 +58,7 @@ export class TailLeader {
     };
   }
 
-  answered(isEmpty: boolean): void {
+  responded(isEmpty: boolean): void {
     this.#empty = isEmpty ? this.#empty + 1 : 0;
     this.#budgetBytes = Math.min(this.#limits.maxBytes, this.#budgetBytes * 2);
   }

@@ -7,7 +7,7 @@ import type { FetchRequest } from '../wire/port.ts';
 import type { PartitionBounds } from './offsets.ts';
 
 export interface TailOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly lane: Lane;
   readonly isolation: FetchRequest['isolation'];

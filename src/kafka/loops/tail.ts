@@ -106,12 +106,12 @@ export class Tail {
     const request = leader.request(places);
     for (const place of places) {
       place.state = 'fetching';
-      place.askedIn = place.epoch;
+      place.requestedIn = place.epoch;
     }
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
       const { partitions } = await cluster.call(leader.node, lane, deadlineMs, (link) => link.fetch(request));
-      leader.answered(partitions.every(({ records }) => records.length === 0));
+      leader.responded(partitions.every(({ records }) => records.length === 0));
       this.#take(places, partitions);
     } catch (error) {
       if (kafkaErrorCode(error) === 'NO_RESPONSE') leader.silent();
@@ -122,27 +122,27 @@ export class Tail {
   }
 
   #take(places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): void {
-    const answers = new Map(partitions.map((answer) => [keyOf(answer), answer]));
+    const responses = new Map(partitions.map((response) => [keyOf(response), response]));
     for (const [i, place] of places.entries()) {
       if (place.state !== 'fetching') continue;
       place.state = 'ready';
-      if (place.askedIn !== place.epoch) continue;
-      const answer = answers.get(place.key);
-      const errorCode = answer === undefined ? 'MALFORMED_RESPONSE' : answer.errorCode;
+      if (place.requestedIn !== place.epoch) continue;
+      const response = responses.get(place.key);
+      const errorCode = response === undefined ? 'MALFORMED_RESPONSE' : response.errorCode;
       if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(place);
       else if (errorCode !== undefined) this.#failed(place, new KafkaError(errorCode, `${place.key}: ${errorCode}`));
-      else if (answer !== undefined) this.#keep(place, answer, i === 0);
+      else if (response !== undefined) this.#keep(place, response, i === 0);
     }
   }
 
-  #keep(place: FollowedPartition, answer: FetchedPartition, wasFirst: boolean): void {
-    place.sink.fetched?.(answer.highWatermark);
-    const isStuck = !place.keep(answer) && wasFirst && answer.records.length > 0;
+  #keep(place: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
+    place.sink.fetched?.(response.highWatermark);
+    const isStuck = !place.keep(response) && wasFirst && response.records.length > 0;
     if (isStuck) {
       // The first partition gets a whole batch, however large. Fetching again immediately would loop for ever.
       this.#failed(
         place,
-        new KafkaError('MALFORMED_RESPONSE', `${place.key}: the answer has no complete record batch`),
+        new KafkaError('MALFORMED_RESPONSE', `${place.key}: the response has no complete record batch`),
       );
     } else {
       place.failures = 0;
@@ -186,7 +186,7 @@ export class Tail {
       error instanceof KafkaError
         ? error
         : new KafkaError(kafkaErrorCode(error) ?? 'UNEXPECTED', String(error), { cause: error });
-    this.#options.cluster.doubt(place.topic);
+    this.#options.cluster.markStale(place.topic);
     this.#backOff(place);
     this.#reportError(place, failure);
   }
@@ -208,22 +208,22 @@ export class Tail {
     this.#options.onError?.(place.topic, place.partition, error);
   }
 
-  async #decode({ from, next, answer }: Fetched, sink: TailSink): Promise<TailChunk> {
+  async #decode({ from, next, response }: Fetched, sink: TailSink): Promise<TailChunk> {
     const neededFrom = sink.neededFrom === undefined ? from : await sink.neededFrom();
     const begin = Math.max(from, Math.min(neededFrom, next));
-    const decoding = this.#decoding.then(() => this.#decodeNext(answer, begin));
+    const decoding = this.#decoding.then(() => this.#decodeNext(response, begin));
     this.#decoding = decoding.catch(() => undefined);
     return await decoding;
   }
 
-  async #decodeNext(answer: FetchedPartition, from: number): Promise<TailChunk> {
+  async #decodeNext(response: FetchedPartition, from: number): Promise<TailChunk> {
     const { isolation, runtime } = this.#options;
-    const { records, next } = await decodeBatches(answer, from, isolation, () => runtime.nextTurn());
+    const { records, next } = await decodeBatches(response, from, isolation, () => runtime.nextTurn());
     this.#decoded += records.length;
     if (this.#decoded >= RECORDS_PER_TURN) {
       this.#decoded = 0;
       await runtime.nextTurn();
     }
-    return { records, from, next, highWatermark: answer.highWatermark, logStartOffset: answer.logStartOffset };
+    return { records, from, next, highWatermark: response.highWatermark, logStartOffset: response.logStartOffset };
   }
 }

@@ -41,7 +41,7 @@ export class Connection {
     this.#dialed.catch(() => undefined); // each waiting call gets the error itself
   }
 
-  /** Calls waiting for the connection or for an answer. */
+  /** Calls waiting for the connection or for a response. */
   get calls(): number {
     return this.#calls;
   }

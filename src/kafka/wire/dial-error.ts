@@ -28,10 +28,10 @@ export function isUntrusted(error: unknown): boolean {
   return false;
 }
 
-/** How far a dial got: the socket with its TLS, the versions, the login. */
-export type Stage = 'connecting' | 'greeting' | 'login';
+/** How far a dial got: opening the socket (with TLS), negotiating versions, logging in. */
+export type Stage = 'connecting' | 'negotiation' | 'login';
 
-/** OpenSSL's codes for an answer that is not TLS. */
+/** OpenSSL's codes for a response that is not TLS. */
 const NOT_TLS: ReadonlySet<string | undefined> = new Set([
   'EPROTO',
   'ERR_SSL_WRONG_VERSION_NUMBER',
@@ -66,9 +66,9 @@ export function dialError(
   if (kafkaErrorCode(cause) === 'MALFORMED_RESPONSE')
     return unreachable(`${detail}${ssl ? '' : ': does that port want TLS?'}`);
   if (stage === 'connecting') return unreachable(ssl && isCut(code) ? `${detail}: does that port speak TLS?` : detail);
-  if (stage === 'greeting' && connection.hasLost) {
+  if (stage === 'negotiation' && connection.hasLost) {
     const why = connection.cause === undefined ? '' : ` (${detail})`;
-    return unreachable(`the connection was closed without an answer${why}${ssl ? '' : ': does that port want TLS?'}`);
+    return unreachable(`the connection was closed without a response${why}${ssl ? '' : ': does that port want TLS?'}`);
   }
   if (stage === 'login' && !connection.hasLost && isRefusal(error)) return refused(describeError(error));
   return unreachable(detail);
@@ -78,7 +78,7 @@ function isCut(code: string | undefined): boolean {
   return code === 'ECONNRESET' || code === undefined;
 }
 
-/** Includes the answer of a broker that accepts no logins at all. */
+/** Includes the response of a broker that accepts no logins at all. */
 function isRefusal(error: unknown): boolean {
   return error instanceof kafkajs.KafkaJSSASLAuthenticationError || error instanceof kafkajs.KafkaJSProtocolError;
 }

@@ -1,12 +1,12 @@
 /**
- * How a call can fail without an answer of the broker:
+ * How a call can fail without a response from the broker:
  *
  * - UNREACHABLE: no connection, so nothing was sent.
- * - CONNECTION_LOST: the connection ended before the answer; the broker may have executed the call.
+ * - CONNECTION_LOST: the connection ended before the response; the broker may have executed the call.
  * - NO_RESPONSE: the deadline passed; the broker may have executed the call, or may still do so.
  * - LOGIN_REFUSED: the broker rejects the login, or does not speak TLS where we do.
  * - CLOSED: this side was closed.
- * - MALFORMED_RESPONSE: the broker's answer can't be decoded.
+ * - MALFORMED_RESPONSE: the broker's response can't be decoded.
  */
 export type LinkErrorCode =
   | 'UNREACHABLE'
@@ -25,7 +25,7 @@ const LINK_ERRORS: ReadonlySet<string> = new Set([
   'MALFORMED_RESPONSE',
 ] satisfies LinkErrorCode[]);
 
-/** Whether the call failed without an answer of the broker. */
+/** Whether the call failed without a usable response from the broker. */
 export function isLinkError(errorCode: KafkaErrorCode | undefined): errorCode is LinkErrorCode {
   return errorCode !== undefined && LINK_ERRORS.has(errorCode);
 }

@@ -34,7 +34,7 @@ async function dial(
   let stage: Stage = 'connecting';
   try {
     await connection.connect();
-    stage = 'greeting';
+    stage = 'negotiation';
     const versions = await agreeOnVersions(connection);
     stage = 'login';
     connection.setVersions(versions);

@@ -12,13 +12,13 @@ function errorCodeOf(code: number): KafkaErrorCode | undefined {
   return code === 0 ? undefined : (NAMES.get(code)?.type ?? `ERROR_${code}`);
 }
 
-/** The error as a property of an answer. */
+/** The error as a property of a response; empty for code 0. */
 export function errorIn(code: number): { readonly errorCode?: KafkaErrorCode } {
   const errorCode = errorCodeOf(code);
   return errorCode === undefined ? {} : { errorCode };
 }
 
-/** Throws if the whole answer is an error. */
+/** Throws if the whole response is an error. */
 export function requireNoError(code: number): void {
   const errorCode = errorCodeOf(code);
   if (errorCode !== undefined)
@@ -45,7 +45,7 @@ export function callError(error: unknown, broker: string): KafkaError {
   if (error instanceof kafkajs.KafkaJSServerDoesNotSupportApiKey) {
     return new KafkaError('UNSUPPORTED_VERSION', detail, options);
   }
-  return new KafkaError('MALFORMED_RESPONSE', `${broker}: an answer can't be read: ${describeError(error)}`, options);
+  return new KafkaError('MALFORMED_RESPONSE', `${broker}: a response can't be read: ${describeError(error)}`, options);
 }
 
 /** An offset or another 64-bit number; throws MALFORMED_RESPONSE if it is not a safe integer. */

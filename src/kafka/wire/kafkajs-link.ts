@@ -4,7 +4,7 @@ import type { Calls } from './kafkajs-calls.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
 import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
 import { apiKeys, Encoder, type Protocol, requests, type Throttled } from './kafkajs-modules.ts';
-import { fetchResponse, produceAnswers, produceProtocol } from './kafkajs-records.ts';
+import { fetchResponse, produceProtocol, produceResponses } from './kafkajs-records.ts';
 import { aclsProtocol, operationsProtocol } from './kafkajs-rights.ts';
 import type * as port from './port.ts';
 import { ProduceQueue } from './produce-queue.ts';
@@ -23,7 +23,7 @@ export class KafkajsLink implements port.BrokerLink {
     this.#connection = connection;
     this.#calls = calls;
     this.#produceQueue = new ProduceQueue((requests) =>
-      calls.send(produceProtocol(requests), (decoded) => produceAnswers(decoded, requests)),
+      calls.send(produceProtocol(requests), (decoded) => produceResponses(decoded, requests)),
     );
   }
 
@@ -35,12 +35,12 @@ export class KafkajsLink implements port.BrokerLink {
     this.#connection.end(new Error('closed by this side'));
   }
 
-  metadata({ topics }: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataAnswer> {
+  metadata({ topics }: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataResponse> {
     const options = { topics: topics === 'all' ? [] : topics, allowAutoTopicCreation: false };
     const protocol = this.#calls.protocol(apiKeys.Metadata, requests.Metadata, options);
-    const asked =
+    const request =
       topics !== 'all' && topics.length === 0 ? { ...protocol, request: noTopics(protocol.request) } : protocol;
-    return this.#calls.send(asked, (decoded) => ({
+    return this.#calls.send(request, (decoded) => ({
       throttleMs: throttleOf(decoded),
       clusterId: decoded.clusterId ?? '',
       controllerId: decoded.controllerId,
@@ -53,11 +53,11 @@ export class KafkajsLink implements port.BrokerLink {
     }));
   }
 
-  produce(request: port.ProduceRequest): Promise<port.ProduceAnswer> {
+  produce(request: port.ProduceRequest): Promise<port.ProduceResponse> {
     return this.#produceQueue.produce(request);
   }
 
-  fetch({ maxWaitMs, maxBytes, isolation, partitions }: port.FetchRequest): Promise<port.FetchAnswer> {
+  fetch({ maxWaitMs, maxBytes, isolation, partitions }: port.FetchRequest): Promise<port.FetchResponse> {
     const { request } = this.#calls.protocol(apiKeys.Fetch, requests.Fetch, {
       maxWaitTime: maxWaitMs,
       minBytes: 1,
@@ -69,15 +69,15 @@ export class KafkajsLink implements port.BrokerLink {
         maxBytes: at.maxBytes,
       })),
     });
-    return this.#calls.send({ request, response: fetchResponse }, (answer) => answer);
+    return this.#calls.send({ request, response: fetchResponse }, (response) => response);
   }
 
-  listOffsets({ isolation, partitions }: port.ListOffsetsRequest): Promise<port.ListOffsetsAnswer> {
+  listOffsets({ isolation, partitions }: port.ListOffsetsRequest): Promise<port.ListOffsetsResponse> {
     const options = {
       isolationLevel: levelOf(isolation),
       topics: byTopic(partitions, ({ partition, timestampMs }) => ({ partition, timestamp: timestampMs })),
     };
-    return this.#calls.ask(apiKeys.ListOffsets, requests.ListOffsets, options, (decoded) => ({
+    return this.#calls.request(apiKeys.ListOffsets, requests.ListOffsets, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
       partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
         partition,
@@ -87,14 +87,14 @@ export class KafkajsLink implements port.BrokerLink {
     }));
   }
 
-  findCoordinator(request: Parameters<port.BrokerLink['findCoordinator']>[0]): Promise<port.CoordinatorAnswer> {
-    return this.#calls.ask(apiKeys.GroupCoordinator, requests.GroupCoordinator, request, (decoded) => {
+  findCoordinator(request: Parameters<port.BrokerLink['findCoordinator']>[0]): Promise<port.FindCoordinatorResponse> {
+    return this.#calls.request(apiKeys.GroupCoordinator, requests.GroupCoordinator, request, (decoded) => {
       requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), ...decoded.coordinator };
     });
   }
 
-  joinGroup(request: port.JoinRequest): Promise<port.JoinAnswer> {
+  joinGroup(request: port.JoinGroupRequest): Promise<port.JoinGroupResponse> {
     const options = {
       ...memberOf(request),
       sessionTimeout: request.sessionTimeoutMs,
@@ -102,7 +102,7 @@ export class KafkajsLink implements port.BrokerLink {
       protocolType: request.protocolType,
       groupProtocols: request.protocols,
     };
-    return this.#calls.ask(apiKeys.JoinGroup, requests.JoinGroup, options, (decoded) => {
+    return this.#calls.request(apiKeys.JoinGroup, requests.JoinGroup, options, (decoded) => {
       const { errorCode } = errorIn(decoded.errorCode);
       if (errorCode !== 'MEMBER_ID_REQUIRED') requireNoError(decoded.errorCode);
       return {
@@ -121,7 +121,7 @@ export class KafkajsLink implements port.BrokerLink {
     });
   }
 
-  syncGroup(request: port.SyncRequest): Promise<port.SyncAnswer> {
+  syncGroup(request: port.SyncGroupRequest): Promise<port.SyncGroupResponse> {
     const options = {
       ...memberOf(request),
       generationId: request.generation,
@@ -130,43 +130,48 @@ export class KafkajsLink implements port.BrokerLink {
         memberAssignment: assignment,
       })),
     };
-    return this.#calls.ask(apiKeys.SyncGroup, requests.SyncGroup, options, (decoded) => {
+    return this.#calls.request(apiKeys.SyncGroup, requests.SyncGroup, options, (decoded) => {
       requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), assignment: decoded.memberAssignment ?? Buffer.alloc(0) };
     });
   }
 
-  heartbeat(request: port.MemberRequest): Promise<port.Answer> {
+  heartbeat(request: port.MemberRequest): Promise<port.BrokerResponse> {
     const options = { ...memberOf(request), groupGenerationId: request.generation };
-    return this.#calls.ask(apiKeys.Heartbeat, requests.Heartbeat, options, (decoded) => {
+    return this.#calls.request(apiKeys.Heartbeat, requests.Heartbeat, options, (decoded) => {
       requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
 
-  leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.Answer> {
-    return this.#calls.ask(apiKeys.LeaveGroup, requests.LeaveGroup, memberOf(request), (decoded) => {
+  leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.BrokerResponse> {
+    return this.#calls.request(apiKeys.LeaveGroup, requests.LeaveGroup, memberOf(request), (decoded) => {
       for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireNoError(errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
 
-  commitOffsets({ groupId, generation, memberId, partitions }: port.CommitRequest): Promise<port.CommitAnswer> {
+  commitOffsets({
+    groupId,
+    generation,
+    memberId,
+    partitions,
+  }: port.OffsetCommitRequest): Promise<port.OffsetCommitResponse> {
     const options = {
       groupId,
       groupGenerationId: generation,
       memberId,
       topics: byTopic(partitions, ({ partition, offset }) => ({ partition, offset: String(offset) })),
     };
-    return this.#calls.ask(apiKeys.OffsetCommit, requests.OffsetCommit, options, (decoded) => ({
+    return this.#calls.request(apiKeys.OffsetCommit, requests.OffsetCommit, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
       partitions: flat(decoded.responses, ({ partition, errorCode }) => ({ partition, ...errorIn(errorCode) })),
     }));
   }
 
-  fetchOffsets({ groupId, partitions }: port.OffsetsRequest): Promise<port.OffsetsAnswer> {
+  fetchOffsets({ groupId, partitions }: port.OffsetFetchRequest): Promise<port.OffsetFetchResponse> {
     const options = { groupId, topics: byTopic(partitions, ({ partition }) => ({ partition })) };
-    return this.#calls.ask(apiKeys.OffsetFetch, requests.OffsetFetch, options, (decoded) => {
+    return this.#calls.request(apiKeys.OffsetFetch, requests.OffsetFetch, options, (decoded) => {
       requireNoError(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
@@ -179,7 +184,7 @@ export class KafkajsLink implements port.BrokerLink {
     });
   }
 
-  createTopics({ topics, timeoutMs }: port.CreateTopicsRequest): Promise<port.CreateTopicsAnswer> {
+  createTopics({ topics, timeoutMs }: port.CreateTopicsRequest): Promise<port.CreateTopicsResponse> {
     const options = {
       validateOnly: false,
       timeout: timeoutMs,
@@ -190,7 +195,7 @@ export class KafkajsLink implements port.BrokerLink {
         configEntries: Object.entries(configs).map(([key, value]) => ({ name: key, value })),
       })),
     };
-    return this.#calls.ask(apiKeys.CreateTopics, requests.CreateTopics, options, (decoded) => ({
+    return this.#calls.request(apiKeys.CreateTopics, requests.CreateTopics, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
       topics: decoded.topicErrors.map(({ topic, errorCode, errorMessage }) => ({
         name: topic,
@@ -200,9 +205,11 @@ export class KafkajsLink implements port.BrokerLink {
     }));
   }
 
-  describeConfigs({ topics }: Parameters<port.BrokerLink['describeConfigs']>[0]): Promise<port.ConfigsAnswer> {
+  describeConfigs({
+    topics,
+  }: Parameters<port.BrokerLink['describeConfigs']>[0]): Promise<port.DescribeConfigsResponse> {
     const options = { resources: topics.map((name) => ({ type: TOPIC_RESOURCE, name })) };
-    return this.#calls.ask(apiKeys.DescribeConfigs, requests.DescribeConfigs, options, (decoded) => ({
+    return this.#calls.request(apiKeys.DescribeConfigs, requests.DescribeConfigs, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
       topics: decoded.resources.map(({ errorCode, resourceName, configEntries }) => ({
         name: resourceName,
@@ -212,8 +219,8 @@ export class KafkajsLink implements port.BrokerLink {
     }));
   }
 
-  describeGroups(request: Parameters<port.BrokerLink['describeGroups']>[0]): Promise<port.GroupsAnswer> {
-    return this.#calls.ask(apiKeys.DescribeGroups, requests.DescribeGroups, request, (decoded) => ({
+  describeGroups(request: Parameters<port.BrokerLink['describeGroups']>[0]): Promise<port.DescribeGroupsResponse> {
+    return this.#calls.request(apiKeys.DescribeGroups, requests.DescribeGroups, request, (decoded) => ({
       throttleMs: throttleOf(decoded),
       groups: decoded.groups.map(({ errorCode, groupId, state, members }) => ({
         groupId,
@@ -230,11 +237,11 @@ export class KafkajsLink implements port.BrokerLink {
   }
 
   authorizedOperations({ topics }: Parameters<port.BrokerLink['authorizedOperations']>[0]) {
-    return this.#calls.send(operationsProtocol(topics), (answer) => answer);
+    return this.#calls.send(operationsProtocol(topics), (response) => response);
   }
 
-  createAcls({ rules }: Parameters<port.BrokerLink['createAcls']>[0]): Promise<port.AclsAnswer> {
-    return this.#calls.send(aclsProtocol(rules), (answer) => answer);
+  createAcls({ rules }: Parameters<port.BrokerLink['createAcls']>[0]): Promise<port.CreateAclsResponse> {
+    return this.#calls.send(aclsProtocol(rules), (response) => response);
   }
 }
 

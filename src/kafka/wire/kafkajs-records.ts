@@ -2,7 +2,7 @@ import { byTopic } from './by-topic.ts';
 import { KafkaError } from './kafka-error.ts';
 import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
 import { apiKeys, type DecodedProduce, Decoder, Encoder, type Protocol, produceResponse } from './kafkajs-modules.ts';
-import type { FetchAnswer, FetchedPartition, ProduceAnswer, ProduceRequest } from './port.ts';
+import type { FetchedPartition, FetchResponse, ProduceRequest, ProduceResponse } from './port.ts';
 
 /** Produce 7 and Fetch 11 with raw record batches, since kafkajs encodes and decodes records one by one. */
 
@@ -19,7 +19,7 @@ const ACKS_OF_ALL = -1;
  * topic     => name string, [partition int32, batch bytes]
  * ```
  *
- * The requests are for different partitions. The shortest of their time-outs is sent, so that no answer comes too late.
+ * The requests are for different partitions. The shortest of their time-outs is sent, so that no response comes too late.
  */
 export function produceProtocol(requests: readonly ProduceRequest[]) {
   const timeoutMs = Math.min(...requests.map((request) => request.timeoutMs));
@@ -44,37 +44,37 @@ export function produceProtocol(requests: readonly ProduceRequest[]) {
   };
 }
 
-/** The answers, in the order of the requests. Throws MALFORMED_RESPONSE unless each request has exactly one. */
-export function produceAnswers(decoded: DecodedProduce, requests: readonly ProduceRequest[]): ProduceAnswer[] {
+/** The responses, in the order of the requests. Throws MALFORMED_RESPONSE unless each request has exactly one. */
+export function produceResponses(decoded: DecodedProduce, requests: readonly ProduceRequest[]): ProduceResponse[] {
   const throttleMs = decoded.clientSideThrottleTime ?? 0;
   const found = decoded.topics.flatMap(({ topicName, partitions }) =>
-    partitions.map((answer) => [`${topicName}/${answer.partition}`, answer] as const),
+    partitions.map((response) => [`${topicName}/${response.partition}`, response] as const),
   );
   const byPartition = new Map(found);
   return requests.map(({ topic, partition }) => {
-    const answer = byPartition.get(`${topic}/${partition}`);
-    if (answer === undefined || found.length !== requests.length) {
-      throw new KafkaError('MALFORMED_RESPONSE', `the answer does not match the request for ${topic}/${partition}`);
+    const response = byPartition.get(`${topic}/${partition}`);
+    if (response === undefined || found.length !== requests.length) {
+      throw new KafkaError('MALFORMED_RESPONSE', `the response does not match the request for ${topic}/${partition}`);
     }
     return {
       throttleMs,
-      ...errorIn(answer.errorCode),
-      baseOffset: wholeNumber(answer.baseOffset),
-      appendedAtMs: wholeNumber(answer.logAppendTime),
-      logStartOffset: wholeNumber(answer.logStartOffset),
+      ...errorIn(response.errorCode),
+      baseOffset: wholeNumber(response.baseOffset),
+      appendedAtMs: wholeNumber(response.logAppendTime),
+      logStartOffset: wholeNumber(response.logStartOffset),
     };
   });
 }
 
 /**
  * ```
- * answer    => throttle int32, error int16, session int32, [topic]
+ * response  => throttle int32, error int16, session int32, [topic]
  * topic     => name string, [partition]
  * partition => number int32, error int16, high watermark int64, last stable int64, log start int64,
  *              [producer int64, first offset int64], preferred replica int32, batches bytes
  * ```
  */
-export const fetchResponse: Protocol<FetchAnswer>['response'] = {
+export const fetchResponse: Protocol<FetchResponse>['response'] = {
   decode: async (payload) => {
     const decoder = new Decoder(payload);
     const throttleMs = decoder.readInt32();
@@ -111,6 +111,6 @@ function readRecords(decoder: Decoder): Buffer {
   const length = decoder.readInt32();
   if (length <= 0) return Buffer.alloc(0);
   const records = decoder.readBytes(length);
-  if (records.length < length) throw new KafkaError('MALFORMED_RESPONSE', 'the answer ends before its records do');
+  if (records.length < length) throw new KafkaError('MALFORMED_RESPONSE', 'the response ends before its records do');
   return records;
 }

@@ -12,7 +12,7 @@ export interface RefresherOptions {
   readonly deadlines: Deadlines;
   /** Requests the metadata of everything in use. Rejects when no broker answers. */
   readonly refresh: () => Promise<void>;
-  /** Whether there is anything to ask for. */
+  /** Whether any topic is in use. */
   readonly isWanted: () => boolean;
   /** Whether a broker is suspect. */
   readonly isUrgent: () => boolean;
@@ -20,7 +20,7 @@ export interface RefresherOptions {
 
 /**
  * When the topology is refreshed: on demand, and periodically. One refresh at a time; a caller that comes while one is
- * under way waits for the next, because its answer may be older than the doubt.
+ * under way waits for the next, because its response may be older than the reason for the refresh.
  */
 export class Refresher {
   readonly #options: RefresherOptions;

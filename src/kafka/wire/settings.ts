@@ -19,7 +19,7 @@ export type SaslSettings =
 
 /** How to reach the brokers. */
 export interface KafkaSettings {
-  /** host:port of the first brokers to ask; the cluster names the rest. */
+  /** host:port of the bootstrap brokers; they name the others. */
   readonly brokers: readonly string[];
   readonly clientId: string;
   readonly tls: boolean;

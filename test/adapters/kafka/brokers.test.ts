@@ -1,5 +1,11 @@
 import { describe, expect, test, vi } from 'vitest';
-import { askAny, asUnavailable, isUnsent, unlessStopped, withRetries } from '../../../src/adapters/kafka/brokers.ts';
+import {
+  asUnavailable,
+  callAnyBroker,
+  isUnsent,
+  unlessStopped,
+  withRetries,
+} from '../../../src/adapters/kafka/brokers.ts';
 import { IdallocError } from '../../../src/errors.ts';
 import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { failing, scriptedBrokers } from './scripted-brokers.ts';
@@ -64,7 +70,7 @@ test.each([
 describe('askAny', () => {
   const answer = { throttleMs: 0, topics: [] };
   const ask = (brokers: ReturnType<typeof scriptedBrokers>) =>
-    askAny(brokers, (link) => link.describeConfigs({ topics: [] }));
+    callAnyBroker(brokers, (link) => link.describeConfigs({ topics: [] }));
 
   test('returns the answer of the first broker that gives one', async () => {
     const brokers = scriptedBrokers({

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { committedOffsets, describeGroup, setOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { BrokerLink, CommitRequest, GroupsAnswer } from '../../../src/kafka/wire/port.ts';
+import type { BrokerLink, DescribeGroupsResponse, OffsetCommitRequest } from '../../../src/kafka/wire/port.ts';
 import { CONTROLLER as COORDINATOR, failing, scriptedBrokers } from './scripted-brokers.ts';
 
-type Group = GroupsAnswer['groups'][number];
+type Group = DescribeGroupsResponse['groups'][number];
 
 const STABLE: Group = {
   groupId: 'g',
@@ -100,7 +100,7 @@ describe('setOffsets', () => {
   ]);
 
   function committing(...faults: readonly (string | undefined)[]) {
-    const requests: CommitRequest[] = [];
+    const requests: OffsetCommitRequest[] = [];
     const left = [...faults];
     const brokers = coordinator({
       commitOffsets: async (request) => {

@@ -50,7 +50,7 @@ class World {
         });
         return await Promise.race([use({ produce }), late]);
       },
-      doubt: () => {},
+      markStale: () => {},
     } as unknown as Cluster;
     this.publisher = new KafkaPublisher({
       cluster,
@@ -62,7 +62,7 @@ class World {
           if (reason !== undefined) return { kind: 'unwritable', reason };
           return this.statuses.get(topic) ?? { kind: 'writable', partitions: 3, onProbation: false };
         },
-        doubt: (topic) => void this.doubted.push(topic),
+        invalidate: (topic) => void this.doubted.push(topic),
         markUnwritable: (topic, reason) => void this.unwritable.set(topic, reason),
         clear: (topic) => void this.cleared.push(topic),
       },

@@ -183,7 +183,7 @@ describe('a call to a leader', () => {
         return 1;
       },
       call: (_node: number, _lane: string, timeoutMs: number) => end(timeoutMs),
-      doubt: (topic: string) => doubted.push(topic),
+      markStale: (topic: string) => doubted.push(topic),
     };
     const at = { topic: T, partition: 0, lane: 'append', timeoutMs: 1_000 };
     const work = callLeader(cluster as unknown as Cluster, stage.runtime, at, () => Promise.reject(new Error()));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { CommitRequest } from '../../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest } from '../../../src/kafka/wire/port.ts';
 import { type Call, GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
 
 const SESSION_MS = 10_000;
@@ -9,7 +9,7 @@ function delayCommits(stage: GroupStage, delayMs: number): void {
   stage.network.script = (call, way) => (call === 'commitOffsets' && way === 'back' ? delayMs : undefined);
 }
 
-const generationOf = ({ request }: Call) => (request as CommitRequest).generation;
+const generationOf = ({ request }: Call) => (request as OffsetCommitRequest).generation;
 const joinsAfter = (member: StagedMember, atMs: number) =>
   member.called('joinGroup').filter(({ sentMs }) => sentMs > atMs);
 

@@ -180,7 +180,7 @@ describe('close', () => {
       cluster.coordinator('g'),
     ].map(errorCode);
     await runtime.until(runtime.sleep(10));
-    cluster.doubt('t');
+    cluster.markStale('t');
     await runtime.until(cluster.close());
     expect(new Set(await runtime.until(Promise.all(under)))).toEqual(new Set(['CLOSED']));
     expect(brokers.open).toBe(0);
@@ -195,7 +195,7 @@ describe('close', () => {
     ]) {
       expect(await runtime.until(errorCode(late()))).toBe('CLOSED');
     }
-    cluster.doubt('t');
+    cluster.markStale('t');
     await runtime.until(runtime.sleep(10)); // the answers that the scripted brokers still owe are no timers of the cluster
     expect([brokers.calls.length, runtime.pending]).toEqual([calls, 0]);
   });

@@ -51,7 +51,7 @@ describe('a silent leader', () => {
     brokers.set(2, 'healthy');
     brokers.topics.set('t', { leaders: [2] });
     const startMs = runtime.monotonicMs();
-    cluster.doubt('t');
+    cluster.markStale('t');
     expect(await runtime.until(callLeader(cluster, 't', 10_000))).toBe(2);
     expect(runtime.monotonicMs() - startMs).toBeLessThan(600);
   });
@@ -173,7 +173,7 @@ describe('topics', () => {
     await runtime.until(Promise.all([cluster.leader('t', 0), cluster.leader('other', 0)]));
     for (const node of [1, 2]) brokers.set(node, 'frozen');
     const startMs = runtime.monotonicMs();
-    cluster.doubt('other');
+    cluster.markStale('other');
     await runtime.until(runtime.sleep(200));
     expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
     expect(runtime.monotonicMs() - startMs).toBe(200);
@@ -192,14 +192,14 @@ describe('topics', () => {
     expect(await runtime.until(leaders())).toEqual([1, 1, 1]);
     brokers.topics.delete('gone');
     brokers.topics.set('forbidden', { errorCode: 'TOPIC_AUTHORIZATION_FAILED', leaders: [] });
-    cluster.doubt('gone');
+    cluster.markStale('gone');
     const faults = ['gone', 'forbidden', 't'].map((topic) => errorCode(cluster.leader(topic, 0)));
     expect(await runtime.until(Promise.all(faults))).toEqual([
       'UNKNOWN_TOPIC_OR_PARTITION',
       'answered', // from the cache: it was not doubted
       'answered',
     ]);
-    cluster.doubt('forbidden');
+    cluster.markStale('forbidden');
     expect(await runtime.until(errorCode(cluster.leader('forbidden', 0)))).toBe('TOPIC_AUTHORIZATION_FAILED');
     expect(await runtime.until(errorCode(cluster.leader('t', 1)))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
   });
@@ -219,7 +219,7 @@ describe('topics', () => {
     brokers.topics.set('t', { leaders: [2] });
     brokers.views.set(1, new Map([['t', { leaders: [1] }]]));
     brokers.views.set(2, new Map([['t', { leaders: [1] }]]));
-    cluster.doubt('t');
+    cluster.markStale('t');
     await runtime.until(asked);
     brokers.views.clear();
     expect(await runtime.until(cluster.leader('t', 0))).toBe(2);
@@ -266,7 +266,7 @@ describe('the topology is asked for', () => {
     const startMs = runtime.monotonicMs();
     const doubts = async () => {
       for (let at = 0; at < 1_000; at += 1) {
-        cluster.doubt('t');
+        cluster.markStale('t');
         void errorCode(cluster.leader('t', 0));
         await runtime.sleep(5);
       }
@@ -299,7 +299,7 @@ describe('coordinators', () => {
     expect(await runtime.until(Promise.all([cluster.coordinator('g'), cluster.coordinator('g')]))).toEqual([1, 1]);
     brokers.coordinator = 2;
     expect(await runtime.until(cluster.coordinator('g'))).toBe(1);
-    cluster.doubtCoordinator('g');
+    cluster.forgetCoordinator('g');
     expect(await runtime.until(cluster.coordinator('g'))).toBe(2);
     expect(brokers.callsOf('findCoordinator')).toHaveLength(2);
   });
@@ -322,11 +322,11 @@ describe('coordinators', () => {
 
 test('the time of the last answer counts answers of any broker, including Kafka errors, but no time-outs', async () => {
   const { brokers, cluster, runtime } = stage(2);
-  expect(cluster.lastAnswerMs).toBeUndefined();
+  expect(cluster.lastResponseMs).toBeUndefined();
   await runtime.until(cluster.metadata([]));
-  const answeredMs = cluster.lastAnswerMs;
+  const answeredMs = cluster.lastResponseMs;
   expect(answeredMs).toBe(runtime.monotonicMs());
   for (const node of [1, 2]) brokers.set(node, 'frozen');
   await runtime.until(errorCode(cluster.metadata([])));
-  expect(cluster.lastAnswerMs).toBe(answeredMs);
+  expect(cluster.lastResponseMs).toBe(answeredMs);
 });

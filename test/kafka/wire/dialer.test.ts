@@ -57,7 +57,7 @@ describe('a failed dial reports the cause and the remedy', () => {
     [
       'a server that hangs up',
       hangingUp,
-      'UNREACHABLE: ADDRESS: the connection was closed without an answer: does that port want TLS?',
+      'UNREACHABLE: ADDRESS: the connection was closed without a response: does that port want TLS?',
     ],
     [
       'negative nonsense',

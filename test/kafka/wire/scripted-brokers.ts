@@ -1,6 +1,12 @@
 import { Cluster, type ClusterOptions } from '../../../src/kafka/wire/cluster.ts';
 import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { Answer, BrokerAddress, BrokerLink, Dialer, MetadataAnswer } from '../../../src/kafka/wire/port.ts';
+import type {
+  BrokerAddress,
+  BrokerLink,
+  BrokerResponse,
+  Dialer,
+  MetadataResponse,
+} from '../../../src/kafka/wire/port.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 /**
@@ -99,7 +105,7 @@ export class ScriptedBrokers {
     },
   };
 
-  metadataOf(node: number, asked: readonly string[] | 'all'): MetadataAnswer {
+  metadataOf(node: number, asked: readonly string[] | 'all'): MetadataResponse {
     const known = this.views.get(node) ?? this.topics;
     const names = asked === 'all' ? [...known.keys()] : asked;
     return {
@@ -164,15 +170,15 @@ class ScriptedLink {
     this.#resolveEnded();
   }
 
-  metadata({ topics }: { readonly topics: readonly string[] | 'all' }): Promise<MetadataAnswer> {
+  metadata({ topics }: { readonly topics: readonly string[] | 'all' }): Promise<MetadataResponse> {
     return this.#serve('metadata', () => this.#brokers.metadataOf(this.node, topics));
   }
 
-  heartbeat(): Promise<Answer> {
+  heartbeat(): Promise<BrokerResponse> {
     return this.#serve('heartbeat', () => ({ throttleMs: this.#brokers.throttleMs }));
   }
 
-  findCoordinator(): Promise<Answer> {
+  findCoordinator(): Promise<BrokerResponse> {
     return this.#serve('findCoordinator', () => {
       const { coordinator: nodeId, coordinatorFault } = this.#brokers;
       if (coordinatorFault !== undefined) throw new KafkaError(coordinatorFault, 'as the test wants it');

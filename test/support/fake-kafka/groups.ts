@@ -1,5 +1,5 @@
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { CommitRequest, OffsetsRequest } from '../../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest, OffsetFetchRequest } from '../../../src/kafka/wire/port.ts';
 import type { Clockwork } from './clockwork.ts';
 import { Group, type GroupSettings } from './group.ts';
 
@@ -23,7 +23,7 @@ export class Groups {
   readonly #clockOf: (node: number) => Clockwork;
   readonly #groups = new Map<string, Kept>();
   /** Called for each commit that was accepted. */
-  onCommit: (request: CommitRequest) => void = () => {};
+  onCommit: (request: OffsetCommitRequest) => void = () => {};
   #ids = 0;
 
   constructor(options: GroupsOptions, clock: Clockwork, clockOf: (node: number) => Clockwork) {
@@ -58,7 +58,7 @@ export class Groups {
     kept.group.moved();
   }
 
-  commit(request: CommitRequest): readonly { topic: string; partition: number; errorCode?: KafkaErrorCode }[] {
+  commit(request: OffsetCommitRequest): readonly { topic: string; partition: number; errorCode?: KafkaErrorCode }[] {
     const { groupId, memberId, generation, partitions } = request;
     const kept = this.#groups.get(groupId);
     const errorCode = kept === undefined ? 'UNKNOWN_MEMBER_ID' : kept.group.refusesCommit(memberId, generation);
@@ -68,7 +68,7 @@ export class Groups {
     return partitions.map(({ topic, partition }) => ({ topic, partition }));
   }
 
-  fetch({ groupId, partitions }: OffsetsRequest): readonly { topic: string; partition: number; offset: number }[] {
+  fetch({ groupId, partitions }: OffsetFetchRequest): readonly { topic: string; partition: number; offset: number }[] {
     return partitions.map(({ topic, partition }) => {
       const offset = this.committed(groupId, topic, partition) ?? -1;
       return { topic, partition, offset };

@@ -1,5 +1,5 @@
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { JoinRequest } from '../../../src/kafka/wire/port.ts';
+import type { JoinGroupRequest } from '../../../src/kafka/wire/port.ts';
 import type { GroupMember } from './group-member.ts';
 
 /** The members of a group, and their common protocol. The first to join leads, and there is always a leader. */
@@ -53,7 +53,7 @@ export class Roster {
     return isStranger || !this.#members.has(memberId) ? 'UNKNOWN_MEMBER_ID' : undefined;
   }
 
-  supports(protocols: JoinRequest['protocols']): boolean {
+  supports(protocols: JoinGroupRequest['protocols']): boolean {
     return protocols.some(({ name }) => this.#isKnownToAll(name));
   }
 

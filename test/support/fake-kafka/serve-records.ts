@@ -1,11 +1,11 @@
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
-  FetchAnswer,
   FetchedPartition,
   FetchRequest,
+  FetchResponse,
   ListOffsetsRequest,
-  ProduceAnswer,
   ProduceRequest,
+  ProduceResponse,
 } from '../../../src/kafka/wire/port.ts';
 import { hasKeylessRecord, isSound } from './batches.ts';
 import type { Broker } from './broker.ts';
@@ -29,10 +29,10 @@ export function recordHandlers(broker: Broker): Pick<Handlers, 'produce' | 'fetc
   };
 }
 
-type AnswerProduce = (fields: Partial<ProduceAnswer>) => void;
+type AnswerProduce = (fields: Partial<ProduceResponse>) => void;
 
 /** The port only allows -1; the fake also implements weaker acks. */
-function produce(broker: Broker, request: ProduceRequest, reply: Reply<ProduceAnswer>): void {
+function produce(broker: Broker, request: ProduceRequest, reply: Reply<ProduceResponse>): void {
   const answer: AnswerProduce = (fields) => reply.give({ ...NONE, throttleMs: broker.cluster.throttleMs, ...fields });
   const partition = partitionIn(broker.view, request.topic, request.partition)?.partition;
   const errorCode = refusalOf(broker, request);
@@ -64,7 +64,7 @@ function append(broker: Broker, partition: Partition, request: ProduceRequest, a
   const nowMs = broker.clock.wallMs();
   const done = { baseOffset, appendedAtMs: partition.settings.stampsTime ? nowMs : -1, logStartOffset: start };
   let isOpen = true;
-  const end = (fields: Partial<ProduceAnswer>): void => {
+  const end = (fields: Partial<ProduceResponse>): void => {
     if (isOpen) answer(fields);
     isOpen = false;
     timer?.cancel();
@@ -106,11 +106,11 @@ function isForAll(request: ProduceRequest): boolean {
 class Fetch {
   readonly #broker: Broker;
   readonly #request: FetchRequest;
-  readonly #reply: Reply<FetchAnswer>;
+  readonly #reply: Reply<FetchResponse>;
   #unwatch: (() => void) | undefined;
   #isOver = false;
 
-  constructor(broker: Broker, request: FetchRequest, reply: Reply<FetchAnswer>) {
+  constructor(broker: Broker, request: FetchRequest, reply: Reply<FetchResponse>) {
     this.#broker = broker;
     this.#request = request;
     this.#reply = reply;

@@ -1,4 +1,4 @@
-import type { MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/port.ts';
 import type { Leadership, Partition } from './partition.ts';
 import type { Topic } from './topic.ts';
 
@@ -49,6 +49,6 @@ export function describeTopic(view: View, name: string): TopicMetadata {
   return { name, partitions };
 }
 
-export function addressOf(node: number): MetadataAnswer['brokers'][number] {
+export function addressOf(node: number): MetadataResponse['brokers'][number] {
   return { nodeId: node, host: `broker-${node}`, port: 9092 };
 }

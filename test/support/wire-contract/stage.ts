@@ -3,12 +3,12 @@ import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
-  Answer,
   BrokerAddress,
   BrokerLink,
+  BrokerResponse,
   Dialer,
-  FetchAnswer,
   FetchedPartition,
+  FetchResponse,
 } from '../../../src/kafka/wire/port.ts';
 import { RUNTIME } from '../../../src/runtime.ts';
 
@@ -63,7 +63,7 @@ export class WireStage {
   }
 
   /** On a separate connection for each name. */
-  async onLeader<R extends Answer>(
+  async onLeader<R extends BrokerResponse>(
     topic: string,
     partition: number,
     use: (link: BrokerLink) => Promise<R>,
@@ -72,7 +72,7 @@ export class WireStage {
     return this.cluster.call(await this.cluster.leader(topic, partition, CALL_MS), lane, CALL_MS, use);
   }
 
-  async onCoordinator<R extends Answer>(
+  async onCoordinator<R extends BrokerResponse>(
     groupId: string,
     use: (link: BrokerLink) => Promise<R>,
     lane = 'control',
@@ -89,7 +89,7 @@ export class WireStage {
         return groups.every(({ errorCode }) => errorCode === undefined || errorCode === 'GROUP_ID_NOT_FOUND');
       } catch (error) {
         if (!COORDINATOR_FAULTS.has(String(kafkaErrorCode(error)))) throw error;
-        this.cluster.doubtCoordinator(groupId);
+        this.cluster.forgetCoordinator(groupId);
         return false;
       }
     });
@@ -107,7 +107,7 @@ export class WireStage {
     } catch (error) {
       if (!LEADER_FAULTS.has(String(kafkaErrorCode(error)))) throw error;
     }
-    this.cluster.doubt(topic);
+    this.cluster.markStale(topic);
     return undefined;
   }
 
@@ -136,7 +136,7 @@ const COORDINATOR_FAULTS: ReadonlySet<string> = new Set([
 ]);
 const LEADER_FAULTS: ReadonlySet<string> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE']);
 
-export type Fetched = FetchedPartition & Pick<FetchAnswer, 'throttleMs'>;
+export type Fetched = FetchedPartition & Pick<FetchResponse, 'throttleMs'>;
 
 interface FetchLimits {
   readonly maxWaitMs: number;

@@ -23,9 +23,9 @@ export async function grant(brokers: Brokers, rules: readonly AclRule[]): Promis
 
 async function createAcls({ cluster }: Brokers, rules: readonly AclRule[]): Promise<void> {
   const { controllerId } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  const answer = await cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) => link.createAcls({ rules }));
-  const at = answer.rules.findIndex(({ errorCode }) => errorCode !== undefined);
-  const { errorCode, message = '' } = answer.rules[at] ?? {};
+  const response = await cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) => link.createAcls({ rules }));
+  const at = response.rules.findIndex(({ errorCode }) => errorCode !== undefined);
+  const { errorCode, message = '' } = response.rules[at] ?? {};
   if (errorCode === undefined) return;
   const remedy = REMEDIES[errorCode];
   if (remedy !== undefined)

@@ -54,16 +54,16 @@ export async function offsetsAtTime(
   return new Map(offsets.entries());
 }
 
-/** The results of `ask` for each partition of a topic, in order; retried when a leader has moved. */
+/** The results of `query` for each partition of a topic, in order; retried when a leader has moved. */
 async function forEachPartition<T>(
   source: Source,
   topic: string,
-  ask: (source: Source, partition: number) => Promise<T>,
+  query: (source: Source, partition: number) => Promise<T>,
 ): Promise<readonly T[]> {
   try {
     return await withRetries(source, async () => {
       const count = await countPartitions(source, topic);
-      return Promise.all(Array.from({ length: count }, (_, partition) => ask(source, partition)));
+      return Promise.all(Array.from({ length: count }, (_, partition) => query(source, partition)));
     });
   } catch (error) {
     const errorCode = kafkaErrorCode(error);

@@ -24,7 +24,7 @@ export interface SpanReading {
 const STALL_MS = 30_000;
 const STALL_CHECK_MS = 1_000;
 const MAX_WAIT_MS = 100;
-/** The size of a partition's chunk, and of a leader's answer: they bound the memory. */
+/** The size of a partition's chunk, and of a leader's response: they bound the memory. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const MAX_BYTES = 10 * MAX_BYTES_PER_PARTITION;
 

@@ -1,11 +1,11 @@
 import { IdallocError } from '../../../errors.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
-import type { ConfigsAnswer, MetadataAnswer, TopicMetadata } from '../../../kafka/wire/port.ts';
+import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/port.ts';
 import {
-  askAny,
   asUnavailable,
   type Brokers,
   CALL_TIMEOUT_MS,
+  callAnyBroker,
   isTransientError,
   requireNoError,
   withRetries,
@@ -45,9 +45,9 @@ export interface TopicsReport {
   readonly hidden: readonly string[];
 }
 
-/** How long the brokers may take to create topics, and how long their answer is awaited. */
+/** How long the brokers may take to create topics, and how long to wait for their response. */
 const CREATE_TIMEOUT_MS = 5_000;
-const CREATE_ANSWER_MS = CREATE_TIMEOUT_MS + 1_000;
+const CREATE_RESPONSE_MS = CREATE_TIMEOUT_MS + 1_000;
 
 /**
  * Creates the missing topics. An existing topic is never altered; its differences from the plan are reported. Safe to run
@@ -173,9 +173,12 @@ function describeTopics(
   });
 }
 
-async function describeConfigs(brokers: Brokers, topics: readonly string[]): Promise<ConfigsAnswer['topics']> {
+async function describeConfigs(
+  brokers: Brokers,
+  topics: readonly string[],
+): Promise<DescribeConfigsResponse['topics']> {
   if (topics.length === 0) return [];
-  return (await askAny<ConfigsAnswer>(brokers, (link) => link.describeConfigs({ topics }))).topics;
+  return (await callAnyBroker<DescribeConfigsResponse>(brokers, (link) => link.describeConfigs({ topics }))).topics;
 }
 
 function foundTopic(
@@ -187,7 +190,7 @@ function foundTopic(
   return [[name, { name, partitions: partitions.length, replicas, configs }]];
 }
 
-/** Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose answer was lost. */
+/** Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose response was lost. */
 function createTopics(
   brokers: Brokers,
   planned: readonly PlannedTopic[],
@@ -199,10 +202,10 @@ function createTopics(
     const { controllerId } = await brokers.cluster.metadata([], CALL_TIMEOUT_MS);
     const mayHaveMade = unanswered;
     unanswered = true;
-    const answer = await brokers.cluster.call(controllerId, 'control', CREATE_ANSWER_MS, (link) =>
+    const response = await brokers.cluster.call(controllerId, 'control', CREATE_RESPONSE_MS, (link) =>
       link.createTopics({ topics, timeoutMs: CREATE_TIMEOUT_MS }),
     );
-    const refused = answer.topics.find(
+    const refused = response.topics.find(
       ({ errorCode }) => errorCode !== undefined && errorCode !== 'TOPIC_ALREADY_EXISTS',
     );
     if (refused?.errorCode !== undefined) {
@@ -211,22 +214,22 @@ function createTopics(
         `topic ${refused.name} was not created: ${refused.message ?? refused.errorCode}`,
       );
     }
-    const made = new Set(answer.topics.filter(({ errorCode }) => errorCode === undefined || mayHaveMade).map(nameOf));
+    const made = new Set(response.topics.filter(({ errorCode }) => errorCode === undefined || mayHaveMade).map(nameOf));
     return planned.map(nameOf).filter((name) => made.has(name));
   });
 }
 
 async function requireLeaders({ cluster }: Brokers, names: readonly string[]): Promise<void> {
   const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  const answers = await Promise.allSettled(
+  const responses = await Promise.allSettled(
     brokers.map(({ nodeId }) =>
-      cluster.call<MetadataAnswer>(nodeId, 'control', CALL_TIMEOUT_MS, (link) => link.metadata({ topics: names })),
+      cluster.call<MetadataResponse>(nodeId, 'control', CALL_TIMEOUT_MS, (link) => link.metadata({ topics: names })),
     ),
   );
-  const known: MetadataAnswer[] = [];
-  for (const answer of answers) {
-    if (answer.status === 'fulfilled') known.push(answer.value);
-    else if (!isLinkError(kafkaErrorCode(answer.reason))) throw answer.reason;
+  const known: MetadataResponse[] = [];
+  for (const response of responses) {
+    if (response.status === 'fulfilled') known.push(response.value);
+    else if (!isLinkError(kafkaErrorCode(response.reason))) throw response.reason;
   }
   if (known.length === 0) throw new KafkaError('UNREACHABLE', 'no broker answers');
   for (const { name, errorCode } of known.flatMap(({ topics }) => topics)) {

@@ -7,7 +7,7 @@ import type {
   BrokerLink,
   FetchedPartition,
   FetchPosition,
-  ListOffsetsAnswer,
+  ListOffsetsResponse,
 } from '../../../../src/kafka/wire/port.ts';
 import { VirtualRuntime } from '../../../support/virtual-runtime.ts';
 
@@ -51,7 +51,7 @@ export class MemoryLogs {
       },
       listOffsets: async ({ partitions }) => ({
         throttleMs: 0,
-        partitions: partitions.map(({ topic, partition, timestampMs }): ListOffsetsAnswer['partitions'][number] => {
+        partitions: partitions.map(({ topic, partition, timestampMs }): ListOffsetsResponse['partitions'][number] => {
           const { start, end } = this.#log(topic, partition);
           return { topic, partition, offset: timestampMs === START ? start : end };
         }),
@@ -62,7 +62,7 @@ export class MemoryLogs {
       partitions: async (topic: string) => [...this.#logs.keys()].filter((name) => name.startsWith(`${topic}/`)).length,
       call: async (_node: number, _lane: string, _timeoutMs: number, use: (link: BrokerLink) => Promise<unknown>) =>
         use(link),
-      doubt: () => undefined,
+      markStale: () => undefined,
     };
     this.source = { cluster: cluster as unknown as Cluster, runtime: this.runtime };
   }

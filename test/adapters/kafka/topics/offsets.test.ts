@@ -40,7 +40,7 @@ function topic(partitions: readonly Partition[], faults: string[] = []) {
     leader: async (_topic: string, partition: number) => partition + 1,
     call: async (_node: number, _lane: string, _timeoutMs: number, use: (link: BrokerLink) => Promise<unknown>) =>
       use(link),
-    doubt: (name: string) => void doubts.push(name),
+    markStale: (name: string) => void doubts.push(name),
   };
   const source: Source = { cluster: cluster as unknown as Cluster, runtime };
   return { source, runtime, asked, doubts };

@@ -2,7 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { judgeTopics } from '../../../../src/adapters/kafka/topics/judge.ts';
 import { type FoundTopic, planTopics, type TopicSettings } from '../../../../src/adapters/kafka/topics/plan.ts';
 import { checkTopics, initTopics, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
-import type { BrokerLink, ConfigsAnswer, CreateTopicsRequest, TopicMetadata } from '../../../../src/kafka/wire/port.ts';
+import type {
+  BrokerLink,
+  CreateTopicsRequest,
+  DescribeConfigsResponse,
+  TopicMetadata,
+} from '../../../../src/kafka/wire/port.ts';
 import { CONTROLLER, failing, metadataAnswer, scriptedBrokers } from '../scripted-brokers.ts';
 
 const HOUR_MS = 3_600_000;
@@ -398,7 +403,7 @@ describe('checkTopics', () => {
     const deny = (denied: string): BrokerLink['describeConfigs'] => {
       return async (request) => {
         const answer = await link.describeConfigs(request);
-        const hide = (topic: ConfigsAnswer['topics'][number]) =>
+        const hide = (topic: DescribeConfigsResponse['topics'][number]) =>
           topic.name === denied ? { name: denied, errorCode: 'TOPIC_AUTHORIZATION_FAILED', configs: new Map() } : topic;
         return { ...answer, topics: answer.topics.map(hide) };
       };

@@ -1,17 +1,21 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 
-/** After this long without an answer the next broker is asked as well. */
+/** After this long without a response the next broker is called as well. */
 const PATIENCE_MS = 500;
 
 /**
- * Asks brokers a question that any of them can answer, one after the other and each once, and takes the first answer.
+ * Sends a request that any broker can answer to one after the other, each once, and takes the first response.
  * Rejects when all have failed, with a rejected login if there was one. Rejects immediately when a broker answers with a
  * Kafka error, and when the cluster is closed.
  */
-export function firstAnswer<B, T>(runtime: Runtime, brokers: readonly B[], ask: (broker: B) => Promise<T>): Promise<T> {
+export function firstResponse<B, T>(
+  runtime: Runtime,
+  brokers: readonly B[],
+  send: (broker: B) => Promise<T>,
+): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    let asked = 0;
+    let sent = 0;
     let failed = 0;
     let isSettled = false;
     let timer: Timer | undefined;
@@ -28,16 +32,16 @@ export function firstAnswer<B, T>(runtime: Runtime, brokers: readonly B[], ask: 
       const errorCode = kafkaErrorCode(error);
       if (errorCode === 'CLOSED' || !isLinkError(errorCode)) settle(() => reject(error));
       else if (failed === brokers.length) settle(() => reject(worst));
-      else if (failed === asked) next();
+      else if (failed === sent) next();
     };
     const next = () => {
       timer?.cancel();
-      const broker = brokers[asked];
+      const broker = brokers[sent];
       if (isSettled || broker === undefined) return;
-      asked += 1;
+      sent += 1;
       timer = runtime.schedule(PATIENCE_MS, next);
-      ask(broker).then((answer) => {
-        if (!isSettled) settle(() => resolve(answer));
+      send(broker).then((response) => {
+        if (!isSettled) settle(() => resolve(response));
       }, fail);
     };
     if (brokers.length === 0) reject(worst);
