@@ -39,7 +39,7 @@ export async function withCluster<T>(
   const cluster = new Cluster({ ...wire, log: wireLog(createLogger({ level, destination: 'stderr' })) });
   const source = { cluster, runtime: wire.runtime };
   try {
-    await unlessStopped(stop, () => answered(source, context, config));
+    await unlessStopped(stop, () => requireResponse(source, context, config));
     return await unlessStopped(stop, () => use(source));
   } catch (error) {
     throw asUnavailable(error);
@@ -48,7 +48,7 @@ export async function withCluster<T>(
   }
 }
 
-async function answered(
+async function requireResponse(
   { cluster, runtime }: Source,
   { terminal, err }: Waiting,
   { kafka }: KafkaConfig,

@@ -1,18 +1,18 @@
 import { type Reading, type WallMs, wallMs } from './units.ts';
 
-export type ClockFault = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | 'CLOCK_DRIFT';
+export type EjectionReason = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | 'CLOCK_DRIFT';
 
 export type Verdict =
   | { readonly kind: 'steady' }
   /** Allocate nothing until the wall clock shows this: it went back a little, or stopped for a moment. */
   | { readonly kind: 'wait'; readonly untilWall: WallMs }
   /** Release the identity; the clock can't be trusted. */
-  | { readonly kind: 'eject'; readonly reason: ClockFault; readonly detail: string };
+  | { readonly kind: 'eject'; readonly reason: EjectionReason; readonly detail: string };
 
 type Ejection = Extract<Verdict, { kind: 'eject' }>;
 
 /** A fault found before an identity is acquired: our clock disagrees with those of the brokers or other workers. */
-export type ClockOffFault = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
+export type ClockOffReason = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
 
 /** A step back of this much or more ejects. */
 const STEP_BACK_MS = 10;
@@ -145,7 +145,7 @@ function frozen(stoodMs: number): Ejection {
   return eject('CLOCK_FROZEN', `the wall clock has stood still for ${formatMs(stoodMs)} ms`);
 }
 
-function eject(reason: ClockFault, detail: string): Ejection {
+function eject(reason: EjectionReason, detail: string): Ejection {
   return { kind: 'eject', reason, detail };
 }
 
@@ -233,7 +233,7 @@ function clockOffByBrokers(state: BrokerDrift, limitMs: number): ClockOff | unde
 
 /** A clock that is certainly off. */
 export interface ClockOff {
-  readonly reason: ClockOffFault;
+  readonly reason: ClockOffReason;
   readonly detail: string;
 }
 

@@ -114,7 +114,7 @@ export class ApiListener {
     this.#options.log('info', 'the HTTP port is closed', {});
   }
 
-  async #drain({ underWay }: Api): Promise<void> {
-    for (let restMs = this.#options.drainMs; restMs > 0 && underWay() > 0; restMs -= CHECK_MS) await sleep(CHECK_MS);
+  async #drain({ inFlight }: Api): Promise<void> {
+    for (let restMs = this.#options.drainMs; restMs > 0 && inFlight() > 0; restMs -= CHECK_MS) await sleep(CHECK_MS);
   }
 }

@@ -86,7 +86,7 @@ export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swa
 }
 
 /** Sends a write whose answer decides nothing: its outcome is read back after success, failure and silence alike. */
-export async function sendIgnoringAnswer({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
+export async function sendIgnoringResponse({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
   try {
     await write;
   } catch (error) {

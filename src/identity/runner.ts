@@ -2,7 +2,7 @@ import type { LeaseTiming } from '../core/reservation.ts';
 import { elapsedMs, type Random } from '../core/units.ts';
 import type { Identity } from './identity.ts';
 import type { GuardedReading } from './settings.ts';
-import { type AcquireOutcome, type HeartbeatOutcome, refusalOf } from './state.ts';
+import { type AcquireOutcome, type HeartbeatOutcome, refusalFor } from './state.ts';
 
 /** From the start of a failed heartbeat to the next: several fit in before the own deadline. */
 const RETRY_MS = 1_000;
@@ -22,7 +22,7 @@ const PATROL_MS = 50;
 const PROBATION_MS = 1_500;
 
 /** How often the brokers are asked for the time while an identity is held: an idle worker drifts too. */
-const ASK_MS = 60_000;
+const CALL_MS = 60_000;
 
 export interface RunnerOptions {
   readonly identity: Identity;
@@ -93,7 +93,7 @@ export class IdentityRunner {
       return this.#afterHeartbeat(await identity.heartbeat(), leftMs);
     }
     if (verdict.kind === 'eject') {
-      await identity.release(refusalOf(verdict));
+      await identity.release(refusalFor(verdict));
       this.#options.resetClockAnchor();
       return PROBATION_MS;
     }
@@ -147,7 +147,7 @@ export class IdentityRunner {
       paused = refusal?.code === 'PROCESS_PAUSED';
       if (paused && !before) this.wake();
       if (verdict.kind !== 'eject') continue;
-      const released = workerId === undefined || identity.release(refusalOf(verdict));
+      const released = workerId === undefined || identity.release(refusalFor(verdict));
       this.wake();
       await released;
     }
@@ -156,7 +156,7 @@ export class IdentityRunner {
   async #sampleClocks(stop: AbortSignal): Promise<void> {
     const { identity, measureDrift, sleep } = this.#options;
     while (!stop.aborted) {
-      await sleep(ASK_MS, stop);
+      await sleep(CALL_MS, stop);
       if (stop.aborted || identity.state.mode !== 'held') continue;
       // If no broker answers, the last samples stay in use until the next try.
       await Promise.race([measureDrift?.().catch(() => undefined), aborted(stop)]);

@@ -13,10 +13,10 @@ export async function withSchemas(
 ): Promise<{ readonly ready: readonly RequestRecord[]; readonly error?: unknown }> {
   if (schemas === undefined) return { ready: records };
   const ids = records.map(({ value }) => (value === null ? undefined : confluentSchemaId(value)));
-  const asked = new Set(ids.filter((id) => id !== undefined));
-  if (asked.size === 0) return { ready: records };
+  const schemaIds = new Set(ids.filter((id) => id !== undefined));
+  if (schemaIds.size === 0) return { ready: records };
   try {
-    await schemas.learn(asked);
+    await schemas.learn(schemaIds);
     return { ready: records };
   } catch (error) {
     const waiting = ids.findIndex((id) => id !== undefined && !isLearned(schemas, id));

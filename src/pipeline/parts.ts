@@ -40,15 +40,15 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   let ids = 0;
   const maxIds = partMaxIds(cutting.layout);
   for (const intake of intakes) {
-    const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    if (intake.kind === 'accepted' && isDeferred(intake, asked, cutting)) continue;
-    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > maxIds)) {
+    const requested = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
+    if (intake.kind === 'accepted' && isDeferred(intake, requested, cutting)) continue;
+    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + requested > maxIds)) {
       yield part;
       part = [];
       ids = 0;
     }
     part.push(intake);
-    ids += asked;
+    ids += requested;
   }
   yield part;
 }

@@ -10,7 +10,7 @@ import {
 } from 'testcontainers';
 import { IdClient } from '../client/client.ts';
 import type { BufferOptions } from '../client/options.ts';
-import { refuseReplyTopic, replyPolicyOf } from '../codec/reply-policy.ts';
+import { replyPolicyOf, replyTopicViolation } from '../codec/reply-policy.ts';
 import { IdallocError } from '../errors.ts';
 import { IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
@@ -124,7 +124,7 @@ export class IdAllocEnvironment {
 
   #requireReplyTopic(): void {
     const replyPrefix = this.#variables.REPLY_TOPIC_PREFIX ?? 'id.replies.';
-    const refusal = refuseReplyTopic(this.#replyTopic, replyPolicyOf({ replyPrefix, ...this.#topics() }));
+    const refusal = replyTopicViolation(this.#replyTopic, replyPolicyOf({ replyPrefix, ...this.#topics() }));
     if (refusal !== undefined) throw new IdallocError('INVALID_REPLY_TOPIC', `withReplyTopic: ${refusal}`);
   }
 

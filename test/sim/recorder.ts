@@ -1,4 +1,4 @@
-import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
+import { DEAD_LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
@@ -208,7 +208,7 @@ export class Recorder implements PartitionObserver {
 
   #dropped({ headers }: PlainRecord, { sent }: Sent): void {
     const { partition, offset } = this.#placeOf(headers?.[TAG]);
-    const code = String(headers?.[LETTER_HEADERS.code]);
+    const code = String(headers?.[DEAD_LETTER_HEADERS.code]);
     this.#history.letters.push({ sent, landed: this.#world.tick(), partition, offset, code });
     this.#answered.add(`${partition}/${offset}`);
     this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);

@@ -4,7 +4,7 @@ import type { GateReason } from '../../src/core/gate.ts';
 import type { Layout } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
-import { type Answered, type Api, createApi } from '../../src/http/api.ts';
+import { type Api, createApi, type HandledRequest } from '../../src/http/api.ts';
 import { identifyBy } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
@@ -32,7 +32,7 @@ export class ApiStage {
   /** Of the issuer and the cache; a test can let time pass. */
   aheadMs = 0;
   issued = 0;
-  readonly answered: Answered[] = [];
+  readonly answered: HandledRequest[] = [];
   shed = 0;
   readonly faults: unknown[] = [];
   /** Lines of name:token, of a stage that was made with some. */

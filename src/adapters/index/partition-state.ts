@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { asBuffer, requireIntact, sumOf } from './store.ts';
+import { asBuffer, checksumOf, requireIntact } from './store.ts';
 
 /** What is stored about a partition besides its entries. */
 export interface State {
@@ -22,7 +22,7 @@ export interface State {
 }
 
 /** The state of a partition of which nothing was read yet. */
-export const NOTHING: State = {
+export const EMPTY_STATE: State = {
   end: 0,
   through: -1,
   digest: undefined,
@@ -54,7 +54,7 @@ export class SavedState {
     const { end, through, digest, origin, horizon, anchored, since, appended, recent, opened } = state;
     const known = [end, through, digest ?? null, origin, horizon, Number(anchored), since ?? null];
     const fields = [this.#partition, ...known, appended, recent, opened ?? null, Number(dropped)];
-    this.#put.run(...fields, sumOf(...fields));
+    this.#put.run(...fields, checksumOf(...fields));
   }
 
   /** Undefined if nothing of the partition is stored. Throws StoreError if the row is damaged. */
@@ -94,7 +94,7 @@ export function partitionsIn(db: DatabaseSync): readonly number[] {
 }
 
 function requireSum({ sum, ...fields }: Record<string, unknown>): void {
-  requireIntact(sum === sumOf(...Object.values(fields)), 'the state of a partition');
+  requireIntact(sum === checksumOf(...Object.values(fields)), 'the state of a partition');
 }
 
 function numberIn(value: unknown): number | undefined {

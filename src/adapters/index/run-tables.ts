@@ -2,7 +2,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { ITEM_BYTES, type Items } from './items.ts';
 import { LEVELS } from './run-shape.ts';
-import { asBuffer, requireIntact, sumOf } from './store.ts';
+import { asBuffer, checksumOf, requireIntact } from './store.ts';
 
 /** Describes a run: the entries at the offsets [first, end). */
 export interface RunFacts {
@@ -97,14 +97,14 @@ export class RunTables {
   /** `whole`: the run counts, since it is completely written and not dropped. */
   put({ id, level, first, end, requests, appended }: RunFacts, whole: boolean): void {
     const fields = [id, level, first, end, requests, appended ?? null, Number(whole)];
-    this.#put.run(...fields, sumOf(...fields));
+    this.#put.run(...fields, checksumOf(...fields));
   }
 
   /** All runs, in the order in which they were started. Throws StoreError if one is damaged. */
   all(): readonly (RunFacts & { readonly whole: boolean })[] {
     return this.#all.all().map((row) => {
       const { sum, ...fields } = row;
-      requireIntact(sum === sumOf(...Object.values(fields)), 'the description of a run');
+      requireIntact(sum === checksumOf(...Object.values(fields)), 'the description of a run');
       return {
         id: Number(row.id),
         level: Number(row.level),

@@ -4,7 +4,7 @@ import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
 import { RUN_ENTRIES, RunShape } from './run-shape.ts';
-import { isStoreError, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
+import { isStoreError, lockDirectory, openError, openStore, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 9;
@@ -67,7 +67,7 @@ export class SqliteIndex implements LedgerCopies {
       this.#openOrReplace();
     } catch (error) {
       this[Symbol.dispose]();
-      throw refusalOf(directory, error);
+      throw openError(directory, error);
     }
   }
 
@@ -222,7 +222,7 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   #giveUp(error: unknown): IdallocError {
-    this.#refusal = refusalOf(this.#directory, error);
+    this.#refusal = openError(this.#directory, error);
     this.#events.onUnusable(this.#refusal);
     return this.#refusal;
   }

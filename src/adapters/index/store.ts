@@ -18,7 +18,7 @@ export interface Store {
 class StoreError extends Error {}
 
 /** The checksum of a row, for rows other than blobs. */
-export function sumOf(...fields: readonly unknown[]): number {
+export function checksumOf(...fields: readonly unknown[]): number {
   return crc32(JSON.stringify(fields.map((field) => (field instanceof Uint8Array ? [...field] : field))));
 }
 
@@ -65,7 +65,7 @@ export function lockDirectory(directory: string): Disposable {
   try {
     return lockedDirectory(directory);
   } catch (error) {
-    throw refusalOf(directory, error);
+    throw openError(directory, error);
   }
 }
 
@@ -115,7 +115,7 @@ function isOutOfRange(error: unknown): boolean {
 }
 
 /** The error for the operator when the index can't be opened: INDEX_LOCKED or INDEX_UNUSABLE. */
-export function refusalOf(directory: string, error: unknown): IdallocError {
+export function openError(directory: string, error: unknown): IdallocError {
   if (LOCKED.has(sqliteResult(error) ?? 0)) {
     const message = `the ledger index in ${directory} is in use by another process: give each worker its own INDEX_DIR`;
     return new IdallocError('INDEX_LOCKED', message, { cause: error });
@@ -161,7 +161,7 @@ function readSeed(db: DatabaseSync, identity: string): HashSeed | undefined {
   const stored = db.prepare('SELECT text, seed, sum FROM binding WHERE id = 1').get();
   if (stored === undefined) return undefined;
   if (stored.text !== identity) throw new StoreError(`it belongs to ${stored.text}, not to ${identity}`);
-  requireIntact(stored.sum === sumOf(stored.text, stored.seed), 'the binding of the index');
+  requireIntact(stored.sum === checksumOf(stored.text, stored.seed), 'the binding of the index');
   return toSeed(stored.seed as Uint8Array);
 }
 
@@ -171,7 +171,7 @@ function create(db: DatabaseSync, identity: string): HashSeed {
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
       horizon INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, dropped INTEGER,
       sum INTEGER)`);
-  db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, sumOf(identity, seed));
+  db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, checksumOf(identity, seed));
   db.exec('COMMIT');
   return toSeed(seed);
 }

@@ -29,7 +29,7 @@ const MAX_KEPT_CHUNKS = 16;
 /** Sequential reads follow immediately. Later, the entries of a kept chunk may be gone from the log. */
 const KEPT_MS = 1_000;
 
-/** Entries read from an offset on, at `askedMs` or later. */
+/** Entries read from an offset on, at `requestedAtMs` or later. */
 interface Chunk {
   readonly requestedAtMs: number;
   readonly from: number;

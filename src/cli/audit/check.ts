@@ -1,5 +1,5 @@
 import { unpackRanges } from './evidence.ts';
-import type { FoundBatch, Place } from './store.ts';
+import type { BatchLocation, FoundBatch } from './store.ts';
 
 export type FindingCode =
   /** One ID in two batches. */
@@ -20,7 +20,7 @@ export type FindingCode =
 export interface Finding {
   readonly code: FindingCode;
   readonly message: string;
-  readonly places: readonly Place[];
+  readonly places: readonly BatchLocation[];
 }
 
 export interface JoinCounts {
@@ -209,7 +209,7 @@ class Request {
 }
 
 /** One partition of one topic. */
-export function logOf({ topic, partition }: Pick<Place, 'topic' | 'partition'>): string {
+export function logOf({ topic, partition }: Pick<BatchLocation, 'topic' | 'partition'>): string {
   return `${topic}/${partition}`;
 }
 

@@ -9,7 +9,7 @@ import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Finding, logOf } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
-import type { FoundBatch, Place } from './store.ts';
+import type { BatchLocation, FoundBatch } from './store.ts';
 
 /** The offsets to read, up to the ends at the time of the call. */
 export interface AuditScope {
@@ -106,7 +106,7 @@ export class AuditReader {
       }
       if (key === null) throw new TypeError('an entry has no key');
       this.counts.entries += 1;
-      const place: Place = { ...placeOf('ledger', record), correlationId: decodeLedgerKey(key) };
+      const place: BatchLocation = { ...placeOf('ledger', record), correlationId: decodeLedgerKey(key) };
       if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, after its own offset`);
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(place, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
@@ -119,7 +119,7 @@ export class AuditReader {
       this.counts.replies += 1;
       if (value === null) throw new TypeError('it has no value');
       const reply = decodeIdReply(value);
-      const place: Place = { ...placeOf('reply', record), correlationId: reply.correlationId };
+      const place: BatchLocation = { ...placeOf('reply', record), correlationId: reply.correlationId };
       if (key === null || !key.equals(reply.correlationId)) throw new TypeError('its key is not its correlation ID');
       const again = this.#sink.againFrom?.(record) === true;
       if ('error' in reply) {
@@ -130,7 +130,11 @@ export class AuditReader {
     });
   }
 
-  #add(place: Place, batch: IdBatch, fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again'>): void {
+  #add(
+    place: BatchLocation,
+    batch: IdBatch,
+    fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again'>,
+  ): void {
     const layout = this.#layoutOf(batch, this.#customText);
     if (layout === undefined) this.counts.unknownLayouts += 1;
     else {
@@ -146,7 +150,7 @@ export class AuditReader {
   }
 
   /** A record that can't be read is a finding. */
-  #attempt(source: Place['source'], record: TopicRecord, read: () => void): void {
+  #attempt(source: BatchLocation['source'], record: TopicRecord, read: () => void): void {
     try {
       read();
     } catch (error) {
@@ -181,7 +185,7 @@ export function sizeOf({ ledger, replies }: AuditScope): number {
   return [...ledger, ...replies].reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
-function placeOf(source: Place['source'], { topic, partition, offset, key }: TopicRecord): Place {
+function placeOf(source: BatchLocation['source'], { topic, partition, offset, key }: TopicRecord): BatchLocation {
   const correlationId = source === 'ledger' ? (key ?? Buffer.alloc(0)).subarray(1) : (key ?? Buffer.alloc(0));
   return { source, topic, partition, offset, correlationId };
 }

@@ -2,7 +2,7 @@ import { counted } from '../table.ts';
 import type { palette } from '../terminal.ts';
 import type { Finding, FindingCode, JoinCounts } from './check.ts';
 import type { ReadCounts } from './read.ts';
-import type { Place } from './store.ts';
+import type { BatchLocation } from './store.ts';
 
 /** The first findings, and how many there are of each kind. */
 export class Findings {
@@ -30,7 +30,7 @@ export function correlationText(correlationId: Buffer): string {
   return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${correlationId.toString('hex')}`;
 }
 
-function placeText({ topic, partition, offset, correlationId }: Place): string {
+function placeText({ topic, partition, offset, correlationId }: BatchLocation): string {
   return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(correlationId)}`;
 }
 
@@ -60,7 +60,7 @@ export function findingsJson({ counts, listed }: Findings): object {
   };
 }
 
-function placeJson({ source, topic, partition, offset, correlationId }: Place): object {
+function placeJson({ source, topic, partition, offset, correlationId }: BatchLocation): object {
   return { source, topic, partition, offset, correlation_id: correlationText(correlationId) };
 }
 

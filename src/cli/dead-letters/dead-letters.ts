@@ -22,7 +22,7 @@ import {
   lettersText,
   letterText,
   mayBeFixed,
-  refuseResend,
+  resendObstacle,
 } from './letter-view.ts';
 
 /** The place of a letter in the dead-letter topic. */
@@ -130,7 +130,7 @@ async function runResend(
     const { topics } = session.config;
     const letters: Letter[] = [];
     for (const place of places) letters.push(await readLetter(session, place));
-    const refusals = letters.flatMap((letter) => refuseResend(letter, topics.requests) ?? []);
+    const refusals = letters.flatMap((letter) => resendObstacle(letter, topics.requests) ?? []);
     if (refusals.length > 0) throw new IdallocError('RESEND_REFUSED', refusals.join('; '));
     const records: TopicRecord[] = [];
     for (const letter of letters) records.push(await originalOf(session, letter));

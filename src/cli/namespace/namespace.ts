@@ -29,7 +29,7 @@ import { withCluster } from '../kafka-session.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
-import { namespaceFault } from './fault.ts';
+import { acquireRefusal } from './acquire-refusal.ts';
 import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedgers, viewFound } from './found.ts';
 import { rightsCommand } from './rights.ts';
 
@@ -100,7 +100,7 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
   const { found, fault } = await withServers(context, async ({ config, etcd, witness }) => {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
     const found = await readStoredNamespace(etcd, witness, keys);
-    return { found: viewFound(config, found), fault: await faultOf(config, etcd, found) };
+    return { found: viewFound(config, found), fault: await refusalFor(config, etcd, found) };
   });
   if (fault !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
@@ -113,11 +113,15 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
 }
 
 /** If etcd's content can't be read, that is the fault. */
-async function faultOf(config: Config, etcd: EtcdPort, { view }: StoredNamespace): Promise<IdallocError | undefined> {
+async function refusalFor(
+  config: Config,
+  etcd: EtcdPort,
+  { view }: StoredNamespace,
+): Promise<IdallocError | undefined> {
   try {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
     const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
-    return namespaceFault(config, await readSnapshot(etcd, keys), view, refusals);
+    return acquireRefusal(config, await readSnapshot(etcd, keys), view, refusals);
   } catch (error) {
     if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
     throw error;

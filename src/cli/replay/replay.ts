@@ -24,7 +24,7 @@ import {
   requestEnds,
   requireEmptyGroup,
   setBack,
-  type Wanted,
+  type WantedOffset,
 } from './group.ts';
 import { countOf, type PartitionPlan, planJson, planReplay, planText } from './plan.ts';
 
@@ -119,7 +119,7 @@ async function runReplay(context: CliContext, options: ReplayOptions, layout: La
 
 async function planOf(session: Session): Promise<PartitionPlan[]> {
   const { from, offset, partition } = session.options;
-  const wanted: Wanted = (which, atTime) => {
+  const wanted: WantedOffset = (which, atTime) => {
     if (partition !== undefined && partition !== which) return undefined;
     return offset ?? atTime.get(which);
   };

@@ -22,7 +22,7 @@ import {
   workerTopics,
 } from './plan.ts';
 
-export interface TopicsMade {
+export interface CreatedTopics {
   /** Names of the topics that this call created. */
   readonly created: readonly string[];
   /** Differences of existing topics from the plan. */
@@ -60,7 +60,7 @@ export function initTopics(
   brokers: Brokers,
   settings: TopicSettings,
   replyTopics: readonly string[] = [],
-): Promise<TopicsMade> {
+): Promise<CreatedTopics> {
   return withCode(async () => {
     const { replicationFactor } = settings;
     const planned = planTopics(settings);

@@ -5,12 +5,12 @@ import type { Cluster } from '../kafka/wire/cluster.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 
 /** Where replies are read from. */
-export interface Place {
+export interface ReplyPosition {
   readonly partition: number;
   readonly offset: number;
 }
 
-export interface PlaceQuery {
+export interface ReplyPositionQuery {
   readonly requestTopic: string;
   readonly replyTopic: string;
   /** Undefined: a random one. */
@@ -31,7 +31,11 @@ const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'LOGIN_REFUSED',
  *
  * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise KafkaError.
  */
-export async function findPlace(cluster: Cluster, runtime: Runtime, query: PlaceQuery): Promise<Place> {
+export async function findReplyPosition(
+  cluster: Cluster,
+  runtime: Runtime,
+  query: ReplyPositionQuery,
+): Promise<ReplyPosition> {
   const untilMs = runtime.monotonicMs() + SEARCH_TIMEOUT_MS;
   for (;;) {
     try {
@@ -45,7 +49,7 @@ export async function findPlace(cluster: Cluster, runtime: Runtime, query: Place
   }
 }
 
-async function findOnce(cluster: Cluster, runtime: Runtime, query: PlaceQuery): Promise<Place> {
+async function findOnce(cluster: Cluster, runtime: Runtime, query: ReplyPositionQuery): Promise<ReplyPosition> {
   const { requestTopic, replyTopic: topic } = query;
   const partitions = await countPartitions(cluster, requestTopic, topic);
   const partition = query.partition ?? Math.floor(runtime.random() * partitions);
