@@ -40,7 +40,7 @@ export interface Metrics {
   render(): Promise<{ readonly contentType: string; readonly body: string }>;
 }
 
-/** The values that are read from the worker at each scrape. */
+/** The worker's state, read once per scrape. */
 export interface Vitals {
   /** It has joined the request group and has not been removed since. */
   readonly isMember: boolean;
@@ -87,13 +87,14 @@ export function createMetrics(
     new Counter({ name: `idalloc_${name}_total`, help, labelNames, registers });
   const gauge = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
     new Gauge({ name: `idalloc_${name}`, help, labelNames, registers });
-  const vital = (name: string, help: string, of: (worker: Vitals) => number) =>
+  /** The worker's state as of the current scrape. */
+  let worker: Vitals | undefined;
+  const vital = (name: string, help: string, of: (vitals: Vitals) => number) =>
     new Gauge({
       name: `idalloc_${name}`,
       help,
       registers,
       collect() {
-        const worker = vitals();
         if (worker !== undefined) this.set(of(worker));
       },
     });
@@ -132,7 +133,7 @@ export function createMetrics(
     labelNames: ['resource'],
     registers,
     collect() {
-      const refused = vitals()?.kafkaRefused;
+      const refused = worker?.kafkaRefused;
       for (const resource of KAFKA_RESOURCES) this.set({ resource }, Number(refused?.has(resource) === true));
     },
   });
@@ -148,7 +149,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { partition, state } of vitals()?.copies ?? []) this.set({ partition, state }, 1);
+      for (const { partition, state } of worker?.copies ?? []) this.set({ partition, state }, 1);
     },
   });
   new Gauge({
@@ -158,7 +159,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { partition, lag } of vitals()?.copies ?? []) this.set({ partition }, lag);
+      for (const { partition, lag } of worker?.copies ?? []) this.set({ partition }, lag);
     },
   });
   new Gauge({
@@ -168,7 +169,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { partition, milliseconds } of vitals()?.oldestUnread ?? []) {
+      for (const { partition, milliseconds } of worker?.oldestUnread ?? []) {
         this.set({ partition }, milliseconds / 1_000);
       }
     },
@@ -180,7 +181,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { variable, expiresAtMs } of vitals()?.certificates ?? []) this.set({ variable }, expiresAtMs / 1_000);
+      for (const { variable, expiresAtMs } of worker?.certificates ?? []) this.set({ variable }, expiresAtMs / 1_000);
     },
   });
   const batch = new Histogram({
@@ -237,6 +238,9 @@ export function createMetrics(
       http.observe({ route }, milliseconds / 1_000);
     },
     addShedConnection: (listener) => shed.inc({ listener }),
-    render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
+    async render() {
+      worker = vitals();
+      return { contentType: registry.contentType, body: await registry.metrics() };
+    },
   };
 }

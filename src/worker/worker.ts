@@ -127,7 +127,7 @@ export class Worker implements AsyncDisposable {
       oldestUnread: this.#requests?.oldestUnread ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
-      /** Reads the certificates' files, which only their metric needs: readiness probes ask for vitals as well. */
+      // A getter, because readiness probes read the vitals too, and only the metric needs the certificate files.
       get certificates() {
         return certificateExpiries(config);
       },
