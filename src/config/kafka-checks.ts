@@ -42,9 +42,10 @@ export function checkRetention(values: KafkaValues, errors: ConfigErrors): void 
   errors.ifValid(['REQUEST_RETENTION_MS', 'LEDGER_RETENTION_MS'], () => {
     const { REQUEST_RETENTION_MS: requests, LEDGER_RETENTION_MS: ledger } = values;
     if (ledger === -1) return;
-    const minimum = requests === -1 ? -1 : requests + REQUEST_SEGMENT_MS + LEDGER_MARGIN_MS;
-    if (minimum !== -1 && ledger >= minimum) return;
-    errors.add('LEDGER_RETENTION_MS', `must be at least ${minimum} when REQUEST_RETENTION_MS is ${requests}`);
+    const minimum = requests + REQUEST_SEGMENT_MS + LEDGER_MARGIN_MS;
+    if (requests !== -1 && ledger >= minimum) return;
+    const needed = requests === -1 ? '-1 (no limit)' : `at least ${minimum}, or -1 for no limit,`;
+    errors.add('LEDGER_RETENTION_MS', `must be ${needed} when REQUEST_RETENTION_MS is ${requests}, not ${ledger}`);
   });
 }
 

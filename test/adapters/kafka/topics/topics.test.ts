@@ -311,6 +311,14 @@ describe('checkTopics', () => {
     expect(codes(await checkTopics(brokers, SETTINGS))).toEqual([]);
   });
 
+  test('requires a ledger without a retention limit under requests without one', async () => {
+    const { brokers } = cluster(changed('id.requests', { 'retention.ms': '-1' }));
+    const { faults } = await checkTopics(brokers, SETTINGS);
+    expect(faults.map(({ message }) => message)).toEqual([
+      `topic 'id.ledger' must have retention.ms=-1 (no limit), as topic 'id.requests' has, not ${26 * HOUR_MS}`,
+    ]);
+  });
+
   test('with ALLOW_WEAK_LEDGER only warns about too few replicas of ledger and witness', async () => {
     const settings = { ...SETTINGS, replicationFactor: 1, allowWeakLedger: true };
     const { brokers } = cluster(planned(settings), [1]);
