@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The command of the installed package. Whoever only wants the client library may have an older Node, and must be told
-// what the command needs before anything is loaded that such a Node does not have.
+// The command of the installed package. Users of the client library alone may have an older Node. So the version is checked
+// before anything is loaded that such a Node does not support.
 const OLDEST_NODE = 24;
 const { node } = process.versions;
 

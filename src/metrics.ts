@@ -22,13 +22,13 @@ export interface Metrics {
   addError(code: string, count?: number): void;
   /** The gate's reason, or 'open'. */
   setGate(reason: string): void;
-  /** Until the worker's own deadline; negative when past it. */
+  /** The time until the worker's own deadline; negative when past it. */
   setLeaseMargin(milliseconds: number): void;
-  /** From now to the ceiling; negative when the clock is past it. */
+  /** The time from now to the ceiling; negative when the clock is past it. */
   setCeilingMargin(milliseconds: number): void;
-  /** The interval in which our clock's lead over the brokers' lies; undefined when none has answered. */
+  /** The interval in which our clock's lead over the brokers' lies; undefined when no broker has answered. */
   setClockDrift(interval: { readonly lowMs: number; readonly highMs: number } | undefined): void;
-  /** From the delivery of a record batch until all of it was answered. */
+  /** The time from the delivery of a record batch until all of it was answered. */
   observeBatch(milliseconds: number): void;
   /** Records waiting in a request partition, those of open transactions included; undefined once another worker owns it. */
   setLag(partition: number, records: number | undefined): void;
@@ -49,7 +49,7 @@ export interface Vitals {
   readonly stoppedPartitions: number;
   /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
-  /** What the brokers deny this worker. */
+  /** The resources that the brokers deny to this worker. */
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
   /** The copies of ledger partitions that the worker keeps. */
   readonly copies: readonly {

@@ -10,7 +10,7 @@ const AGREEMENT_MS = 60_000;
 
 /**
  * The current time, confirmed. New IDs start above it, so a clock that is years ahead would use up the layout, and one that
- * is behind could repeat IDs. `given` (--now), or else this machine's clock, is accepted when the last use was within the
+ * is behind could repeat IDs. `supplied` (--now), or else this machine's clock, is accepted when the last use was within the
  * day before it. Otherwise both have to agree, or the user has to type the date.
  *
  * @throws IdallocError NOT_CONFIRMED

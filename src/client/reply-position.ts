@@ -19,7 +19,7 @@ export interface ReplyPositionQuery {
   readonly signal: AbortSignal;
 }
 
-/** For the whole search: enough for a broker to restart, and usually for a leader election. */
+/** The time limit of the whole search: enough for a broker to restart, and usually for a leader election. */
 const SEARCH_TIMEOUT_MS = 10_000;
 const CALL_TIMEOUT_MS = 3_000;
 const RETRY_MS = 200;

@@ -14,7 +14,7 @@ export interface BatchRequest {
   readonly correlationId: Buffer;
   readonly replyTopic: string;
   readonly encoding: Encoding;
-  /** From the call to the reply; Infinity: until the client is closed. */
+  /** The time limit from the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }

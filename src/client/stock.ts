@@ -1,11 +1,11 @@
 import type { IdRange } from '../core/generator.ts';
 import { IdallocError } from '../errors.ts';
 
-/** IDs as ranges, as replies have them. */
+/** The IDs of one reply, as ranges. */
 export interface SuppliedBatch {
   readonly ranges: readonly IdRange[];
   readonly step: bigint;
-  /** Monotonic time before which none of the IDs existed. */
+  /** Monotonic time of the request, before which none of the IDs existed. */
   readonly requestedAtMs: number;
 }
 

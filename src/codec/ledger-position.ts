@@ -1,6 +1,6 @@
 import { decodeLedgerEntry, LEDGER_ENTRY_HEADER } from './ledger-entry.ts';
 
-/** What the index needs of an entry: the state of its writer's index, and for a batch the offset of its request. */
+/** The part of an entry that the index needs: the state of its writer's index, and for a batch the offset of its request. */
 export interface LedgerPosition {
   readonly end: number;
   readonly through: number;
@@ -104,7 +104,7 @@ class Walk {
   }
 
   /**
-   * A number within bounds, in the fewest bytes and at most `most` of them; anything else sets #doubt. Above 2^53 it is
+   * A number within bounds, in the fewest bytes and at most `most` of them; anything else sets #error. Above 2^53 it is
    * rounded, but has its sign.
    */
   #long(most: number, min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY): number {

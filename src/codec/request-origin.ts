@@ -44,7 +44,7 @@ export function readRoute(headers: RecordHeaders): Route {
   };
 }
 
-/** Since when a request may have been decided under any of its records, in milliseconds; undefined for a first record. */
+/** The earliest time at which any record of the request may have been decided, in milliseconds; undefined for a first one. */
 export function earliestDecisionMs({ origin, firstSentMs }: Route): number | undefined {
   if (origin === undefined || firstSentMs === undefined) return origin?.appendedAtMs ?? firstSentMs;
   return Math.min(origin.appendedAtMs, firstSentMs);

@@ -107,7 +107,7 @@ export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8)
   return load(env, readText, kafkaConfig);
 }
 
-/** For commands that connect only to etcd. */
+/** The configuration of commands that connect only to etcd. */
 export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
 
 /** Like loadWorkerConfig, for commands that connect only to etcd: Kafka's variables may be missing or invalid. */

@@ -9,7 +9,7 @@ export const MAX_POOL = 1_024;
 const DEFAULT_POOL = 32;
 
 /**
- * Required where the layout has a datacenter field: with a default, two clusters that forgot to set it would make the same IDs.
+ * Required where the layout has a datacenter field: with a default, two clusters that forgot to set it would generate the same IDs.
  */
 export function datacenterOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): number {
   const datacenterId = values.DATACENTER_ID;

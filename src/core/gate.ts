@@ -1,7 +1,7 @@
 import type { ClockOffReason, EjectionReason } from './clock-guard.ts';
 import type { MonoMs } from './units.ts';
 
-/** What may keep the gate closed; each source has one reason at a time. */
+/** The sources that may keep the gate closed, each for one reason at a time. */
 export type GateSource = 'identity' | 'clock' | 'process';
 
 export type GateReason =
@@ -41,7 +41,7 @@ export interface Gate {
   readonly closedSince?: MonoMs;
 }
 
-/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING says least. */
+/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING is the least specific. */
 export const GATE_REASONS: readonly GateReason[] = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
@@ -93,7 +93,7 @@ export function isClockReason(reason: GateReason | undefined): boolean {
   return reason !== undefined && CLOCK_REASONS.has(reason);
 }
 
-/** Whether clients should stop using this worker: it lost its identity by a cause of its own and is not just waiting. */
+/** Whether clients should stop using this worker: it lost its identity for a cause in itself and is not just waiting. */
 export function isEjection(reason: GateReason): boolean {
   return reason === 'LEASE_LOST' || isClockReason(reason);
 }

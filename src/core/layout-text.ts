@@ -3,7 +3,7 @@ import { type FieldRole, type FieldSpec, type LayoutSpec, layoutText } from './l
 /** The name of every layout that is not a preset. */
 export const CUSTOM = 'custom';
 
-/** What parseFields accepts, for error messages. */
+/** The syntax of parseFields, for error messages. */
 export const FIELDS_HELP =
   'role:bits or role:bits:label, separated by commas, from the highest bits to the lowest; the roles are timestamp, ' +
   'datacenter, worker and sequence';

@@ -11,7 +11,7 @@ export interface ConnectionLimits {
 interface Connection {
   readonly socket: Socket;
   readonly address: string;
-  readonly isResponding: Set<ServerResponse>;
+  readonly responsesInProgress: Set<ServerResponse>;
 }
 
 /**
@@ -22,7 +22,7 @@ export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #onShed: () => void;
   readonly #all = new WeakMap<Duplex, Connection>();
-  /** In the order in which they began to wait for a request, or to answer one. */
+  /** In the order in which they began to wait for a request, or to respond to one. */
   readonly #waiting = new Set<Connection>();
   readonly #responding = new Set<Connection>();
   /** By remote address: TLS puts a second socket on top of the connection's. */
@@ -40,7 +40,7 @@ export class Connections {
       this.#onShed();
       if (!this.#shed()) return void socket.destroy();
     }
-    const connection = { socket, address: addressOf(socket), isResponding: new Set<ServerResponse>() };
+    const connection = { socket, address: addressOf(socket), responsesInProgress: new Set<ServerResponse>() };
     this.#all.set(socket, connection);
     this.#byAddress.set(connection.address, connection);
     this.#waiting.add(connection);
@@ -63,19 +63,19 @@ export class Connections {
   }
 
   /** Responses in progress on a connection. */
-  isResponding(socket: Duplex): ReadonlySet<ServerResponse> {
-    return this.#all.get(socket)?.isResponding ?? new Set();
+  responsesInProgress(socket: Duplex): ReadonlySet<ServerResponse> {
+    return this.#all.get(socket)?.responsesInProgress ?? new Set();
   }
 
   /** A request's headers have arrived; until its body has, too, the connection counts as waiting. */
   requestStarted(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
-    const { isResponding } = connection;
-    isResponding.add(response);
+    const { responsesInProgress } = connection;
+    responsesInProgress.add(response);
     response.once('close', () => {
-      isResponding.delete(response);
-      if (isResponding.size > 0 || !this.#responding.delete(connection)) return;
+      responsesInProgress.delete(response);
+      if (responsesInProgress.size > 0 || !this.#responding.delete(connection)) return;
       this.#waiting.add(connection);
     });
   }
@@ -83,7 +83,8 @@ export class Connections {
   /** A request has arrived completely. */
   requestComplete(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
-    if (connection?.isResponding.has(response) && this.#waiting.delete(connection)) this.#responding.add(connection);
+    if (connection?.responsesInProgress.has(response) && this.#waiting.delete(connection))
+      this.#responding.add(connection);
   }
 
   #shed(): boolean {

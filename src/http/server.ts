@@ -6,7 +6,7 @@ import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { createTlsServer, type TlsSettings } from './tls.ts';
 
 export interface ServerLimits extends ConnectionLimits {
-  /** From a connection's start, or the end of its last response, until the next request has arrived completely. */
+  /** The time limit from a connection's start, or the end of its last response, until the next request has arrived completely. */
   readonly requestTimeoutMs: number;
 }
 
@@ -61,7 +61,7 @@ export function boundedServer(
   server.on(tls === undefined ? 'connection' : 'secureConnection', parseInSlices);
   server.on('request', (request, response) => {
     const { socket } = request;
-    if (connections.isResponding(socket).size >= MAX_PIPELINED) return socket.destroy();
+    if (connections.responsesInProgress(socket).size >= MAX_PIPELINED) return socket.destroy();
     connections.requestStarted(socket, response);
     if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
     else connections.requestComplete(socket, response);
@@ -75,7 +75,7 @@ export function boundedServer(
     response.writeHead(problem.status, headers).end(body);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const [first, ...others] = connections.isResponding(socket);
+    const [first, ...others] = connections.responsesInProgress(socket);
     const started = others.length > 0 || first?.headersSent === true;
     const isHttp = connections.has(socket); // false after a failed handshake
     if (started || !isHttp || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();

@@ -21,8 +21,8 @@ const PATROL_MS = 50;
 /** After an ejection the clock must stay steady under a new anchor for this long; a frozen clock shows after 1 s. */
 const PROBATION_MS = 1_500;
 
-/** How often the brokers are asked for the time while an identity is held: an idle worker drifts too. */
-const CALL_MS = 60_000;
+/** How often the brokers' clocks are sampled while an identity is held: an idle worker drifts too. */
+const DRIFT_SAMPLE_MS = 60_000;
 
 export interface RunnerOptions {
   readonly identity: Identity;
@@ -156,7 +156,7 @@ export class IdentityRunner {
   async #sampleClocks(stop: AbortSignal): Promise<void> {
     const { identity, measureDrift, sleep } = this.#options;
     while (!stop.aborted) {
-      await sleep(CALL_MS, stop);
+      await sleep(DRIFT_SAMPLE_MS, stop);
       if (stop.aborted || identity.state.mode !== 'held') continue;
       // If no broker answers, the last samples stay in use until the next try.
       await Promise.race([measureDrift?.().catch(() => undefined), aborted(stop)]);

@@ -44,7 +44,7 @@ export interface IdentityState {
   readonly fence?: bigint;
 }
 
-/** What a worker may allocate with, right now. */
+/** The authority to allocate now, or the reason for a refusal. */
 export type Authority =
   | {
       readonly ok: true;

@@ -22,7 +22,7 @@ export interface PipelineDeps extends DecisionDeps, OutgoingContext {
   readonly observe: PipelineObserver;
 }
 
-/** What the pipeline reports for metrics. */
+/** Receives the events of the pipeline, for metrics. */
 interface PipelineObserver {
   /** The batches of a part were settled; their replies have not been sent yet. */
   served(part: Served): void;
@@ -108,7 +108,7 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
     return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
   });
   const work = [publishReplies(deps, partition, outcomes), forward(deps, partition, outcomes)] as const;
-  await Promise.allSettled(work); // so that nothing is still under way if one fails
+  await Promise.allSettled(work); // so that nothing is still in progress if one fails
   const [undelivered, unforwarded] = await Promise.all(work);
   const letters = [...outcomes, ...unforwarded].flatMap(({ letter }) => letter ?? []);
   letters.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
@@ -146,7 +146,7 @@ function countServed(decisions: readonly Decision[]): Served {
   return served;
 }
 
-/** What is sent for one record: a reply if its sender can be reached, a dead letter if the record is bad. */
+/** The outcome for one record: a reply if its sender can be reached, a dead letter if the record is bad. */
 interface Outcome {
   readonly intake: Intake;
   readonly reply?: OutgoingRecord | undefined;

@@ -9,11 +9,11 @@ import type { Ledger } from './ledger.ts';
 import type { Allocation, Allocator, LedgerIndex } from './ports.ts';
 import type { Quotas } from './quotas.ts';
 
-/** What deciding needs. */
+/** The dependencies of `decide`. */
 export interface DecisionDeps {
   readonly layout: Layout;
   readonly datacenterId: number;
-  /** Largest batch that one request may ask for. */
+  /** The largest count of a request. */
   readonly maxCount: number;
   readonly index: LedgerIndex;
   readonly ledger: Ledger;

@@ -39,7 +39,7 @@ export class Lane {
     return this.#open && !this.#ended;
   }
 
-  /** Resolves when the work under way has ended. */
+  /** Resolves when the work in progress has ended. */
   get settled(): Promise<void> {
     return this.#attempt ?? Promise.resolve();
   }

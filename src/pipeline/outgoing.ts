@@ -10,7 +10,7 @@ import type { ErrorCode } from '../errors.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 
-/** What all replies and dead letters of one worker have in common. */
+/** The settings that all outgoing records of one worker share. */
 export interface OutgoingContext {
   readonly names: HeaderNames;
   readonly requestTopic: string;

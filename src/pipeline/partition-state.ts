@@ -46,7 +46,7 @@ export class PartitionState {
   invalidated = false;
   /** Why the partition is stopped, and the last unreadable offset. */
   stopped: { readonly error: IdallocError; readonly offset: number } | undefined;
-  /** Resolves when the append under way, if any, no longer holds up reading. */
+  /** Resolves when the append in progress, if any, no longer holds up reading. */
   held: Promise<void> | undefined;
   readonly waiters = new Set<Waiter>();
 

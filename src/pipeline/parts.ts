@@ -14,7 +14,7 @@ const LARGE_SHARE = 1 / 40;
 /** Large requests are decided together up to this share, which bounds how long small ones wait for them. */
 const LARGE_PART_SHARE = 1 / 8;
 
-/** Most IDs that the requests of a part may ask for together, at least 1; a request for more gets a separate part. */
+/** The most IDs that the requests of a part may request together, at least 1; a request for more gets a separate part. */
 export function partMaxIds(layout: Layout): number {
   const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
   const most = Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs);

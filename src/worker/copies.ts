@@ -16,7 +16,7 @@ export interface CopiesOptions {
 }
 
 /**
- * Which copies of ledger partitions this worker keeps.
+ * The copies of ledger partitions that this worker keeps.
  *
  *   absent  ──wanted──▶ opening ──loaded──▶ open ──not wanted for lingerMs──▶ dropping ──▶ absent
  *   dropping ──wanted──▶ opening, once it is deleted completely

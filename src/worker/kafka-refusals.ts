@@ -18,7 +18,7 @@ export interface KafkaRefusalsOptions {
 
 interface Refusal {
   readonly resource: KafkaResource;
-  /** What is refused and why, with the remedy. */
+  /** The refused operation and the cause, with the remedy. */
   readonly detail: string;
   readonly sinceMs: number;
   readonly lastMs: number;

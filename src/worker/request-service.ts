@@ -29,7 +29,7 @@ import { RequestGroup } from './request-group.ts';
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
-/** What serving requests needs beside the context. */
+/** The dependencies of serving requests, besides the context. */
 export interface RequestParts {
   readonly ledger: LedgerService;
   readonly identity: IdentityHolder;

@@ -1,17 +1,17 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { asBuffer, checksumOf, requireIntact } from './store.ts';
 
-/** What is stored about a partition besides its entries. */
+/** The stored state of a partition, besides its entries. */
 export interface State {
   readonly end: number;
   readonly through: number;
   readonly digest: Buffer | undefined;
-  /** The offset from which on the log is known. */
+  /** The start of the known part of the log. */
   readonly origin: number;
   readonly horizon: number;
   /** Whether an entry covers what the lost head of the log decided: until then the horizon is only a lower bound. */
   readonly anchored: boolean;
-  /** Since when all decisions are known, by the brokers' clocks; 0 for all time, undefined if unknown. */
+  /** The time since which all decisions are known, by the brokers' clocks; 0 for all time, undefined if unknown. */
   readonly since: number | undefined;
   /** When the last entry was appended. */
   readonly appended: number;
@@ -21,7 +21,7 @@ export interface State {
   readonly opened: number | undefined;
 }
 
-/** The state of a partition of which nothing was read yet. */
+/** The state of a partition before anything of it was read. */
 export const EMPTY_STATE: State = {
   end: 0,
   through: -1,

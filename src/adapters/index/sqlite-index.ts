@@ -32,7 +32,7 @@ export interface IndexEvents {
  *
  * A failure of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By then
  * the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a second
- * error in the same process calls fail with INDEX_UNUSABLE.
+ * failure in the same process calls fail with INDEX_UNUSABLE.
  *
  * SQLite notices damage to the structure of its pages, but not to their content, and neither would anything else: a key
  * that is no longer found is decided again, and that entry is then the first one of its key that this index knows. So
@@ -47,7 +47,7 @@ export class SqliteIndex implements LedgerCopies {
   readonly #lock: Disposable;
   #store!: Store;
   readonly #loaded = new Map<number, PartitionIndex>();
-  /** Loads under way; each call does one more step. */
+  /** Loads in progress; each call does one more step. */
   readonly #loads = new Map<number, Generator<void, PartitionIndex>>();
   readonly #drops = new Map<number, Generator<void, void>>();
   #replaced = false;

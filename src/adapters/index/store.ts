@@ -29,7 +29,7 @@ export function requireIntact(intact: boolean, what: string): asserts intact {
 
 /**
  * Runs changes in a transaction. A failure may leave objects in memory ahead of the disk, so any error here becomes a
- * error of the store.
+ * StoreError.
  */
 export function inTransaction(db: DatabaseSync, change: () => void): void {
   try {
@@ -52,13 +52,13 @@ const LOCK_FILE = 'ledger-index.lock';
 const OWN_DIRECTORY = 0o700;
 const OWN_FILE = 0o600;
 
-/** Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is made if it is missing. */
+/** Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is created if it is missing. */
 export function requireIndexDirectory(directory: string): void {
   lockDirectory(directory)[Symbol.dispose]();
 }
 
 /**
- * Locks a directory for this process until disposed, and makes it if it is missing. The lock has its own file, so that the
+ * Locks a directory for this process until disposed, and creates it if it is missing. The lock has its own file, so that the
  * index can be replaced while it is locked. Throws INDEX_LOCKED if another process has locked it, else INDEX_UNUSABLE.
  */
 export function lockDirectory(directory: string): Disposable {

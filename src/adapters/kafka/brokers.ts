@@ -5,7 +5,7 @@ import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '..
 import type { BrokerLink, BrokerResponse } from '../../kafka/wire/port.ts';
 import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
-/** What it takes to call brokers with retries: the cluster, and a clock. */
+/** The cluster, and the clock for retries. */
 export interface Brokers {
   readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'forgetCoordinator'>;
   readonly runtime: Pick<Runtime, 'monotonicMs' | 'sleep'>;

@@ -16,7 +16,7 @@ export interface KafkaLedgerEntriesOptions {
   readonly topic: string;
 }
 
-/** For one offset, including retries. */
+/** The time limit of reading one offset, including retries. */
 const READ_TIMEOUT_MS = 5_000;
 const ONE_READ_TIMEOUT_MS = 1_500;
 /** A fetch for one entry returns its record batch; a replay needs what follows as well. */
@@ -123,7 +123,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
 
   /**
    * Below the log's start an entry is gone. Beyond the end it may still exist, if the broker turns out not to lead any more;
-   * if the leader keeps saying so, the log has lost the entry.
+   * if the leader still reports that end, the log has lost the entry.
    */
   async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;
@@ -134,7 +134,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
   }
 }
 
-/** As the index reads: every entry of the ledger counts, whichever producer wrote it. */
+/** Like the index: every entry of the ledger counts, whichever producer wrote it. */
 const isolation = 'read_uncommitted' as const;
 
 const BEYOND_END = 'OFFSET_OUT_OF_RANGE';

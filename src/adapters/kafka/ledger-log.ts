@@ -21,11 +21,11 @@ export interface KafkaLedgerLogOptions {
   readonly onDriftSample: (sample: DriftSample) => void;
 }
 
-/** Of an append with its retries: a silent broker blocks a partition no longer than this. */
+/** The time limit of an append with its retries: a silent broker blocks a partition no longer than this. */
 const APPEND_TIMEOUT_MS = 5_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 4_000;
-/** For the end of a partition, with retries. */
+/** The time limit of reading the end of a partition, with retries. */
 const OFFSET_TIMEOUT_MS = 5_000;
 const ONE_OFFSET_TIMEOUT_MS = 1_500;
 const METADATA_TIMEOUT_MS = 5_000;

@@ -49,7 +49,7 @@ const EXPIRE_INTERVAL_MS = 10_000;
 /**
  * A partition of the ledger.
  *
- *   starting  -> following   the bounds are known, and the sink has said where to read
+ *   starting  -> following   the bounds are known, and the sink has chosen where to read
  *   following -> starting    a restart: what was fetched is dropped
  *   any       -> left        it is no longer read
  *
@@ -134,7 +134,7 @@ export class LedgerReader {
   }
 
   async #start(place: Place): Promise<void> {
-    if (place.isStarting) return; // the start under way checks the epoch
+    if (place.isStarting) return; // the start in progress checks the epoch
     place.isStarting = true;
     const { runtime } = this.#options;
     await runtime.sleep(place.startedMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);

@@ -22,7 +22,7 @@ const BATCH_MAX_BYTES = 900_000;
 /** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
 const PATIENCE_MS = 10_000;
 const RETRY_MS = 200;
-/** Of one append, including those queued before it on its connection, since brokers answer in order. */
+/** The time limit of one append, including those queued before it on its connection, since brokers answer in order. */
 const APPEND_TIMEOUT_MS = 10_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;

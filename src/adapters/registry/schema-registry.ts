@@ -18,7 +18,7 @@ interface RegistryDeps {
 /** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
 export const PATIENCE_MS = 30_000;
 const CALL_TIMEOUT_MS = 2_000;
-/** Between two calls to a registry that did not answer. */
+/** The pause between two calls to a registry that did not answer. */
 const REST_MS = 1_000;
 const MAX_IDS = 10_000;
 const AT_ONCE = 8;

@@ -13,7 +13,7 @@ import type { BatchLocation, FoundBatch } from './store.ts';
 
 /** The offsets to read, up to the ends at the time of the call. */
 export interface AuditScope {
-  /** Of all ledgers. */
+  /** The spans of all ledgers. */
   readonly ledger: readonly Span[];
   readonly replies: readonly Span[];
 }

@@ -15,7 +15,7 @@ const REBUILD =
 
 export interface NamespaceFound {
   readonly snapshot: Snapshot;
-  /** What was witnessed before etcd was read; undefined when the witness topic could not be read. */
+  /** The witnesses, read before etcd; undefined when the witness topic could not be read. */
   readonly view: WitnessView | undefined;
   /** Why the bindings in etcd exclude these workers. */
   readonly refusals: readonly string[];

@@ -14,7 +14,7 @@ import type { CliContext } from '../context.ts';
 import { counted, timeText } from '../table.ts';
 import { Progress } from '../terminal.ts';
 
-/** What the ledgers show about the IDs of one datacenter. */
+/** The IDs of one datacenter, according to the ledgers. */
 export interface LedgerFound {
   /** The highest tick of an ID; undefined without one. */
   readonly highest: Ticks | undefined;
@@ -95,9 +95,9 @@ export async function caughtUp(witness: WitnessPort): Promise<void> {
   }
 }
 
-/** What was found, for --json. Times are the starts of ticks. */
+/** The findings, for --json. Times are the starts of ticks. */
 export interface FoundView {
-  /** Of the descriptor; null without a readable one. */
+  /** The descriptor's UUID; null without a readable descriptor. */
   readonly uuid: string | null;
   readonly holders: readonly number[];
   readonly ceilings: { readonly count: number; readonly unreadable: number; readonly highest: string | null };

@@ -112,7 +112,7 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
   context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
 }
 
-/** If etcd's content can't be read, that is the fault. */
+/** Why workers refuse to acquire here; also if etcd's content can't be read. */
 async function refusalFor(
   config: Config,
   etcd: EtcdPort,

@@ -76,7 +76,7 @@ export function timedForm(scheme: TimedForm): Form {
 }
 
 function notOurs(name: FormName, text: string, layout: string | undefined): Error {
-  return refusedText(name, text, `it contains no ID of layout '${layout}'`);
+  return refusedText(name, text, `it does not contain a valid ID of layout '${layout}'`);
 }
 
 function freeBits({ unitMs, restBits }: TimedForm, layout: Layout): number {

@@ -4,7 +4,7 @@ import type { NewRecord } from '../records/record.ts';
 import type { Cluster } from '../wire/cluster.ts';
 import { callLeader, type LeaderCall, partitionError } from './leader-call.ts';
 
-/** What to append: one record batch, or the records of one. */
+/** An append: one record batch, or the records of one. */
 export type Appending = LeaderCall & {
   /** How long the broker may wait for its followers. Shortened so that its response arrives before our deadline. */
   readonly replicationTimeoutMs: number;
@@ -23,7 +23,7 @@ export interface Appended {
 const RESPONSE_MARGIN_MS = 500;
 
 /**
- * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one answer, or
+ * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one response, or
  * none. Rejects with a KafkaError; after CONNECTION_LOST, NO_RESPONSE, MALFORMED_RESPONSE and REQUEST_TIMED_OUT the batch may
  * be in the log, or may still be appended.
  */

@@ -3,7 +3,7 @@ import { AT, LENGTH_END, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 
-/** What was fetched of a partition, and its records once they are decoded. */
+/** The response to a fetch of a partition, and its records once they are decoded. */
 export interface Fetched {
   readonly from: number;
   readonly next: number;
@@ -35,7 +35,7 @@ export interface PartitionHooks {
  *
  * Delivering: `ahead` (as fetched) -> `current` (decoded, then delivered) -> released. So at most two chunks are held, and
  * the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `epoch`,
- * which identifies answers to earlier fetches.
+ * which identifies responses to earlier fetches.
  */
 export class FollowedPartition implements Followed {
   readonly topic: string;
@@ -49,7 +49,7 @@ export class FollowedPartition implements Followed {
   /** Where the next fetch starts. */
   fetchFrom: number;
   epoch = 0;
-  /** The epoch of the fetch under way. */
+  /** The epoch of the fetch in progress. */
   requestedIn = 0;
   /** Consecutive failures. */
   failures = 0;
@@ -87,7 +87,7 @@ export class FollowedPartition implements Followed {
     return this.state === 'ready' && !this.#isPaused && this.#ahead !== undefined;
   }
 
-  /** Resolves when no delivery is under way. */
+  /** Resolves when no delivery is in progress. */
   get delivering(): Promise<void> {
     return this.#delivering;
   }

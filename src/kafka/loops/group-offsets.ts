@@ -10,7 +10,7 @@ const FETCH_MS = 3_000;
  *
  * A commit waits for the broker's followers, which takes seconds when one of them is frozen, and everything after it on
  * its connection waits as well. So commits don't share a connection with heartbeats, but with JoinGroup, which is never
- * sent while a commit is under way.
+ * sent while a commit is in progress.
  */
 export class GroupOffsets {
   readonly #coordinator: Coordinator;

@@ -11,7 +11,7 @@ import { offeredProtocols } from './member-claims.ts';
 import { type MemberSettings, planSettingsOf, timingOf } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
-/** A generation of the group with what this member got in it. */
+/** A generation of the group, with this member's share in it. */
 export interface Joined {
   readonly generation: number;
   readonly share: Share;

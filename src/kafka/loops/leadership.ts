@@ -15,10 +15,10 @@ const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 type Member = JoinGroupResponse['members'][number];
 
 /**
- * What a member does when the group has chosen it as its leader: it assigns the partitions of its topic.
+ * The leader's part in a group: assigning the partitions of its topic.
  *
  * A restarted static member claims nothing, and one that missed a generation claims what it had before. So the leader
- * remembers what it gave to each instance ID, for members that return while it leads.
+ * remembers what it assigned to each instance ID, for members that return while it leads.
  */
 export class Leadership {
   readonly #topic: string;

@@ -6,7 +6,7 @@ import type { GroupCluster } from './coordinator.ts';
 import type { Copies } from './copies.ts';
 import type { PlanSettings } from './planner.ts';
 
-/** How a member takes part in the consumer group of one topic. */
+/** The settings of a member of the consumer group of one topic. */
 export interface MemberSettings {
   readonly groupId: string;
   readonly topic: string;
@@ -33,7 +33,7 @@ export interface MemberSettings {
   readonly acceptableLag?: number;
 }
 
-/** What a member has in a generation of the group; sorted lists. */
+/** A member's assignment in a generation of the group, as sorted lists. */
 export interface Assigned extends Share {
   readonly generation: number;
   /** Partitions that it did not own before. */

@@ -30,15 +30,15 @@ type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
  *   out      ──start──▶ joining
  *   joining  ──assignment──▶ in                                  onAssigned
  *   in       ──a rebalance is announced, or requested──▶ closing  beforeRejoin
- *   closing  ──no commit is under way any more──▶ joining
+ *   closing  ──no commit is in progress any more──▶ joining
  *   in, closing, joining  ──membership lost──▶ joining           onLost, if it had an assignment
  *   any      ──another process has the instance ID──▶ ended      onLost, onFenced
  *   any      ──leave──▶ ended
  *
  * - A rebalance does not stop the work: partitions are held until the next assignment gives them to another member, or
- *   until the membership is lost: when the coordinator says so, or when no heartbeat was answered for a session, counted
+ *   until the membership is lost: when the coordinator reports it, or when no heartbeat was answered for a session, counted
  *   from the sending of the last answered one.
- * - Offsets are committed in the generation in which they were submitted, one commit at a time. None is under way when
+ * - Offsets are committed in the generation in which they were submitted, one commit at a time. None is in progress when
  *   JoinGroup is sent, and none starts before the next assignment.
  * - Heartbeats continue while the coordinator holds a JoinGroup or SyncGroup, so that its silence is noticed.
  * - The last share is claimed at the next join, with its generation, even after the membership was lost.
@@ -96,7 +96,7 @@ export class Member {
     return this.#held !== undefined;
   }
 
-  /** Of the last assignment; -1 before the first. */
+  /** The generation of the last assignment; -1 before the first. */
   get generation(): number {
     return this.#claims.generation;
   }
@@ -263,7 +263,7 @@ export class Member {
     this.#log.warn(fields, 'the coordinator of the group does not answer');
   }
 
-  /** A heartbeat or a commit was rejected. A join under way gets the same error as its own response. */
+  /** A heartbeat or a commit was rejected. A join in progress gets the same error as its own response. */
   #onError(errorCode: KafkaErrorCode | undefined): void {
     if (errorCode === FENCED) this.#fence();
     else if (!this.#isIn()) return;

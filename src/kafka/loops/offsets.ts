@@ -18,14 +18,14 @@ export interface PartitionBounds {
   readonly end: number;
 }
 
-type Requested = Pick<Cluster, 'leader' | 'call' | 'markStale'>;
+type LeaderCluster = Pick<Cluster, 'leader' | 'call' | 'markStale'>;
 
 /**
  * The offset at a time: START, END, or that of the first record not older; -1 if there is none. Sent once; rejects with a
  * KafkaError.
  */
 export async function offsetAt(
-  cluster: Requested,
+  cluster: LeaderCluster,
   runtime: Runtime,
   query: OffsetQuery,
   timestampMs: number,
@@ -43,7 +43,7 @@ export async function offsetAt(
 }
 
 /** Where a partition starts and ends now. Sent once; rejects with a KafkaError. */
-export async function boundsOf(cluster: Requested, runtime: Runtime, query: OffsetQuery): Promise<PartitionBounds> {
+export async function boundsOf(cluster: LeaderCluster, runtime: Runtime, query: OffsetQuery): Promise<PartitionBounds> {
   // Two requests: a broker rejects one that has a partition twice.
   const [logStart, end] = await Promise.all([START, END].map((at) => offsetAt(cluster, runtime, query, at)));
   if (logStart === undefined || end === undefined || logStart < 0 || end < logStart) {

@@ -15,7 +15,7 @@ export class TailLeader {
   isFetching = false;
   isWoken = false;
   readonly #limits: Limits;
-  /** The size limit of one fetch; reduced after one whose answer was late, as on a slow network. */
+  /** The size limit of one fetch; reduced after a late response, as on a slow network. */
   #budgetBytes: number;
   /** Empty fetches in a row. */
   #empty = 0;

@@ -13,7 +13,7 @@ export interface TailOptions {
   readonly isolation: FetchRequest['isolation'];
   /** How long a broker may hold a fetch without records. */
   readonly maxWaitMs: number;
-  /** Of one fetch, and of one partition in it. A larger record batch is still returned whole. */
+  /** The size limits of a fetch, and of a partition in it. A larger record batch is still returned whole. */
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
   readonly log?: WireLog;
@@ -51,8 +51,8 @@ export interface Followed {
   /** Nothing is delivered while paused. Fetched records are kept. */
   pause(): void;
   resume(): void;
-  /** Continues from `offset`. Fetched records are dropped; a delivery under way completes. */
+  /** Continues from `offset`. Fetched records are dropped; a delivery in progress completes. */
   seek(offset: number): void;
-  /** Stops permanently; a delivery under way completes. */
+  /** Stops permanently; a delivery in progress completes. */
   stop(): void;
 }

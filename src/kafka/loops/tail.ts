@@ -58,7 +58,7 @@ export class Tail {
     return place;
   }
 
-  /** Nothing is delivered after the call. Resolves when the deliveries under way have ended: don't await it in one. */
+  /** Nothing is delivered after the call. Resolves when the deliveries in progress have ended: don't await it in one. */
   async close(): Promise<void> {
     this.#closed.abort();
     const places = [...this.#places.values()];

@@ -6,7 +6,7 @@ export interface BatchHead {
   readonly attributes: number;
   readonly baseOffset: number;
   readonly lastOffset: number;
-  /** Of the first record; any 64-bit number where senders choose it. */
+  /** The time of the first record; any 64-bit number where senders choose it. */
   readonly baseTime: bigint | number;
   /** The broker's time, the same for all records; undefined where each record has its own. */
   readonly appendedAtMs: number | undefined;

@@ -31,7 +31,7 @@ export interface DecodedBatches {
  *
  * Time is linear in the input, and the event loop gets its turn in between; a caller that decodes several partitions in
  * a row yields between them as well. Nothing is rejected: a batch that can't be read becomes records without a value
- * that say why, so that reading continues after it and nothing is skipped silently:
+ * that contain the reason, so that reading continues after it and nothing is skipped silently:
  *
  * - The batch's head is valid, its body is not: one record at its first and one at its last offset.
  * - Its head is invalid, for example its checksum: one record at its first offset, as far as that is possible, and

@@ -1,7 +1,7 @@
 /** A record batch that can never be read, with the reason. */
 export class UnreadableBatch extends Error {}
 
-/** An error of a compressed batch; the message continues "a <codec> batch …". */
+/** An error in a compressed batch; the message continues "a <codec> batch …". */
 export class CodecError extends UnreadableBatch {}
 
 export function damaged(options?: ErrorOptions): UnreadableBatch {

@@ -13,7 +13,7 @@ const TLS_ALERT = Buffer.of(0x15, 0x03);
 export class Frames {
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
-  /** The bytes needed before the next answer can be complete. */
+  /** The bytes needed before the next response can be complete. */
   #needed = LENGTH_BYTES;
 
   /**

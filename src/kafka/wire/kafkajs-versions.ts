@@ -23,7 +23,7 @@ const USED = [
   'DescribeGroups',
 ] as const;
 
-/** Asks for the versions that a broker supports. Throws UNSUPPORTED_VERSION if a call of the port has none. */
+/** Requests the versions that a broker supports. Throws UNSUPPORTED_VERSION if a call of the port has none. */
 export async function agreeOnVersions(connection: WireConnection): Promise<ApiVersions> {
   const { request, response } = requests.ApiVersions.protocol({ version: GREETING_VERSION })();
   type Decoded = Awaited<ReturnType<typeof response.decode>>;

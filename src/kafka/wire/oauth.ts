@@ -18,7 +18,7 @@ export interface OauthSettings {
 
 const TIMEOUT_MS = 4_000;
 const MAX_RESPONSE_BYTES = 256 * 1024;
-/** The lifetime of a token whose endpoint does not give one. */
+/** The lifetime of a token whose endpoint does not return one. */
 const DEFAULT_LIFE_S = 60;
 
 /**
@@ -53,7 +53,7 @@ export async function fetchToken(settings: OauthSettings, wallMs: () => number):
   }
 }
 
-/** As in RFC 6749, but encodes only what must be: some endpoints don't decode client ID and secret. */
+/** Client authentication as in RFC 6749, but encodes only what must be: some endpoints don't decode client ID and secret. */
 function basicAuth(secret: string): ClientAuth {
   const encoded = (text: string) => new URLSearchParams([['', text]]).toString().slice(1);
   return (_server, { client_id: id }, _body, headers) => {

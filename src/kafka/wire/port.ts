@@ -1,5 +1,5 @@
 /**
- * What a Kafka client library has to provide: a connection to one broker, with the protocol calls that are used here.
+ * The interface to a Kafka client library: a connection to one broker, with the protocol calls that are used here.
  * No retries, no deadlines, no topology: `cluster.ts` adds those, over any library and over the simulated brokers of the
  * tests.
  *
@@ -50,7 +50,7 @@ export interface BrokerLink {
   describeConfigs(request: { readonly topics: readonly string[] }): Promise<DescribeConfigsResponse>;
   describeGroups(request: { readonly groupIds: readonly string[] }): Promise<DescribeGroupsResponse>;
 
-  /** What the user of this connection may do with each topic. */
+  /** The operations that the user of this connection may perform on each topic. */
   authorizedOperations(request: { readonly topics: readonly string[] }): Promise<AuthorizedOperationsResponse>;
   /** Creates the rules; one that already exists is not an error. */
   createAcls(request: { readonly rules: readonly AclRule[] }): Promise<CreateAclsResponse>;
@@ -270,7 +270,7 @@ export interface DescribeGroupsResponse extends BrokerResponse {
 export type Operation = 'Read' | 'Write' | 'Create' | 'Describe' | 'DescribeConfigs';
 
 export interface AuthorizedOperationsResponse extends BrokerResponse {
-  /** Of the operations above; all of them where the brokers have no authorizer. */
+  /** The allowed ones of the operations above; all of them where the brokers have no authorizer. */
   readonly topics: readonly {
     readonly name: string;
     readonly errorCode?: KafkaErrorCode;

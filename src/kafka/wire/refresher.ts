@@ -20,7 +20,7 @@ export interface RefresherOptions {
 
 /**
  * When the topology is refreshed: on demand, and periodically. One refresh at a time; a caller that comes while one is
- * under way waits for the next, because its response may be older than the reason for the refresh.
+ * in progress waits for the next, because its response may be older than the reason for the refresh.
  */
 export class Refresher {
   readonly #options: RefresherOptions;
@@ -39,7 +39,7 @@ export class Refresher {
     return this.#next;
   }
 
-  /** Resolves when the refresh under way, if any, has succeeded or failed. */
+  /** Resolves when the refresh in progress, if any, has succeeded or failed. */
   async ended(): Promise<void> {
     await this.#running.catch(() => undefined);
   }

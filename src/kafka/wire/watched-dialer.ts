@@ -1,7 +1,7 @@
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from './kafka-error.ts';
 import type * as port from './port.ts';
 
-/** What a user may or may not do, as Kafka's authorizer names it. */
+/** A right that a user may or may not have, as Kafka's authorizer names it. */
 export interface Right {
   readonly on: 'topic' | 'group';
   readonly name: string;

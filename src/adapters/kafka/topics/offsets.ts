@@ -19,7 +19,7 @@ export interface Source {
   readonly runtime: Runtime;
 }
 
-/** As workers read ledger and witness: they write without transactions, and another producer's must not hide records. */
+/** Like the reads of workers: ledger and witness are written without transactions, and another producer's must not hide records. */
 export const ISOLATION = 'read_uncommitted';
 const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
 

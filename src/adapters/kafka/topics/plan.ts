@@ -33,7 +33,7 @@ export interface PlannedTopic {
 export interface FoundTopic {
   readonly name: string;
   readonly partitions: number;
-  /** Of the partition with the fewest. */
+  /** The replicas of the partition that has the fewest. */
   readonly replicas: number;
   /** All effective configs, including the broker's defaults. */
   readonly configs: ReadonlyMap<string, string>;

@@ -30,7 +30,7 @@ export interface CreatedTopics {
 }
 
 export interface TopicsReport {
-  /** Of request topic and ledger; 0 when the request topic is missing. */
+  /** The partitions of the request topic, and so of the ledger; 0 when the request topic is missing. */
   readonly partitions: number;
   readonly clusterId: string;
   /** A worker must not start when there is one. */
@@ -39,7 +39,7 @@ export interface TopicsReport {
   readonly warnings: readonly TopicFault[];
   /** Differences from the plan, whether or not they are faults. */
   readonly differences: readonly string[];
-  /** What would remove the differences. */
+  /** The remedies for the differences. */
   readonly remedies: readonly string[];
   /** Topics that workers don't need and this user may not describe; they are not checked. */
   readonly hidden: readonly string[];
@@ -124,7 +124,7 @@ function differencesOf(
   });
 }
 
-/** The topics that a worker needs: if one can't be described, that is a fault. */
+/** The topics that a worker needs: one that can't be described is a fault. */
 function neededBy(settings: TopicSettings): (name: string) => boolean {
   const needed = new Set(workerTopics(settings).map(nameOf));
   return (name) => needed.has(name);
