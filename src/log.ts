@@ -8,7 +8,7 @@ const SECRET_FIELDS = [
   'password',
   'sasl',
   'auth',
-  'own',
+  'clientCertificate',
   'authorization',
   'oauth',
   'KAFKA_SASL_PASSWORD',

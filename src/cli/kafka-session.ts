@@ -19,7 +19,7 @@ interface Wire {
 }
 
 /** Brokers are tried for many seconds; after this time the terminal shows what the command waits for. */
-const PATIENCE_MS = 3_000;
+const NOTICE_AFTER_MS = 3_000;
 
 /**
  * Runs `use` once a broker has answered; all connections are closed afterwards. The error that ends a
@@ -53,7 +53,7 @@ async function requireResponse(
   { terminal, err }: Waiting,
   { kafka }: KafkaConfig,
 ): Promise<void> {
-  const patience = runtime.schedule(PATIENCE_MS, () => {
+  const patience = runtime.schedule(NOTICE_AFTER_MS, () => {
     if (terminal.errors) err(`waiting for an answer from ${kafka.brokers.join(', ')} …\n`);
   });
   try {

@@ -27,6 +27,6 @@ export function etcdTlsOf(values: WorkerValues, errors: ConfigErrors): EtcdTls |
   if (!isUsed) return undefined;
   return {
     ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined || key === undefined ? {} : { own: { cert, key } }),
+    ...(cert === undefined || key === undefined ? {} : { clientCertificate: { cert, key } }),
   };
 }

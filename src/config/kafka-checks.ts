@@ -63,7 +63,10 @@ export function checkHeaders(values: KafkaValues, errors: ConfigErrors): void {
 }
 
 /** CA and client certificate; they need KAFKA_TLS=1. */
-export function tlsSettingsOf(values: KafkaValues, errors: ConfigErrors): Pick<KafkaSettings, 'ca' | 'own'> {
+export function tlsSettingsOf(
+  values: KafkaValues,
+  errors: ConfigErrors,
+): Pick<KafkaSettings, 'ca' | 'clientCertificate'> {
   const { KAFKA_TLS: tls, KAFKA_CA: ca, KAFKA_CERT: cert, KAFKA_KEY: key } = values;
   const names = ['KAFKA_CA', 'KAFKA_CERT', 'KAFKA_KEY'].flatMap((name) => [name, `${name}_FILE`]);
   errors.ifValid(names, () => errors.requireBothOrNeither({ KAFKA_CERT: cert, KAFKA_KEY: key }));
@@ -73,7 +76,7 @@ export function tlsSettingsOf(values: KafkaValues, errors: ConfigErrors): Pick<K
   });
   return {
     ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined || key === undefined ? {} : { own: { cert, key } }),
+    ...(cert === undefined || key === undefined ? {} : { clientCertificate: { cert, key } }),
   };
 }
 

@@ -22,7 +22,7 @@ export interface LayoutSpec {
 }
 
 /** The position of a field: its lowest bit is bit `shift`, with the value `unit` = 2^shift. A missing datacenter has 0 bits. */
-interface Place {
+interface FieldPosition {
   readonly bits: number;
   readonly shift: number;
   readonly unit: number;
@@ -30,7 +30,7 @@ interface Place {
 
 /** A validated, frozen layout with derived values; only `defineLayout` creates it. */
 export interface Layout extends LayoutSpec {
-  readonly places: Readonly<Record<FieldRole, Place>>;
+  readonly positions: Readonly<Record<FieldRole, FieldPosition>>;
   /** places.timestamp.shift, ready for bigint arithmetic. */
   readonly timestampShift: bigint;
   /** False when the fields take all 64 bits. */
@@ -78,7 +78,7 @@ const MAX_TICK_MS = 1000;
 /** The last instant that a Date can show. */
 const MAX_DATE_MS = 8_640_000_000_000_000;
 const LABEL = /^[a-z][a-z0-9_-]{0,31}$/;
-const NO_PLACE: Place = Object.freeze({ bits: 0, shift: 0, unit: 1 });
+const NO_PLACE: FieldPosition = Object.freeze({ bits: 0, shift: 0, unit: 1 });
 
 /**
  * Validates a layout and computes its derived values. Throws CONFIG_INVALID with all problems.
@@ -86,8 +86,8 @@ const NO_PLACE: Place = Object.freeze({ bits: 0, shift: 0, unit: 1 });
 export function defineLayout(spec: LayoutSpec): Layout {
   const problems = layoutProblems(spec).map(({ property, problem }) => `${property} ${problem}`);
   if (problems.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${spec.name}': ${problems.join('; ')}`);
-  const places = placeFields(spec.fields);
-  const sequencesPerTick = 2 ** places.sequence.bits;
+  const positions = placeFields(spec.fields);
+  const sequencesPerTick = 2 ** positions.sequence.bits;
   const surePerTick = sequencesPerTick - (spec.sequenceStartBelow - 1);
   return Object.freeze({
     name: spec.name,
@@ -95,15 +95,15 @@ export function defineLayout(spec: LayoutSpec): Layout {
     tickMs: spec.tickMs,
     epochMs: spec.epochMs,
     sequenceStartBelow: spec.sequenceStartBelow,
-    places,
-    timestampShift: BigInt(places.timestamp.shift),
+    positions,
+    timestampShift: BigInt(positions.timestamp.shift),
     signBit: totalBits(spec.fields) < ID_BITS,
     fitsNumber: totalBits(spec.fields) <= NUMBER_BITS,
-    step: 1n << BigInt(places.sequence.shift),
+    step: 1n << BigInt(positions.sequence.shift),
     sequencesPerTick,
-    maxWorker: 2 ** places.worker.bits - 1,
-    maxDatacenter: 2 ** places.datacenter.bits - 1,
-    endTicks: endOf(places.timestamp),
+    maxWorker: 2 ** positions.worker.bits - 1,
+    maxDatacenter: 2 ** positions.datacenter.bits - 1,
+    endTicks: endOf(positions.timestamp),
     maxCount: Math.min(MAX_BATCH, Math.floor((1000 * surePerTick) / spec.tickMs)),
     fingerprint: fingerprintOf(layoutText(spec)),
   });
@@ -115,14 +115,14 @@ export function layoutProblems(spec: LayoutSpec): LayoutProblem[] {
   const add = (property: keyof LayoutSpec, problem: string) => problems.push({ property, problem });
   if (!LABEL.test(spec.name)) add('name', `'${spec.name}' must match ${LABEL.source}`);
   if (!isWhole(spec.tickMs, 1, MAX_TICK_MS)) add('tickMs', `is ${spec.tickMs}, must be 1..${MAX_TICK_MS}`);
-  const places = placeFields(spec.fields);
-  const endMs = spec.epochMs + endOf(places.timestamp) * spec.tickMs;
+  const positions = placeFields(spec.fields);
+  const endMs = spec.epochMs + endOf(positions.timestamp) * spec.tickMs;
   if (!isWhole(spec.epochMs, 0, MAX_DATE_MS)) {
     add('epochMs', `is ${spec.epochMs}, must be whole milliseconds since 1970 in 0..${MAX_DATE_MS}`);
   } else if (endMs > MAX_DATE_MS) {
     add('fields', `lasts past the year 275760; use fewer timestamp bits or a shorter tick`);
   }
-  const sequencesPerTick = 2 ** places.sequence.bits;
+  const sequencesPerTick = 2 ** positions.sequence.bits;
   if (!isWhole(spec.sequenceStartBelow, 1, sequencesPerTick)) {
     add('sequenceStartBelow', `is ${spec.sequenceStartBelow}, must be 1..${sequencesPerTick}`);
   }
@@ -151,21 +151,21 @@ function fieldProblems(fields: readonly FieldSpec[]): string[] {
   return problems;
 }
 
-function placeFields(fields: readonly FieldSpec[]): Readonly<Record<FieldRole, Place>> {
-  const places = { timestamp: NO_PLACE, datacenter: NO_PLACE, worker: NO_PLACE, sequence: NO_PLACE };
+function placeFields(fields: readonly FieldSpec[]): Readonly<Record<FieldRole, FieldPosition>> {
+  const positions = { timestamp: NO_PLACE, datacenter: NO_PLACE, worker: NO_PLACE, sequence: NO_PLACE };
   let shift = 0;
   for (const { role, bits } of fields.toReversed()) {
-    places[role] = Object.freeze({ bits, shift, unit: 2 ** shift });
+    positions[role] = Object.freeze({ bits, shift, unit: 2 ** shift });
     shift += bits;
   }
-  return Object.freeze(places);
+  return Object.freeze(positions);
 }
 
 function totalBits(fields: readonly FieldSpec[]): number {
   return fields.reduce((sum, field) => sum + field.bits, 0);
 }
 
-function endOf(timestamp: Place): Ticks {
+function endOf(timestamp: FieldPosition): Ticks {
   return ticks(2 ** Math.min(timestamp.bits, USABLE_BITS - timestamp.shift));
 }
 
@@ -197,14 +197,14 @@ export function compose(layout: Layout, parts: IdParts): bigint {
   requireFit(layout, 'datacenter', parts.datacenter, layout.maxDatacenter);
   requireFit(layout, 'worker', parts.worker, layout.maxWorker);
   requireFit(layout, 'sequence', parts.sequence, layout.sequencesPerTick - 1);
-  const { sequence } = layout.places;
+  const { sequence } = layout.positions;
   const low = fixedFields(layout, parts.datacenter, parts.worker) + parts.sequence * sequence.unit;
   return joinHalves(layout, parts.ticks, low);
 }
 
 /** The bits that stay the same during a term, datacenter and worker. Unchecked. */
 export function fixedFields(layout: Layout, datacenter: number, worker: number): number {
-  return datacenter * layout.places.datacenter.unit + worker * layout.places.worker.unit;
+  return datacenter * layout.positions.datacenter.unit + worker * layout.positions.worker.unit;
 }
 
 /** The ID of a tick and of the bits below the timestamp. Unchecked, for the generator's hot path. */
@@ -216,9 +216,9 @@ export function joinHalves(layout: Layout, idTicks: Ticks, low: number): bigint 
 export function decompose(layout: Layout, id: bigint): IdParts {
   const idTicks = Number(id >> layout.timestampShift);
   if (id < 0n || idTicks >= layout.endTicks) throw new RangeError(`${id} is not an ID of layout '${layout.name}'`);
-  const low = Number(BigInt.asUintN(layout.places.timestamp.shift, id));
-  const read = ({ bits, unit }: Place): number => Math.floor(low / unit) % 2 ** bits;
-  const { datacenter, worker, sequence } = layout.places;
+  const low = Number(BigInt.asUintN(layout.positions.timestamp.shift, id));
+  const read = ({ bits, unit }: FieldPosition): number => Math.floor(low / unit) % 2 ** bits;
+  const { datacenter, worker, sequence } = layout.positions;
   return { ticks: ticks(idTicks), datacenter: read(datacenter), worker: read(worker), sequence: read(sequence) };
 }
 

@@ -211,14 +211,14 @@ export class Identity {
 
   async #raiseCeiling(term: Term, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
     const swap = steady ? planSwap(this.#settings, term, term.sent) : undefined;
-    const asked = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
-    this.#term = asked;
-    if (swap) await sendIgnoringResponse(this.#settings, sendSwap(this.#settings, asked, swap));
+    const attempted = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
+    this.#term = attempted;
+    if (swap) await sendIgnoringResponse(this.#settings, sendSwap(this.#settings, attempted, swap));
     if (turn !== this.#turn) return STOPPED;
 
     const { owner, ceiling } = await readClaim(this.#settings, term.workerId);
     if (turn !== this.#turn) return STOPPED;
-    const found = readBack(asked, owner, ceiling);
+    const found = readBack(attempted, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
     this.#install(found.term);
     const usable = await withWitness(this.#settings, found.term);

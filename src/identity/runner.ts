@@ -17,7 +17,7 @@ const MAX_RACE_PAUSE_MS = 250;
  * How often clock and deadline are checked, even while etcd is silent and no request comes. So short that a clock slewed
  * by NTP at its fastest (8 %) loses less than 10 ms between two checks, while a step back of 10 ms is noticed.
  */
-const PATROL_MS = 50;
+const CHECK_MS = 50;
 /** After an ejection the clock must stay steady under a new anchor for this long; a frozen clock shows after 1 s. */
 const PROBATION_MS = 1_500;
 
@@ -64,7 +64,7 @@ export class IdentityRunner {
   async run(signal: AbortSignal): Promise<void> {
     const ended = new AbortController();
     const stop = AbortSignal.any([signal, ended.signal]);
-    const patrol = this.#patrol(stop);
+    const patrol = this.#watchDeadline(stop);
     const asking = this.#sampleClocks(stop);
     try {
       // A step in flight is not awaited: the release makes it end without effect.
@@ -134,12 +134,12 @@ export class IdentityRunner {
   }
 
   /** Suspends or releases the identity between steps: when its deadline passes or the clock goes wrong. */
-  async #patrol(stop: AbortSignal): Promise<void> {
+  async #watchDeadline(stop: AbortSignal): Promise<void> {
     const { identity, readClock, sleep } = this.#options;
     let paused = false;
     while (!stop.aborted) {
       const untilDeadlineMs = identity.remainingMs(readClock().reading);
-      await sleep(untilDeadlineMs > 0 ? Math.min(PATROL_MS, Math.ceil(untilDeadlineMs)) : PATROL_MS, stop);
+      await sleep(untilDeadlineMs > 0 ? Math.min(CHECK_MS, Math.ceil(untilDeadlineMs)) : CHECK_MS, stop);
       const { reading, verdict } = readClock();
       if (verdict.kind !== 'eject') identity.check(reading); // by a clock that jumped the deadline would seem to have passed
       const { workerId, refusal } = identity.state;

@@ -20,7 +20,7 @@ export interface LaneOptions {
 }
 
 /** The pause before a lane retries its requests after an error. */
-const REST_MS = { retryable: 200, lasting: 5_000 } as const;
+const RETRY_DELAY_MS = { retryable: 200, lasting: 5_000 } as const;
 
 /** Processes requests of a partition one batch at a time, and retries until each is answered. */
 export class Lane {
@@ -74,9 +74,9 @@ export class Lane {
   async #serve(records: readonly RequestRecord[], control: BatchControl): Promise<void> {
     const outcome = this.#try(records, control);
     this.#attempt = outcome.then(() => undefined);
-    const restMs = await outcome;
+    const delayMs = await outcome;
     this.#attempt = undefined;
-    if (restMs > 0 && !this.#ended) await this.#woken(restMs);
+    if (delayMs > 0 && !this.#ended) await this.#woken(delayMs);
   }
 
   /** Returns how long to pause afterwards: 0 when nothing failed. */
@@ -88,7 +88,7 @@ export class Lane {
     } catch (error) {
       const lasting = error instanceof IdallocError && !error.retryable;
       onError(error, lasting);
-      return lasting ? REST_MS.lasting : REST_MS.retryable;
+      return lasting ? RETRY_DELAY_MS.lasting : RETRY_DELAY_MS.retryable;
     }
   }
 

@@ -25,7 +25,7 @@ interface Refusal {
 }
 
 /** Refused operations are retried more often than this, unless they are no longer needed. */
-const BELIEVED_MS = 30_000;
+const REFUSAL_LIFETIME_MS = 30_000;
 /** A restarting broker refuses briefly, until its authorizer and users are loaded. */
 const LOG_AFTER_MS = 1_000;
 const LOG_EVERY_MS = 60_000;
@@ -163,7 +163,8 @@ export class KafkaRefusals implements Watch {
 
   #current(): ReadonlyMap<string, Refusal> {
     const nowMs = this.#options.runtime.monotonicMs();
-    for (const [key, { lastMs }] of this.#refusals) if (nowMs - lastMs > BELIEVED_MS) this.#refusals.delete(key);
+    for (const [key, { lastMs }] of this.#refusals)
+      if (nowMs - lastMs > REFUSAL_LIFETIME_MS) this.#refusals.delete(key);
     return this.#refusals;
   }
 }

@@ -365,8 +365,8 @@ describe('TLS', () => {
   test('takes certificates from files', () => {
     const files = { KAFKA_CA_FILE: '/k', ETCD_CA_FILE: '/e', ETCD_CERT_FILE: '/c', ETCD_KEY_FILE: '/p' };
     const config = loadWorkerConfig({ ...secure, ...files, KAFKA_TLS: '1' }, (path) => `${pem}${path}`);
-    const { ca, own } = config.etcd.tls ?? {};
-    expect([config.kafka.ca, ca, own?.cert, own?.key].map((secret) => secret?.())).toEqual(
+    const { ca, clientCertificate } = config.etcd.tls ?? {};
+    expect([config.kafka.ca, ca, clientCertificate?.cert, clientCertificate?.key].map((secret) => secret?.())).toEqual(
       ['/k', '/e', '/c', '/p'].map((path) => `${pem}${path}`),
     );
   });

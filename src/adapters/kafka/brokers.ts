@@ -14,8 +14,8 @@ export interface Brokers {
 /** The longest wait for a response that brokers send without delay. */
 export const CALL_TIMEOUT_MS = 5_000;
 /** How long transient errors are retried: longer than a leader election takes. */
-const PATIENCE_MS = 10_000;
-const REST_MS = 100;
+const RETRY_FOR_MS = 10_000;
+const RETRY_DELAY_MS = 100;
 
 /** Errors of one broker, of an election, or of a topic that not all brokers know yet. */
 const TRANSIENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
@@ -59,7 +59,7 @@ export async function withRetries<T>(
   attempt: () => Promise<T>,
   isTransient: (errorCode: KafkaErrorCode | undefined) => boolean = isTransientError,
 ): Promise<T> {
-  const endMs = runtime.monotonicMs() + PATIENCE_MS;
+  const endMs = runtime.monotonicMs() + RETRY_FOR_MS;
   for (;;) {
     try {
       return await attempt();
@@ -67,7 +67,7 @@ export async function withRetries<T>(
       const mayRetry = !(error instanceof IdallocError) && isTransient(kafkaErrorCode(error));
       if (!mayRetry || runtime.monotonicMs() >= endMs) throw error;
     }
-    await runtime.sleep(REST_MS);
+    await runtime.sleep(RETRY_DELAY_MS);
   }
 }
 

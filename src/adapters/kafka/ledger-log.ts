@@ -35,7 +35,7 @@ const RETRY_DELAY_MS = 500;
 /** The most brokers whose clocks are sampled: the median of five tolerates two that are wrong. */
 const MAX_SAMPLED = 5;
 /** How long after the first response the others are waited for. */
-const STRAGGLER_MS = 1_500;
+const LATE_RESPONSE_MS = 1_500;
 /** A marker whose writer had read nothing, so that it says nothing about the log. */
 const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
 
@@ -168,7 +168,7 @@ function mostOf<T>(runtime: Runtime, promises: readonly Promise<T>[]): Promise<r
   let late: { cancel(): void } | undefined;
   const settled = (error?: unknown) => {
     left -= 1;
-    if (responses.length > 0) late ??= runtime.schedule(STRAGGLER_MS, () => resolve([...responses]));
+    if (responses.length > 0) late ??= runtime.schedule(LATE_RESPONSE_MS, () => resolve([...responses]));
     if (left > 0 && responses.length <= promises.length / 2) return;
     late?.cancel();
     if (responses.length > 0) resolve([...responses]);

@@ -20,7 +20,7 @@ export interface KafkaPublisherOptions {
 /** Keeps record batches below the brokers' default limit of 1 MiB. */
 const BATCH_MAX_BYTES = 900_000;
 /** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
-const PATIENCE_MS = 10_000;
+const TOPIC_TIMEOUT_MS = 10_000;
 const RETRY_MS = 200;
 /** The time limit of one append, including those queued before it on its connection, since brokers answer in order. */
 const APPEND_TIMEOUT_MS = 10_000;
@@ -60,11 +60,11 @@ export class KafkaPublisher implements Publisher {
   async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {
     const publication = { records, deliveries: new Array<Delivery>(records.length) };
     const byTopic = new Map<string, number[]>();
-    records.forEach(({ topic }, place) => {
-      addTo(byTopic, topic, place);
+    records.forEach(({ topic }, index) => {
+      addTo(byTopic, topic, index);
     });
     const outcomes = await Promise.allSettled(
-      [...byTopic].map(([topic, places]) => this.#publishTopic(topic, places, publication)),
+      [...byTopic].map(([topic, indices]) => this.#publishTopic(topic, indices, publication)),
     );
     const failed = outcomes.find((outcome) => outcome.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
@@ -72,14 +72,14 @@ export class KafkaPublisher implements Publisher {
   }
 
   /** Retries until each record has an outcome, or the topic's time is up. */
-  async #publishTopic(topic: string, places: readonly number[], publication: Publication): Promise<void> {
+  async #publishTopic(topic: string, indices: readonly number[], publication: Publication): Promise<void> {
     const { topics, runtime } = this.#options;
     const { deliveries } = publication;
     const startedMs = runtime.monotonicMs();
     for (let isRetried = false; ; ) {
-      const left = places.filter((place) => deliveries[place] === undefined);
+      const left = indices.filter((index) => deliveries[index] === undefined);
       const refuse = (reason: string) => {
-        for (const place of left) deliveries[place] = { ok: false, reason, cause: 'topic' };
+        for (const index of left) deliveries[index] = { ok: false, reason, cause: 'topic' };
       };
       const status = await topics.status(topic);
       if (status.kind === 'unwritable') {
@@ -87,7 +87,7 @@ export class KafkaPublisher implements Publisher {
         return refuse(status.reason);
       }
       if (status.kind === 'leaderless') {
-        if (runtime.monotonicMs() - status.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
+        if (runtime.monotonicMs() - status.sinceMs >= TOPIC_TIMEOUT_MS) return refuse(`topic ${topic} has no leader`);
         await runtime.sleep(RETRY_MS);
         continue;
       }
@@ -99,7 +99,7 @@ export class KafkaPublisher implements Publisher {
       }
       topics.invalidate(topic);
       if (isRetried) {
-        const isOver = status.onProbation || runtime.monotonicMs() - startedMs >= PATIENCE_MS;
+        const isOver = status.onProbation || runtime.monotonicMs() - startedMs >= TOPIC_TIMEOUT_MS;
         this.#judge(topic, errors, isOver);
         await runtime.sleep(RETRY_MS);
       }
@@ -130,12 +130,12 @@ export class KafkaPublisher implements Publisher {
   /** The places of the records, by partition. */
   #address(left: readonly number[], partitions: number, { records, deliveries }: Publication): Map<number, number[]> {
     const addressed = new Map<number, number[]>();
-    for (const place of left) {
-      const { topic, key, partition = partitionFor(key, partitions, this.#nextKeyless) } = recordAt(records, place);
-      if (partition < partitions) addTo(addressed, partition, place);
+    for (const index of left) {
+      const { topic, key, partition = partitionFor(key, partitions, this.#nextKeyless) } = recordAt(records, index);
+      if (partition < partitions) addTo(addressed, partition, index);
       else {
         const reason = `topic ${topic} has no partition ${partition}: it has ${partitions}`;
-        deliveries[place] = { ok: false, reason, cause: 'topic' };
+        deliveries[index] = { ok: false, reason, cause: 'topic' };
       }
     }
     return addressed;
@@ -153,7 +153,7 @@ export class KafkaPublisher implements Publisher {
     publication: Publication,
   ): Promise<readonly unknown[]> {
     const errors = await Promise.all(
-      [...addressed].map(([partition, places]) => this.#send({ topic, partition }, places, publication)),
+      [...addressed].map(([partition, indices]) => this.#send({ topic, partition }, indices, publication)),
     );
     return errors.filter((error) => error !== undefined);
   }
@@ -162,14 +162,14 @@ export class KafkaPublisher implements Publisher {
    * Sends the records to one partition, in order. Splits them in half if they are too large together or if the topic rejects
    * one of them, so that a bad record fails alone. Stops at the first error that is not a record's own, and resolves to it.
    */
-  async #send(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
+  async #send(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
     const { cluster, runtime } = this.#options;
     const { records, deliveries } = publication;
     const batch = encodeBatch(
-      places.map((place) => recordAt(records, place)),
+      indices.map((index) => recordAt(records, index)),
       runtime.wallMs(),
     );
-    if (batch.length > BATCH_MAX_BYTES && places.length > 1) return await this.#sendHalves(to, places, publication);
+    if (batch.length > BATCH_MAX_BYTES && indices.length > 1) return await this.#sendHalves(to, indices, publication);
     const limits = { timeoutMs: APPEND_TIMEOUT_MS, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     let delivery = DELIVERED;
     try {
@@ -177,28 +177,28 @@ export class KafkaPublisher implements Publisher {
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (!isRecordError(errorCode)) return error;
-      if (places.length > 1) return await this.#sendHalves(to, places, publication);
+      if (indices.length > 1) return await this.#sendHalves(to, indices, publication);
       delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${errorCode}`, cause: 'record' };
     }
-    for (const place of places) deliveries[place] = delivery;
+    for (const index of indices) deliveries[index] = delivery;
     return undefined;
   }
 
-  async #sendHalves(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
-    const half = Math.ceil(places.length / 2);
-    const error = await this.#send(to, places.slice(0, half), publication);
-    return error ?? (await this.#send(to, places.slice(half), publication));
+  async #sendHalves(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
+    const half = Math.ceil(indices.length / 2);
+    const error = await this.#send(to, indices.slice(0, half), publication);
+    return error ?? (await this.#send(to, indices.slice(half), publication));
   }
 }
 
-function addTo<K>(groups: Map<K, number[]>, group: K, place: number): void {
+function addTo<K>(groups: Map<K, number[]>, group: K, index: number): void {
   const known = groups.get(group);
-  if (known === undefined) groups.set(group, [place]);
-  else known.push(place);
+  if (known === undefined) groups.set(group, [index]);
+  else known.push(index);
 }
 
-function recordAt(records: readonly OutgoingRecord[], place: number): OutgoingRecord {
-  const record = records[place];
-  if (record === undefined) throw new RangeError(`no record at place ${place}`);
+function recordAt(records: readonly OutgoingRecord[], index: number): OutgoingRecord {
+  const record = records[index];
+  if (record === undefined) throw new RangeError(`no record at place ${index}`);
   return record;
 }

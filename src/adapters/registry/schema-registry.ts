@@ -16,10 +16,10 @@ interface RegistryDeps {
 }
 
 /** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
-export const PATIENCE_MS = 30_000;
+export const WAIT_LIMIT_MS = 30_000;
 const CALL_TIMEOUT_MS = 2_000;
 /** The pause between two calls to a registry that did not answer. */
-const REST_MS = 1_000;
+const RETRY_DELAY_MS = 1_000;
 const MAX_IDS = 10_000;
 const AT_ONCE = 8;
 /** How long an unknown id is remembered: another node of the registry may have it already. */
@@ -62,7 +62,8 @@ export class SchemaRegistry implements SchemaIds {
       (id) => (this.#ids.get(id)?.untilMs ?? Number.POSITIVE_INFINITY) <= now || !this.#ids.has(id),
     );
     if (missing.length === 0 && this.#replyId !== undefined) return;
-    if (this.#failure !== undefined && now - this.#failure.lastMs < REST_MS) return this.#wait(this.#failure.error);
+    if (this.#failure !== undefined && now - this.#failure.lastMs < RETRY_DELAY_MS)
+      return this.#wait(this.#failure.error);
     try {
       if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
       for (let from = 0; from < missing.length; from += AT_ONCE) {
@@ -121,7 +122,7 @@ export class SchemaRegistry implements SchemaIds {
 
   /** Throws while requests should wait for the registry. */
   #wait(error: IdallocError): void {
-    if (this.#deps.monotonicMs() - (this.#failure?.sinceMs ?? 0) < PATIENCE_MS) throw error;
+    if (this.#deps.monotonicMs() - (this.#failure?.sinceMs ?? 0) < WAIT_LIMIT_MS) throw error;
   }
 
   async #findReplyId(): Promise<number> {

@@ -56,7 +56,7 @@ export class OverlapSearch {
   #meet(other: Run | undefined, run: Run): void {
     if (other === undefined || other.unit === run.unit || other.last < run.first) return;
     const message = `two batches share IDs: ${other.first} to ${other.last} and ${run.first} to ${run.last}`;
-    this.#find({ code: 'OVERLAP', message, places: [other, run] });
+    this.#find({ code: 'OVERLAP', message, locations: [other, run] });
   }
 
   #dropEnded(first: bigint): void {

@@ -109,15 +109,15 @@ export class AuditStore implements Disposable {
     }
   }
 
-  addRuns(place: BatchLocation, unit: number, step: bigint, ranges: readonly IdRange[]): void {
+  addRuns(location: BatchLocation, unit: number, step: bigint, ranges: readonly IdRange[]): void {
     const where = [
-      place.source === 'ledger' ? 0 : 1,
-      this.#numberOf(place.topic),
-      place.partition,
-      place.offset,
+      location.source === 'ledger' ? 0 : 1,
+      this.#numberOf(location.topic),
+      location.partition,
+      location.offset,
     ] as const;
     for (const { first, count } of ranges) {
-      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, place.correlationId);
+      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, location.correlationId);
       this.#runs += 1;
       this.#wrote();
     }

@@ -25,10 +25,10 @@ export async function checkClock(
 
 /** The built-in fetch does not support client certificates. */
 function dateOf(url: URL, tls: Config['etcd']['tls'], timeoutMs: number): Promise<string> {
-  const { ca, own } = tls ?? {};
+  const { ca, clientCertificate } = tls ?? {};
   const certificates = {
     ...(ca === undefined ? {} : { ca: ca() }),
-    ...(own === undefined ? {} : { cert: own.cert(), key: own.key() }),
+    ...(clientCertificate === undefined ? {} : { cert: clientCertificate.cert(), key: clientCertificate.key() }),
   };
   return new Promise((resolve, reject) => {
     const take = (answer: IncomingMessage) => {

@@ -79,7 +79,7 @@ function tickOf(batch: IdBatch, { layout, datacenterId }: Config): Ticks | undef
 
 /** A long topic takes several calls; each continues where the last one ended. */
 const MAX_TRIES = 15;
-const REST_MS = 200;
+const RETRY_DELAY_MS = 200;
 
 /** Waits until the witness topic is read to its end. */
 export async function caughtUp(witness: WitnessPort): Promise<void> {
@@ -90,7 +90,7 @@ export async function caughtUp(witness: WitnessPort): Promise<void> {
     } catch (error) {
       const passing = error instanceof IdallocError && error.code === 'KAFKA_UNAVAILABLE';
       if (!passing || tries === MAX_TRIES) throw error;
-      await pause(REST_MS);
+      await pause(RETRY_DELAY_MS);
     }
   }
 }

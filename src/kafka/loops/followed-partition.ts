@@ -13,10 +13,10 @@ export interface Fetched {
 
 export interface PartitionHooks {
   /** There may now be room for a fetch. */
-  readonly onRoom: (place: FollowedPartition) => void;
+  readonly onRoom: (followed: FollowedPartition) => void;
   readonly decode: (fetched: Fetched) => Promise<TailChunk>;
   /** Decoding or delivering a chunk failed. Resolves when it is time to retry. */
-  readonly onFailure: (place: FollowedPartition, error: unknown) => Promise<void>;
+  readonly onFailure: (followed: FollowedPartition, error: unknown) => Promise<void>;
 }
 
 /**

@@ -10,9 +10,9 @@ export interface HeartbeatsOptions {
   readonly heartbeatMs: number;
   readonly sessionTimeoutMs: number;
   /** The member to send heartbeats for; undefined while there is none. */
-  readonly who: () => MemberRequest | undefined;
+  readonly member: () => MemberRequest | undefined;
   /** The coordinator answered, with an error if one is given. */
-  readonly onResponse: (who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined) => void;
+  readonly onResponse: (member: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined) => void;
   /** No coordinator answered that knows the group. */
   readonly onSilence: (error: unknown) => void;
 }
@@ -37,21 +37,21 @@ export class Heartbeats {
 
   /** Ends when the signal aborts; never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { runtime, who, heartbeatMs } = this.#options;
+    const { runtime, heartbeatMs } = this.#options;
     while (!signal.aborted) {
       const sentMs = runtime.monotonicMs();
-      const member = who();
+      const member = this.#options.member();
       const responded = member === undefined || (await this.#beat(member, sentMs, signal));
       const dueMs = sentMs + heartbeatMs - runtime.monotonicMs();
       await runtime.sleep(responded ? Math.max(0, dueMs) : this.#backoff.nextMs(), signal);
     }
   }
 
-  async #beat(who: MemberRequest, sentMs: number, signal: AbortSignal): Promise<boolean> {
+  async #beat(member: MemberRequest, sentMs: number, signal: AbortSignal): Promise<boolean> {
     const { coordinator, onResponse, onSilence } = this.#options;
     let errorCode: KafkaErrorCode | undefined;
     try {
-      await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(who));
+      await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(member));
     } catch (error) {
       errorCode = kafkaErrorCode(error);
       if (errorCode === undefined || isUnanswered(errorCode)) {
@@ -60,7 +60,7 @@ export class Heartbeats {
       }
     }
     this.#backoff.reset();
-    if (!signal.aborted) onResponse(who, sentMs, errorCode);
+    if (!signal.aborted) onResponse(member, sentMs, errorCode);
     return true;
   }
 

@@ -60,7 +60,7 @@ export class Member {
   #phase: Phase = 'out';
   #changed = Promise.withResolvers<void>();
   /** The member that heartbeats and commits are sent for. */
-  #who: MemberRequest;
+  #member: MemberRequest;
   #held: readonly number[] | undefined;
   #claims: Claims = { generation: NO_GENERATION, partitions: [], standbys: [], warmups: [] };
   #joining: Promise<void> = Promise.resolve();
@@ -76,13 +76,18 @@ export class Member {
     });
     this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
     this.#backoff = new Backoff(runtime, BACKOFF_MS.min, BACKOFF_MS.max);
-    this.#who = { groupId, generation: NO_GENERATION, memberId: '', ...(instanceId !== undefined && { instanceId }) };
+    this.#member = {
+      groupId,
+      generation: NO_GENERATION,
+      memberId: '',
+      ...(instanceId !== undefined && { instanceId }),
+    };
     this.#heartbeats = new Heartbeats({
       ...timing,
       coordinator: this.#coordinator,
       runtime,
-      who: () => (this.#who.generation < 0 && !this.#joiner.isHeld ? undefined : this.#who),
-      onResponse: (who, sentMs, errorCode) => this.#onHeartbeatResponse(who, sentMs, errorCode),
+      member: () => (this.#member.generation < 0 && !this.#joiner.isHeld ? undefined : this.#member),
+      onResponse: (member, sentMs, errorCode) => this.#onHeartbeatResponse(member, sentMs, errorCode),
       onSilence: (error) => this.#onHeartbeatSilence(error),
     });
     this.#offsets = new GroupOffsets(this.#coordinator, topic);
@@ -137,14 +142,14 @@ export class Member {
    */
   async commit(offsets: ReadonlyMap<number, number>): Promise<void> {
     const { groupId, topic } = this.#options;
-    const who = this.#who;
+    const member = this.#member;
     const foreign = [...offsets.keys()].find((partition) => this.#held?.includes(partition) !== true);
-    const isPresent = () => who === this.#who && this.#isIn();
+    const isPresent = () => member === this.#member && this.#isIn();
     if (isPresent() && foreign !== undefined)
       throw new RangeError(`${topic}/${foreign} is not assigned to this member`);
     try {
       await this.#offsets.commit(offsets, () => {
-        if (isPresent()) return who;
+        if (isPresent()) return member;
         throw new KafkaError(REBALANCING, `group ${groupId} currently has no generation to commit in`);
       });
     } catch (error) {
@@ -195,8 +200,8 @@ export class Member {
     if (this.#phase === 'closing') await this.#lastCommits();
     await Promise.race([this.#offsets.settled, this.#over.promise]);
     if (this.#phase !== 'joining') return;
-    const joined = await this.#joiner.join(this.#who.memberId, this.#claims, (as) => {
-      this.#who = as;
+    const joined = await this.#joiner.join(this.#member.memberId, this.#claims, (as) => {
+      this.#member = as;
     });
     if (this.#phase !== 'joining') return;
     this.#backoff.reset();
@@ -217,7 +222,7 @@ export class Member {
   #assigned({ generation, share, sentMs }: Joined): void {
     const before = new Set(this.#held);
     const now = new Set(share.partitions);
-    this.#who = { ...this.#who, generation };
+    this.#member = { ...this.#member, generation };
     this.#held = share.partitions;
     this.#claims = { generation, ...share };
     this.#enter('in');
@@ -238,7 +243,7 @@ export class Member {
       return 0;
     }
     if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
-    if (errorCode === UNKNOWN_MEMBER) this.#who = { ...this.#who, memberId: '' };
+    if (errorCode === UNKNOWN_MEMBER) this.#member = { ...this.#member, memberId: '' };
     const isUsual = errorCode === REBALANCING || EXPELLED.has(errorCode);
     if (!isUsual) {
       const fields = { groupId: this.#options.groupId, errorCode, error: describeError(error) };
@@ -250,9 +255,9 @@ export class Member {
     return isUsual && isFirst ? 0 : waitMs;
   }
 
-  #onHeartbeatResponse(who: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined): void {
+  #onHeartbeatResponse(member: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined): void {
     this.#joiner.coordinatorResponded();
-    if (who !== this.#who || who.generation < 0) return;
+    if (member !== this.#member || member.generation < 0) return;
     if (this.joined && (errorCode === undefined || errorCode === REBALANCING)) this.#session.confirm(sentMs);
     this.#onError(errorCode);
   }
@@ -276,7 +281,7 @@ export class Member {
     const had = this.#held !== undefined;
     this.#held = undefined;
     this.#session.end();
-    this.#who = { ...this.#who, generation: NO_GENERATION };
+    this.#member = { ...this.#member, generation: NO_GENERATION };
     if (this.#isIn()) this.#enter('joining');
     if (!had) return;
     const { groupId, onLost } = this.#options;
@@ -292,8 +297,8 @@ export class Member {
   }
 
   async #leaveGroup(): Promise<void> {
-    const { memberId, instanceId } = this.#who;
+    const { memberId, instanceId } = this.#member;
     if (memberId === '' && instanceId === undefined) await this.#joining; // it may still get a member ID
-    await leaveGroup(this.#coordinator, this.#who, LEAVE_MS, this.#log);
+    await leaveGroup(this.#coordinator, this.#member, LEAVE_MS, this.#log);
   }
 }

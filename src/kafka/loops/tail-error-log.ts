@@ -2,22 +2,22 @@ import type { Runtime } from '../../core/runtime.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 
-interface Place {
+interface FailingPartition {
   readonly topic: string;
   readonly partition: number;
   readonly state: string;
 }
 
 /** Shorter failures, such as a leader election, are not worth a warning. */
-const PATIENCE_MS = 1_000;
+const WARN_AFTER_MS = 1_000;
 /** At most one line per topic and error in this time, whatever the number of partitions. */
-const QUIET_MS = 10_000;
+const REPEAT_AFTER_MS = 10_000;
 
 /** Logs partitions that could not be read for a second, at a limited rate. */
 export class TailErrorLog {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #log: WireLog | undefined;
-  readonly #failingSinceMs = new Map<Place, number>();
+  readonly #failingSinceMs = new Map<FailingPartition, number>();
   readonly #reportedMs = new Map<string, number>();
 
   constructor(runtime: Pick<Runtime, 'monotonicMs'>, log: WireLog | undefined) {
@@ -26,18 +26,18 @@ export class TailErrorLog {
   }
 
   /** The partition was read. */
-  readable(place: Place): void {
-    this.#failingSinceMs.delete(place);
+  readable(followed: FailingPartition): void {
+    this.#failingSinceMs.delete(followed);
   }
 
-  failed(place: Place, { errorCode, message: error }: KafkaError): void {
+  failed(followed: FailingPartition, { errorCode, message: error }: KafkaError): void {
     const nowMs = this.#runtime.monotonicMs();
-    const sinceMs = this.#failingSinceMs.get(place) ?? nowMs;
-    this.#failingSinceMs.set(place, sinceMs);
-    const { topic } = place;
+    const sinceMs = this.#failingSinceMs.get(followed) ?? nowMs;
+    this.#failingSinceMs.set(followed, sinceMs);
+    const { topic } = followed;
     const line = `${topic} ${errorCode}`;
-    const isRepeated = nowMs - (this.#reportedMs.get(line) ?? Number.NEGATIVE_INFINITY) < QUIET_MS;
-    if (isRepeated || nowMs - sinceMs < PATIENCE_MS) return;
+    const isRepeated = nowMs - (this.#reportedMs.get(line) ?? Number.NEGATIVE_INFINITY) < REPEAT_AFTER_MS;
+    if (isRepeated || nowMs - sinceMs < WARN_AFTER_MS) return;
     this.#reportedMs.set(line, nowMs);
     for (const other of this.#failingSinceMs.keys()) if (other.state === 'stopped') this.#failingSinceMs.delete(other);
     const failing = [...this.#failingSinceMs.keys()].filter((other) => other.topic === topic);

@@ -28,7 +28,7 @@ const RECORDS_PER_TURN = 4_000;
 export class Tail {
   readonly #options: TailOptions;
   readonly #errorLog: TailErrorLog;
-  readonly #places = new Map<string, FollowedPartition>();
+  readonly #followed = new Map<string, FollowedPartition>();
   readonly #leaders = new Map<number, TailLeader>();
   readonly #closed = new AbortController();
   #decoding: Promise<unknown> = Promise.resolve();
@@ -45,41 +45,41 @@ export class Tail {
     at: { readonly topic: string; readonly partition: number; readonly offset: number },
     sink: TailSink,
   ): Followed {
-    const before = this.#places.get(keyOf(at));
+    const before = this.#followed.get(keyOf(at));
     if (before !== undefined && before.state !== 'stopped') throw new RangeError(`${before.key} is already followed`);
-    const place = new FollowedPartition(at, sink, {
+    const followed = new FollowedPartition(at, sink, {
       onRoom: ({ leader }) => this.#wake(leader),
       decode: (fetched) => this.#decode(fetched, sink),
       onFailure: (failed, error) => this.#sinkFailed(failed, error),
     });
-    this.#places.set(place.key, place);
-    if (this.#closed.signal.aborted) place.stop();
-    else void this.#find(place);
-    return place;
+    this.#followed.set(followed.key, followed);
+    if (this.#closed.signal.aborted) followed.stop();
+    else void this.#find(followed);
+    return followed;
   }
 
   /** Nothing is delivered after the call. Resolves when the deliveries in progress have ended: don't await it in one. */
   async close(): Promise<void> {
     this.#closed.abort();
-    const places = [...this.#places.values()];
-    for (const place of places) place.stop();
+    const places = [...this.#followed.values()];
+    for (const followed of places) followed.stop();
     await Promise.all(places.map(({ delivering }) => delivering));
   }
 
-  async #find(place: FollowedPartition): Promise<void> {
-    place.state = 'finding';
+  async #find(followed: FollowedPartition): Promise<void> {
+    followed.state = 'finding';
     try {
-      const node = await this.#options.cluster.leader(place.topic, place.partition, FIND_TIMEOUT_MS);
-      if (place.state !== 'finding') return;
-      this.#leader(place.leader)?.places.delete(place);
-      place.leader = node;
+      const node = await this.#options.cluster.leader(followed.topic, followed.partition, FIND_TIMEOUT_MS);
+      if (followed.state !== 'finding') return;
+      this.#leader(followed.leader)?.partitions.delete(followed);
+      followed.leader = node;
       const leader = this.#leaders.get(node) ?? new TailLeader(node, this.#options);
       this.#leaders.set(node, leader);
-      leader.join(place);
-      place.state = 'ready';
-      place.proceed();
+      leader.join(followed);
+      followed.state = 'ready';
+      followed.proceed();
     } catch (error) {
-      this.#failed(place, error);
+      this.#failed(followed, error);
     }
   }
 
@@ -104,9 +104,9 @@ export class Tail {
     if (leader.isFetching || places.length === 0) return;
     leader.isFetching = true;
     const request = leader.request(places);
-    for (const place of places) {
-      place.state = 'fetching';
-      place.requestedIn = place.epoch;
+    for (const followed of places) {
+      followed.state = 'fetching';
+      followed.requestedIn = followed.epoch;
     }
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
@@ -115,7 +115,7 @@ export class Tail {
       this.#take(places, partitions);
     } catch (error) {
       if (kafkaErrorCode(error) === 'NO_RESPONSE') leader.silent();
-      for (const place of places) this.#failed(place, error);
+      for (const followed of places) this.#failed(followed, error);
     }
     leader.isFetching = false;
     void this.#fetch(leader);
@@ -123,53 +123,54 @@ export class Tail {
 
   #take(places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): void {
     const responses = new Map(partitions.map((response) => [keyOf(response), response]));
-    for (const [i, place] of places.entries()) {
-      if (place.state !== 'fetching') continue;
-      place.state = 'ready';
-      if (place.requestedIn !== place.epoch) continue;
-      const response = responses.get(place.key);
+    for (const [i, followed] of places.entries()) {
+      if (followed.state !== 'fetching') continue;
+      followed.state = 'ready';
+      if (followed.requestedIn !== followed.epoch) continue;
+      const response = responses.get(followed.key);
       const errorCode = response === undefined ? 'MALFORMED_RESPONSE' : response.errorCode;
-      if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(place);
-      else if (errorCode !== undefined) this.#failed(place, new KafkaError(errorCode, `${place.key}: ${errorCode}`));
-      else if (response !== undefined) this.#keep(place, response, i === 0);
+      if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(followed);
+      else if (errorCode !== undefined)
+        this.#failed(followed, new KafkaError(errorCode, `${followed.key}: ${errorCode}`));
+      else if (response !== undefined) this.#keep(followed, response, i === 0);
     }
   }
 
-  #keep(place: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
-    place.sink.fetched?.(response.highWatermark);
-    const isStuck = !place.keep(response) && wasFirst && response.records.length > 0;
+  #keep(followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
+    followed.sink.fetched?.(response.highWatermark);
+    const isStuck = !followed.keep(response) && wasFirst && response.records.length > 0;
     if (isStuck) {
       // The first partition gets a whole batch, however large. Fetching again immediately would loop for ever.
       this.#failed(
-        place,
-        new KafkaError('MALFORMED_RESPONSE', `${place.key}: the response has no complete record batch`),
+        followed,
+        new KafkaError('MALFORMED_RESPONSE', `${followed.key}: the response has no complete record batch`),
       );
     } else {
-      place.failures = 0;
-      this.#errorLog.readable(place);
+      followed.failures = 0;
+      this.#errorLog.readable(followed);
     }
   }
 
   /** The broker reports that the position is outside the log. */
-  async #locate(place: FollowedPartition): Promise<void> {
+  async #locate(followed: FollowedPartition): Promise<void> {
     const { cluster, runtime, isolation } = this.#options;
-    const { topic, partition, epoch, fetchFrom } = place;
-    place.state = 'locating';
+    const { topic, partition, epoch, fetchFrom } = followed;
+    followed.state = 'locating';
     try {
       const query = { topic, partition, isolation, timeoutMs: FIND_TIMEOUT_MS };
       const bounds = await boundsOf(cluster, runtime, query);
       if (fetchFrom >= bounds.logStart && fetchFrom <= bounds.end) {
         throw new KafkaError(
           'OFFSET_OUT_OF_RANGE',
-          `${place.key}: offset ${fetchFrom} is out of range, yet within the bounds of the log`,
+          `${followed.key}: offset ${fetchFrom} is out of range, yet within the bounds of the log`,
         );
       }
-      const to = await this.#nextPosition(place, bounds, fetchFrom);
-      if (place.state !== 'locating') return;
-      if (place.epoch === epoch) place.fetchFrom = to;
-      this.#backOff(place);
+      const to = await this.#nextPosition(followed, bounds, fetchFrom);
+      if (followed.state !== 'locating') return;
+      if (followed.epoch === epoch) followed.fetchFrom = to;
+      this.#backOff(followed);
     } catch (error) {
-      this.#failed(place, error);
+      this.#failed(followed, error);
     }
   }
 
@@ -180,32 +181,32 @@ export class Tail {
     return bounds.logStart;
   }
 
-  #failed(place: FollowedPartition, error: unknown): void {
-    if (place.state === 'stopped') return;
+  #failed(followed: FollowedPartition, error: unknown): void {
+    if (followed.state === 'stopped') return;
     const failure =
       error instanceof KafkaError
         ? error
         : new KafkaError(kafkaErrorCode(error) ?? 'UNEXPECTED', String(error), { cause: error });
-    this.#options.cluster.markStale(place.topic);
-    this.#backOff(place);
-    this.#reportError(place, failure);
+    this.#options.cluster.markStale(followed.topic);
+    this.#backOff(followed);
+    this.#reportError(followed, failure);
   }
 
-  #backOff(place: FollowedPartition): void {
-    place.state = 'backing off';
-    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** place.failures);
-    place.failures += 1;
-    place.backoffTimer = this.#options.runtime.schedule(backoffMs, () => void this.#find(place));
+  #backOff(followed: FollowedPartition): void {
+    followed.state = 'backing off';
+    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** followed.failures);
+    followed.failures += 1;
+    followed.backoffTimer = this.#options.runtime.schedule(backoffMs, () => void this.#find(followed));
   }
 
-  async #sinkFailed(place: FollowedPartition, error: unknown): Promise<void> {
-    this.#reportError(place, new KafkaError('SINK_FAILED', `${place.key}: ${error}`, { cause: error }));
+  async #sinkFailed(followed: FollowedPartition, error: unknown): Promise<void> {
+    this.#reportError(followed, new KafkaError('SINK_FAILED', `${followed.key}: ${error}`, { cause: error }));
     await this.#options.runtime.sleep(REDELIVER_MS, this.#closed.signal);
   }
 
-  #reportError(place: FollowedPartition, error: KafkaError): void {
-    this.#errorLog.failed(place, error);
-    this.#options.onError?.(place.topic, place.partition, error);
+  #reportError(followed: FollowedPartition, error: KafkaError): void {
+    this.#errorLog.failed(followed, error);
+    this.#options.onError?.(followed.topic, followed.partition, error);
   }
 
   async #decode({ from, next, response }: Fetched, sink: TailSink): Promise<TailChunk> {

@@ -2,7 +2,7 @@ import type { Runtime, Timer } from '../../core/runtime.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 
 /** After this long without a response the next broker is called as well. */
-const PATIENCE_MS = 500;
+const HEDGE_MS = 500;
 
 /**
  * Sends a request that any broker can answer to one after the other, each once, and takes the first response.
@@ -39,7 +39,7 @@ export function firstResponse<B, T>(
       const broker = brokers[sent];
       if (isSettled || broker === undefined) return;
       sent += 1;
-      timer = runtime.schedule(PATIENCE_MS, next);
+      timer = runtime.schedule(HEDGE_MS, next);
       send(broker).then((response) => {
         if (!isSettled) settle(() => resolve(response));
       }, fail);
