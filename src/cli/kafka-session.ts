@@ -54,7 +54,7 @@ async function requireResponse(
   { kafka }: KafkaConfig,
 ): Promise<void> {
   const patience = runtime.schedule(NOTICE_AFTER_MS, () => {
-    if (terminal.errors) err(`waiting for an answer from ${kafka.brokers.join(', ')} …\n`);
+    if (terminal.errors) err(`waiting for a response from ${kafka.brokers.join(', ')} …\n`);
   });
   try {
     await withRetries({ runtime }, () => cluster.metadata([], CALL_TIMEOUT_MS));

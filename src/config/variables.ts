@@ -196,7 +196,7 @@ export const WORKER_VARIABLES = {
     integer(100, 600_000),
     'ms',
     '15000',
-    'allocation stops after this time without an answer from etcd',
+    'allocation stops after this time without a response from etcd',
   ),
   RESERVATION_MS: withDefault(integer(100, 600_000), 'ms', '25000', 'how far ahead the ceiling is raised'),
   INDEX_DIR: withDefault(

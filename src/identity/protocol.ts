@@ -90,7 +90,7 @@ export async function sendIgnoringResponse({ log }: IdentitySettings, write: Pro
   try {
     await write;
   } catch (error) {
-    log('warn', 'no answer to a write: reading back whether it took effect', {
+    log('warn', 'no response to a write: reading back whether it took effect', {
       error: describeError(asRetryable(error)),
     });
   }

@@ -189,7 +189,7 @@ async function write(
   const allocations = counts.length === 0 ? [] : await deps.allocator.allocate(counts);
   const entries = drafts.map(({ accepted }, i): EntryDraft => {
     const allocation = allocations[i];
-    if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
+    if (allocation === undefined) throw new RangeError('the allocator returned fewer allocations than requested');
     const entry = entryOf(deps, accepted, allocation, view);
     return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });

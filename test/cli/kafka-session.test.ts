@@ -74,7 +74,7 @@ test('a terminal shows after 3 s which brokers the command waits for; a script d
   expect(seen.said).toEqual([]);
   await seen.pass(2);
   await unseen.pass(8_000);
-  expect(seen.said).toEqual(['waiting for an answer from kafka-1:9092, kafka-2:9092 …\n']);
+  expect(seen.said).toEqual(['waiting for a response from kafka-1:9092, kafka-2:9092 …\n']);
   expect(unseen.said).toEqual([]);
   seen.answer();
   unseen.answer();

@@ -199,6 +199,6 @@ function addTo<K>(groups: Map<K, number[]>, group: K, index: number): void {
 
 function recordAt(records: readonly OutgoingRecord[], index: number): OutgoingRecord {
   const record = records[index];
-  if (record === undefined) throw new RangeError(`no record at place ${index}`);
+  if (record === undefined) throw new RangeError(`no record at index ${index}`);
   return record;
 }

@@ -97,7 +97,8 @@ export function judgeEtcd(endpoint: string, facts: EtcdFacts): Check {
     return warn(name, detail, 'run etcd 3.5 or later');
   }
   if (facts.dbBytes > ETCD_LARGE_BYTES) return warn(name, detail, 'compact and defragment it before it rejects writes');
-  if (facts.latencyMs > ETCD_SLOW_MS) return warn(name, detail, 'check its disk: a lease needs answers within seconds');
+  if (facts.latencyMs > ETCD_SLOW_MS)
+    return warn(name, detail, 'check its disk: a lease needs responses within seconds');
   return ok(name, detail);
 }
 

@@ -15,7 +15,7 @@ export async function checkClock(
   try {
     const reportedMs = Date.parse(await dateOf(new URL('/version', endpoint), tls, timeoutMs));
     const receivedMs = now();
-    if (Number.isNaN(reportedMs)) throw new Error('its answer has no Date header');
+    if (Number.isNaN(reportedMs)) throw new Error('its response has no Date header');
     return judgeClock(endpoint, reportedMs, sentMs, receivedMs);
   } catch (error) {
     const fix = 'none needed if the endpoint serves gRPC only: workers compare their clock with the brokers';

@@ -77,7 +77,7 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
   throw new IdallocError(
     'GROUP_ACTIVE',
     `group '${groupId}' has ${counted(group.members.length, 'member')} (${hosts}): stop all workers with SIGTERM, ` +
-      'run this, and start them again when it says so',
+      'run this, and start them again when it asks for it',
   );
 }
 
