@@ -39,7 +39,7 @@ export class KafkaError extends Error {
 
   constructor(errorCode: KafkaErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
-    this.name = 'KafkaFault';
+    this.name = 'KafkaError';
     this.errorCode = errorCode;
   }
 }
