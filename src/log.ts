@@ -8,7 +8,7 @@ const SECRET_FIELDS = [
   'password',
   'sasl',
   'auth',
-  'own',
+  'clientCertificate',
   'authorization',
   'oauth',
   'KAFKA_SASL_PASSWORD',
@@ -66,7 +66,7 @@ function kindOf(text: string): string {
 const monotonicMs = () => performance.now();
 
 /** Fields that identify the subject of a line. All others vary from line to line. */
-const SUBJECTS = ['broker', 'groupId', 'topic', 'partition', 'partitions', 'fault'] as const;
+const SUBJECTS = ['broker', 'groupId', 'topic', 'partition', 'partitions', 'errorCode'] as const;
 
 /** The log of the layers that talk to Kafka. A warning repeated within 10 s goes to debug. */
 export function wireLog(
@@ -85,7 +85,7 @@ export function wireLog(
 }
 
 /** A call that failed on one etcd endpoint; another may have served it. */
-interface EtcdFault {
+interface EtcdError {
   readonly what: string;
   readonly endpoint: string;
   readonly error: unknown;
@@ -93,7 +93,7 @@ interface EtcdFault {
 }
 
 /** Logs etcd failures: as errors if an operator must fix them, else as warnings. Repeated ones go to debug. */
-export function etcdFaultLog(log: Log, nowMs: () => number = monotonicMs): (fault: EtcdFault) => void {
+export function etcdErrorLog(log: Log, nowMs: () => number = monotonicMs): (error: EtcdError) => void {
   const child = log.child({ component: 'etcd' });
   const isRepeated = repeatFilter(nowMs);
   return ({ what, endpoint, error, remedy }) => {

@@ -22,13 +22,13 @@ export interface Metrics {
   addError(code: string, count?: number): void;
   /** The gate's reason, or 'open'. */
   setGate(reason: string): void;
-  /** Until the worker's own deadline; negative when past it. */
+  /** The time until the worker's own deadline; negative when past it. */
   setLeaseMargin(milliseconds: number): void;
-  /** From now to the ceiling; negative when the clock is past it. */
+  /** The time from now to the ceiling; negative when the clock is past it. */
   setCeilingMargin(milliseconds: number): void;
-  /** The interval in which our clock's lead over the brokers' lies; undefined when none has answered. */
+  /** The interval in which our clock's lead over the brokers' lies; undefined when no broker has answered. */
   setClockDrift(interval: { readonly lowMs: number; readonly highMs: number } | undefined): void;
-  /** From the delivery of a record batch until all of it was answered. */
+  /** The time from the delivery of a record batch until all of it was answered. */
   observeBatch(milliseconds: number): void;
   /** Records waiting in a request partition, those of open transactions included; undefined once another worker owns it. */
   setLag(partition: number, records: number | undefined): void;
@@ -40,7 +40,7 @@ export interface Metrics {
   render(): Promise<{ readonly contentType: string; readonly body: string }>;
 }
 
-/** The values that are read from the worker at each scrape. */
+/** The worker's state, read once per scrape. */
 export interface Vitals {
   /** It has joined the request group and has not been removed since. */
   readonly isMember: boolean;
@@ -49,7 +49,7 @@ export interface Vitals {
   readonly stoppedPartitions: number;
   /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
-  /** What the brokers deny this worker. */
+  /** The resources that the brokers deny to this worker. */
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
   /** The copies of ledger partitions that the worker keeps. */
   readonly copies: readonly {
@@ -87,13 +87,14 @@ export function createMetrics(
     new Counter({ name: `idalloc_${name}_total`, help, labelNames, registers });
   const gauge = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
     new Gauge({ name: `idalloc_${name}`, help, labelNames, registers });
-  const vital = (name: string, help: string, of: (worker: Vitals) => number) =>
+  /** The worker's state as of the current scrape. */
+  let worker: Vitals | undefined;
+  const vital = (name: string, help: string, of: (vitals: Vitals) => number) =>
     new Gauge({
       name: `idalloc_${name}`,
       help,
       registers,
       collect() {
-        const worker = vitals();
         if (worker !== undefined) this.set(of(worker));
       },
     });
@@ -132,7 +133,7 @@ export function createMetrics(
     labelNames: ['resource'],
     registers,
     collect() {
-      const refused = vitals()?.kafkaRefused;
+      const refused = worker?.kafkaRefused;
       for (const resource of KAFKA_RESOURCES) this.set({ resource }, Number(refused?.has(resource) === true));
     },
   });
@@ -148,7 +149,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { partition, state } of vitals()?.copies ?? []) this.set({ partition, state }, 1);
+      for (const { partition, state } of worker?.copies ?? []) this.set({ partition, state }, 1);
     },
   });
   new Gauge({
@@ -158,7 +159,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { partition, lag } of vitals()?.copies ?? []) this.set({ partition }, lag);
+      for (const { partition, lag } of worker?.copies ?? []) this.set({ partition }, lag);
     },
   });
   new Gauge({
@@ -168,7 +169,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { partition, milliseconds } of vitals()?.oldestUnread ?? []) {
+      for (const { partition, milliseconds } of worker?.oldestUnread ?? []) {
         this.set({ partition }, milliseconds / 1_000);
       }
     },
@@ -180,7 +181,7 @@ export function createMetrics(
     registers,
     collect() {
       this.reset();
-      for (const { variable, expiresAtMs } of vitals()?.certificates ?? []) this.set({ variable }, expiresAtMs / 1_000);
+      for (const { variable, expiresAtMs } of worker?.certificates ?? []) this.set({ variable }, expiresAtMs / 1_000);
     },
   });
   const batch = new Histogram({
@@ -237,6 +238,9 @@ export function createMetrics(
       http.observe({ route }, milliseconds / 1_000);
     },
     addShedConnection: (listener) => shed.inc({ listener }),
-    render: async () => ({ contentType: registry.contentType, body: await registry.metrics() }),
+    async render() {
+      worker = vitals();
+      return { contentType: registry.contentType, body: await registry.metrics() };
+    },
   };
 }

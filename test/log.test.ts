@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createLogger, etcdFaultLog, type Log, wireLog } from '../src/log.ts';
+import { createLogger, etcdErrorLog, type Log, wireLog } from '../src/log.ts';
 
 type Line = Record<string, unknown> & { readonly level: number; readonly msg: string };
 
@@ -15,7 +15,7 @@ describe('the log of etcd', () => {
   test('a failed endpoint is a warning once in 10 s, each endpoint by itself', () => {
     const { log, lines } = recorder('warn');
     let now = 0;
-    const report = etcdFaultLog(log, () => now);
+    const report = etcdErrorLog(log, () => now);
     const fault = (endpoint: string, said: string, remedy?: string) =>
       report({ what: 'a read', endpoint, error: new Error(said), remedy });
     fault('http://a', 'away');
@@ -32,13 +32,13 @@ describe('the log of etcd', () => {
 
   test('a fault that an operator has to end is an error, with what to do', () => {
     const { log, lines } = recorder('warn');
-    etcdFaultLog(log)({ what: 'a read', endpoint: 'http://a', error: new Error('refused'), remedy: 'check it' });
+    etcdErrorLog(log)({ what: 'a read', endpoint: 'http://a', error: new Error('refused'), remedy: 'check it' });
     expect(lines().map(({ level, remedy }) => [LEVELS[level], remedy])).toEqual([['error', 'check it']]);
   });
 
   test('texts that differ only in numbers and times are one kind; the line shown has its own', () => {
     const { log, lines } = recorder('warn');
-    const report = etcdFaultLog(log, () => 0);
+    const report = etcdErrorLog(log, () => 0);
     const fault = (said: string) =>
       report({ what: 'a read', endpoint: 'http://a', error: new Error(said), remedy: undefined });
     for (const second of [7, 8, 12]) {

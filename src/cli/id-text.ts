@@ -13,7 +13,7 @@ export interface ReadText {
 const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base32'];
 const SHOWN = 50;
 
-/** What `readIdText` accepts, for the help of a command. */
+/** The texts that `readIdText` accepts, for the help of a command. */
 export const ID_TEXTS = 'decimal, hexadecimal (16 digits, or after 0x), or in any other form';
 
 /** Reads an ID of the command line: in `form`, or without one in the form that is detected. Throws as openForm and detectId do. */

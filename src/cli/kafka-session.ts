@@ -19,7 +19,7 @@ interface Wire {
 }
 
 /** Brokers are tried for many seconds; after this time the terminal shows what the command waits for. */
-const PATIENCE_MS = 3_000;
+const NOTICE_AFTER_MS = 3_000;
 
 /**
  * Runs `use` once a broker has answered; all connections are closed afterwards. The error that ends a
@@ -39,7 +39,7 @@ export async function withCluster<T>(
   const cluster = new Cluster({ ...wire, log: wireLog(createLogger({ level, destination: 'stderr' })) });
   const source = { cluster, runtime: wire.runtime };
   try {
-    await unlessStopped(stop, () => answered(source, context, config));
+    await unlessStopped(stop, () => requireResponse(source, context, config));
     return await unlessStopped(stop, () => use(source));
   } catch (error) {
     throw asUnavailable(error);
@@ -48,13 +48,13 @@ export async function withCluster<T>(
   }
 }
 
-async function answered(
+async function requireResponse(
   { cluster, runtime }: Source,
   { terminal, err }: Waiting,
   { kafka }: KafkaConfig,
 ): Promise<void> {
-  const patience = runtime.schedule(PATIENCE_MS, () => {
-    if (terminal.errors) err(`waiting for an answer from ${kafka.brokers.join(', ')} …\n`);
+  const patience = runtime.schedule(NOTICE_AFTER_MS, () => {
+    if (terminal.errors) err(`waiting for a response from ${kafka.brokers.join(', ')} …\n`);
   });
   try {
     await withRetries({ runtime }, () => cluster.metadata([], CALL_TIMEOUT_MS));

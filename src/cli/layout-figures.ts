@@ -23,7 +23,7 @@ export interface LayoutFigures {
   readonly ids_per_second: number;
   readonly workers: number;
   readonly datacenters: number;
-  /** Of the largest pool that a namespace may have in this layout. */
+  /** The figures of the largest pool that a namespace may have in this layout. */
   readonly pool: { readonly workers: number; readonly ids_per_second: number };
   readonly max_count: number;
   readonly step: number;

@@ -4,7 +4,7 @@ import type { Environment } from '../config/parse.ts';
 import type { FieldSpec, Layout } from '../core/layout.ts';
 import { chooseLayout, LAYOUT_NAMES, type LayoutChoice, type LayoutName } from '../core/layout-choice.ts';
 import { CUSTOM, FIELDS_HELP, parseFields } from '../core/layout-text.ts';
-import type { SpecFault } from '../core/presets.ts';
+import type { PresetProblem } from '../core/presets.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { wholeNumber } from './numbers.ts';
 
@@ -27,7 +27,7 @@ const OPTION_OF = {
   sequenceStartBelow: '--sequence-start-below',
   workerBits: '--worker-bits',
   sequenceBits: '--sequence-bits',
-} as const satisfies Record<SpecFault['of'], string>;
+} as const satisfies Record<PresetProblem['property'], string>;
 const PARTS = ['fields', 'tickMs', 'epochMs', 'sequenceStartBelow', 'workerBits', 'sequenceBits'] as const;
 
 /** Adds the options that choose a layout. */
@@ -65,9 +65,9 @@ export function layoutOf(options: LayoutOptions, env: Environment, command: Comm
   for (const part of PARTS) choice[part] = options[part] ?? own[part];
   const chosen = withDefaultEpoch(choice as unknown as LayoutChoice, epochMs);
   if ('layout' in chosen) return chosen.layout;
-  const problems = chosen.faults.map(({ of, problem }) => {
-    const isVariable = of !== 'name' && options[of] === undefined && own[of] !== undefined;
-    return `${isVariable ? LAYOUT_VARIABLE_OF[of] : OPTION_OF[of]} ${problem}`;
+  const problems = chosen.problems.map(({ property, problem }) => {
+    const isVariable = property !== 'name' && options[property] === undefined && own[property] !== undefined;
+    return `${isVariable ? LAYOUT_VARIABLE_OF[property] : OPTION_OF[property]} ${problem}`;
   });
   return command.error(`error: layout '${named ?? own.name}': ${problems.join('; ')}`);
 }

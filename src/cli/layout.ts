@@ -102,7 +102,7 @@ function show(context: CliContext, layout: Layout, json: boolean): void {
   context.out(`${drawBits(layout, example(layout, context.now()))}\n${facts}${notice}`);
 }
 
-/** An ID of the present, or of the layout's first tick if it has none now. The highest worker ID makes that field visible. */
+/** An ID of the current time, or of the layout's first tick if it has none now. The highest worker ID makes that field visible. */
 function example(layout: Layout, nowMs: number): bigint {
   const now = toTicks(layout, wallMs(nowMs));
   const at = now >= 0 && now < layout.endTicks ? now : ticks(0);

@@ -42,7 +42,7 @@ function guarded(context: CliContext): CliContext {
 /** All commands with their options; the reference page of the command line is generated from it as well. */
 export function program(version: string, context: CliContext): Command {
   const root = new Command('idalloc')
-    .description('Allocates 64-bit, time-ordered IDs in answer to requests on a Kafka topic.')
+    .description('Allocates 64-bit, time-ordered IDs in response to requests on a Kafka topic.')
     .version(version)
     .enablePositionalOptions()
     .addHelpText('after', EXIT_HELP);

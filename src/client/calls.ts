@@ -34,7 +34,7 @@ export interface WaitForIds {
 }
 
 /** The dependencies of a client, for tests to replace. */
-export interface Foundation {
+export interface ClientDependencies {
   readonly runtime: Runtime;
   readonly replyTopic: string;
   readonly link: (events: TransportEvents) => Promise<Transport>;

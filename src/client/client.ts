@@ -3,16 +3,16 @@ import type { Layout } from '../core/layout.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
-import type { Foundation, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
+import type { ClientDependencies, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 import { Demand } from './demand.ts';
-import { FaultReports } from './faults.ts';
+import { ErrorReporter } from './error-reporter.ts';
 import { callHook } from './hooks.ts';
 import { connectKafka } from './kafka-link.ts';
 import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { awaited, closed, notACount, unfilled } from './refusals.ts';
-import { type Answer, bytesOf, Requester } from './requester.ts';
+import { clientClosed, invalidCount, noBuffer, reservedForWaiting } from './refusals.ts';
+import { type BatchReply, bytesOf, Requester } from './requester.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 import { WaitingQueue, wait } from './waiting.ts';
@@ -30,8 +30,8 @@ export class IdClient implements AsyncDisposable {
   readonly #demand: Demand;
   readonly #stock: IdStock;
   readonly #refill: Refill;
-  readonly #takers: WaitingQueue;
-  readonly #watchers: WaitingQueue;
+  readonly #takeWaiters: WaitingQueue;
+  readonly #readyWaiters: WaitingQueue;
   readonly #numbers = new NumberCheck();
   #layout: Layout | undefined;
   #closed = false;
@@ -49,18 +49,18 @@ export class IdClient implements AsyncDisposable {
   }
 
   /** Like connect, over another transport. */
-  static async over({ runtime, replyTopic, link }: Foundation, options: BufferOptions): Promise<IdClient> {
+  static async over({ runtime, replyTopic, link }: ClientDependencies, options: BufferOptions): Promise<IdClient> {
     const settings = bufferSettings(options);
-    const faults = new FaultReports(runtime, (error) => callHook(settings.hooks, 'onFault', error));
-    const onFault = (error: Error) => faults.report(error);
+    const reporter = new ErrorReporter(runtime, (error) => callHook(settings.hooks, 'onError', error));
+    const onError = (error: Error) => reporter.report(error);
     let client: IdClient | undefined;
     const transport = await link({
       onReply: (reply) => {
         if (client !== undefined) client.#requester.receive(reply);
       },
-      onFault,
+      onError,
     });
-    client = new IdClient(settings, runtime, replyTopic, transport, onFault);
+    client = new IdClient(settings, runtime, replyTopic, transport, onError);
     if (settings.prefetch) client.#refill.start();
     return client;
   }
@@ -70,7 +70,7 @@ export class IdClient implements AsyncDisposable {
     runtime: Runtime,
     replyTopic: string,
     transport: Transport,
-    onFault: (error: Error) => void,
+    onError: (error: Error) => void,
   ) {
     this.#settings = settings;
     this.#runtime = runtime;
@@ -78,30 +78,30 @@ export class IdClient implements AsyncDisposable {
     this.#transport = transport;
     const { hooks, maxAgeMs, maxWaiting, maxCount, resendAfterMs } = settings;
     const monotonicMs = () => runtime.monotonicMs();
-    this.#takers = new WaitingQueue(maxWaiting, 'in turn');
-    this.#watchers = new WaitingQueue(maxWaiting, 'any');
+    this.#takeWaiters = new WaitingQueue(maxWaiting, 'in turn');
+    this.#readyWaiters = new WaitingQueue(maxWaiting, 'any');
     this.#requester = new Requester({
       transport,
       runtime,
       resendAfterMs,
       maxWaiting,
       onSend: (id, count, attempt) => callHook(hooks, 'onRequest', { correlationId: id.toString(), count, attempt }),
-      onFault,
+      onError,
     });
     this.#demand = new Demand(settings, monotonicMs());
-    this.#stock = new IdStock({ onLow: () => this.#refill.look(), monotonicMs, maxAgeMs });
+    this.#stock = new IdStock({ onLow: () => this.#refill.check(), monotonicMs, maxAgeMs });
     this.#refill = new Refill({
       stock: this.#stock,
       demand: this.#demand,
       runtime,
       maxCount,
-      ask: (count) => this.#fetch(count),
-      waitedFor: () => ({ taken: this.#takers.needed, buffered: this.#watchers.needed }),
-      onBatch: (_answer, count) => this.#filled(count),
-      onRefused: (error) => this.#refused(error),
-      onFault,
+      request: (count) => this.#requestForBuffer(count),
+      needed: () => ({ taken: this.#takeWaiters.needed, buffered: this.#readyWaiters.needed }),
+      onBatch: (_reply, count) => this.#filled(count),
+      onRejected: (error) => this.#rejectWaiting(error),
+      onError,
     });
-    if (!settings.prefetch) this.#stock.withhold(unfilled);
+    if (!settings.prefetch) this.#stock.withhold(noBuffer);
   }
 
   /** Number of IDs in the buffer: a gauge. */
@@ -162,14 +162,15 @@ export class IdClient implements AsyncDisposable {
   async takeAsync(count: number, options: WaitForIds = {}): Promise<readonly bigint[]> {
     this.#checkCount(count);
     this.#stock.dropOld();
-    if (this.#takers.isEmpty && this.#stock.size >= count && options.signal?.aborted !== true) return this.take(count);
-    return this.#wait(this.#takers, count, options);
+    if (this.#takeWaiters.isEmpty && this.#stock.size >= count && options.signal?.aborted !== true)
+      return this.take(count);
+    return this.#wait(this.#takeWaiters, count, options);
   }
 
   /** Waits until the buffer holds `count` IDs, by default enough for coverSeconds. Throws as takeAsync. */
   async ready(count: number = this.#demand.low, options: WaitForIds = {}): Promise<void> {
     this.#checkCount(count);
-    if (this.#closed || this.#stock.size < count) await this.#wait(this.#watchers, count, options);
+    if (this.#closed || this.#stock.size < count) await this.#wait(this.#readyWaiters, count, options);
   }
 
   /**
@@ -181,7 +182,7 @@ export class IdClient implements AsyncDisposable {
    */
   async request(options: RequestOptions): Promise<RequestedBatch> {
     const correlationId = options.correlationId ?? this.#runtime.uuid();
-    const { batch, layout, replayed } = await this.#ask({ ...options, correlationId });
+    const { batch, layout, replayed } = await this.#request({ ...options, correlationId });
     return { correlationId, batch, layout, replayed };
   }
 
@@ -198,25 +199,32 @@ export class IdClient implements AsyncDisposable {
   async #close(): Promise<void> {
     this.#closed = true;
     this.#refill.stop();
-    this.#stock.withhold(closed);
-    const reason = closed();
+    this.#stock.withhold(clientClosed);
+    const reason = clientClosed();
     this.#requester.close(reason);
-    this.#takers.rejectAll(reason);
-    this.#watchers.rejectAll(reason);
+    this.#takeWaiters.rejectAll(reason);
+    this.#readyWaiters.rejectAll(reason);
     await this.#transport.close();
   }
 
   /** Requests IDs for the buffer. */
-  async #fetch(count: number): Promise<Answer> {
-    const answer = await this.#ask({ count, timeoutMs: Number.POSITIVE_INFINITY });
-    this.#numbers.note(answer);
-    return answer;
+  async #requestForBuffer(count: number): Promise<BatchReply> {
+    const reply = await this.#request({ count, timeoutMs: Number.POSITIVE_INFINITY });
+    this.#numbers.note(reply);
+    return reply;
   }
 
-  async #ask({ count, correlationId, replyTopic, timeoutMs, signal, encoding }: RequestOptions): Promise<Answer> {
-    if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw notACount(count);
+  async #request({
+    count,
+    correlationId,
+    replyTopic,
+    timeoutMs,
+    signal,
+    encoding,
+  }: RequestOptions): Promise<BatchReply> {
+    if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw invalidCount(count);
     const id = bytesOf(correlationId ?? this.#runtime.uuid());
-    const answer = await this.#requester.request({
+    const reply = await this.#requester.request({
       count,
       correlationId: checkCorrelationId(id),
       replyTopic: checkReplyTopic(replyTopic ?? this.#replyTopic),
@@ -224,50 +232,50 @@ export class IdClient implements AsyncDisposable {
       timeoutMs: timeoutMs ?? this.#settings.timeoutMs,
       signal,
     });
-    const { latencyMs, replayed } = answer;
-    this.#layout = answer.layout;
+    const { latencyMs, replayed } = reply;
+    this.#layout = reply.layout;
     callHook(this.#settings.hooks, 'onReply', { correlationId: id.toString(), count, latencyMs, replayed });
-    return answer;
+    return reply;
   }
 
   async #wait(queue: WaitingQueue, count: number, { timeoutMs, signal }: WaitForIds): Promise<readonly bigint[]> {
-    if (this.#closed) throw closed();
-    if (!this.#settings.prefetch) throw unfilled();
+    if (this.#closed) throw clientClosed();
+    if (!this.#settings.prefetch) throw noBuffer();
     const limitMs = timeoutMs ?? this.#settings.timeoutMs;
-    const late = () =>
+    const timeoutError = () =>
       new IdallocError(
         'NO_REPLY',
         `fewer than ${count} IDs arrived within ${limitMs} ms: check that a worker is running and ready`,
       );
-    const waited = wait<readonly bigint[]>(this.#runtime, { timeoutMs: limitMs, signal, late }, (caller) => {
+    const waited = wait<readonly bigint[]>(this.#runtime, { timeoutMs: limitMs, signal, timeoutError }, (caller) => {
       const leave = queue.join(count, caller);
-      this.#share();
+      this.#reserveForWaiting();
       return () => {
         leave();
         this.#serve();
       };
     });
-    this.#refill.look();
+    this.#refill.check();
     return waited;
   }
 
   #serve(): void {
     if (this.#closed) return;
     const stock = this.#stock;
-    this.#takers.serve(
+    this.#takeWaiters.serve(
       () => stock.size,
       (count) => stock.takeReserved(count),
     );
-    this.#watchers.serve(
+    this.#readyWaiters.serve(
       () => stock.size,
       () => [],
     );
-    this.#share();
+    this.#reserveForWaiting();
   }
 
   /** While callers wait, new IDs are reserved for them. */
-  #share(): void {
-    this.#stock.withhold(this.#takers.isEmpty ? undefined : awaited);
+  #reserveForWaiting(): void {
+    this.#stock.withhold(this.#takeWaiters.isEmpty ? undefined : reservedForWaiting);
   }
 
   #filled(count: number): void {
@@ -275,14 +283,14 @@ export class IdClient implements AsyncDisposable {
     callHook(this.#settings.hooks, 'onBatch', { count, buffered: this.#stock.size, lowWater: this.#demand.low });
   }
 
-  #refused(error: IdallocError): void {
-    this.#takers.rejectAll(error);
-    this.#watchers.rejectAll(error);
+  #rejectWaiting(error: IdallocError): void {
+    this.#takeWaiters.rejectAll(error);
+    this.#readyWaiters.rejectAll(error);
   }
 
   #checkCount(count: number): void {
-    const most = Math.floor(this.#settings.maxBuffered / 2);
-    if (Number.isInteger(count) && count >= 1 && count <= most) return;
-    throw new IdallocError('INVALID_COUNT', `count must be from 1 to half of maxBuffered, ${most}, not ${count}`);
+    const maximum = Math.floor(this.#settings.maxBuffered / 2);
+    if (Number.isInteger(count) && count >= 1 && count <= maximum) return;
+    throw new IdallocError('INVALID_COUNT', `count must be from 1 to half of maxBuffered, ${maximum}, not ${count}`);
   }
 }

@@ -12,7 +12,7 @@ const WINDOW_MS = 1_000;
 const HALF_LIFE_MS = 60_000;
 /** Longer waits for a reply count as outages, which coverSeconds covers. */
 const MAX_LEAD_MS = 2_000;
-const LEAD_FADES = 0.9;
+const LEAD_DECAY = 0.9;
 
 /**
  * How many IDs the buffer should hold, from how fast they are used. It rises with the rate immediately and falls slowly.
@@ -40,20 +40,20 @@ export class Demand {
   /** Updates the rate; `taken` is the total number of IDs taken so far. */
   note(nowMs: number, taken: number): void {
     const elapsedMs = nowMs - this.#windowMs;
-    const seen = ((taken - this.#windowTaken) * 1_000) / Math.max(WINDOW_MS, elapsedMs);
+    const measured = ((taken - this.#windowTaken) * 1_000) / Math.max(WINDOW_MS, elapsedMs);
     if (elapsedMs < WINDOW_MS) {
-      this.#rate = Math.max(this.#rate, seen);
+      this.#rate = Math.max(this.#rate, measured);
       return;
     }
-    const faded = this.#rate * 0.5 ** (elapsedMs / HALF_LIFE_MS);
-    this.#rate = Math.max(seen, faded, this.#options.idsPerSecond);
+    const decayed = this.#rate * 0.5 ** (elapsedMs / HALF_LIFE_MS);
+    this.#rate = Math.max(measured, decayed, this.#options.idsPerSecond);
     this.#windowMs = nowMs;
     this.#windowTaken = taken;
   }
 
   /** Updates the usual latency of a reply. */
   replied(latencyMs: number): void {
-    this.#leadMs = Math.min(MAX_LEAD_MS, Math.max(latencyMs, this.#leadMs * LEAD_FADES));
+    this.#leadMs = Math.min(MAX_LEAD_MS, Math.max(latencyMs, this.#leadMs * LEAD_DECAY));
   }
 
   /** The low-water mark: at this many IDs or fewer, more are requested. */

@@ -7,7 +7,7 @@ export interface ClientHooks {
   /** A batch was added to the buffer, which now holds `buffered` IDs. */
   readonly onBatch?: (event: { count: number; buffered: number; lowWater: number }) => void;
   /** For logs: an operation failed and will be retried. At most once in 10 s per cause. */
-  readonly onFault?: (error: Error) => void;
+  readonly onError?: (error: Error) => void;
 }
 
 export function callHook<K extends keyof ClientHooks>(

@@ -6,17 +6,17 @@ import { Tail } from '../kafka/loops/tail.ts';
 import { UNREADABLE } from '../kafka/records/decode.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
-import { faultOf } from '../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import { dialerOf } from '../kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { loginRefused, seedsOf } from '../kafka/wire/settings.ts';
 import { accessOf, type IdClientOptions } from './options.ts';
-import { findPlace, type Place } from './reply-place.ts';
+import { findReplyPosition, type ReplyPosition } from './reply-position.ts';
 import { RequestSender } from './request-sender.ts';
-import type { Outgoing, Transport, TransportEvents } from './transport.ts';
+import type { OutgoingRequest, Transport, TransportEvents } from './transport.ts';
 
 /** The dependencies of a link. */
-export interface Wire {
+export interface LinkDependencies {
   readonly dialer: Dialer;
   readonly seeds: readonly BrokerAddress[];
   readonly runtime: Runtime;
@@ -45,7 +45,11 @@ export async function connectKafka(
  * Connects and reads the reply topic from its end. Throws IdallocError CONFIG_INVALID when the login is rejected,
  * KAFKA_UNAVAILABLE or TOPIC_INVALID; all connections are closed then.
  */
-export async function openLink(wire: Wire, options: LinkOptions, events: TransportEvents): Promise<Transport> {
+export async function openLink(
+  wire: LinkDependencies,
+  options: LinkOptions,
+  events: TransportEvents,
+): Promise<Transport> {
   const link = new KafkaLink(wire, options, events);
   try {
     await link.open();
@@ -66,10 +70,10 @@ class KafkaLink implements Transport {
   readonly #cluster: Cluster;
   readonly #tail: Tail;
   readonly #sender: RequestSender;
-  readonly #places = new Map<string, Promise<Place>>();
+  readonly #positions = new Map<string, Promise<ReplyPosition>>();
   readonly #closing = new AbortController();
 
-  constructor(wire: Wire, options: LinkOptions, events: TransportEvents) {
+  constructor(wire: LinkDependencies, options: LinkOptions, events: TransportEvents) {
     this.#options = options;
     this.#events = events;
     this.#runtime = wire.runtime;
@@ -84,18 +88,18 @@ class KafkaLink implements Transport {
       maxWaitMs: FETCH_WAIT_MS,
       maxBytes: FETCH_BYTES,
       maxBytesPerPartition: PARTITION_BYTES,
-      onFault: (topic, partition, fault) =>
-        events.onFault(unavailable(`partition ${partition} of '${topic}' cannot be read now`, fault)),
+      onError: (topic, partition, error) =>
+        events.onError(unavailable(`partition ${partition} of '${topic}' cannot be read now`, error)),
     });
     this.#sender = new RequestSender({ cluster: this.#cluster, runtime: wire.runtime, topic: this.#requestTopic });
   }
 
   async open(): Promise<void> {
-    await this.#place(this.#options.replyTopic);
+    await this.#positionOf(this.#options.replyTopic);
   }
 
-  async send({ key, value, replyTopic, firstSentMs, isWanted }: Outgoing): Promise<void> {
-    const { partition } = await this.#place(replyTopic);
+  async send({ key, value, replyTopic, firstSentMs, isWanted }: OutgoingRequest): Promise<void> {
+    const { partition } = await this.#positionOf(replyTopic);
     if (this.#closing.signal.aborted) throw closed();
     const again = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
     const headers = { [this.#headers.replyPartition]: String(partition), ...again };
@@ -112,21 +116,21 @@ class KafkaLink implements Transport {
   }
 
   /** The partition of a reply topic, read from its end at the time of the topic's first request. */
-  #place(topic: string): Promise<Place> {
-    const known = this.#places.get(topic);
+  #positionOf(topic: string): Promise<ReplyPosition> {
+    const known = this.#positions.get(topic);
     if (known !== undefined) return known;
     if (this.#closing.signal.aborted) return Promise.reject(closed());
-    if (this.#places.size >= MAX_REPLY_TOPICS) {
+    if (this.#positions.size >= MAX_REPLY_TOPICS) {
       const message = `this client already reads ${MAX_REPLY_TOPICS} reply topics: use another client for '${topic}'`;
       return Promise.reject(new IdallocError('QUEUE_FULL', message));
     }
-    const place = this.#follow(topic);
-    this.#places.set(topic, place);
-    place.catch(() => this.#places.delete(topic));
-    return place;
+    const position = this.#follow(topic);
+    this.#positions.set(topic, position);
+    position.catch(() => this.#positions.delete(topic));
+    return position;
   }
 
-  async #follow(topic: string): Promise<Place> {
+  async #follow(topic: string): Promise<ReplyPosition> {
     const { partition, replyTopic } = this.#options;
     const wanted = {
       requestTopic: this.#requestTopic,
@@ -134,18 +138,18 @@ class KafkaLink implements Transport {
       partition: topic === replyTopic ? partition : undefined,
       signal: this.#closing.signal,
     };
-    const place = await findPlace(this.#cluster, this.#runtime, wanted).catch((error: unknown) => {
+    const position = await findReplyPosition(this.#cluster, this.#runtime, wanted).catch((error: unknown) => {
       throw error instanceof IdallocError ? error : unavailable(`the replies on '${topic}' cannot be read`, error);
     });
     this.#tail.follow(
-      { topic, ...place },
+      { topic, ...position },
       {
         deliver: ({ records }) => this.#deliver(records),
         // The topic was recreated or truncated: what it has now may be for us, and lost replies are sent again.
         outOfRange: ({ logStart }) => logStart,
       },
     );
-    return place;
+    return position;
   }
 
   /** In slices, so that thousands of replies do not block the service's event loop. */
@@ -172,7 +176,7 @@ class KafkaLink implements Transport {
   /** Other records without key or value are not replies. */
   #reportUnreadable(reason: FetchedRecord['headers'][string] | undefined): void {
     if (reason === undefined) return;
-    this.#events.onFault(new IdallocError('MALFORMED_REPLY', `replies can't be read: ${reason}`));
+    this.#events.onError(new IdallocError('MALFORMED_REPLY', `replies can't be read: ${reason}`));
   }
 }
 
@@ -181,6 +185,6 @@ function closed(): IdallocError {
 }
 
 function unavailable(what: string, cause: unknown): IdallocError {
-  if (faultOf(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
+  if (kafkaErrorCode(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
   return new IdallocError('KAFKA_UNAVAILABLE', `${what}: ${describeError(cause)}`, { cause });
 }

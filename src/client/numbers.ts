@@ -1,5 +1,5 @@
 import { IdallocError } from '../errors.ts';
-import type { Answer } from './requester.ts';
+import type { BatchReply } from './requester.ts';
 
 const MAX_NUMBER = BigInt(Number.MAX_SAFE_INTEGER);
 
@@ -12,7 +12,7 @@ export class NumberCheck {
   #refusal: string | undefined;
 
   /** Checks a reply before its IDs are used. */
-  note({ batch, layout }: Pick<Answer, 'batch' | 'layout'>): void {
+  note({ batch, layout }: Pick<BatchReply, 'batch' | 'layout'>): void {
     if (layout === undefined) this.#refusal ??= 'have a layout that this version of the client does not know';
     else if (!layout.fitsNumber) {
       this.#refusal ??= `have the layout '${layout.name}', whose IDs exceed the 53 bits of a JavaScript number`;

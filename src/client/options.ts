@@ -171,7 +171,7 @@ export function bufferSettings(options: BufferOptions): BufferSettings {
     maxWaiting: options.maxWaiting ?? 10_000,
     hooks: options.hooks ?? {},
   };
-  const faults = [
+  const problems = [
     ...outside(settings, 'coverSeconds', 0.1, DAY_SECONDS),
     ...outside(settings, 'idsPerSecond', 0.001, MAX_IDS),
     ...outside(settings, 'maxBuffered', 2, MAX_IDS),
@@ -182,14 +182,14 @@ export function bufferSettings(options: BufferOptions): BufferSettings {
   ];
   const { maxAgeMs, coverSeconds, idsPerSecond, maxBuffered } = settings;
   if (maxAgeMs !== undefined && !(maxAgeMs >= 2_000 * coverSeconds)) {
-    faults.push(`maxAgeMs must be at least ${2_000 * coverSeconds}, twice coverSeconds, not ${maxAgeMs}`);
+    problems.push(`maxAgeMs must be at least ${2_000 * coverSeconds}, twice coverSeconds, not ${maxAgeMs}`);
   }
   if (2 * idsPerSecond * coverSeconds > maxBuffered) {
-    faults.push(
+    problems.push(
       `maxBuffered must be at least 2 x idsPerSecond x coverSeconds, ${2 * idsPerSecond * coverSeconds}, not ${maxBuffered}`,
     );
   }
-  if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', faults.join('; '));
+  if (problems.length > 0) throw new IdallocError('CONFIG_INVALID', problems.join('; '));
   return settings;
 }
 

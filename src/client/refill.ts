@@ -1,7 +1,7 @@
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
-import { type Answer, RequestRefused } from './requester.ts';
+import { type BatchReply, RequestRefused } from './requester.ts';
 import type { IdStock } from './stock.ts';
 
 export interface RefillOptions {
@@ -11,39 +11,40 @@ export interface RefillOptions {
   /** Maximum count of one request. */
   readonly maxCount: number;
   /** Requests `count` IDs, retrying until the workers answer. */
-  readonly ask: (count: number) => Promise<Answer>;
+  readonly request: (count: number) => Promise<BatchReply>;
   /** IDs that callers wait for: to take them, and to have them in the buffer. */
-  readonly waitedFor: () => { readonly taken: number; readonly buffered: number };
+  readonly needed: () => { readonly taken: number; readonly buffered: number };
   /** Called with each batch after it was added to the stock. */
-  readonly onBatch: (answer: Answer, count: number) => void;
+  readonly onBatch: (reply: BatchReply, count: number) => void;
   /** Called when the workers reject a request for a reason other than its count. */
-  readonly onRefused: (error: IdallocError) => void;
-  readonly onFault: (error: Error) => void;
+  readonly onRejected: (error: IdallocError) => void;
+  readonly onError: (error: Error) => void;
 }
 
 /** Maximum number of concurrent requests. */
-const MAX_ORDERS = 8;
-const LOOK_EVERY_MS = 500;
-const MIN_REST_MS = 1_000;
-const MAX_REST_MS = 30_000;
+const MAX_REQUESTS = 8;
+const CHECK_EVERY_MS = 500;
+const MIN_BACKOFF_MS = 1_000;
+const MAX_BACKOFF_MS = 30_000;
 
 /**
  * Keeps the stock filled: requests more at the low-water mark, which follows the demand.
  *
- * look: compare the stock with the mark, twice a second and on demand;  rest: pause after the workers rejected a request
+ *   check:   compare the stock with the mark, twice a second and on demand
+ *   backoff: no requests for a while after the workers rejected one
  */
 export class Refill {
   readonly #options: RefillOptions;
   #maxCount: number;
-  #orders = 0;
+  #requests = 0;
   /** IDs in requests in progress. */
-  #ordered = 0;
-  #restMs = MIN_REST_MS;
-  #resting = false;
-  #due = false;
+  #requestedIds = 0;
+  #backoffMs = MIN_BACKOFF_MS;
+  #isBackingOff = false;
+  #isCheckDue = false;
   #stopped = false;
-  #nextLook: Timer | undefined;
-  #rest: Timer | undefined;
+  #checkTimer: Timer | undefined;
+  #backoffTimer: Timer | undefined;
 
   constructor(options: RefillOptions) {
     this.#options = options;
@@ -53,81 +54,81 @@ export class Refill {
   start(): void {
     const { stock, runtime } = this.#options;
     stock.dropOld();
-    this.#look();
-    this.#nextLook = runtime.schedule(LOOK_EVERY_MS, () => this.start());
+    this.#check();
+    this.#checkTimer = runtime.schedule(CHECK_EVERY_MS, () => this.start());
   }
 
   stop(): void {
     this.#stopped = true;
-    this.#nextLook?.cancel();
-    this.#rest?.cancel();
+    this.#checkTimer?.cancel();
+    this.#backoffTimer?.cancel();
   }
 
-  /** Looks in a microtask, to keep it out of the caller's call stack. */
-  look(): void {
-    if (this.#due) return;
-    this.#due = true;
+  /** Checks in a microtask, to keep it out of the caller's call stack. */
+  check(): void {
+    if (this.#isCheckDue) return;
+    this.#isCheckDue = true;
     queueMicrotask(() => {
-      this.#due = false;
-      this.#look();
+      this.#isCheckDue = false;
+      this.#check();
     });
   }
 
-  #look(): void {
-    const { stock, demand, runtime, waitedFor } = this.#options;
+  #check(): void {
+    const { stock, demand, runtime, needed } = this.#options;
     demand.note(runtime.monotonicMs(), stock.taken);
     stock.setLow(demand.low);
-    const { taken, buffered } = waitedFor();
-    while (!this.#stopped && !this.#resting && this.#orders < MAX_ORDERS) {
-      const left = stock.size + this.#ordered - taken;
+    const { taken, buffered } = needed();
+    while (!this.#stopped && !this.#isBackingOff && this.#requests < MAX_REQUESTS) {
+      const left = stock.size + this.#requestedIds - taken;
       if (left > demand.low && left >= buffered) return;
-      void this.#order(Math.min(this.#maxCount, Math.max(demand.full, buffered) - left));
+      void this.#request(Math.min(this.#maxCount, Math.max(demand.full, buffered) - left));
     }
   }
 
-  async #order(count: number): Promise<void> {
-    const { stock, demand, ask, onBatch } = this.#options;
-    this.#orders += 1;
-    this.#ordered += count;
+  async #request(count: number): Promise<void> {
+    const { stock, demand, request, onBatch } = this.#options;
+    this.#requests += 1;
+    this.#requestedIds += count;
     try {
-      const answer = await ask(count);
-      const { ranges, step } = answer.batch;
-      this.#restMs = MIN_REST_MS;
-      demand.replied(answer.latencyMs);
-      stock.add({ ranges, step, bornMs: answer.askedMs });
+      const reply = await request(count);
+      const { ranges, step } = reply.batch;
+      this.#backoffMs = MIN_BACKOFF_MS;
+      demand.replied(reply.latencyMs);
+      stock.add({ ranges, step, requestedAtMs: reply.sentAtMs });
       this.#end(count);
-      onBatch(answer, count);
+      onBatch(reply, count);
     } catch (error) {
       this.#end(count);
       this.#failed(error, count);
     }
-    this.#look();
+    this.#check();
   }
 
   #end(count: number): void {
-    this.#orders -= 1;
-    this.#ordered -= count;
+    this.#requests -= 1;
+    this.#requestedIds -= count;
   }
 
   #failed(error: unknown, count: number): void {
     if (this.#stopped) return;
-    const { runtime, onRefused, onFault } = this.#options;
+    const { runtime, onRejected, onError } = this.#options;
     if (error instanceof RequestRefused && error.code === 'INVALID_COUNT' && count > 1) {
       // Only the workers know their MAX_COUNT.
       this.#maxCount = Math.min(this.#maxCount, Math.floor(count / 2));
-      onFault(error);
+      onError(error);
       return;
     }
-    if (!this.#resting) {
-      this.#resting = true;
-      this.#rest = runtime.schedule(this.#restMs, () => {
-        this.#resting = false;
-        this.#look();
+    if (!this.#isBackingOff) {
+      this.#isBackingOff = true;
+      this.#backoffTimer = runtime.schedule(this.#backoffMs, () => {
+        this.#isBackingOff = false;
+        this.#check();
       });
-      this.#restMs = Math.min(MAX_REST_MS, 2 * this.#restMs);
+      this.#backoffMs = Math.min(MAX_BACKOFF_MS, 2 * this.#backoffMs);
     }
-    const refusal = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
-    onFault(refusal);
-    onRefused(refusal);
+    const rejection = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
+    onError(rejection);
+    onRejected(rejection);
   }
 }

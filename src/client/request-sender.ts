@@ -5,7 +5,7 @@ import type { NewRecord } from '../kafka/records/record.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
 export interface RequestSenderOptions {
-  readonly cluster: Pick<Cluster, 'partitions' | 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'partitions' | 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly topic: string;
 }
@@ -44,7 +44,7 @@ export class RequestSender {
     this.#options = options;
   }
 
-  /** Resolves when the request is in the log, or is no longer wanted. Rejects with KafkaFault. */
+  /** Resolves when the request is in the log, or is no longer wanted. Rejects with KafkaError. */
   async send(record: NewRecord & { readonly key: Buffer }, isWanted: () => boolean): Promise<void> {
     const { cluster, topic } = this.#options;
     const partition = partitionFor(record.key, await cluster.partitions(topic, APPEND_TIMEOUT_MS), () => 0);

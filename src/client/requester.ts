@@ -5,29 +5,29 @@ import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import type { Incoming, Transport } from './transport.ts';
+import type { IncomingReply, Transport } from './transport.ts';
 import { type Caller, wait } from './waiting.ts';
 
 /** A request to the workers. */
-export interface Question {
+export interface BatchRequest {
   readonly count: number;
   readonly correlationId: Buffer;
   readonly replyTopic: string;
   readonly encoding: Encoding;
-  /** From the call to the reply; Infinity: until the client is closed. */
+  /** The time limit from the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A batch, with how it was delivered. */
-export interface Answer {
+/** A batch as it was delivered. */
+export interface BatchReply {
   readonly batch: IdBatch;
   /** The layout of its IDs; undefined when this version knows no layout with the batch's fingerprint. */
   readonly layout: Layout | undefined;
   /** True when the batch was decided for an earlier copy of this request. */
   readonly replayed: boolean;
   /** Monotonic time of the first send. */
-  readonly askedMs: number;
+  readonly sentAtMs: number;
   readonly latencyMs: number;
 }
 
@@ -49,19 +49,19 @@ export interface RequesterOptions {
   readonly resendAfterMs: number;
   readonly maxWaiting: number;
   readonly onSend: (correlationId: Buffer, count: number, attempt: number) => void;
-  readonly onFault: (error: Error) => void;
+  readonly onError: (error: Error) => void;
 }
 
 const MAX_RESEND_MS = 30_000;
-/** After a send that failed. */
-const UNSENT_REST_MS = 500;
+/** The delay after a failed send. */
+const RETRY_UNSENT_MS = 500;
 
-/** A correlation ID in progress, with all callers that wait for its reply. */
-interface Exchange {
-  readonly question: Question;
+/** A request in progress, with all callers that wait for its reply. */
+interface PendingRequest {
+  readonly request: BatchRequest;
   readonly value: Buffer;
-  readonly callers: Set<Caller<Answer>>;
-  readonly askedMs: number;
+  readonly callers: Set<Caller<BatchReply>>;
+  readonly sentAtMs: number;
   attempts: number;
   /** Wall milliseconds of the first send that may have reached the brokers. */
   firstSentMs: number | undefined;
@@ -76,7 +76,7 @@ interface Exchange {
 export class Requester {
   readonly #options: RequesterOptions;
   readonly #layoutOf = layoutFinder();
-  readonly #exchanges = new Map<string, Exchange>();
+  readonly #pending = new Map<string, PendingRequest>();
   #closed: Error | undefined;
 
   constructor(options: RequesterOptions) {
@@ -90,93 +90,96 @@ export class Requester {
    * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT while this correlation ID is in
    * progress for a different request, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
    */
-  async request(question: Question): Promise<Answer> {
-    const late = () => this.#late(question);
-    return wait(this.#options.runtime, { ...question, late }, (caller) => this.#join(question, caller));
+  async request(request: BatchRequest): Promise<BatchReply> {
+    const timeoutError = () => this.#timeoutError(request);
+    return wait(this.#options.runtime, { ...request, timeoutError }, (caller) => this.#join(request, caller));
   }
 
   /** Handles a record of a reply topic; replies without a waiting caller are ignored. */
-  receive({ key, value, replayed, layoutText }: Incoming): void {
-    const exchange = this.#exchanges.get(nameOf(key));
-    if (exchange === undefined) return;
-    const { askedMs, question } = exchange;
-    let settle: (caller: Caller<Answer>) => void;
+  receive({ key, value, replayed, layoutText }: IncomingReply): void {
+    const pending = this.#pending.get(keyOf(key));
+    if (pending === undefined) return;
+    const { sentAtMs, request } = pending;
+    let settle: (caller: Caller<BatchReply>) => void;
     try {
-      const batch = readReply(question, value);
+      const batch = readReply(request, value);
       const layout = this.#layoutOf(batch, layoutText);
-      const answer = { batch, layout, replayed, askedMs, latencyMs: this.#options.runtime.monotonicMs() - askedMs };
-      settle = (caller) => caller.resolve(answer);
+      const reply = { batch, layout, replayed, sentAtMs, latencyMs: this.#options.runtime.monotonicMs() - sentAtMs };
+      settle = (caller) => caller.resolve(reply);
     } catch (error) {
       settle = (caller) => caller.reject(error);
     }
-    for (const caller of exchange.callers) settle(caller);
+    for (const caller of pending.callers) settle(caller);
   }
 
   close(reason: Error): void {
     this.#closed = reason;
-    for (const { callers } of this.#exchanges.values()) for (const caller of callers) caller.reject(reason);
+    for (const { callers } of this.#pending.values()) for (const caller of callers) caller.reject(reason);
   }
 
-  #join(question: Question, caller: Caller<Answer>): () => void {
+  #join(request: BatchRequest, caller: Caller<BatchReply>): () => void {
     if (this.#closed !== undefined) throw this.#closed;
-    const name = nameOf(question.correlationId);
-    const exchange = this.#exchanges.get(name) ?? this.#begin(name, question);
-    if (exchange.question.count !== question.count || exchange.question.replyTopic !== question.replyTopic) {
-      throw new IdallocError('CONFLICT', 'this correlation ID is under way for another count or reply topic');
+    const key = keyOf(request.correlationId);
+    const pending = this.#pending.get(key) ?? this.#begin(key, request);
+    if (pending.request.count !== request.count || pending.request.replyTopic !== request.replyTopic) {
+      throw new IdallocError(
+        'CONFLICT',
+        'a request with this correlation ID and another count or reply topic is in progress',
+      );
     }
-    exchange.callers.add(caller);
+    pending.callers.add(caller);
     return () => {
-      exchange.callers.delete(caller);
-      if (exchange.callers.size > 0) return;
-      exchange.resend?.cancel();
-      this.#exchanges.delete(name);
+      pending.callers.delete(caller);
+      if (pending.callers.size > 0) return;
+      pending.resend?.cancel();
+      this.#pending.delete(key);
     };
   }
 
-  #begin(name: string, question: Question): Exchange {
+  #begin(key: string, request: BatchRequest): PendingRequest {
     const { maxWaiting, runtime } = this.#options;
-    if (this.#exchanges.size >= maxWaiting) {
+    if (this.#pending.size >= maxWaiting) {
       throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests are waiting for replies: see maxWaiting`);
     }
-    const exchange: Exchange = {
-      question,
-      value: encodeIdRequest(question),
+    const pending: PendingRequest = {
+      request,
+      value: encodeIdRequest(request),
       callers: new Set(),
-      askedMs: runtime.monotonicMs(),
+      sentAtMs: runtime.monotonicMs(),
       attempts: 0,
       firstSentMs: undefined,
       unsent: undefined,
       resend: undefined,
     };
-    this.#exchanges.set(name, exchange);
-    void this.#send(exchange);
-    return exchange;
+    this.#pending.set(key, pending);
+    void this.#send(pending);
+    return pending;
   }
 
-  async #send(exchange: Exchange): Promise<void> {
-    const { transport, runtime, resendAfterMs, onFault, onSend } = this.#options;
-    const { correlationId: key, replyTopic, count } = exchange.question;
-    exchange.attempts += 1;
-    onSend(key, count, exchange.attempts);
-    let restMs = Math.min(MAX_RESEND_MS, resendAfterMs * 2 ** (exchange.attempts - 1));
+  async #send(pending: PendingRequest): Promise<void> {
+    const { transport, runtime, resendAfterMs, onError, onSend } = this.#options;
+    const { correlationId: key, replyTopic, count } = pending.request;
+    pending.attempts += 1;
+    onSend(key, count, pending.attempts);
+    let delayMs = Math.min(MAX_RESEND_MS, resendAfterMs * 2 ** (pending.attempts - 1));
     try {
-      const { value, firstSentMs } = exchange;
-      exchange.firstSentMs ??= Math.floor(runtime.wallMs());
-      await transport.send({ key, value, replyTopic, firstSentMs, isWanted: () => exchange.callers.size > 0 });
-      exchange.unsent = undefined;
+      const { value, firstSentMs } = pending;
+      pending.firstSentMs ??= Math.floor(runtime.wallMs());
+      await transport.send({ key, value, replyTopic, firstSentMs, isWanted: () => pending.callers.size > 0 });
+      pending.unsent = undefined;
     } catch (error) {
-      exchange.unsent = error instanceof Error ? error : new Error(String(error));
-      exchange.attempts -= 1;
-      restMs = UNSENT_REST_MS;
-      onFault(exchange.unsent);
+      pending.unsent = error instanceof Error ? error : new Error(String(error));
+      pending.attempts -= 1;
+      delayMs = RETRY_UNSENT_MS;
+      onError(pending.unsent);
     }
     // Jitter, so that clients do not all resend at the same moment.
-    restMs *= 1 + runtime.random() / 4;
-    if (exchange.callers.size > 0) exchange.resend = runtime.schedule(restMs, () => void this.#send(exchange));
+    delayMs *= 1 + runtime.random() / 4;
+    if (pending.callers.size > 0) pending.resend = runtime.schedule(delayMs, () => void this.#send(pending));
   }
 
-  #late({ correlationId, timeoutMs, replyTopic }: Question): IdallocError {
-    const unsent = this.#exchanges.get(nameOf(correlationId))?.unsent;
+  #timeoutError({ correlationId, timeoutMs, replyTopic }: BatchRequest): IdallocError {
+    const unsent = this.#pending.get(keyOf(correlationId))?.unsent;
     if (unsent !== undefined) {
       const message = `the request could not be sent within ${timeoutMs} ms: ${describeError(unsent)}`;
       const code = unsent instanceof IdallocError ? unsent.code : 'KAFKA_UNAVAILABLE';
@@ -190,11 +193,11 @@ export class Requester {
   }
 }
 
-function nameOf(correlationId: Buffer): string {
+function keyOf(correlationId: Buffer): string {
   return correlationId.toString('latin1');
 }
 
-function readReply({ correlationId, count }: Question, value: Buffer): IdBatch {
+function readReply({ correlationId, count }: BatchRequest, value: Buffer): IdBatch {
   const reply = decodeIdReply(value);
   if (!reply.correlationId.equals(correlationId)) {
     throw new IdallocError('MALFORMED_REPLY', 'the key and the value of a reply have different correlation IDs');

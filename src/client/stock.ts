@@ -1,12 +1,12 @@
 import type { IdRange } from '../core/generator.ts';
 import { IdallocError } from '../errors.ts';
 
-/** IDs as ranges, as replies have them. */
-export interface Supply {
+/** The IDs of one reply, as ranges. */
+export interface SuppliedBatch {
   readonly ranges: readonly IdRange[];
   readonly step: bigint;
-  /** Monotonic time before which none of the IDs existed. */
-  readonly bornMs: number;
+  /** Monotonic time of the request, before which none of the IDs existed. */
+  readonly requestedAtMs: number;
 }
 
 export interface StockOptions {
@@ -17,7 +17,7 @@ export interface StockOptions {
   readonly maxAgeMs?: number | undefined;
 }
 
-interface Batch extends Supply {
+interface Batch extends SuppliedBatch {
   /** Next range to open. */
   at: number;
   /** IDs in the ranges from `at` on. */
@@ -36,8 +36,8 @@ export class IdStock {
   #step = 1n;
   #granted = 0;
   #behind = 0;
-  #bornMs = 0;
-  /** Lower bound of bornMs over all IDs here. */
+  #requestedAtMs = 0;
+  /** Lower bound of requestedAtMs over all IDs here. */
   #oldestMs = Number.POSITIVE_INFINITY;
   #batches: Batch[] = [];
   /** IDs in #batches. */
@@ -97,12 +97,12 @@ export class IdStock {
     return ids;
   }
 
-  add(supply: Supply): void {
+  add(supply: SuppliedBatch): void {
     const left = supply.ranges.reduce((sum, { count }) => sum + count, 0);
     this.#batches.push({ ...supply, at: 0, left });
     this.#stored += left;
     this.#received += left;
-    this.#oldestMs = Math.min(this.#oldestMs, supply.bornMs);
+    this.#oldestMs = Math.min(this.#oldestMs, supply.requestedAtMs);
     this.#revoke();
   }
 
@@ -121,14 +121,19 @@ export class IdStock {
   dropOld(): void {
     const { maxAgeMs, monotonicMs } = this.#options;
     if (maxAgeMs === undefined) return;
-    const bornFrom = monotonicMs() - maxAgeMs;
-    if (this.#oldestMs >= bornFrom) return;
-    if (this.#bornMs < bornFrom) this.#dropOpen();
-    const old = this.#batches.filter(({ bornMs }) => bornMs < bornFrom).reduce((sum, { left }) => sum + left, 0);
-    this.#batches = this.#batches.filter(({ bornMs }) => bornMs >= bornFrom);
+    const requestedFrom = monotonicMs() - maxAgeMs;
+    if (this.#oldestMs >= requestedFrom) return;
+    if (this.#requestedAtMs < requestedFrom) this.#dropOpen();
+    const old = this.#batches
+      .filter(({ requestedAtMs }) => requestedAtMs < requestedFrom)
+      .reduce((sum, { left }) => sum + left, 0);
+    this.#batches = this.#batches.filter(({ requestedAtMs }) => requestedAtMs >= requestedFrom);
     this.#stored -= old;
     this.#dropped += old;
-    this.#oldestMs = this.#batches.reduce((oldest, { bornMs }) => Math.min(oldest, bornMs), this.#openBornMs());
+    this.#oldestMs = this.#batches.reduce(
+      (oldest, { requestedAtMs }) => Math.min(oldest, requestedAtMs),
+      this.#openRequestedAtMs(),
+    );
   }
 
   #dropOpen(): void {
@@ -137,8 +142,8 @@ export class IdStock {
     this.#behind = 0;
   }
 
-  #openBornMs(): number {
-    return this.#granted + this.#behind > 0 ? this.#bornMs : Number.POSITIVE_INFINITY;
+  #openRequestedAtMs(): number {
+    return this.#granted + this.#behind > 0 ? this.#requestedAtMs : Number.POSITIVE_INFINITY;
   }
 
   #revoke(): void {
@@ -170,7 +175,7 @@ export class IdStock {
     if (batch === undefined || range === undefined) throw new RangeError('there is no range to open');
     this.#next = range.first;
     this.#step = batch.step;
-    this.#bornMs = batch.bornMs;
+    this.#requestedAtMs = batch.requestedAtMs;
     this.#behind = range.count;
     this.#stored -= range.count;
     batch.left -= range.count;

@@ -1,5 +1,5 @@
 /** A request record to send. */
-export interface Outgoing {
+export interface OutgoingRequest {
   /** The correlation ID. As the record's key, it sends each retry to the same partition. */
   readonly key: Buffer;
   readonly value: Buffer;
@@ -11,7 +11,7 @@ export interface Outgoing {
 }
 
 /** A record of a reply topic. */
-export interface Incoming {
+export interface IncomingReply {
   readonly key: Buffer;
   readonly value: Buffer;
   readonly replayed: boolean;
@@ -25,14 +25,14 @@ export interface Transport {
    * Resolves when the brokers have the request, or it is no longer wanted. Replies are read from before that on.
    * Rejects with IdallocError KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID or QUEUE_FULL.
    */
-  send(request: Outgoing): Promise<void>;
+  send(request: OutgoingRequest): Promise<void>;
   /** Closes all connections within a second; never rejects. */
   close(): Promise<void>;
 }
 
 /** Events of a transport. */
 export interface TransportEvents {
-  readonly onReply: (reply: Incoming) => void;
+  readonly onReply: (reply: IncomingReply) => void;
   /** A transient error; the transport retries. */
-  readonly onFault: (error: Error) => void;
+  readonly onError: (error: Error) => void;
 }

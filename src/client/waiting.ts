@@ -6,7 +6,7 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs: number;
   /** The error on timeout. */
-  readonly late: () => Error;
+  readonly timeoutError: () => Error;
 }
 
 export interface Caller<T> {
@@ -20,7 +20,7 @@ export interface Caller<T> {
  */
 export function wait<T>(
   runtime: Runtime,
-  { signal, timeoutMs, late }: WaitOptions,
+  { signal, timeoutMs, timeoutError }: WaitOptions,
   begin: (caller: Caller<T>) => () => void,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -48,7 +48,7 @@ export function wait<T>(
       return;
     }
     if (!Number.isFinite(timeoutMs)) return;
-    const timer = runtime.schedule(timeoutMs, () => caller.reject(late()));
+    const timer = runtime.schedule(timeoutMs, () => caller.reject(timeoutError()));
     undo.push(() => timer.cancel());
   });
 }

@@ -1,7 +1,7 @@
 import type { RecordHeaders } from './request-headers.ts';
 
 /** The headers of a dead letter that describe its record, named as in Spring Kafka. */
-export const LETTER_HEADERS = {
+export const DEAD_LETTER_HEADERS = {
   topic: 'kafka_dlt-original-topic',
   partition: 'kafka_dlt-original-partition',
   offset: 'kafka_dlt-original-offset',
@@ -17,7 +17,7 @@ export const RESENT = 'idalloc-resent';
 const MAX_TEXT_BYTES = 16 * 1024;
 
 /** Where a dead letter's record was, and the reason. Fields that are missing or malformed are undefined. */
-export interface LetterNote {
+export interface DeadLetterNote {
   readonly topic: string | undefined;
   readonly partition: number | undefined;
   readonly offset: number | undefined;
@@ -33,17 +33,17 @@ export interface LetterNote {
 }
 
 /** Reads a dead letter's headers. Never throws. */
-export function readLetterNote(headers: RecordHeaders): LetterNote {
-  const names = new Set<string>([...Object.values(LETTER_HEADERS), RECORD_LEFT_OUT]);
+export function readDeadLetterNote(headers: RecordHeaders): DeadLetterNote {
+  const names = new Set<string>([...Object.values(DEAD_LETTER_HEADERS), RECORD_LEFT_OUT]);
   const own: Record<string, RecordHeaders[string]> = Object.create(null);
   for (const [name, value] of Object.entries(headers)) if (!names.has(name)) own[name] = value;
   return {
-    topic: text(headers, LETTER_HEADERS.topic),
-    partition: whole(single(headers, LETTER_HEADERS.partition), 4),
-    offset: whole(single(headers, LETTER_HEADERS.offset), 8),
-    timestampMs: number(single(headers, LETTER_HEADERS.timestamp), 8),
-    code: text(headers, LETTER_HEADERS.code),
-    message: text(headers, LETTER_HEADERS.message),
+    topic: text(headers, DEAD_LETTER_HEADERS.topic),
+    partition: whole(single(headers, DEAD_LETTER_HEADERS.partition), 4),
+    offset: whole(single(headers, DEAD_LETTER_HEADERS.offset), 8),
+    timestampMs: number(single(headers, DEAD_LETTER_HEADERS.timestamp), 8),
+    code: text(headers, DEAD_LETTER_HEADERS.code),
+    message: text(headers, DEAD_LETTER_HEADERS.message),
     recordLeftOut: Object.hasOwn(headers, RECORD_LEFT_OUT),
     resent: resentOf(headers),
     headers: own,

@@ -7,14 +7,14 @@ import { parseExactObject, requireExactObject, requireInteger, requireText } fro
 /** The namespace format that this release reads and writes. */
 export const DESCRIPTOR_FORMAT_VERSION = 1;
 
-/** What all workers of a namespace must agree on: IDs are unique only if they do. */
+/** The settings that all workers of a namespace must agree on: otherwise IDs are not unique. */
 export interface Descriptor {
   readonly formatVersion: number;
   /** For people; the fingerprint identifies the layout. */
   readonly layoutName: string;
   /** 16 lowercase hex digits. */
   readonly layoutFingerprint: string;
-  /** By layoutText, for a layout that is none of the presets. */
+  /** From layoutText; only for a layout that is not a preset. */
   readonly layoutText?: string;
   readonly epochMs: number;
   readonly datacenterId: number;
@@ -120,8 +120,9 @@ export function compareDescriptors(stored: Descriptor, wanted: Descriptor): Desc
 }
 
 /**
- * What of the one layout is to be compared with the other: its parts, where both layouts are known and differ in one of them,
- * since two fingerprints say nothing to a reader; else the fingerprint. It has the epoch in it, which has a row of its own.
+ * The rows of one layout that are compared with another. If both layouts are known and differ in a part, these are the parts,
+ * since fingerprints mean nothing to people; otherwise the fingerprint. That includes the epoch, which has a separate row, so
+ * it is left out where only the epochs differ.
  */
 function layoutRows(one: Descriptor, other: Descriptor): Record<string, string> {
   const [rows, others] = [one, other].map((descriptor) => partRows(layoutOfDescriptor(descriptor)));

@@ -118,7 +118,7 @@ export function checkCount(count: bigint): number {
   if (count >= 1n && count <= BigInt(MAX_REQUEST_COUNT)) return Number(count);
   throw new IdallocError(
     'INVALID_COUNT',
-    `count ${count} is out of range: ask for at least 1, and at most what the layout allows`,
+    `count ${count} is out of range: request at least 1, and at most what the layout allows`,
   );
 }
 

@@ -1,6 +1,6 @@
 const MAX_ID = 2n ** 64n - 1n;
 
-/** What readId accepts, for error messages. */
+/** The texts that readId accepts, for error messages. */
 export const ID_TEXT_HELP = `decimal from 0 to ${MAX_ID}, 16 hexadecimal digits, or up to 16 of them after 0x`;
 
 /**

@@ -4,7 +4,7 @@ const NOTHING = Buffer.alloc(0);
 
 /**
  * 16 bytes that identify one entry of the ledger after a restart: a hash over its key and value, and over its offset and
- * append time, since the markers that ask for the time all have the same key and value.
+ * append time, since the markers that sample the brokers' clocks all have the same key and value.
  */
 export function digestEntry(entry: {
   readonly offset: number;

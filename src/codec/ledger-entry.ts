@@ -27,9 +27,9 @@ export interface LedgerBatchEntry extends Position {
   readonly replyTopic: string;
   readonly requestOffset: number;
   readonly batch: IdBatch;
-  /** Of the reply. */
+  /** The reply's framing. */
   readonly framing: Framing;
-  /** Of the reply's schema, 8 bytes, little endian. */
+  /** The fingerprint of the reply's schema, 8 bytes, little endian. */
   readonly schemaFingerprint: Buffer;
 }
 

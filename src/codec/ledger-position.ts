@@ -1,6 +1,6 @@
 import { decodeLedgerEntry, LEDGER_ENTRY_HEADER } from './ledger-entry.ts';
 
-/** What the index needs of an entry: the state of its writer's index, and for a batch the offset of its request. */
+/** The part of an entry that the index needs: the state of its writer's index, and for a batch the offset of its request. */
 export interface LedgerPosition {
   readonly end: number;
   readonly through: number;
@@ -37,7 +37,7 @@ const MAX_COUNT = 100_000;
 class Walk {
   readonly #bytes: Buffer;
   #at = 0;
-  #doubt = false;
+  #error = false;
 
   constructor(bytes: Buffer) {
     this.#bytes = bytes;
@@ -51,12 +51,12 @@ class Walk {
     const through = this.#long(NUMBER_BYTES, -1);
     const branch = this.#long(1, 0);
     const requestOffset = branch === 1 ? this.#batch() : undefined;
-    if (this.#doubt || branch > 1 || this.#at !== this.#bytes.length) return undefined;
+    if (this.#error || branch > 1 || this.#at !== this.#bytes.length) return undefined;
     return { end, through, requestOffset };
   }
 
   #header(): void {
-    for (const byte of LEDGER_ENTRY_HEADER) if (this.#bytes[this.#at++] !== byte) this.#doubt = true;
+    for (const byte of LEDGER_ENTRY_HEADER) if (this.#bytes[this.#at++] !== byte) this.#error = true;
   }
 
   #batch(): number {
@@ -66,7 +66,7 @@ class Walk {
     const requestOffset = this.#long(NUMBER_BYTES, 0);
     this.#long(1, 0, 1); // framing
     this.#skip(8); // schema_fingerprint
-    if (this.#ranges() !== count) this.#doubt = true;
+    if (this.#ranges() !== count) this.#error = true;
     this.#long(STEP_BYTES, 1);
     this.#long(INT_BYTES); // datacenter_id
     this.#long(INT_BYTES); // worker_id
@@ -80,7 +80,7 @@ class Walk {
   /** One block of ranges, as our encoder writes them; returns their number of IDs. */
   #ranges(): number {
     let total = 0;
-    for (let left = this.#long(2, 0); left > 0 && !this.#doubt; left--) {
+    for (let left = this.#long(2, 0); left > 0 && !this.#error; left--) {
       this.#long(ID_BYTES, 0);
       total += this.#long(INT_BYTES, 1, MAX_COUNT);
     }
@@ -93,7 +93,7 @@ class Walk {
     for (let left = this.#long(2, 0); left > 0; left--) {
       const byte = this.#bytes[this.#at++] ?? 0x80;
       if (byte > 0x7f) {
-        this.#doubt = true;
+        this.#error = true;
         return;
       }
     }
@@ -104,7 +104,7 @@ class Walk {
   }
 
   /**
-   * A number within bounds, in the fewest bytes and at most `most` of them; anything else sets #doubt. Above 2^53 it is
+   * A number within bounds, in the fewest bytes and at most `most` of them; anything else sets #error. Above 2^53 it is
    * rounded, but has its sign.
    */
   #long(most: number, min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY): number {
@@ -120,7 +120,7 @@ class Walk {
       if ((byte !== 0 || length === 1) && value >= min && value <= max) return value;
       break;
     }
-    this.#doubt = true;
+    this.#error = true;
     return 0;
   }
 }

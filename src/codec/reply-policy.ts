@@ -28,7 +28,7 @@ export function nestReplyTopic(requestTopic: string): string {
 }
 
 /** Why `topic` is not allowed, with what would be; undefined if it is allowed. */
-export function refuseReplyTopic(topic: string, policy: ReplyPolicy): string | undefined {
+export function replyTopicViolation(topic: string, policy: ReplyPolicy): string | undefined {
   // An illegal name must never be passed to a client library.
   if (!TOPIC_NAME.test(topic)) return 'the reply topic is not a legal topic name';
   if (topic.startsWith('__')) return `the reply topic ${topic} is internal to Kafka`;

@@ -24,7 +24,7 @@ export interface Route {
   readonly firstSentMs: number | undefined;
 }
 
-export const DIRECT: Route = Object.freeze({ origin: undefined, hops: 0, firstSentMs: undefined });
+export const DIRECT_ROUTE: Route = Object.freeze({ origin: undefined, hops: 0, firstSentMs: undefined });
 
 const ORIGIN_TEXT = /^([0-9]{1,9})\/([0-9]{1,15})\/([0-9]{1,15})$/;
 
@@ -36,7 +36,7 @@ export function readRoute(headers: RecordHeaders): Route {
   const origin = textOf(headers, ORIGIN);
   const hops = textOf(headers, HOPS);
   const firstSent = textOf(headers, FIRST_SENT);
-  if (origin === undefined && hops === undefined && firstSent === undefined) return DIRECT;
+  if (origin === undefined && hops === undefined && firstSent === undefined) return DIRECT_ROUTE;
   return {
     origin: origin === undefined ? undefined : parseOrigin(origin),
     hops: hops === undefined ? 0 : parseNumber(HOPS, hops, /^[0-9]{1,3}$/),
@@ -44,8 +44,8 @@ export function readRoute(headers: RecordHeaders): Route {
   };
 }
 
-/** Since when a request may have been decided under any of its records, in milliseconds; undefined for a first record. */
-export function bornMs({ origin, firstSentMs }: Route): number | undefined {
+/** The earliest time at which any record of the request may have been decided, in milliseconds; undefined for a first one. */
+export function earliestDecisionMs({ origin, firstSentMs }: Route): number | undefined {
   if (origin === undefined || firstSentMs === undefined) return origin?.appendedAtMs ?? firstSentMs;
   return Math.min(origin.appendedAtMs, firstSentMs);
 }

@@ -33,7 +33,7 @@ export interface FullRequest {
   readonly encoding: Encoding;
   /** The reply's framing, which is the request's. */
   readonly framing: Framing;
-  /** Of the reply schema that answers this request's schema, little endian. */
+  /** The fingerprint of the reply schema that answers this request's schema, little endian. */
   readonly schemaFingerprint: Buffer;
   readonly trace: Trace;
   readonly route: Route;
@@ -45,7 +45,7 @@ export interface ReplyAddress {
   readonly replyTopic?: string;
   readonly replyPartition?: number;
   readonly trace?: Trace;
-  /** The request's; without it single-object. */
+  /** The request's framing; default: single-object. */
   readonly framing?: Framing;
 }
 
@@ -78,7 +78,7 @@ export function mergeRequest(
 }
 
 /**
- * What can be read of a rejected request's reply address. Never throws; headers win over the body where they disagree.
+ * The readable parts of a rejected request's reply address. Never throws; headers win over the body where they disagree.
  * Only for addressing errors, never for serving a request.
  */
 export function salvageAddress(

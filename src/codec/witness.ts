@@ -12,12 +12,12 @@ import { type Ticks, ticks } from '../core/units.ts';
  * random for each claim: an etcd that was set back to just before a claim gives the same fence to the next claim.
  */
 export interface Witness {
-  /** Of the namespace's descriptor. */
+  /** The UUID in the namespace's descriptor. */
   readonly uuid: string;
   readonly workerId: number;
-  /** Of the term; 0 for what a rebuild wrote. */
+  /** The term's fence; 0 if written by a rebuild. */
   readonly fence: bigint;
-  /** Of the owner; 0 if written by a rebuild, or by an earlier release without a lease. */
+  /** The owner's lease; 0 if written by a rebuild, or by an earlier release without a lease. */
   readonly leaseId: bigint;
   /** The ceiling, in whole ticks since the layout's epoch. */
   readonly ticks: Ticks;
@@ -46,7 +46,7 @@ const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}(?:/([1-9][
 const VALUE = new RegExp(`^1 (0|[1-9][0-9]{0,15}) ${NUMBER}$`);
 const SEAL = new RegExp(`^1 ${UUID}$`);
 const MAX_INT64 = 2n ** 63n - 1n;
-/** Of an unreadable value. */
+/** The most bytes shown of an unreadable value. */
 const MAX_SHOWN_BYTES = 120;
 
 /** The record key of a witness. RangeError for one that could not be read back. */
@@ -58,7 +58,7 @@ export function witnessKey(datacenterId: number, { uuid, workerId, fence, leaseI
   return Buffer.from(key, 'latin1');
 }
 
-/** Which term a witness is of. */
+/** Identifies the term of a witness. */
 export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence' | 'leaseId'>;
 
 /** The record value of a witness. RangeError for one that could not be read back. */

@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Secret } from '../core/secret.ts';
 import { describeError } from '../errors.ts';
-import type { Faults } from './parse.ts';
+import type { ConfigErrors } from './parse.ts';
 import type { WorkerValues } from './variables.ts';
 
 /** The HTTP API; port 0: any free port. */
@@ -20,9 +20,9 @@ export interface ApiConfig {
   readonly rateLimit?: number;
 }
 
-export function apiOf(values: WorkerValues, faults: Faults): ApiConfig | undefined {
+export function apiOf(values: WorkerValues, errors: ConfigErrors): ApiConfig | undefined {
   const { API_HOST: host, API_PORT: port, API_TOKEN: tokens, API_RATE_LIMIT: rateLimit, FORM_KEY: formKeys } = values;
-  const tls = tlsOf(values, faults);
+  const tls = tlsOf(values, errors);
   if (port === 'off') return undefined;
   return {
     host,
@@ -36,22 +36,22 @@ export function apiOf(values: WorkerValues, faults: Faults): ApiConfig | undefin
   };
 }
 
-function tlsOf(values: WorkerValues, faults: Faults): ApiConfig['tls'] {
+function tlsOf(values: WorkerValues, errors: ConfigErrors): ApiConfig['tls'] {
   const { API_TLS_CERT: cert, API_TLS_KEY: key, API_TLS_CLIENT_CA: clientCa } = values;
   const names = ['API_TLS_CERT', 'API_TLS_KEY', 'API_TLS_CLIENT_CA'].flatMap((name) => [name, `${name}_FILE`]);
-  faults.across(names, () => {
-    faults.together({ API_TLS_CERT: cert, API_TLS_KEY: key });
+  errors.ifValid(names, () => {
+    errors.requireBothOrNeither({ API_TLS_CERT: cert, API_TLS_KEY: key });
     if (clientCa !== undefined && cert === undefined) {
-      faults.add('API_TLS_CERT', 'is required when API_TLS_CLIENT_CA is set');
+      errors.add('API_TLS_CERT', 'is required when API_TLS_CLIENT_CA is set');
     }
-    checkPem('API_TLS_CERT', () => cert && new X509Certificate(cert()), faults);
-    checkPem('API_TLS_CLIENT_CA', () => clientCa && new X509Certificate(clientCa()), faults);
-    checkPem('API_TLS_KEY', () => key && createPrivateKey(key()), faults);
+    checkPem('API_TLS_CERT', () => cert && new X509Certificate(cert()), errors);
+    checkPem('API_TLS_CLIENT_CA', () => clientCa && new X509Certificate(clientCa()), errors);
+    checkPem('API_TLS_KEY', () => key && createPrivateKey(key()), errors);
   });
-  faults.across(names, () => {
+  errors.ifValid(names, () => {
     if (cert === undefined || key === undefined) return;
     const fits = new X509Certificate(cert()).checkPrivateKey(createPrivateKey(key()));
-    if (!fits) faults.add('API_TLS_KEY', 'does not match API_TLS_CERT');
+    if (!fits) errors.add('API_TLS_KEY', 'does not match API_TLS_CERT');
   });
   if (cert === undefined || key === undefined) return undefined;
   return {
@@ -61,11 +61,11 @@ function tlsOf(values: WorkerValues, faults: Faults): ApiConfig['tls'] {
   };
 }
 
-function checkPem(name: string, read: () => unknown, faults: Faults): void {
+function checkPem(name: string, read: () => unknown, errors: ConfigErrors): void {
   try {
     read();
   } catch (error) {
-    faults.add(name, `is invalid: ${describeError(error)}`);
+    errors.add(name, `is invalid: ${describeError(error)}`);
   }
 }
 

@@ -22,10 +22,10 @@ const PEM = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1---
 export function certificateExpiries({ kafka, etcd, api }: Pick<Config, 'kafka' | 'etcd' | 'api'>): CertificateExpiry[] {
   const oauthCa = kafka.sasl !== undefined && 'oauth' in kafka.sasl ? kafka.sasl.oauth.ca : undefined;
   return [
-    ...expiryOf('KAFKA_CERT', kafka.own?.cert, Math.min),
+    ...expiryOf('KAFKA_CERT', kafka.clientCertificate?.cert, Math.min),
     ...expiryOf('KAFKA_CA', kafka.ca, Math.max),
     ...expiryOf('KAFKA_OAUTH_CA', oauthCa, Math.max),
-    ...expiryOf('ETCD_CERT', etcd.tls?.own?.cert, Math.min),
+    ...expiryOf('ETCD_CERT', etcd.tls?.clientCertificate?.cert, Math.min),
     ...expiryOf('ETCD_CA', etcd.tls?.ca, Math.max),
     ...expiryOf('API_TLS_CERT', api?.tls?.cert, Math.min),
     ...expiryOf('API_TLS_CLIENT_CA', api?.tls?.clientCa, Math.max),

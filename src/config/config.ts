@@ -22,7 +22,7 @@ import {
   witnessTopic,
 } from './kafka-checks.ts';
 import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
-import { type Environment, Faults, misspelled, parseTable, type Source } from './parse.ts';
+import { ConfigErrors, type Environment, misspelled, parseTable, type Source } from './parse.ts';
 import type { ReadText, SecretFile } from './secret-file.ts';
 import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
 import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
@@ -97,7 +97,7 @@ export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8
     const kafka = kafkaConfig(source);
     const worker = workerConfig(source);
     checkQuotas(worker.quotas, kafka.topics, source);
-    const aging = nowMs === undefined ? [] : lifetimeWarnings(worker.layout, env, nowMs, source.faults);
+    const aging = nowMs === undefined ? [] : lifetimeWarnings(worker.layout, env, nowMs, source.errors);
     return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api), ...aging] };
   });
 }
@@ -107,7 +107,7 @@ export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8)
   return load(env, readText, kafkaConfig);
 }
 
-/** For commands that connect only to etcd. */
+/** The configuration of commands that connect only to etcd. */
 export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
 
 /** Like loadWorkerConfig, for commands that connect only to etcd: Kafka's variables may be missing or invalid. */
@@ -126,21 +126,21 @@ export function loadFormKeys(env: Environment, readText: ReadText = readUtf8): F
 }
 
 function load<T>(env: Environment, readText: ReadText, of: (source: Source) => T): T {
-  const faults = new Faults();
-  const config = of({ env, readText, faults, secretFiles: [] });
-  faults.throwIfAny();
+  const errors = new ConfigErrors();
+  const config = of({ env, readText, errors, secretFiles: [] });
+  errors.throwIfAny();
   return deepFreeze(config);
 }
 
 function kafkaConfig(source: Source): KafkaConfig {
-  const { env, faults, secretFiles } = source;
+  const { env, errors, secretFiles } = source;
   const values = parseTable(KAFKA_VARIABLES, source);
-  checkTopicNames(values, env, faults);
-  checkRetention(values, faults);
-  checkHeaders(values, faults);
-  const tls = tlsSettingsOf(values, faults);
-  const sasl = saslOf(values, faults);
-  const registry = registryOf(values, faults);
+  checkTopicNames(values, env, errors);
+  checkRetention(values, errors);
+  checkHeaders(values, errors);
+  const tls = tlsSettingsOf(values, errors);
+  const sasl = saslOf(values, errors);
+  const registry = registryOf(values, errors);
   return {
     kafka: {
       brokers: values.KAFKA_BROKERS,
@@ -177,13 +177,13 @@ function kafkaConfig(source: Source): KafkaConfig {
 }
 
 function workerConfig(source: Source): EtcdConfig {
-  const { faults } = source;
+  const { errors } = source;
   const values = parseTable(WORKER_VARIABLES, source);
-  const api = apiOf(values, faults);
-  const layout = layoutOf(values, faults);
-  const pool = poolOf(values, layout, faults);
-  const auth = etcdAuthOf(values, faults);
-  const tls = etcdTlsOf(values, faults);
+  const api = apiOf(values, errors);
+  const layout = layoutOf(values, errors);
+  const pool = poolOf(values, layout, errors);
+  const auth = etcdAuthOf(values, errors);
+  const tls = etcdTlsOf(values, errors);
   return {
     etcd: {
       endpoints: values.ETCD_ENDPOINTS,
@@ -192,16 +192,16 @@ function workerConfig(source: Source): EtcdConfig {
       ...(tls === undefined ? {} : { tls }),
     },
     layout,
-    datacenterId: datacenterOf(values, layout, faults),
+    datacenterId: datacenterOf(values, layout, errors),
     ...(values.WORKER_ID === undefined ? {} : { workerId: values.WORKER_ID }),
     ...(values.WORKER_IP === undefined ? {} : { workerIp: values.WORKER_IP }),
     pool,
-    timing: timingOf(values, layout, faults),
+    timing: timingOf(values, layout, errors),
     indexDir: values.INDEX_DIR,
     standbys: values.INDEX_STANDBYS,
     acceptableLag: values.INDEX_ACCEPTABLE_LAG,
     copyLingerMs: values.INDEX_LINGER_MS,
-    maxCount: maxCountOf(values, layout, faults),
+    maxCount: maxCountOf(values, layout, errors),
     ...(values.QUOTAS === undefined ? {} : { quotas: values.QUOTAS }),
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
     gateGraceMs: values.GATE_GRACE_MS,

@@ -5,7 +5,7 @@ import { nestReplyTopic } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Secret } from '../core/secret.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import type { Environment, Faults, Source } from './parse.ts';
+import type { ConfigErrors, Environment, Source } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
 
 /** Derived from the ID space, so that all its namespaces share one witness topic. */
@@ -14,77 +14,81 @@ export function witnessTopic({ ID_SPACE }: Pick<KafkaValues, 'ID_SPACE'>): strin
 }
 
 /** Requests choose any reply topic with the prefix, so no topic of ours may have it; and all topics must differ. */
-export function checkTopicNames(values: KafkaValues, { WITNESS_TOPIC = '' }: Environment, faults: Faults): void {
+export function checkTopicNames(values: KafkaValues, { WITNESS_TOPIC = '' }: Environment, errors: ConfigErrors): void {
   const owners = new Map([[`${values.REQUEST_TOPIC}.reply`, 'used for replies']]);
   const { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC } = values;
   const topics = { REQUEST_TOPIC, LEDGER_TOPIC, DEAD_LETTER_TOPIC, ID_SPACE: witnessTopic(values) };
   for (const [name, topic] of Object.entries(topics)) {
-    faults.across([name], () => {
+    errors.ifValid([name], () => {
       const owner = owners.get(topic);
-      if (owner !== undefined) faults.add(name, `'${topic}' is already ${owner}`);
+      if (owner !== undefined) errors.add(name, `'${topic}' is already ${owner}`);
       owners.set(topic, `used by ${name}`);
     });
-    faults.across([name, 'REPLY_TOPIC_PREFIX'], () => {
+    errors.ifValid([name, 'REPLY_TOPIC_PREFIX'], () => {
       const lies = topic.startsWith(values.REPLY_TOPIC_PREFIX);
-      if (lies) faults.add(name, `'${topic}' must not start with REPLY_TOPIC_PREFIX '${values.REPLY_TOPIC_PREFIX}'`);
+      if (lies) errors.add(name, `'${topic}' must not start with REPLY_TOPIC_PREFIX '${values.REPLY_TOPIC_PREFIX}'`);
     });
   }
-  faults.across(['ID_SPACE'], () => {
+  errors.ifValid(['ID_SPACE'], () => {
     if (WITNESS_TOPIC === '' || WITNESS_TOPIC === topics.ID_SPACE) return;
-    faults.add(
+    errors.add(
       'WITNESS_TOPIC',
       `is derived from ID_SPACE as '${topics.ID_SPACE}', not '${WITNESS_TOPIC}': set only ID_SPACE`,
     );
   });
 }
 
-export function checkRetention(values: KafkaValues, faults: Faults): void {
-  faults.across(['REQUEST_RETENTION_MS', 'LEDGER_RETENTION_MS'], () => {
+export function checkRetention(values: KafkaValues, errors: ConfigErrors): void {
+  errors.ifValid(['REQUEST_RETENTION_MS', 'LEDGER_RETENTION_MS'], () => {
     const { REQUEST_RETENTION_MS: requests, LEDGER_RETENTION_MS: ledger } = values;
     if (ledger === -1) return;
-    const least = requests === -1 ? -1 : requests + REQUEST_SEGMENT_MS + LEDGER_MARGIN_MS;
-    if (least !== -1 && ledger >= least) return;
-    faults.add('LEDGER_RETENTION_MS', `must be at least ${least} when REQUEST_RETENTION_MS is ${requests}`);
+    const minimum = requests + REQUEST_SEGMENT_MS + LEDGER_MARGIN_MS;
+    if (requests !== -1 && ledger >= minimum) return;
+    const needed = requests === -1 ? '-1 (no limit)' : `at least ${minimum}, or -1 for no limit,`;
+    errors.add('LEDGER_RETENTION_MS', `must be ${needed} when REQUEST_RETENTION_MS is ${requests}, not ${ledger}`);
   });
 }
 
 /** Each header must have one meaning. */
-export function checkHeaders(values: KafkaValues, faults: Faults): void {
+export function checkHeaders(values: KafkaValues, errors: ConfigErrors): void {
   const { count, replayed, layout } = DEFAULT_HEADER_NAMES;
   const owners = new Map([count, replayed, layout].map((name) => [name, `the header '${name}'`]));
   for (const name of ['CORRELATION_ID_HEADER', 'REPLY_TOPIC_HEADER', 'REPLY_PARTITION_HEADER'] as const) {
-    faults.across([name], () => {
+    errors.ifValid([name], () => {
       const owner = owners.get(values[name]);
-      if (owner !== undefined) faults.add(name, `must differ from ${owner}`);
+      if (owner !== undefined) errors.add(name, `must differ from ${owner}`);
       owners.set(values[name], name);
     });
   }
 }
 
 /** CA and client certificate; they need KAFKA_TLS=1. */
-export function tlsSettingsOf(values: KafkaValues, faults: Faults): Pick<KafkaSettings, 'ca' | 'own'> {
+export function tlsSettingsOf(
+  values: KafkaValues,
+  errors: ConfigErrors,
+): Pick<KafkaSettings, 'ca' | 'clientCertificate'> {
   const { KAFKA_TLS: tls, KAFKA_CA: ca, KAFKA_CERT: cert, KAFKA_KEY: key } = values;
   const names = ['KAFKA_CA', 'KAFKA_CERT', 'KAFKA_KEY'].flatMap((name) => [name, `${name}_FILE`]);
-  faults.across(names, () => faults.together({ KAFKA_CERT: cert, KAFKA_KEY: key }));
-  faults.across([...names, 'KAFKA_TLS'], () => {
+  errors.ifValid(names, () => errors.requireBothOrNeither({ KAFKA_CERT: cert, KAFKA_KEY: key }));
+  errors.ifValid([...names, 'KAFKA_TLS'], () => {
     const used = ca !== undefined ? 'KAFKA_CA' : cert !== undefined ? 'KAFKA_CERT' : undefined;
-    if (used !== undefined && !tls) faults.add('KAFKA_TLS', `must be 1 when ${used} is set`);
+    if (used !== undefined && !tls) errors.add('KAFKA_TLS', `must be 1 when ${used} is set`);
   });
   return {
     ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined || key === undefined ? {} : { own: { cert, key } }),
+    ...(cert === undefined || key === undefined ? {} : { clientCertificate: { cert, key } }),
   };
 }
 
-export function registryOf(values: KafkaValues, faults: Faults): RegistrySettings | undefined {
+export function registryOf(values: KafkaValues, errors: ConfigErrors): RegistrySettings | undefined {
   const { SCHEMA_REGISTRY_URL: url, SCHEMA_REGISTRY_USERNAME: username, SCHEMA_REGISTRY_PASSWORD: password } = values;
   const names = ['SCHEMA_REGISTRY_URL', 'SCHEMA_REGISTRY_USERNAME', 'SCHEMA_REGISTRY_PASSWORD'];
-  faults.across([...names, 'SCHEMA_REGISTRY_PASSWORD_FILE'], () => {
+  errors.ifValid([...names, 'SCHEMA_REGISTRY_PASSWORD_FILE'], () => {
     const hasLogin = username !== undefined || password !== undefined;
     if (hasLogin && url === undefined)
-      faults.add('SCHEMA_REGISTRY_URL', 'is required when its username or password is set');
-    if (hasLogin && username === undefined) faults.add('SCHEMA_REGISTRY_USERNAME', 'is required with the password');
-    if (hasLogin && password === undefined) faults.add('SCHEMA_REGISTRY_PASSWORD', 'is required with the username');
+      errors.add('SCHEMA_REGISTRY_URL', 'is required when its username or password is set');
+    if (hasLogin && username === undefined) errors.add('SCHEMA_REGISTRY_USERNAME', 'is required with the password');
+    if (hasLogin && password === undefined) errors.add('SCHEMA_REGISTRY_PASSWORD', 'is required with the username');
   });
   if (url === undefined) return undefined;
   const auth = username === undefined || password === undefined ? {} : { auth: { username, password } };
@@ -102,27 +106,27 @@ const OAUTH_MORE = ['KAFKA_OAUTH_SCOPE', 'KAFKA_OAUTH_CA'] as const;
 const kindOf = (mechanism: string): keyof typeof LOGINS =>
   mechanism === 'oauthbearer' ? 'oauth' : mechanism === 'aws-msk-iam' ? 'aws' : 'password';
 
-export function saslOf(values: KafkaValues, faults: Faults): KafkaSettings['sasl'] {
+export function saslOf(values: KafkaValues, errors: ConfigErrors): KafkaSettings['sasl'] {
   const { KAFKA_SASL_MECHANISM: mechanism, KAFKA_TLS: tls } = values;
   const all = [...Object.values(LOGINS).flat(), ...OAUTH_MORE];
   const files = ['KAFKA_SASL_PASSWORD_FILE', 'KAFKA_OAUTH_CLIENT_SECRET_FILE', 'KAFKA_OAUTH_CA_FILE'];
-  faults.across(['KAFKA_SASL_MECHANISM', 'KAFKA_TLS', ...all, ...files], () => {
+  errors.ifValid(['KAFKA_SASL_MECHANISM', 'KAFKA_TLS', ...all, ...files], () => {
     const kind = mechanism === undefined ? undefined : kindOf(mechanism);
     const needed: readonly string[] = kind === undefined ? [] : LOGINS[kind];
     for (const name of needed) {
       if (values[name as keyof KafkaValues] === undefined) {
-        faults.add(name, `is required when KAFKA_SASL_MECHANISM is ${mechanism}`);
+        errors.add(name, `is required when KAFKA_SASL_MECHANISM is ${mechanism}`);
       }
     }
     const allowed: readonly string[] = kind === 'oauth' ? [...needed, ...OAUTH_MORE] : needed;
     const foreign = all.filter((name) => values[name] !== undefined && !allowed.includes(name));
     if (mechanism === undefined && foreign[0] !== undefined) {
-      faults.add('KAFKA_SASL_MECHANISM', `is required when ${foreign[0]} is set`);
+      errors.add('KAFKA_SASL_MECHANISM', `is required when ${foreign[0]} is set`);
     }
     for (const name of mechanism === undefined ? [] : foreign) {
-      faults.add(name, `is not used when KAFKA_SASL_MECHANISM is ${mechanism}`);
+      errors.add(name, `is not used when KAFKA_SASL_MECHANISM is ${mechanism}`);
     }
-    if (kind === 'aws' && !tls) faults.add('KAFKA_TLS', 'must be 1 when KAFKA_SASL_MECHANISM is aws-msk-iam');
+    if (kind === 'aws' && !tls) errors.add('KAFKA_TLS', 'must be 1 when KAFKA_SASL_MECHANISM is aws-msk-iam');
   });
   return mechanism === undefined ? undefined : loginOf(mechanism, values);
 }
@@ -155,7 +159,7 @@ export function saslWarnings({ KAFKA_SASL_MECHANISM: mechanism, KAFKA_TLS: tls }
 export function checkQuotas(
   quotas: Secret | undefined,
   { requests, replyPrefix }: TopicSettings,
-  { faults, secretFiles }: Source,
+  { errors, secretFiles }: Source,
 ): void {
   const nest = nestReplyTopic(requests);
   const problemOf = (text: string): string | undefined => {
@@ -163,9 +167,9 @@ export function checkQuotas(
     if (idle === undefined) return undefined;
     return `has '${idle.prefix}', which matches no allowed reply topic: it must start with REPLY_TOPIC_PREFIX '${replyPrefix}'`;
   };
-  faults.across(['QUOTAS', 'QUOTAS_FILE', 'REQUEST_TOPIC', 'REPLY_TOPIC_PREFIX'], () => {
+  errors.ifValid(['QUOTAS', 'QUOTAS_FILE', 'REQUEST_TOPIC', 'REPLY_TOPIC_PREFIX'], () => {
     const problem = quotas === undefined ? undefined : problemOf(quotas());
-    if (problem !== undefined) faults.add('QUOTAS', problem);
+    if (problem !== undefined) errors.add('QUOTAS', problem);
     secretFiles.find(({ variable }) => variable === 'QUOTAS_FILE')?.alsoCheck(problemOf);
   });
 }

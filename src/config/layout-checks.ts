@@ -1,7 +1,7 @@
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { chooseLayout, type LayoutChoice } from '../core/layout-choice.ts';
-import { presetLayout, type SpecFault } from '../core/presets.ts';
-import { type Environment, Faults, parseTable } from './parse.ts';
+import { type PresetProblem, presetLayout } from '../core/presets.ts';
+import { ConfigErrors, type Environment, parseTable } from './parse.ts';
 import { LAYOUT_VARIABLES, type LayoutValues } from './variables.ts';
 
 /** The variable for each property of a layout. */
@@ -14,7 +14,7 @@ export const LAYOUT_VARIABLE_OF = {
   // These have no variable: errors in them are reported for LAYOUT.
   workerBits: 'LAYOUT',
   sequenceBits: 'LAYOUT',
-} as const satisfies Record<SpecFault['of'], keyof LayoutValues>;
+} as const satisfies Record<PresetProblem['property'], keyof LayoutValues>;
 
 /** The variables that define the layout: while one of them is invalid, nothing that depends on the layout is checked. */
 export const LAYOUT_NAMED: readonly string[] = Object.keys(LAYOUT_VARIABLES);
@@ -22,24 +22,24 @@ export const LAYOUT_NAMED: readonly string[] = Object.keys(LAYOUT_VARIABLES);
 const YEAR_MS = 365.2425 * 86_400_000;
 
 /** The configured layout; after an error, the default layout as a placeholder. */
-export function layoutOf(values: LayoutValues, faults: Faults): Layout {
+export function layoutOf(values: LayoutValues, errors: ConfigErrors): Layout {
   const chosen = chooseLayout(choiceOf(values));
   if ('layout' in chosen) return chosen.layout;
-  faults.across(['LAYOUT'], () => {
-    const all = chosen.faults.map(({ of, problem }) => [LAYOUT_VARIABLE_OF[of], problem] as const);
+  errors.ifValid(['LAYOUT'], () => {
+    const all = chosen.problems.map(({ property, problem }) => [LAYOUT_VARIABLE_OF[property], problem] as const);
     // A variable that could not be parsed is reported already; its placeholder value must not be checked.
-    const own = all.filter(([name]) => !faults.has(name));
-    for (const [name, problem] of own) faults.add(name, problem);
+    const own = all.filter(([name]) => !errors.has(name));
+    for (const [name, problem] of own) errors.add(name, problem);
   });
   return presetLayout('default');
 }
 
 /** The layout variables of the environment; no others are checked. Throws CONFIG_INVALID. */
 export function layoutChoiceOf(env: Environment): LayoutChoice {
-  const faults = new Faults();
+  const errors = new ConfigErrors();
   const readText = () => '';
-  const values = parseTable(LAYOUT_VARIABLES, { env, readText, faults, secretFiles: [] });
-  faults.throwIfAny();
+  const values = parseTable(LAYOUT_VARIABLES, { env, readText, errors, secretFiles: [] });
+  errors.throwIfAny();
   return choiceOf(values);
 }
 
@@ -48,16 +48,21 @@ export function layoutChoiceOf(env: Environment): LayoutChoice {
  * ends within a year is a warning. Published epochs are not checked: a clock that is off by decades is the clock guard's
  * concern.
  */
-export function lifetimeWarnings(layout: Layout, env: Environment, nowMs: number, faults: Faults): readonly string[] {
+export function lifetimeWarnings(
+  layout: Layout,
+  env: Environment,
+  nowMs: number,
+  errors: ConfigErrors,
+): readonly string[] {
   const warnings: string[] = [];
   if ((env.LAYOUT_EPOCH_MS ?? '') === '') return warnings;
-  faults.across(LAYOUT_NAMED, () => {
+  errors.ifValid(LAYOUT_NAMED, () => {
     const [begin, end, now] = [layout.epochMs, tickStartMs(layout, layout.endTicks), nowMs].map(isoText);
     if (nowMs < layout.epochMs) {
-      faults.add('LAYOUT_EPOCH_MS', `is ${begin}, in the future (it is ${now}): set an earlier one`);
+      errors.add('LAYOUT_EPOCH_MS', `is ${begin}, in the future (it is ${now}): set an earlier one`);
     } else if (nowMs >= tickStartMs(layout, layout.endTicks)) {
       const more = layout.name === 'custom' ? ', or more bits for the timestamp in LAYOUT_FIELDS' : '';
-      faults.add(
+      errors.add(
         'LAYOUT_EPOCH_MS',
         `makes layout '${layout.name}' end at ${end}, in the past (it is ${now}): set a later one${more}`,
       );

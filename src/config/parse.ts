@@ -11,12 +11,12 @@ export type Table = Readonly<Record<string, Variable<unknown>>>;
 export interface Source {
   readonly env: Environment;
   readonly readText: ReadText;
-  readonly faults: Faults;
+  readonly errors: ConfigErrors;
   readonly secretFiles: SecretFile[];
 }
 
 /** Collects configuration errors, so that all are reported together. */
-export class Faults {
+export class ConfigErrors {
   readonly #lines: string[] = [];
   readonly #names = new Set<string>();
 
@@ -31,12 +31,12 @@ export class Faults {
   }
 
   /** Runs a check across variables, unless one of them is invalid: its placeholder value would cause false errors. */
-  across(names: readonly string[], check: () => void): void {
+  ifValid(names: readonly string[], check: () => void): void {
     if (!names.some((name) => this.has(name))) check();
   }
 
   /** Adds an error when only one of two variables is set that need each other. */
-  together(pair: Readonly<Record<string, unknown>>): void {
+  requireBothOrNeither(pair: Readonly<Record<string, unknown>>): void {
     const set = Object.keys(pair).find((name) => pair[name] !== undefined);
     const missing = Object.keys(pair).find((name) => pair[name] === undefined);
     if (set !== undefined && missing !== undefined) this.add(missing, `is required when ${set} is set`);
@@ -63,22 +63,22 @@ export function parseTable<T extends Table>(table: T, source: Source): Values<T>
   return values as Values<T>;
 }
 
-function parsePlain(name: string, variable: Variable<unknown>, { env, faults }: Source): unknown {
+function parsePlain(name: string, variable: Variable<unknown>, { env, errors }: Source): unknown {
   const text = env[name];
   const fallback = () => (variable.fallback === undefined ? undefined : variable.schema.parse(variable.fallback));
   if (text === undefined || text === '') {
-    if (variable.required) faults.add(name, `is required: ${variable.meaning} [${variable.unit}]`);
+    if (variable.required) errors.add(name, `is required: ${variable.meaning} [${variable.unit}]`);
     return fallback();
   }
   const result = variable.schema.safeParse(text);
   if (result.success) return result.data;
-  faults.add(name, `${problemOf(result.error)}, not '${shown(text)}'`);
+  errors.add(name, `${problemOf(result.error)}, not '${shown(text)}'`);
   return fallback();
 }
 
 /** Secrets are never required, have no default, and are never shown. */
 function parseSecret(name: string, variable: Variable<unknown>, source: Source): Secret | undefined {
-  const { env, readText, faults, secretFiles } = source;
+  const { env, readText, errors, secretFiles } = source;
   const [direct = '', path = ''] = [env[name], env[`${name}_FILE`]];
   const check: CheckText = (text) => {
     if (text === '') return { problem: 'is empty' };
@@ -88,7 +88,7 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
   const found = (where: string, text: string): string | undefined => {
     const checked = check(text);
     if ('text' in checked) return checked.text;
-    faults.add(where, checked.problem);
+    errors.add(where, checked.problem);
     return undefined;
   };
   if (path === '') {
@@ -96,7 +96,7 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
     return text === undefined ? undefined : () => text;
   }
   if (direct !== '') {
-    faults.add(name, `is also set by ${name}_FILE: set only one of them`);
+    errors.add(name, `is also set by ${name}_FILE: set only one of them`);
     return undefined;
   }
   try {
@@ -106,7 +106,7 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
     secretFiles.push(file);
     return file.current;
   } catch (error) {
-    faults.add(`${name}_FILE`, `cannot be read: ${describeError(error)}`);
+    errors.add(`${name}_FILE`, `cannot be read: ${describeError(error)}`);
     return undefined;
   }
 }

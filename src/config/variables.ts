@@ -62,7 +62,7 @@ const layoutFields = z.string().transform((text, context) => {
   }
 });
 
-/** For every command that reads or makes IDs. */
+/** The variables of every command that reads or generates IDs. */
 export const LAYOUT_VARIABLES = {
   LAYOUT: withDefault(oneOf(LAYOUT_NAMES), 'name', 'default', `layout of the IDs: ${LAYOUT_NAMES.join(', ')}`),
   LAYOUT_FIELDS: optional(layoutFields, 'fields', `for LAYOUT=custom: ${FIELDS_HELP}`),
@@ -79,7 +79,7 @@ export const LAYOUT_VARIABLES = {
   ),
 } as const;
 
-/** For every command that connects to Kafka. */
+/** The variables of every command that connects to Kafka. */
 export const KAFKA_VARIABLES = {
   KAFKA_BROKERS: required(list('host:port', isBroker), 'host:port,…', 'bootstrap brokers'),
   KAFKA_CLIENT_ID: withDefault(name, 'text', 'idalloc', "name in the brokers' logs and quotas"),
@@ -149,7 +149,7 @@ export const KAFKA_VARIABLES = {
   LOG_LEVEL: withDefault(oneOf(LEVELS), LEVELS.join(' | '), 'info', 'lowest level that is logged'),
 } as const;
 
-/** For every command that writes or reads keyed forms. */
+/** The variables of every command that writes or reads keyed forms. */
 export const FORM_VARIABLES = {
   FORM_KEY: lines(
     'number:key',
@@ -158,7 +158,7 @@ export const FORM_VARIABLES = {
   ),
 } as const;
 
-/** For the worker and the commands that connect to etcd. */
+/** The variables of the worker and of the commands that connect to etcd. */
 export const WORKER_VARIABLES = {
   ETCD_ENDPOINTS: required(list('http(s) URLs', isEndpoint), 'URL,…', 'members of the etcd cluster'),
   ETCD_CA: pem("CA certificates for etcd; unset: Node's bundled CAs"),
@@ -196,7 +196,7 @@ export const WORKER_VARIABLES = {
     integer(100, 600_000),
     'ms',
     '15000',
-    'allocation stops after this time without an answer from etcd',
+    'allocation stops after this time without a response from etcd',
   ),
   RESERVATION_MS: withDefault(integer(100, 600_000), 'ms', '25000', 'how far ahead the ceiling is raised'),
   INDEX_DIR: withDefault(

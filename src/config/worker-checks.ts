@@ -1,7 +1,7 @@
 import type { Layout } from '../core/layout.ts';
 import { checkTiming, DEFAULT_TIMING, type LeaseTiming } from '../core/reservation.ts';
 import { LAYOUT_NAMED } from './layout-checks.ts';
-import type { Faults } from './parse.ts';
+import type { ConfigErrors } from './parse.ts';
 import type { WorkerValues } from './variables.ts';
 
 /** Maximum number of worker IDs in a namespace. */
@@ -9,41 +9,41 @@ export const MAX_POOL = 1_024;
 const DEFAULT_POOL = 32;
 
 /**
- * Required where the layout has a datacenter field: with a default, two clusters that forgot to set it would make the same IDs.
+ * Required where the layout has a datacenter field: with a default, two clusters that forgot to set it would generate the same IDs.
  */
-export function datacenterOf(values: WorkerValues, layout: Layout, faults: Faults): number {
+export function datacenterOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): number {
   const datacenterId = values.DATACENTER_ID;
-  faults.across([...LAYOUT_NAMED, 'DATACENTER_ID'], () => {
+  errors.ifValid([...LAYOUT_NAMED, 'DATACENTER_ID'], () => {
     const range = `from 0 to ${layout.maxDatacenter} in layout '${layout.name}'`;
     if (datacenterId === undefined) {
-      if (layout.maxDatacenter > 0) faults.add('DATACENTER_ID', `is required: ${range}, unique to each namespace`);
+      if (layout.maxDatacenter > 0) errors.add('DATACENTER_ID', `is required: ${range}, unique to each namespace`);
     } else if (datacenterId > layout.maxDatacenter) {
-      faults.add('DATACENTER_ID', `must be ${range}, not ${datacenterId}`);
+      errors.add('DATACENTER_ID', `must be ${range}, not ${datacenterId}`);
     }
   });
   return datacenterId ?? 0;
 }
 
 /** The pool: the configured range, or up to 32 worker IDs from POOL_FIRST on. It must contain WORKER_ID. */
-export function poolOf(values: WorkerValues, layout: Layout, faults: Faults): { first: number; last: number } {
+export function poolOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): { first: number; last: number } {
   const first = values.POOL_FIRST ?? 0;
   const last = values.POOL_LAST ?? Math.min(layout.maxWorker, first + DEFAULT_POOL - 1);
-  faults.across([...LAYOUT_NAMED, 'POOL_FIRST', 'POOL_LAST'], () => {
-    if (first > layout.maxWorker) faults.add('POOL_FIRST', `must be at most ${layout.maxWorker}, not ${first}`);
-    else if (last > layout.maxWorker) faults.add('POOL_LAST', `must be at most ${layout.maxWorker}, not ${last}`);
-    else if (last < first) faults.add('POOL_LAST', `must not be below POOL_FIRST ${first}, but is ${last}`);
-    else if (last - first >= MAX_POOL) faults.add('POOL_LAST', `gives the pool more than ${MAX_POOL} worker IDs`);
+  errors.ifValid([...LAYOUT_NAMED, 'POOL_FIRST', 'POOL_LAST'], () => {
+    if (first > layout.maxWorker) errors.add('POOL_FIRST', `must be at most ${layout.maxWorker}, not ${first}`);
+    else if (last > layout.maxWorker) errors.add('POOL_LAST', `must be at most ${layout.maxWorker}, not ${last}`);
+    else if (last < first) errors.add('POOL_LAST', `must not be below POOL_FIRST ${first}, but is ${last}`);
+    else if (last - first >= MAX_POOL) errors.add('POOL_LAST', `gives the pool more than ${MAX_POOL} worker IDs`);
   });
-  faults.across([...LAYOUT_NAMED, 'POOL_FIRST', 'POOL_LAST', 'WORKER_ID'], () => {
+  errors.ifValid([...LAYOUT_NAMED, 'POOL_FIRST', 'POOL_LAST', 'WORKER_ID'], () => {
     const id = values.WORKER_ID;
     if (id === undefined || (id >= first && id <= last)) return;
-    faults.add('WORKER_ID', `must be in the pool, from ${first} to ${last}, not ${id}`);
+    errors.add('WORKER_ID', `must be in the pool, from ${first} to ${last}, not ${id}`);
   });
   return { first, last };
 }
 
 /** The timing of the lease. The times depend on each other, so an error names all of them. */
-export function timingOf(values: WorkerValues, layout: Layout, faults: Faults): LeaseTiming {
+export function timingOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): LeaseTiming {
   const timing: LeaseTiming = {
     ...DEFAULT_TIMING,
     ttlMs: values.LEASE_TTL_SECONDS * 1_000,
@@ -52,25 +52,25 @@ export function timingOf(values: WorkerValues, layout: Layout, faults: Faults): 
     reserveMs: values.RESERVATION_MS,
   };
   const names = ['LEASE_TTL_SECONDS', 'LEASE_HEARTBEAT_MS', 'ETCD_REFUSE_AFTER_MS', 'RESERVATION_MS'];
-  faults.across(names, () => {
-    for (const problem of checkTiming(timing)) faults.add(names.join(', '), problem);
+  errors.ifValid(names, () => {
+    for (const problem of checkTiming(timing)) errors.add(names.join(', '), problem);
   });
   // A ceiling is rounded down to a whole tick, and must last until the next heartbeat raises it.
-  faults.across([...names, names.join(', '), ...LAYOUT_NAMED], () => {
+  errors.ifValid([...names, names.join(', '), ...LAYOUT_NAMED], () => {
     const least = timing.heartbeatMs + layout.tickMs;
     if (timing.reserveMs >= least) return;
     const what = `LEASE_HEARTBEAT_MS and a tick of layout '${layout.name}' together`;
-    faults.add('RESERVATION_MS', `must be at least ${what}, ${least}, not ${timing.reserveMs}`);
+    errors.add('RESERVATION_MS', `must be at least ${what}, ${least}, not ${timing.reserveMs}`);
   });
   return timing;
 }
 
 /** Maximum count of one request, capped by the layout's. */
-export function maxCountOf(values: WorkerValues, layout: Layout, faults: Faults): number {
+export function maxCountOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): number {
   const count = values.MAX_COUNT;
-  faults.across([...LAYOUT_NAMED, 'MAX_COUNT'], () => {
+  errors.ifValid([...LAYOUT_NAMED, 'MAX_COUNT'], () => {
     if (count === undefined || count <= layout.maxCount) return;
-    faults.add('MAX_COUNT', `must be at most ${layout.maxCount} in layout '${layout.name}', not ${count}`);
+    errors.add('MAX_COUNT', `must be at most ${layout.maxCount} in layout '${layout.name}', not ${count}`);
   });
   return Math.min(count ?? layout.maxCount, layout.maxCount);
 }

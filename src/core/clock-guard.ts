@@ -1,18 +1,18 @@
 import { type Reading, type WallMs, wallMs } from './units.ts';
 
-export type ClockFault = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | 'CLOCK_DRIFT';
+export type EjectionReason = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | 'CLOCK_DRIFT';
 
 export type Verdict =
   | { readonly kind: 'steady' }
   /** Allocate nothing until the wall clock shows this: it went back a little, or stopped for a moment. */
   | { readonly kind: 'wait'; readonly untilWall: WallMs }
   /** Release the identity; the clock can't be trusted. */
-  | { readonly kind: 'eject'; readonly reason: ClockFault; readonly detail: string };
+  | { readonly kind: 'eject'; readonly reason: EjectionReason; readonly detail: string };
 
 type Ejection = Extract<Verdict, { kind: 'eject' }>;
 
-/** A fault found before an identity is acquired: our clock disagrees with those of the brokers or other workers. */
-export type ClockOffFault = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
+/** Found before an identity is acquired: our clock disagrees with those of the brokers or other workers. */
+export type ClockOffReason = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
 
 /** A step back of this much or more ejects. */
 const STEP_BACK_MS = 10;
@@ -35,12 +35,12 @@ export const MAX_PAUSE_MS = 1050;
 const MAX_BROKERS = 64;
 
 /**
- * What is known of the wall clock during one term. Immutable; only `observe` makes the next value.
+ * The observed state of the wall clock during one term. Immutable; only `observe` creates the next value.
  *
  *   steady  <-> waiting   wall below highWater by less than 10 ms; steady again once it is back at highWater
  *   either   -> doubting  the same wall time as 10 ms or more before
- *   doubting -> ejected   the next reading names the fault
- *   any      -> ejected   any fault; final: a new term takes a new anchor, because the old one may be wrong
+ *   doubting -> ejected   the next reading shows the reason
+ *   any      -> ejected   for any reason; final: a new term takes a new anchor, because the old one may be wrong
  *
  * anchor:    the term's first reading; forward steps are judged against it, so that many small ones add up.
  * last:      the previous reading; a step back hidden by the time passed since is judged against it.
@@ -94,7 +94,7 @@ export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuar
 }
 
 /**
- * The fault that a reading shows, if any.
+ * The ejection that a reading calls for, if any.
  *
  * After a hidden step back the wall clock has still advanced, but by at least 10 ms less than the monotonic one. Wall
  * readings are whole milliseconds and monotonic ones are not, so this difference is exact to 1 ms. The clock adapter
@@ -145,7 +145,7 @@ function frozen(stoodMs: number): Ejection {
   return eject('CLOCK_FROZEN', `the wall clock has stood still for ${formatMs(stoodMs)} ms`);
 }
 
-function eject(reason: ClockFault, detail: string): Ejection {
+function eject(reason: EjectionReason, detail: string): Ejection {
   return { kind: 'eject', reason, detail };
 }
 
@@ -159,7 +159,7 @@ function requireFinite({ wall, mono }: Reading): void {
 }
 
 /**
- * One produce answer: the broker stamped the record (`appended`, LogAppendTime) between our `sent` and `received`, so
+ * One produce response: the broker stamped the record (`appended`, LogAppendTime) between our `sent` and `received`, so
  * our clock is ahead of the broker's by something in [sent - appended, received - appended]; negative is behind.
  */
 export interface DriftSample {
@@ -174,7 +174,7 @@ export interface DriftInterval {
   readonly highMs: number;
 }
 
-/** The last answer of each broker, in the order heard; start each term with `noDrift`. */
+/** The last sample of each broker, oldest first; start each term with `noDrift`. */
 export interface BrokerDrift {
   readonly brokers: ReadonlyMap<string, DriftInterval>;
 }
@@ -182,7 +182,7 @@ export interface BrokerDrift {
 export const noDrift: BrokerDrift = Object.freeze({ brokers: new Map<string, DriftInterval>() });
 
 /**
- * The drift with one more answer. Ignores useless answers: those without an append time (brokers send -1 when the topic
+ * The drift with one more sample. Ignores useless samples: those without an append time (brokers send -1 when the topic
  * keeps the sender's time), and those around a step of our own clock, which `observe` detects.
  */
 export function recordDrift(state: BrokerDrift, sample: DriftSample): BrokerDrift {
@@ -200,7 +200,7 @@ export function recordDrift(state: BrokerDrift, sample: DriftSample): BrokerDrif
 }
 
 /**
- * The interval in which the median broker's drift lies; undefined before the first answer. With an even number of
+ * The interval in which the median broker's drift lies; undefined before the first sample. With an even number of
  * brokers it spans both middle ones, so that half of them alone can't eject us.
  */
 export function driftInterval(state: BrokerDrift): DriftInterval | undefined {
@@ -222,7 +222,7 @@ export function driftVerdict(state: BrokerDrift): Verdict {
   return off === undefined ? STEADY : eject('CLOCK_DRIFT', off.detail);
 }
 
-/** Why our clock may not start a term, by these answers of the brokers; undefined when it may. */
+/** Why our clock may not start a term, according to these samples; undefined when it may. */
 export function driftAtStart(samples: readonly DriftSample[]): ClockOff | undefined {
   return clockOffByBrokers(samples.reduce(recordDrift, noDrift), DRIFT_AT_START_MS);
 }
@@ -233,7 +233,7 @@ function clockOffByBrokers(state: BrokerDrift, limitMs: number): ClockOff | unde
 
 /** A clock that is certainly off. */
 export interface ClockOff {
-  readonly reason: ClockOffFault;
+  readonly reason: ClockOffReason;
   readonly detail: string;
 }
 

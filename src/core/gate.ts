@@ -1,7 +1,7 @@
-import type { ClockFault, ClockOffFault } from './clock-guard.ts';
+import type { ClockOffReason, EjectionReason } from './clock-guard.ts';
 import type { MonoMs } from './units.ts';
 
-/** What may keep the gate closed; each source has one reason at a time. */
+/** The sources that may keep the gate closed, each for one reason at a time. */
 export type GateSource = 'identity' | 'clock' | 'process';
 
 export type GateReason =
@@ -12,8 +12,8 @@ export type GateReason =
   | 'LEASE_SUSPENDED'
   | 'LEASE_LOST'
   | 'PROCESS_PAUSED'
-  | ClockFault
-  | ClockOffFault
+  | EjectionReason
+  | ClockOffReason
   | 'LAYOUT_EXHAUSTED'
   | 'RESTORED'
   | 'RESERVATION_EXHAUSTED'
@@ -41,7 +41,7 @@ export interface Gate {
   readonly closedSince?: MonoMs;
 }
 
-/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING says least. */
+/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING is the least specific. */
 export const GATE_REASONS: readonly GateReason[] = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
@@ -72,7 +72,7 @@ export const UNREADY_REASONS: readonly UnreadyReason[] = [
 ];
 
 /** With these, neither the clock nor anything timed by it can be trusted. */
-const CLOCK_FAULTS: ReadonlySet<GateReason> = new Set<ClockFault | ClockOffFault>([
+const CLOCK_REASONS: ReadonlySet<GateReason> = new Set<EjectionReason | ClockOffReason>([
   'CLOCK_BACKWARD',
   'CLOCK_FORWARD',
   'CLOCK_FROZEN',
@@ -89,13 +89,13 @@ export function mayBeRefusal(reason: GateReason | undefined): boolean {
 }
 
 /** Whether the clock is wrong. */
-export function isClockFault(reason: GateReason | undefined): boolean {
-  return reason !== undefined && CLOCK_FAULTS.has(reason);
+export function isClockReason(reason: GateReason | undefined): boolean {
+  return reason !== undefined && CLOCK_REASONS.has(reason);
 }
 
-/** Whether clients should stop using this worker: it lost its identity by a cause of its own and is not just waiting. */
+/** Whether clients should stop using this worker: it lost its identity for a cause in itself and is not just waiting. */
 export function isEjection(reason: GateReason): boolean {
-  return reason === 'LEASE_LOST' || isClockFault(reason);
+  return reason === 'LEASE_LOST' || isClockReason(reason);
 }
 
 /** The gate of a starting process: closed until the source `process` is cleared. */

@@ -77,7 +77,7 @@ export function startGenerator(layout: Layout, datacenter: number, worker: numbe
 export function take(generator: Generator, count: number, window: Window, random: Random): Take {
   requireWhole(count, window);
   const { layout, fixed } = generator;
-  const { sequencesPerTick, places } = layout;
+  const { sequencesPerTick, positions } = layout;
   const last = Math.min(window.nowTicks, window.to - 1, layout.endTicks - 1);
   let ranges: readonly IdRange[] = NO_RANGES;
   let { nextTicks, nextSequence } = generator;
@@ -86,7 +86,7 @@ export function take(generator: Generator, count: number, window: Window, random
     const entered = at === nextTicks && nextSequence > 0;
     const sequence = entered ? nextSequence : drawStart(layout, random);
     const size = Math.min(missing, sequencesPerTick - sequence);
-    const range = { first: joinHalves(layout, at, fixed + sequence * places.sequence.unit), count: size };
+    const range = { first: joinHalves(layout, at, fixed + sequence * positions.sequence.unit), count: size };
     // Usually there is only one range, for which a growing array would be much too large.
     ranges = ranges.length === 0 ? [range] : [...ranges, range];
     missing -= size;

@@ -1,7 +1,7 @@
 import { IdallocError } from '../errors.ts';
-import { defineLayout, type FieldSpec, type Layout, layoutFaults } from './layout.ts';
+import { defineLayout, type FieldSpec, type Layout, layoutProblems } from './layout.ts';
 import { CUSTOM, parseFields } from './layout-text.ts';
-import { PRESETS, type PresetName, type PresetOverrides, presetSpec, type SpecFault } from './presets.ts';
+import { PRESETS, type PresetName, type PresetOverrides, type PresetProblem, presetSpec } from './presets.ts';
 
 /** A preset's name, or `custom` for a layout whose fields are declared. */
 export type LayoutName = PresetName | typeof CUSTOM;
@@ -29,12 +29,12 @@ export interface LayoutChoice extends PresetOverrides {
 }
 
 /** The layout, or all problems of the choice. */
-export type Chosen = { readonly layout: Layout } | { readonly faults: readonly SpecFault[] };
+export type Chosen = { readonly layout: Layout } | { readonly problems: readonly PresetProblem[] };
 
 /** The chosen layout, or all problems of the choice. */
 export function chooseLayout(choice: LayoutChoice): Chosen {
-  const { spec, faults } = choice.name === CUSTOM ? customSpec(choice) : presetChoice(choice.name, choice);
-  return faults.length > 0 ? { faults } : { layout: defineLayout(spec) };
+  const { spec, problems } = choice.name === CUSTOM ? customSpec(choice) : presetChoice(choice.name, choice);
+  return problems.length > 0 ? { problems } : { layout: defineLayout(spec) };
 }
 
 /** A custom layout. Throws CONFIG_INVALID with all problems. */
@@ -58,22 +58,24 @@ function fieldsOf(text: string): readonly FieldSpec[] {
 }
 
 function presetChoice(name: PresetName, choice: LayoutChoice): ReturnType<typeof presetSpec> {
-  const { spec, faults } = presetSpec(name, choice);
-  const own = (['fields', 'tickMs', 'sequenceStartBelow'] as const).filter((of) => choice[of] !== undefined);
+  const { spec, problems } = presetSpec(name, choice);
+  const own = (['fields', 'tickMs', 'sequenceStartBelow'] as const).filter(
+    (property) => choice[property] !== undefined,
+  );
   const problem = `is for layout '${CUSTOM}' only: '${name}' has its own`;
-  return { spec, faults: [...own.map((of) => ({ of, problem })), ...faults] };
+  return { spec, problems: [...own.map((property) => ({ property, problem })), ...problems] };
 }
 
 function customSpec(choice: LayoutChoice): ReturnType<typeof presetSpec> {
   const { name, fields, tickMs = 1, epochMs, sequenceStartBelow = 1 } = choice;
-  const faults: SpecFault[] = [];
-  if (fields === undefined) faults.push({ of: 'fields', problem: `is required for layout '${CUSTOM}'` });
-  if (epochMs === undefined) faults.push({ of: 'epochMs', problem: `is required for layout '${CUSTOM}'` });
+  const problems: PresetProblem[] = [];
+  if (fields === undefined) problems.push({ property: 'fields', problem: `is required for layout '${CUSTOM}'` });
+  if (epochMs === undefined) problems.push({ property: 'epochMs', problem: `is required for layout '${CUSTOM}'` });
   for (const part of ['workerBits', 'sequenceBits'] as const) {
-    if (choice[part] !== undefined) faults.push({ of: part, problem: 'is for layout bwmarrin only' });
+    if (choice[part] !== undefined) problems.push({ property: part, problem: 'is for layout bwmarrin only' });
   }
   const spec = { name, fields: fields ?? [], tickMs, epochMs: epochMs ?? 0, sequenceStartBelow };
   // Missing properties are reported already; problems of their placeholders would not help.
-  const all = layoutFaults(spec).filter(({ of }) => fields !== undefined || of === 'tickMs');
-  return { spec, faults: [...faults, ...all] };
+  const all = layoutProblems(spec).filter(({ property }) => fields !== undefined || property === 'tickMs');
+  return { spec, problems: [...problems, ...all] };
 }

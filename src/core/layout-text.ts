@@ -3,7 +3,7 @@ import { type FieldRole, type FieldSpec, type LayoutSpec, layoutText } from './l
 /** The name of every layout that is not a preset. */
 export const CUSTOM = 'custom';
 
-/** What parseFields accepts, for error messages. */
+/** The syntax of parseFields, for error messages. */
 export const FIELDS_HELP =
   'role:bits or role:bits:label, separated by commas, from the highest bits to the lowest; the roles are timestamp, ' +
   'datacenter, worker and sequence';
@@ -13,7 +13,7 @@ const MAX_FIELDS = 4;
 const LAYOUT = /^([^;]*);tick_ms=([0-9]{1,16});epoch_ms=([0-9]{1,16});start_below=([0-9]{1,16})$/;
 
 /**
- * Parses fields such as `timestamp:41,worker:10:shard,sequence:12`; the default label is the role. layoutFaults checks whether
+ * Parses fields such as `timestamp:41,worker:10:shard,sequence:12`; the default label is the role. layoutProblems checks whether
  * they form a layout. Throws RangeError for a syntax error.
  */
 export function parseFields(text: string): readonly FieldSpec[] {

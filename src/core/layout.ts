@@ -22,7 +22,7 @@ export interface LayoutSpec {
 }
 
 /** The position of a field: its lowest bit is bit `shift`, with the value `unit` = 2^shift. A missing datacenter has 0 bits. */
-interface Place {
+interface FieldPosition {
   readonly bits: number;
   readonly shift: number;
   readonly unit: number;
@@ -30,7 +30,7 @@ interface Place {
 
 /** A validated, frozen layout with derived values; only `defineLayout` creates it. */
 export interface Layout extends LayoutSpec {
-  readonly places: Readonly<Record<FieldRole, Place>>;
+  readonly positions: Readonly<Record<FieldRole, FieldPosition>>;
   /** places.timestamp.shift, ready for bigint arithmetic. */
   readonly timestampShift: bigint;
   /** False when the fields take all 64 bits. */
@@ -53,8 +53,8 @@ export interface Layout extends LayoutSpec {
 }
 
 /** A problem with one property of a spec, worded to follow the property's name. */
-export interface LayoutFault {
-  readonly of: keyof LayoutSpec;
+export interface LayoutProblem {
+  readonly property: keyof LayoutSpec;
   readonly problem: string;
 }
 
@@ -78,16 +78,16 @@ const MAX_TICK_MS = 1000;
 /** The last instant that a Date can show. */
 const MAX_DATE_MS = 8_640_000_000_000_000;
 const LABEL = /^[a-z][a-z0-9_-]{0,31}$/;
-const NO_PLACE: Place = Object.freeze({ bits: 0, shift: 0, unit: 1 });
+const NO_PLACE: FieldPosition = Object.freeze({ bits: 0, shift: 0, unit: 1 });
 
 /**
  * Validates a layout and computes its derived values. Throws CONFIG_INVALID with all problems.
  */
 export function defineLayout(spec: LayoutSpec): Layout {
-  const faults = layoutFaults(spec).map(({ of, problem }) => `${of} ${problem}`);
-  if (faults.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${spec.name}': ${faults.join('; ')}`);
-  const places = placeFields(spec.fields);
-  const sequencesPerTick = 2 ** places.sequence.bits;
+  const problems = layoutProblems(spec).map(({ property, problem }) => `${property} ${problem}`);
+  if (problems.length > 0) throw new IdallocError('CONFIG_INVALID', `layout '${spec.name}': ${problems.join('; ')}`);
+  const positions = placeFields(spec.fields);
+  const sequencesPerTick = 2 ** positions.sequence.bits;
   const surePerTick = sequencesPerTick - (spec.sequenceStartBelow - 1);
   return Object.freeze({
     name: spec.name,
@@ -95,77 +95,77 @@ export function defineLayout(spec: LayoutSpec): Layout {
     tickMs: spec.tickMs,
     epochMs: spec.epochMs,
     sequenceStartBelow: spec.sequenceStartBelow,
-    places,
-    timestampShift: BigInt(places.timestamp.shift),
+    positions,
+    timestampShift: BigInt(positions.timestamp.shift),
     signBit: totalBits(spec.fields) < ID_BITS,
     fitsNumber: totalBits(spec.fields) <= NUMBER_BITS,
-    step: 1n << BigInt(places.sequence.shift),
+    step: 1n << BigInt(positions.sequence.shift),
     sequencesPerTick,
-    maxWorker: 2 ** places.worker.bits - 1,
-    maxDatacenter: 2 ** places.datacenter.bits - 1,
-    endTicks: endOf(places.timestamp),
+    maxWorker: 2 ** positions.worker.bits - 1,
+    maxDatacenter: 2 ** positions.datacenter.bits - 1,
+    endTicks: endOf(positions.timestamp),
     maxCount: Math.min(MAX_BATCH, Math.floor((1000 * surePerTick) / spec.tickMs)),
     fingerprint: fingerprintOf(layoutText(spec)),
   });
 }
 
 /** All problems of a spec; empty for a valid one. */
-export function layoutFaults(spec: LayoutSpec): LayoutFault[] {
-  const faults = fieldFaults(spec.fields).map((problem): LayoutFault => ({ of: 'fields', problem }));
-  const add = (of: keyof LayoutSpec, problem: string) => faults.push({ of, problem });
+export function layoutProblems(spec: LayoutSpec): LayoutProblem[] {
+  const problems = fieldProblems(spec.fields).map((problem): LayoutProblem => ({ property: 'fields', problem }));
+  const add = (property: keyof LayoutSpec, problem: string) => problems.push({ property, problem });
   if (!LABEL.test(spec.name)) add('name', `'${spec.name}' must match ${LABEL.source}`);
   if (!isWhole(spec.tickMs, 1, MAX_TICK_MS)) add('tickMs', `is ${spec.tickMs}, must be 1..${MAX_TICK_MS}`);
-  const places = placeFields(spec.fields);
-  const endMs = spec.epochMs + endOf(places.timestamp) * spec.tickMs;
+  const positions = placeFields(spec.fields);
+  const endMs = spec.epochMs + endOf(positions.timestamp) * spec.tickMs;
   if (!isWhole(spec.epochMs, 0, MAX_DATE_MS)) {
     add('epochMs', `is ${spec.epochMs}, must be whole milliseconds since 1970 in 0..${MAX_DATE_MS}`);
   } else if (endMs > MAX_DATE_MS) {
     add('fields', `lasts past the year 275760; use fewer timestamp bits or a shorter tick`);
   }
-  const sequencesPerTick = 2 ** places.sequence.bits;
+  const sequencesPerTick = 2 ** positions.sequence.bits;
   if (!isWhole(spec.sequenceStartBelow, 1, sequencesPerTick)) {
     add('sequenceStartBelow', `is ${spec.sequenceStartBelow}, must be 1..${sequencesPerTick}`);
   }
-  return faults;
+  return problems;
 }
 
-function fieldFaults(fields: readonly FieldSpec[]): string[] {
-  const faults: string[] = [];
+function fieldProblems(fields: readonly FieldSpec[]): string[] {
+  const problems: string[] = [];
   for (const { role, bits, label } of fields) {
     const { least, most } = role === 'timestamp' ? TIMESTAMP_BITS : OTHER_BITS;
-    if (!isWhole(bits, least, most)) faults.push(`gives '${label}' ${bits} bits, must give it ${least}..${most}`);
-    if (!LABEL.test(label)) faults.push(`has the label '${label}', which must match ${LABEL.source}`);
+    if (!isWhole(bits, least, most)) problems.push(`gives '${label}' ${bits} bits, must give it ${least}..${most}`);
+    if (!LABEL.test(label)) problems.push(`has the label '${label}', which must match ${LABEL.source}`);
   }
   for (const role of ['timestamp', 'worker', 'sequence', 'datacenter'] as const) {
     const found = fields.filter((field) => field.role === role).length;
-    if (role === 'datacenter' && found > 1) faults.push(`has ${found} datacenter fields, may have one`);
-    if (role !== 'datacenter' && found !== 1) faults.push(`has ${found} ${role} fields, must have exactly one`);
+    if (role === 'datacenter' && found > 1) problems.push(`has ${found} datacenter fields, may have one`);
+    if (role !== 'datacenter' && found !== 1) problems.push(`has ${found} ${role} fields, must have exactly one`);
   }
   if (fields[0]?.role !== 'timestamp') {
-    faults.push(
+    problems.push(
       'must begin with the timestamp: only in the highest bits does it make the IDs of a worker rise with time',
     );
   }
   const total = totalBits(fields);
-  if (total > ID_BITS) faults.push(`takes ${total} bits, more than ${ID_BITS}`);
-  return faults;
+  if (total > ID_BITS) problems.push(`takes ${total} bits, more than ${ID_BITS}`);
+  return problems;
 }
 
-function placeFields(fields: readonly FieldSpec[]): Readonly<Record<FieldRole, Place>> {
-  const places = { timestamp: NO_PLACE, datacenter: NO_PLACE, worker: NO_PLACE, sequence: NO_PLACE };
+function placeFields(fields: readonly FieldSpec[]): Readonly<Record<FieldRole, FieldPosition>> {
+  const positions = { timestamp: NO_PLACE, datacenter: NO_PLACE, worker: NO_PLACE, sequence: NO_PLACE };
   let shift = 0;
   for (const { role, bits } of fields.toReversed()) {
-    places[role] = Object.freeze({ bits, shift, unit: 2 ** shift });
+    positions[role] = Object.freeze({ bits, shift, unit: 2 ** shift });
     shift += bits;
   }
-  return Object.freeze(places);
+  return Object.freeze(positions);
 }
 
 function totalBits(fields: readonly FieldSpec[]): number {
   return fields.reduce((sum, field) => sum + field.bits, 0);
 }
 
-function endOf(timestamp: Place): Ticks {
+function endOf(timestamp: FieldPosition): Ticks {
   return ticks(2 ** Math.min(timestamp.bits, USABLE_BITS - timestamp.shift));
 }
 
@@ -197,14 +197,14 @@ export function compose(layout: Layout, parts: IdParts): bigint {
   requireFit(layout, 'datacenter', parts.datacenter, layout.maxDatacenter);
   requireFit(layout, 'worker', parts.worker, layout.maxWorker);
   requireFit(layout, 'sequence', parts.sequence, layout.sequencesPerTick - 1);
-  const { sequence } = layout.places;
+  const { sequence } = layout.positions;
   const low = fixedFields(layout, parts.datacenter, parts.worker) + parts.sequence * sequence.unit;
   return joinHalves(layout, parts.ticks, low);
 }
 
 /** The bits that stay the same during a term, datacenter and worker. Unchecked. */
 export function fixedFields(layout: Layout, datacenter: number, worker: number): number {
-  return datacenter * layout.places.datacenter.unit + worker * layout.places.worker.unit;
+  return datacenter * layout.positions.datacenter.unit + worker * layout.positions.worker.unit;
 }
 
 /** The ID of a tick and of the bits below the timestamp. Unchecked, for the generator's hot path. */
@@ -216,9 +216,9 @@ export function joinHalves(layout: Layout, idTicks: Ticks, low: number): bigint 
 export function decompose(layout: Layout, id: bigint): IdParts {
   const idTicks = Number(id >> layout.timestampShift);
   if (id < 0n || idTicks >= layout.endTicks) throw new RangeError(`${id} is not an ID of layout '${layout.name}'`);
-  const low = Number(BigInt.asUintN(layout.places.timestamp.shift, id));
-  const read = ({ bits, unit }: Place): number => Math.floor(low / unit) % 2 ** bits;
-  const { datacenter, worker, sequence } = layout.places;
+  const low = Number(BigInt.asUintN(layout.positions.timestamp.shift, id));
+  const read = ({ bits, unit }: FieldPosition): number => Math.floor(low / unit) % 2 ** bits;
+  const { datacenter, worker, sequence } = layout.positions;
   return { ticks: ticks(idTicks), datacenter: read(datacenter), worker: read(worker), sequence: read(sequence) };
 }
 

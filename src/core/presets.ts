@@ -1,5 +1,12 @@
 import { IdallocError } from '../errors.ts';
-import { defineLayout, type FieldRole, type FieldSpec, type Layout, type LayoutSpec, layoutFaults } from './layout.ts';
+import {
+  defineLayout,
+  type FieldRole,
+  type FieldSpec,
+  type Layout,
+  type LayoutSpec,
+  layoutProblems,
+} from './layout.ts';
 
 export type PresetName =
   | 'default'
@@ -30,8 +37,8 @@ export interface PresetOverrides {
 }
 
 /** A problem with one property of a layout, worded to follow the property's name. */
-export interface SpecFault {
-  readonly of: keyof LayoutSpec | 'workerBits' | 'sequenceBits';
+export interface PresetProblem {
+  readonly property: keyof LayoutSpec | 'workerBits' | 'sequenceBits';
   readonly problem: string;
 }
 
@@ -82,36 +89,40 @@ export function presetLayout(name: PresetName, overrides: PresetOverrides = {}):
   if (!Object.hasOwn(PRESETS, name)) {
     throw new IdallocError('CONFIG_INVALID', `unknown layout '${name}': use ${Object.keys(PRESETS).join(', ')}`);
   }
-  const { spec, faults } = presetSpec(name, overrides);
-  if (faults.length === 0) return defineLayout(spec);
-  const problems = faults.map(({ of, problem }) => `${of} ${problem}`).join('; ');
-  throw new IdallocError('CONFIG_INVALID', `layout '${name}': ${problems}`);
+  const { spec, problems } = presetSpec(name, overrides);
+  if (problems.length === 0) return defineLayout(spec);
+  const text = problems.map(({ property, problem }) => `${property} ${problem}`).join('; ');
+  throw new IdallocError('CONFIG_INVALID', `layout '${name}': ${text}`);
 }
 
 /** The spec of a preset with its overrides, and all their problems. */
 export function presetSpec(
   name: PresetName,
   { epochMs, workerBits, sequenceBits }: PresetOverrides,
-): { readonly spec: LayoutSpec; readonly faults: readonly SpecFault[] } {
+): { readonly spec: LayoutSpec; readonly problems: readonly PresetProblem[] } {
   const { tickMs, sequenceStartBelow, fields: published, epochMs: publishedEpochMs } = PRESETS[name];
-  const faults: SpecFault[] = [];
+  const problems: PresetProblem[] = [];
   const isGiven = workerBits !== undefined || sequenceBits !== undefined;
   const changed = workerBits === undefined ? 'sequenceBits' : 'workerBits';
   const isOwn = name === 'bwmarrin' && isGiven;
   const fields = isOwn ? bwmarrinFields(workerBits ?? 10, sequenceBits ?? 12) : published;
-  if (isOwn) faults.push(...bwmarrinFaults(fields).map((problem): SpecFault => ({ of: changed, problem })));
-  else if (isGiven) faults.push({ of: changed, problem: `is for layout bwmarrin only; '${name}' has its own bits` });
+  if (isOwn)
+    problems.push(...bwmarrinProblems(fields).map((problem): PresetProblem => ({ property: changed, problem })));
+  else if (isGiven)
+    problems.push({ property: changed, problem: `is for layout bwmarrin only; '${name}' has its own bits` });
   const epoch = epochMs ?? publishedEpochMs;
   if (epoch === undefined) {
-    faults.push({
-      of: 'epochMs',
+    problems.push({
+      property: 'epochMs',
       problem: `is required for layout '${name}', because the published epoch has run out`,
     });
   }
   const spec = { name, fields, tickMs, epochMs: epoch ?? 0, sequenceStartBelow };
   // Only overridden bits can make the fields of a preset invalid.
-  const own = layoutFaults(spec).map(({ of, problem }): SpecFault => ({ of: of === 'fields' ? changed : of, problem }));
-  return { spec, faults: [...faults, ...own] };
+  const own = layoutProblems(spec).map(
+    ({ property, problem }): PresetProblem => ({ property: property === 'fields' ? changed : property, problem }),
+  );
+  return { spec, problems: [...problems, ...own] };
 }
 
 function preset(
@@ -128,7 +139,7 @@ function bwmarrinFields(workerBits: number, sequenceBits: number): readonly Fiel
   return [timestamp(timestampBits), field('worker', workerBits, 'node'), field('sequence', sequenceBits, 'step')];
 }
 
-function bwmarrinFaults(fields: readonly FieldSpec[]): string[] {
+function bwmarrinProblems(fields: readonly FieldSpec[]): string[] {
   const shared = fields.slice(1).reduce((sum, { bits }) => sum + bits, 0);
   return shared > 22 ? [`makes node and step take ${shared} bits, more than the 22 that they share`] : [];
 }

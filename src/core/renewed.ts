@@ -2,7 +2,7 @@
 const CHECK_MS = 1_000;
 
 /**
- * A value made of texts that may change while the process runs. Made immediately, and again at the first call at least a second
+ * A value derived from texts that may change while the process runs: derived immediately, and again at the first call at least a second
  * after a change. Throws what `make` throws; then the previous value stays in use, and the same texts are not tried again.
  */
 export function renewed<T>(

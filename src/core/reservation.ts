@@ -39,7 +39,7 @@ export interface Reservation {
  * - The heartbeat comes before the own deadline, or each one would find allocation suspended.
  * - reserve <= ttl - margin: when a crashed worker's lease ends, at R(i) + ttl or later, its ceiling R(i) + reserve is
  *   in the past of any successor whose clock is at most `margin` behind, so a successor never waits after a crash.
- * - reserve >= heartbeat + refuseAfter: while the raise that follows keep-alive i is under way or has failed, the ceiling
+ * - reserve >= heartbeat + refuseAfter: while the raise that follows keep-alive i is in progress or has failed, the ceiling
  *   is still R(i-1) + reserve, and R(i-1) is one heartbeat back. With this rule the ceiling lasts as long as the
  *   authority from keep-alive i, and one lost raise stops nothing. (Less is safe, but would stop a healthy worker.)
  *   Together with the rule above this puts the own deadline before the margin.
@@ -48,12 +48,12 @@ export interface Reservation {
  */
 export function checkTiming(timing: LeaseTiming): string[] {
   const { ttlMs, heartbeatMs, refuseAfterMs, reserveMs, marginMs } = timing;
-  const faults = Object.entries(timing)
+  const problems = Object.entries(timing)
     .filter(([, value]) => !Number.isSafeInteger(value) || value <= 0)
     .map(([name, value]) => `${name} is ${value}, must be a whole number of milliseconds above 0`);
-  if (faults.length > 0) return faults;
-  const demand = (holds: boolean, fault: string): void => {
-    if (!holds) faults.push(fault);
+  if (problems.length > 0) return problems;
+  const demand = (holds: boolean, problem: string): void => {
+    if (!holds) problems.push(problem);
   };
   demand(ttlMs % 1000 === 0, `ttlMs is ${ttlMs}, must be whole seconds`);
   demand(heartbeatMs < refuseAfterMs, `heartbeatMs ${heartbeatMs} must be below refuseAfterMs ${refuseAfterMs}`);
@@ -67,7 +67,7 @@ export function checkTiming(timing: LeaseTiming): string[] {
     reserveMs + marginMs <= MAX_CEILING_WAIT_MS,
     `reserveMs + marginMs is ${reserveMs + marginMs}, must be at most ${MAX_CEILING_WAIT_MS}`,
   );
-  return faults;
+  return problems;
 }
 
 /**

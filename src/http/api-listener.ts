@@ -97,7 +97,7 @@ export class ApiListener {
       await this.#listen();
     } catch (error) {
       this.#options.log('warn', 'the HTTP port could not be reopened; retrying', { error: describeError(error) });
-      for (let restMs = RETRY_MS; restMs > 0 && this.#wanted === 'open'; restMs -= CHECK_MS) {
+      for (let delayMs = RETRY_MS; delayMs > 0 && this.#wanted === 'open'; delayMs -= CHECK_MS) {
         await sleep(CHECK_MS);
       }
     }
@@ -114,7 +114,7 @@ export class ApiListener {
     this.#options.log('info', 'the HTTP port is closed', {});
   }
 
-  async #drain({ underWay }: Api): Promise<void> {
-    for (let restMs = this.#options.drainMs; restMs > 0 && underWay() > 0; restMs -= CHECK_MS) await sleep(CHECK_MS);
+  async #drain({ inFlight }: Api): Promise<void> {
+    for (let delayMs = this.#options.drainMs; delayMs > 0 && inFlight() > 0; delayMs -= CHECK_MS) await sleep(CHECK_MS);
   }
 }

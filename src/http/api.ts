@@ -11,15 +11,15 @@ import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
 import { openApiDocument } from './openapi.ts';
 import {
-  type AskedForm,
   countOf,
   FORM_PARAMETERS,
   formOf,
   idempotencyKeyOf,
   idOf,
   malformed,
-  mostIn,
+  maxCountIn,
   orMalformed,
+  type RequestedForm,
   requireEmpty,
   requireNoOthers,
 } from './parameters.ts';
@@ -28,7 +28,7 @@ import { boundedServer, type ServerLimits } from './server.ts';
 import type { TlsSettings } from './tls.ts';
 
 /** One answered request; the route is one of a closed set. */
-export interface Answered {
+export interface HandledRequest {
   readonly route: string;
   readonly status: number;
   /** The caller's label, one of a closed set. */
@@ -47,16 +47,16 @@ export interface ApiOptions {
   readonly identify: Identify;
   /** The current keys of the keyed forms, if any. */
   readonly formKeys?: (() => FormKeys) | undefined;
-  readonly observe: (answered: Answered) => void;
+  readonly observe: (answered: HandledRequest) => void;
   /** Called for each connection that is closed or rejected because of the limit. */
   readonly onShed: () => void;
   /** Called for each internal error. */
-  readonly onFault: (error: unknown) => void;
+  readonly onError: (error: unknown) => void;
 }
 
 const MAX_BODY_BYTES = 1_024;
 /** A client that has not read its response within this time is disconnected. */
-const ANSWER_LIMIT_MS = 30_000;
+const RESPONSE_LIMIT_MS = 30_000;
 const IDS = '/api/v1/ids';
 const ID = '/api/v1/id';
 const OPENAPI = '/api/v1/openapi.json';
@@ -75,13 +75,13 @@ const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
 export interface Api {
   readonly app: FastifyInstance;
   /** Number of responses in progress. */
-  underWay(): number;
+  inFlight(): number;
 }
 
 /** The HTTP API, ready to listen; each opening of the port needs a new one. */
 export function createApi(options: ApiOptions): Api {
   const { limits, tls, identify, observe, onShed: shed } = options;
-  let underWay = 0;
+  let inFlight = 0;
   const callers: Callers = new WeakMap();
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
   const app = fastify({
@@ -98,9 +98,9 @@ export function createApi(options: ApiOptions): Api {
     },
   });
   app.addHook('onRequest', async (request, { raw }) => {
-    underWay += 1;
+    inFlight += 1;
     raw.once('close', () => {
-      underWay -= 1;
+      inFlight -= 1;
     });
     checkEnvelope(request.raw);
     callers.set(request.raw, identify(request.raw));
@@ -116,7 +116,7 @@ export function createApi(options: ApiOptions): Api {
   });
   takeBodies(app);
   addRoutes(app, options, callers);
-  return { app, underWay: () => underWay };
+  return { app, inFlight: () => inFlight };
 }
 
 /** The caller of each request. */
@@ -129,11 +129,11 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   app.get(IDS, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
-    const count = countOf(query, mostIn(form, maxCount));
+    const count = countOf(query, maxCountIn(form, maxCount));
     const { batch, replayed } = await issuer.issue(nameOf(request), count, `GET ${IDS}?count=${count}`, keyOf(request));
     if (form !== undefined) requireHeld(form, batch, layout);
     const body = idsBody(layout, batch, share, form);
-    if (typeof body !== 'string') limitAnswer(reply);
+    if (typeof body !== 'string') limitResponse(reply);
     return send(reply, replayed, body);
   });
   app.post(ID, async (request, reply) => {
@@ -158,7 +158,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
 }
 
 /** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
-function requireHeld(form: AskedForm, batch: IdBatch, layout: Layout): void {
+function requireHeld(form: RequestedForm, batch: IdBatch, layout: Layout): void {
   for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
 }
 
@@ -171,8 +171,8 @@ function send(reply: FastifyReply, replayed: boolean, body: unknown): FastifyRep
   return reply.header('cache-control', 'no-store').type(JSON_TYPE).send(body);
 }
 
-function limitAnswer({ raw }: FastifyReply): void {
-  const timer = setTimeout(() => raw.destroy(), ANSWER_LIMIT_MS);
+function limitResponse({ raw }: FastifyReply): void {
+  const timer = setTimeout(() => raw.destroy(), RESPONSE_LIMIT_MS);
   raw.once('close', () => clearTimeout(timer));
 }
 
@@ -210,7 +210,7 @@ function sendProblem(options: ApiOptions, error: unknown, reply: FastifyReply): 
     .send(Buffer.from(problem.body())); // bytes, because Fastify adds a charset to text
 }
 
-function problemOf(error: unknown, { onFault }: ApiOptions): Problem {
+function problemOf(error: unknown, { onError }: ApiOptions): Problem {
   if (error instanceof Problem) return error;
   const { statusCode: status = 500, code } = error as { statusCode?: number; code?: string };
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
@@ -218,6 +218,6 @@ function problemOf(error: unknown, { onFault }: ApiOptions): Problem {
   if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new Problem(415, 'the Content-Type is invalid');
   if (code === 'FST_ERR_BAD_URL') return malformed('the path is not valid percent-encoding');
   if (status >= 400 && status < 500) return new Problem(status, 'the request is malformed');
-  onFault(error);
+  onError(error);
   return new Problem(500, 'internal error; see the worker log');
 }

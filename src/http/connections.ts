@@ -5,13 +5,13 @@ import type { Duplex } from 'node:stream';
 export interface ConnectionLimits {
   readonly maxConnections: number;
   /** Whether connections with a response in progress may be closed, too; for listeners whose responses take no time. */
-  readonly shedsAnswers?: boolean;
+  readonly shedsResponses?: boolean;
 }
 
 interface Connection {
   readonly socket: Socket;
   readonly address: string;
-  readonly answers: Set<ServerResponse>;
+  readonly responsesInProgress: Set<ServerResponse>;
 }
 
 /**
@@ -22,9 +22,9 @@ export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #onShed: () => void;
   readonly #all = new WeakMap<Duplex, Connection>();
-  /** In the order in which they began to wait for a request, or to answer one. */
+  /** In the order in which they began to wait for a request, or to respond to one. */
   readonly #waiting = new Set<Connection>();
-  readonly #answering = new Set<Connection>();
+  readonly #responding = new Set<Connection>();
   /** By remote address: TLS puts a second socket on top of the connection's. */
   readonly #byAddress = new Map<string, Connection>();
 
@@ -36,11 +36,11 @@ export class Connections {
 
   /** Accepts a connection, closing the slowest one if need be; rejects it when all others are being answered. */
   admit(socket: Socket): void {
-    if (this.#waiting.size + this.#answering.size >= this.#limits.maxConnections) {
+    if (this.#waiting.size + this.#responding.size >= this.#limits.maxConnections) {
       this.#onShed();
       if (!this.#shed()) return void socket.destroy();
     }
-    const connection = { socket, address: addressOf(socket), answers: new Set<ServerResponse>() };
+    const connection = { socket, address: addressOf(socket), responsesInProgress: new Set<ServerResponse>() };
     this.#all.set(socket, connection);
     this.#byAddress.set(connection.address, connection);
     this.#waiting.add(connection);
@@ -59,23 +59,23 @@ export class Connections {
   }
 
   cutAll(): void {
-    for (const { socket } of [...this.#waiting, ...this.#answering]) socket.destroy();
+    for (const { socket } of [...this.#waiting, ...this.#responding]) socket.destroy();
   }
 
   /** Responses in progress on a connection. */
-  answers(socket: Duplex): ReadonlySet<ServerResponse> {
-    return this.#all.get(socket)?.answers ?? new Set();
+  responsesInProgress(socket: Duplex): ReadonlySet<ServerResponse> {
+    return this.#all.get(socket)?.responsesInProgress ?? new Set();
   }
 
   /** A request's headers have arrived; until its body has, too, the connection counts as waiting. */
   requestStarted(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
-    const { answers } = connection;
-    answers.add(response);
+    const { responsesInProgress } = connection;
+    responsesInProgress.add(response);
     response.once('close', () => {
-      answers.delete(response);
-      if (answers.size > 0 || !this.#answering.delete(connection)) return;
+      responsesInProgress.delete(response);
+      if (responsesInProgress.size > 0 || !this.#responding.delete(connection)) return;
       this.#waiting.add(connection);
     });
   }
@@ -83,11 +83,12 @@ export class Connections {
   /** A request has arrived completely. */
   requestComplete(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
-    if (connection?.answers.has(response) && this.#waiting.delete(connection)) this.#answering.add(connection);
+    if (connection?.responsesInProgress.has(response) && this.#waiting.delete(connection))
+      this.#responding.add(connection);
   }
 
   #shed(): boolean {
-    const [slowest = this.#limits.shedsAnswers ? first(this.#answering) : undefined] = this.#waiting;
+    const [slowest = this.#limits.shedsResponses ? first(this.#responding) : undefined] = this.#waiting;
     if (slowest === undefined) return false;
     this.#forget(slowest);
     slowest.socket.destroy();
@@ -96,7 +97,7 @@ export class Connections {
 
   #forget(connection: Connection): void {
     this.#waiting.delete(connection);
-    this.#answering.delete(connection);
+    this.#responding.delete(connection);
     if (this.#byAddress.get(connection.address) === connection) this.#byAddress.delete(connection.address);
   }
 }

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
 import type { IdBatch } from './allocation-queue.ts';
 import type { LoopShare } from './loop-share.ts';
-import type { AskedForm } from './parameters.ts';
+import type { RequestedForm } from './parameters.ts';
 
 /** Up to this many IDs, about 15 kB, are one string; more are streamed in pieces. */
 const WHOLE_IDS = 100;
@@ -36,7 +36,7 @@ export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
  * The response body for all IDs of a batch, each also in `form`, which must be able to hold them. A large body is streamed
  * with backpressure: a slow reader costs one piece of memory, and a fast one leaves time on the event loop for others.
  */
-export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?: AskedForm): string | Readable {
+export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?: RequestedForm): string | Readable {
   const count = batch.ranges.reduce((sum, range) => sum + range.count, 0);
   const pieces = idsPieces(layout, batch, form);
   if (count <= Math.min(WHOLE_IDS, pieceIds(form))) return [...pieces].join('');
@@ -51,13 +51,13 @@ export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?:
   });
 }
 
-function pieceIds(form: AskedForm | undefined): number {
+function pieceIds(form: RequestedForm | undefined): number {
   if (form === undefined) return PIECE_IDS;
   return form.slow ? SLOW_PIECE_IDS : FORM_PIECE_IDS;
 }
 
 /** The body in pieces of ASCII. The same text as JSON.stringify of all views, at a third of its cost. */
-function* idsPieces(layout: Layout, batch: IdBatch, form: AskedForm | undefined): Generator<string, undefined> {
+function* idsPieces(layout: Layout, batch: IdBatch, form: RequestedForm | undefined): Generator<string, undefined> {
   const most = pieceIds(form);
   let text = '{"ids":[';
   let inPiece = 0;

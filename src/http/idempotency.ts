@@ -10,7 +10,7 @@ export interface IdempotencyOptions<T> {
 export const KEEP_MS = 600_000;
 /** About 90 MB: 100,000 keys of single IDs. */
 const MAX_WEIGHT = 200_000;
-/** For the key, the promise and the entry. */
+/** The weight of the key, the promise and the entry. */
 const OWN_WEIGHT = 1;
 
 interface Entry<T> {

@@ -205,7 +205,7 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Lay
       description: 'RFC 9457',
       required: ['type', 'title', 'status', 'detail'],
       properties: {
-        type: text('urn:idalloc:problem:CODE, or about:blank when the status says it all'),
+        type: text('urn:idalloc:problem:CODE, or about:blank when the status is enough'),
         title: text('short description of the type'),
         status: { type: 'integer', minimum: 400, maximum: 599 },
         detail: text('the cause, and how to fix it'),

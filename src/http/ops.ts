@@ -25,7 +25,7 @@ export interface Ops extends AsyncDisposable {
 
 const MAX_BODY_BYTES = 1_024;
 /** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
-const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsAnswers: true };
+const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: true };
 
 /**
  * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while requests are

@@ -14,7 +14,7 @@ type Raw = Readonly<Record<string, unknown>>;
 export const FORM_PARAMETERS: readonly string[] = ['form', 'prefix'];
 
 /** The form that a query selects. */
-export interface AskedForm extends OpenForm {
+export interface RequestedForm extends OpenForm {
   /** True where an ID takes tens of microseconds, not a few. */
   readonly slow: boolean;
 }
@@ -23,7 +23,11 @@ export interface AskedForm extends OpenForm {
  * The form that a query selects, with its `prefix`; undefined without one. Throws 400 MALFORMED_REQUEST for an unknown form, for
  * one that lacks a setting or can't hold the layout's IDs, and for a prefix without the form prefixed.
  */
-export function formOf(query: Raw, settings: FormSettings, parameter: 'form' | 'as' = 'form'): AskedForm | undefined {
+export function formOf(
+  query: Raw,
+  settings: FormSettings,
+  parameter: 'form' | 'as' = 'form',
+): RequestedForm | undefined {
   const { [parameter]: name, prefix } = query;
   if (prefix !== undefined && query.form !== PREFIXED && query.as !== PREFIXED) {
     throw malformed(`prefix requires the form ${PREFIXED}`);
@@ -52,7 +56,7 @@ export function orMalformed<T>(work: () => T): T {
 export const MAX_SLOW_IDS = 1_000;
 
 /** The most IDs that a request for this form may have. */
-export function mostIn(form: AskedForm | undefined, maxCount: number): number {
+export function maxCountIn(form: RequestedForm | undefined, maxCount: number): number {
   return form?.slow === true ? Math.min(maxCount, MAX_SLOW_IDS) : maxCount;
 }
 

@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http';
 export const PROBLEM_TYPE = 'application/problem+json';
 
 interface ProblemOptions {
-  /** An error code or a reason of the gate; undefined where the status says it all. */
+  /** An error code or a reason of the gate; undefined where the status is enough. */
   readonly code?: string;
   /** When to retry; sent as Retry-After. */
   readonly retryAfterSeconds?: number;

@@ -36,7 +36,7 @@ export class RateLimit {
     bucket.level -= count;
   }
 
-  /** For IDs that were taken but not issued. */
+  /** Returns the tokens of IDs that were taken but not issued. */
   giveBack(caller: string, count: number): void {
     const bucket = this.#bucketOf(caller);
     bucket.level = Math.min(bucket.level + count, this.#perSecond);

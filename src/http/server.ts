@@ -6,7 +6,7 @@ import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { createTlsServer, type TlsSettings } from './tls.ts';
 
 export interface ServerLimits extends ConnectionLimits {
-  /** From a connection's start, or the end of its last response, until the next request has arrived completely. */
+  /** The time limit from a connection's start, or the end of its last response, until the next request has arrived completely. */
   readonly requestTimeoutMs: number;
 }
 
@@ -61,7 +61,7 @@ export function boundedServer(
   server.on(tls === undefined ? 'connection' : 'secureConnection', parseInSlices);
   server.on('request', (request, response) => {
     const { socket } = request;
-    if (connections.answers(socket).size >= MAX_PIPELINED) return socket.destroy();
+    if (connections.responsesInProgress(socket).size >= MAX_PIPELINED) return socket.destroy();
     connections.requestStarted(socket, response);
     if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
     else connections.requestComplete(socket, response);
@@ -75,13 +75,13 @@ export function boundedServer(
     response.writeHead(problem.status, headers).end(body);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const [first, ...others] = connections.answers(socket);
+    const [first, ...others] = connections.responsesInProgress(socket);
     const started = others.length > 0 || first?.headersSent === true;
     const isHttp = connections.has(socket); // false after a failed handshake
     if (started || !isHttp || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
     const problem = problemOf(error);
     observer.refused(problem.status);
-    return linger(socket, rawAnswer(problem));
+    return linger(socket, rawResponse(problem));
   });
   return server;
 }
@@ -124,7 +124,7 @@ function problemOf({ code = '' }: NodeJS.ErrnoException): Problem {
 }
 
 /** A response for a connection without a parsed request, where Node has no response object. */
-function rawAnswer(problem: Problem): string {
+function rawResponse(problem: Problem): string {
   const body = problem.body();
   const lines = [
     `HTTP/1.1 ${problem.status} ${JSON.parse(body).title}`,

@@ -6,13 +6,13 @@ const SHARED_MS = 1_000;
  */
 export function sharedRendering<T>(render: () => Promise<T>, monotonicMs: () => number): () => Promise<T> {
   let last: { readonly beganMs: number; readonly result: Promise<T> } | undefined;
-  let underWay = false;
+  let isRendering = false;
   return () => {
     const nowMs = monotonicMs();
-    if (last !== undefined && (underWay || nowMs - last.beganMs < SHARED_MS)) return last.result;
-    underWay = true;
+    if (last !== undefined && (isRendering || nowMs - last.beganMs < SHARED_MS)) return last.result;
+    isRendering = true;
     const result = render().finally(() => {
-      underWay = false;
+      isRendering = false;
     });
     last = { beganMs: nowMs, result };
     result.catch(() => {

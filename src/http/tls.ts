@@ -10,12 +10,12 @@ export interface TlsSettings {
   readonly clientCa?: (() => string) | undefined;
   readonly monotonicMs: () => number;
   /** Called when the texts are invalid; the last valid ones stay in use. */
-  readonly onFault: (error: unknown) => void;
+  readonly onError: (error: unknown) => void;
 }
 
 /** An HTTPS server that uses the current certificates for each new connection. */
 export function createTlsServer(options: ServerOptions, settings: TlsSettings, handshakeTimeout: number): Server {
-  const { cert, key, clientCa, monotonicMs, onFault } = settings;
+  const { cert, key, clientCa, monotonicMs, onError } = settings;
   const mutual = clientCa !== undefined;
   const server = createServer({
     ...options,
@@ -34,7 +34,7 @@ export function createTlsServer(options: ServerOptions, settings: TlsSettings, h
     try {
       renew();
     } catch (error) {
-      onFault(error);
+      onError(error);
     }
   });
   return server;

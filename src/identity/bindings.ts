@@ -4,7 +4,7 @@ import type { EtcdPort, KeyValue } from './ports.ts';
 import { tryTransact } from './try-transact.ts';
 
 /**
- * What is fixed once for a datacenter beside its descriptor, each under a separate key:
+ * The bindings of a datacenter, fixed once beside its descriptor, each under a separate key:
  *
  *   /idalloc/<ID space>/datacenter/<dc>     root of the one namespace that allocates the IDs of this datacenter
  *   <root>id-space                          the ID space, and so the witness topic of this namespace
@@ -102,13 +102,13 @@ export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<voi
   return settle(etcd, bindings, [bindings.claim]);
 }
 
-/** As claimDatacenter, and writes the bindings that are still missing. */
+/** Like claimDatacenter, but also writes the bindings that are still missing. */
 export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim, ...bindings.own]);
 }
 
 /** Why these bindings conflict with the stored ones; empty when they do not. */
-export async function bindingFaults(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
+export async function bindingConflicts(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
   const bindings = [claim, ...own];
   return refusalsOf(bindings, await etcd.get(bindings.map(({ key }) => key)));
 }

@@ -6,7 +6,7 @@ import type { Random, WallMs } from '../core/units.ts';
 import type { KeyValue } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { Snapshot, StoredCeiling } from './snapshot.ts';
-import { type Refusal, refusalOf } from './state.ts';
+import { type Refusal, refusalFor } from './state.ts';
 
 export type Choice =
   | { readonly kind: 'take'; readonly workerId: number; readonly ceiling: StoredCeiling }
@@ -70,7 +70,7 @@ const MIN_OWNERS = 2;
 async function checkClock(settings: IdentitySettings, snapshot: Snapshot): Promise<Refusal | undefined> {
   const samples = (await settings.sampleBrokerClocks?.()) ?? [];
   const { reading, verdict } = settings.readClock();
-  if (verdict.kind === 'eject') return refusalOf(verdict);
+  if (verdict.kind === 'eject') return refusalFor(verdict);
   const leads = ownersLeads(snapshot, settings.layout, reading.wall);
   const owners = leads.length < MIN_OWNERS ? undefined : medianInterval(leads);
   const off = driftAtStart(samples) ?? clockOff(owners, 0, 'the other workers');

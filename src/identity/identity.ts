@@ -13,13 +13,13 @@ import {
   requireInPool,
   revokeQuietly,
   sendClaim,
-  sendIgnoringAnswer,
+  sendIgnoringResponse,
   sendSwap,
   withWitness,
 } from './protocol.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
-import { NOT_ACQUIRED, PAUSED, refusalOf } from './state.ts';
+import { NOT_ACQUIRED, PAUSED, refusalFor } from './state.ts';
 import { type Attempt, blockedReason, planAttempt, planSwap, readBack, type Term, termOf } from './term.ts';
 
 const STOPPED = { kind: 'stopped' } as const;
@@ -147,7 +147,7 @@ export class Identity {
     const { namespace, snapshot } = await readNamespace(this.#settings);
     if (turn !== this.#turn) return STOPPED;
     const { reading, verdict } = this.#settings.readClock();
-    if (verdict.kind === 'eject') return this.#refuse(refusalOf(verdict));
+    if (verdict.kind === 'eject') return this.#refuse(refusalFor(verdict));
     if (verdict.kind === 'wait') return { kind: 'waiting', waitMs: verdict.untilWall - reading.wall };
     this.#startDelay ??= { began: reading, delayMs: startDelayMs(snapshot, this.#settings.workerIp, reading.wall) };
     const heldBackMs = this.#startDelay.delayMs - elapsedMs(this.#startDelay.began, reading);
@@ -162,7 +162,7 @@ export class Identity {
     this.#attempt = attempt;
     await this.#settings.etcd.grantLease(attempt.leaseId, this.#settings.timing.ttlMs / 1000);
     if (turn !== this.#turn) return await this.#revokeStale(attempt);
-    await sendIgnoringAnswer(this.#settings, sendClaim(this.#settings, attempt));
+    await sendIgnoringResponse(this.#settings, sendClaim(this.#settings, attempt));
     return (await this.#resolveAttempt(turn)) ?? { kind: 'raced' };
   }
 
@@ -211,14 +211,14 @@ export class Identity {
 
   async #raiseCeiling(term: Term, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
     const swap = steady ? planSwap(this.#settings, term, term.sent) : undefined;
-    const asked = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
-    this.#term = asked;
-    if (swap) await sendIgnoringAnswer(this.#settings, sendSwap(this.#settings, asked, swap));
+    const attempted = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
+    this.#term = attempted;
+    if (swap) await sendIgnoringResponse(this.#settings, sendSwap(this.#settings, attempted, swap));
     if (turn !== this.#turn) return STOPPED;
 
     const { owner, ceiling } = await readClaim(this.#settings, term.workerId);
     if (turn !== this.#turn) return STOPPED;
-    const found = readBack(asked, owner, ceiling);
+    const found = readBack(attempted, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
     this.#install(found.term);
     const usable = await withWitness(this.#settings, found.term);
@@ -231,7 +231,7 @@ export class Identity {
     this.#term = term;
     const { reading, verdict } = this.#settings.readClock();
     // After a clock jump the deadline would seem to have passed, or to be further away: report the clock instead.
-    const jumped = verdict.kind === 'eject' ? refusalOf(verdict) : undefined;
+    const jumped = verdict.kind === 'eject' ? refusalFor(verdict) : undefined;
     const proven = term.sent.mono >= this.#provenFromMs;
     const refusal = proven ? (jumped ?? blockedReason(this.#settings, term, reading)) : PAUSED;
     this.#setMode(refusal ? 'suspended' : 'held', refusal ?? NOT_ACQUIRED);
@@ -251,7 +251,7 @@ export class Identity {
   }
 
   async #eject(verdict: Extract<Verdict, { kind: 'eject' }>): Promise<HeartbeatOutcome> {
-    const refusal = refusalOf(verdict);
+    const refusal = refusalFor(verdict);
     await this.release(refusal);
     return { kind: 'ejected', ...refusal };
   }

@@ -97,7 +97,7 @@ export function requireDescriptor(stored: KeyValue, wanted: Descriptor): Descrip
   const listed = differences.map(({ field, stored: has, wanted: wants }) => `${field} is ${has}, configured ${wants}`);
   throw new IdallocError(
     'NAMESPACE_MISMATCH',
-    `The namespace in etcd (${stored.key}) was made for another configuration: ${listed.join('; ')}. ` +
+    `The namespace in etcd (${stored.key}) was created for another configuration: ${listed.join('; ')}. ` +
       'Configure what is stored, or use another DATACENTER_ID.',
   );
 }

@@ -1,7 +1,7 @@
 import type { Witness, WitnessName, WitnessView } from '../codec/witness.ts';
 
 /**
- * What the identity needs from etcd: the few operations of a linearizable key-value store with leases. Every call
+ * The few operations that the identity needs from etcd: those of a linearizable key-value store with leases. Every call
  * rejects with IdallocError ETCD_UNAVAILABLE (cause attached) when no endpoint answered in time; a rejected call may
  * still have taken effect, or may take effect later.
  */
@@ -44,7 +44,7 @@ export interface EtcdPort {
 }
 
 /**
- * What is written to the witness topic: a witness, the removal of one, the UUID of the only valid namespace, or the
+ * An entry to write to the witness topic: a witness, the removal of one, the UUID of the only valid namespace, or the
  * removal of the record under a raw key.
  */
 export type WitnessEntry =

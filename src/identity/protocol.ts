@@ -85,12 +85,12 @@ export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swa
   );
 }
 
-/** Sends a write whose answer decides nothing: its outcome is read back after success, failure and silence alike. */
-export async function sendIgnoringAnswer({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
+/** Sends a write whose response decides nothing: its outcome is read back after success, failure and silence alike. */
+export async function sendIgnoringResponse({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
   try {
     await write;
   } catch (error) {
-    log('warn', 'no answer to a write: reading back whether it took effect', {
+    log('warn', 'no response to a write: reading back whether it took effect', {
       error: describeError(asRetryable(error)),
     });
   }
@@ -122,7 +122,7 @@ export async function readClaim(
   return { owner: found.get(owner), ceiling: found.get(ceiling) };
 }
 
-/** Revokes a lease, which deletes its owner key. Without an answer the lease expires. */
+/** Revokes a lease, which deletes its owner key. Without a response the lease expires. */
 export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bigint): Promise<boolean> {
   try {
     await etcd.revokeLease(leaseId);
@@ -136,7 +136,7 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
   }
 }
 
-/** Whether etcd was found to be set back. No worker ends for that, since a rebuild fixes it. */
+/** Whether etcd was found to be set back. No worker exits because of that, since a rebuild fixes it. */
 export function isRestored(error: unknown): error is IdallocError {
   return error instanceof IdallocError && error.code === 'RESTORED';
 }

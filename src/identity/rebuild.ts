@@ -81,7 +81,7 @@ export async function rebuildNamespace(options: RebuildOptions): Promise<{ reado
   return { floor };
 }
 
-/** What was or may have been used, and how far ahead of the clock a worker may have reserved. */
+/** Evidence of what was or may have been used, and of how far ahead of the clock a worker may have reserved. */
 export interface Evidence {
   readonly found: StoredNamespace;
   /** The highest tick of an ID in the ledger; undefined when it has none. */

@@ -2,7 +2,7 @@ import type { LeaseTiming } from '../core/reservation.ts';
 import { elapsedMs, type Random } from '../core/units.ts';
 import type { Identity } from './identity.ts';
 import type { GuardedReading } from './settings.ts';
-import { type AcquireOutcome, type HeartbeatOutcome, refusalOf } from './state.ts';
+import { type AcquireOutcome, type HeartbeatOutcome, refusalFor } from './state.ts';
 
 /** From the start of a failed heartbeat to the next: several fit in before the own deadline. */
 const RETRY_MS = 1_000;
@@ -17,12 +17,12 @@ const MAX_RACE_PAUSE_MS = 250;
  * How often clock and deadline are checked, even while etcd is silent and no request comes. So short that a clock slewed
  * by NTP at its fastest (8 %) loses less than 10 ms between two checks, while a step back of 10 ms is noticed.
  */
-const PATROL_MS = 50;
+const CHECK_MS = 50;
 /** After an ejection the clock must stay steady under a new anchor for this long; a frozen clock shows after 1 s. */
 const PROBATION_MS = 1_500;
 
-/** How often the brokers are asked for the time while an identity is held: an idle worker drifts too. */
-const ASK_MS = 60_000;
+/** How often the brokers' clocks are sampled while an identity is held: an idle worker drifts too. */
+const DRIFT_SAMPLE_MS = 60_000;
 
 export interface RunnerOptions {
   readonly identity: Identity;
@@ -64,7 +64,7 @@ export class IdentityRunner {
   async run(signal: AbortSignal): Promise<void> {
     const ended = new AbortController();
     const stop = AbortSignal.any([signal, ended.signal]);
-    const patrol = this.#patrol(stop);
+    const patrol = this.#watchDeadline(stop);
     const asking = this.#sampleClocks(stop);
     try {
       // A step in flight is not awaited: the release makes it end without effect.
@@ -93,7 +93,7 @@ export class IdentityRunner {
       return this.#afterHeartbeat(await identity.heartbeat(), leftMs);
     }
     if (verdict.kind === 'eject') {
-      await identity.release(refusalOf(verdict));
+      await identity.release(refusalFor(verdict));
       this.#options.resetClockAnchor();
       return PROBATION_MS;
     }
@@ -134,12 +134,12 @@ export class IdentityRunner {
   }
 
   /** Suspends or releases the identity between steps: when its deadline passes or the clock goes wrong. */
-  async #patrol(stop: AbortSignal): Promise<void> {
+  async #watchDeadline(stop: AbortSignal): Promise<void> {
     const { identity, readClock, sleep } = this.#options;
     let paused = false;
     while (!stop.aborted) {
       const untilDeadlineMs = identity.remainingMs(readClock().reading);
-      await sleep(untilDeadlineMs > 0 ? Math.min(PATROL_MS, Math.ceil(untilDeadlineMs)) : PATROL_MS, stop);
+      await sleep(untilDeadlineMs > 0 ? Math.min(CHECK_MS, Math.ceil(untilDeadlineMs)) : CHECK_MS, stop);
       const { reading, verdict } = readClock();
       if (verdict.kind !== 'eject') identity.check(reading); // by a clock that jumped the deadline would seem to have passed
       const { workerId, refusal } = identity.state;
@@ -147,7 +147,7 @@ export class IdentityRunner {
       paused = refusal?.code === 'PROCESS_PAUSED';
       if (paused && !before) this.wake();
       if (verdict.kind !== 'eject') continue;
-      const released = workerId === undefined || identity.release(refusalOf(verdict));
+      const released = workerId === undefined || identity.release(refusalFor(verdict));
       this.wake();
       await released;
     }
@@ -156,7 +156,7 @@ export class IdentityRunner {
   async #sampleClocks(stop: AbortSignal): Promise<void> {
     const { identity, measureDrift, sleep } = this.#options;
     while (!stop.aborted) {
-      await sleep(ASK_MS, stop);
+      await sleep(DRIFT_SAMPLE_MS, stop);
       if (stop.aborted || identity.state.mode !== 'held') continue;
       // If no broker answers, the last samples stay in use until the next try.
       await Promise.race([measureDrift?.().catch(() => undefined), aborted(stop)]);

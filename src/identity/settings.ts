@@ -16,14 +16,14 @@ export interface GuardedReading {
 
 type Log = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;
 
-/** What an identity needs; all IO, time and randomness comes in here. */
+/** The dependencies of an identity; all IO, time and randomness comes in here. */
 export interface IdentitySettings {
   readonly etcd: EtcdPort;
   /** A reservation must be written here, as well as in etcd, before it is used. */
   readonly witness: WitnessPort;
   readonly keys: NamespaceKeys;
   readonly bindings: Bindings;
-  /** As it was opened. A rebuild may have changed its UUID since, and nothing else. */
+  /** The namespace as it was opened. A rebuild may have changed its UUID since, and nothing else. */
   readonly namespace: Namespace;
   readonly layout: Layout;
   readonly timing: LeaseTiming;
@@ -39,7 +39,7 @@ export interface IdentitySettings {
   /** The only worker ID to acquire; if absent, any free one of the pool. */
   readonly staticWorkerId?: number;
   /**
-   * Asks the brokers for the time before a worker ID is claimed: one sample for each that answered. Rejects with a
+   * Samples the brokers' clocks before a worker ID is claimed: one sample for each that answered. Rejects with a
    * retryable error when none did. If absent, our clock is compared only with those of the current owners.
    */
   readonly sampleBrokerClocks?: () => Promise<readonly DriftSample[]>;

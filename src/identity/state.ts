@@ -1,4 +1,4 @@
-import type { ClockFault, ClockOffFault, Verdict } from '../core/clock-guard.ts';
+import type { ClockOffReason, EjectionReason, Verdict } from '../core/clock-guard.ts';
 import type { Reservation } from '../core/reservation.ts';
 import type { IdallocError } from '../errors.ts';
 
@@ -16,8 +16,8 @@ type RefusalCode =
   | 'LEASE_SUSPENDED'
   | 'LEASE_LOST'
   | 'PROCESS_PAUSED'
-  | ClockFault
-  | ClockOffFault;
+  | EjectionReason
+  | ClockOffReason;
 
 export interface Refusal {
   readonly code: RefusalCode;
@@ -25,7 +25,7 @@ export interface Refusal {
 }
 
 /** The refusal for an ejection by the clock guard. */
-export function refusalOf({ reason, detail }: Extract<Verdict, { kind: 'eject' }>): Refusal {
+export function refusalFor({ reason, detail }: Extract<Verdict, { kind: 'eject' }>): Refusal {
   return { code: reason, message: detail };
 }
 
@@ -44,7 +44,7 @@ export interface IdentityState {
   readonly fence?: bigint;
 }
 
-/** What a worker may allocate with, right now. */
+/** The authority to allocate now, or the reason for a refusal. */
 export type Authority =
   | {
       readonly ok: true;

@@ -18,7 +18,7 @@ export interface Swap {
 
 /** An acquire that was sent: what is needed to recognise it in etcd and to abandon it. */
 export interface Attempt {
-  /** As it was read for this attempt; it must still be the same when a write of ours takes effect. */
+  /** The namespace as it was read for this attempt; it must still be the same when a write of ours takes effect. */
   readonly namespace: Namespace;
   readonly workerId: number;
   readonly leaseId: bigint;
@@ -30,7 +30,7 @@ export interface Attempt {
 }
 
 /**
- * A worker ID held under one fence. Immutable; each answer from etcd makes the next value.
+ * A worker ID held under one fence. Immutable; each response from etcd creates the next value.
  *
  * stored:      the ceiling that we know to be ours. While etcd shows it, or one of the unanswered swaps, under our
  *              fence, no other process has held the worker ID in between.

@@ -1,7 +1,7 @@
 import { IdallocError } from '../errors.ts';
 import type { Compare, EtcdPort, Operation } from './ports.ts';
 
-/** A write whose outcome is read back afterwards. Without an answer it may have taken effect or not. */
+/** A write whose outcome is read back afterwards. Without a response it may have taken effect or not. */
 export async function tryTransact(
   etcd: Pick<EtcdPort, 'transact'>,
   compares: readonly Compare[],

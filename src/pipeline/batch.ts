@@ -1,11 +1,11 @@
 import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import { type AnswerContext, bareLetter, batchReply, deadLetter, errorReply, forwarded } from './answers.ts';
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
 import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
+import { bareLetter, batchReply, deadLetter, errorReply, forwarded, type OutgoingContext } from './outgoing.ts';
 import { cutIntoParts, isLarge, PART_MAX_REQUESTS } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
 import type { Slots } from './slots.ts';
@@ -13,7 +13,7 @@ import type { Slots } from './slots.ts';
 /** How many parts with large requests may queue for IDs at a time: one more than keeps the generator busy. */
 export const LARGE_AT_ONCE = 2;
 
-export interface PipelineDeps extends DecisionDeps, AnswerContext {
+export interface PipelineDeps extends DecisionDeps, OutgoingContext {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
   readonly publisher: Publisher;
@@ -22,7 +22,7 @@ export interface PipelineDeps extends DecisionDeps, AnswerContext {
   readonly observe: PipelineObserver;
 }
 
-/** What the pipeline reports for metrics. */
+/** Receives the events of the pipeline, for metrics. */
 interface PipelineObserver {
   /** The batches of a part were settled; their replies have not been sent yet. */
   served(part: Served): void;
@@ -64,9 +64,9 @@ export async function processBatch(
 ): Promise<void> {
   const step = deps.schemas === undefined ? records.length : PART_MAX_REQUESTS;
   for (let from = 0; from < records.length && control.isCurrent(); from += step) {
-    const { ready, fault } = await withSchemas(deps.schemas, records.slice(from, from + step));
+    const { ready, error } = await withSchemas(deps.schemas, records.slice(from, from + step));
     await processReadable(deps, partition, ready, control);
-    if (fault !== undefined) throw fault;
+    if (error !== undefined) throw error;
   }
 }
 
@@ -104,13 +104,13 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
   const decisions = await decideInTurn(deps, partition, accepted);
   deps.observe.served(countServed(decisions));
   let next = 0; // index into the decisions, which follow the order of the accepted requests
-  const answers = part.map((intake) => {
-    return answer(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
+  const outcomes = part.map((intake) => {
+    return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
   });
-  const work = [publishReplies(deps, partition, answers), forward(deps, partition, answers)] as const;
-  await Promise.allSettled(work); // so that nothing is still under way if one fails
+  const work = [publishReplies(deps, partition, outcomes), forward(deps, partition, outcomes)] as const;
+  await Promise.allSettled(work); // so that nothing is still in progress if one fails
   const [undelivered, unforwarded] = await Promise.all(work);
-  const letters = [...answers, ...unforwarded].flatMap(({ letter }) => letter ?? []);
+  const letters = [...outcomes, ...unforwarded].flatMap(({ letter }) => letter ?? []);
   letters.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, letters);
 }
@@ -146,8 +146,8 @@ function countServed(decisions: readonly Decision[]): Served {
   return served;
 }
 
-/** What is sent for one record: a reply if its sender can be reached, a dead letter if the record is bad. */
-interface Answer {
+/** The outcome for one record: a reply if its sender can be reached, a dead letter if the record is bad. */
+interface Outcome {
   readonly intake: Intake;
   readonly reply?: OutgoingRecord | undefined;
   readonly letter?: OutgoingRecord | undefined;
@@ -155,7 +155,7 @@ interface Answer {
   readonly forward?: OutgoingRecord | undefined;
 }
 
-function answer(deps: PipelineDeps, partition: number, intake: Intake, decision: Decision | undefined): Answer {
+function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, decision: Decision | undefined): Outcome {
   if (intake.kind === 'accepted' && decision?.kind === 'batch') {
     return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
   }
@@ -172,7 +172,7 @@ function refuse(
   partition: number,
   intake: Intake,
   refusal: { readonly code: ErrorCode; readonly message: string },
-): Answer {
+): Outcome {
   deps.observe.failed(refusal.code);
   const address = intake.kind === 'accepted' ? intake.request : intake.address;
   const letter = ERRORS[refusal.code].deadLetter ? deadLetter(intake.record, partition, refusal, deps) : undefined;
@@ -184,9 +184,9 @@ function refuse(
 async function publishReplies(
   deps: PipelineDeps,
   partition: number,
-  answers: readonly Answer[],
+  outcomes: readonly Outcome[],
 ): Promise<OutgoingRecord[]> {
-  const replies = answers.flatMap(({ intake, reply, letter }) =>
+  const replies = outcomes.flatMap(({ intake, reply, letter }) =>
     reply === undefined ? [] : { intake, reply, letter },
   );
   const refused = await publish(deps, replies, ({ reply }) => reply);
@@ -202,13 +202,13 @@ async function publishReplies(
  * Appends requests to their home partitions. Returns a refusal for a record that the topic rejects, because its headers
  * made it too large. Rejects with TOPIC_INVALID when the topic accepts no record: requests must not be lost.
  */
-async function forward(deps: PipelineDeps, partition: number, answers: readonly Answer[]): Promise<Answer[]> {
-  const due = answers.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
+async function forward(deps: PipelineDeps, partition: number, outcomes: readonly Outcome[]): Promise<Outcome[]> {
+  const due = outcomes.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
   const refused = await publish(deps, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
-  return refused.map(({ item: { intake }, reason, fault }) => {
+  return refused.map(({ item: { intake }, reason, cause }) => {
     const remedy = `workers need write access to ${deps.requestTopic}`;
-    if (fault === 'topic') {
+    if (cause === 'topic') {
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
     const message = `the request could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;

@@ -10,17 +10,17 @@ import type { RequestRecord, SchemaIds } from './ports.ts';
 export async function withSchemas(
   schemas: SchemaIds | undefined,
   records: readonly RequestRecord[],
-): Promise<{ readonly ready: readonly RequestRecord[]; readonly fault?: unknown }> {
+): Promise<{ readonly ready: readonly RequestRecord[]; readonly error?: unknown }> {
   if (schemas === undefined) return { ready: records };
   const ids = records.map(({ value }) => (value === null ? undefined : confluentSchemaId(value)));
-  const asked = new Set(ids.filter((id) => id !== undefined));
-  if (asked.size === 0) return { ready: records };
+  const schemaIds = new Set(ids.filter((id) => id !== undefined));
+  if (schemaIds.size === 0) return { ready: records };
   try {
-    await schemas.learn(asked);
+    await schemas.learn(schemaIds);
     return { ready: records };
-  } catch (fault) {
+  } catch (error) {
     const waiting = ids.findIndex((id) => id !== undefined && !isLearned(schemas, id));
-    return waiting < 0 ? { ready: records } : { ready: records.slice(0, waiting), fault };
+    return waiting < 0 ? { ready: records } : { ready: records.slice(0, waiting), error };
   }
 }
 

@@ -1,5 +1,5 @@
 import { encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
-import { bornMs } from '../codec/request-origin.ts';
+import { earliestDecisionMs } from '../codec/request-origin.ts';
 import type { Layout } from '../core/layout.ts';
 import type { WallMs } from '../core/units.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
@@ -9,11 +9,11 @@ import type { Ledger } from './ledger.ts';
 import type { Allocation, Allocator, LedgerIndex } from './ports.ts';
 import type { Quotas } from './quotas.ts';
 
-/** What deciding needs. */
+/** The dependencies of `decide`. */
 export interface DecisionDeps {
   readonly layout: Layout;
   readonly datacenterId: number;
-  /** Largest batch that one request may ask for. */
+  /** The largest count of a request. */
   readonly maxCount: number;
   readonly index: LedgerIndex;
   readonly ledger: Ledger;
@@ -113,8 +113,9 @@ function admit(deps: DecisionDeps, partition: number, { request, record }: Accep
   if (largest !== undefined) return largest;
   const horizon = deps.index.horizon(partition);
   if (horizon === undefined || record.offset <= horizon) return forgotten();
-  const born = bornMs(request.route);
-  if (born !== undefined && mayBeOlder(deps, partition, Math.min(born, record.timestampMs))) return forgotten();
+  const earliestMs = earliestDecisionMs(request.route);
+  if (earliestMs !== undefined && mayBeOlder(deps, partition, Math.min(earliestMs, record.timestampMs)))
+    return forgotten();
   const { expiresAtMs } = request;
   if (expiresAtMs !== undefined && deps.now() >= expiresAtMs) {
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
@@ -129,9 +130,9 @@ function admit(deps: DecisionDeps, partition: number, { request, record }: Accep
  * Whether a forwarded or resent request may have been decided by an entry that is gone. Its offset does not show that,
  * because it gets a new one each time.
  */
-function mayBeOlder({ index, clockMarginMs }: DecisionDeps, partition: number, born: number): boolean {
+function mayBeOlder({ index, clockMarginMs }: DecisionDeps, partition: number, earliestMs: number): boolean {
   const sinceMs = index.since(partition);
-  return sinceMs !== 0 && (sinceMs === undefined || born < sinceMs + clockMarginMs);
+  return sinceMs !== 0 && (sinceMs === undefined || earliestMs < sinceMs + clockMarginMs);
 }
 
 function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefined {
@@ -188,7 +189,7 @@ async function write(
   const allocations = counts.length === 0 ? [] : await deps.allocator.allocate(counts);
   const entries = drafts.map(({ accepted }, i): EntryDraft => {
     const allocation = allocations[i];
-    if (allocation === undefined) throw new RangeError('the allocator answered for fewer requests than it was asked');
+    if (allocation === undefined) throw new RangeError('the allocator returned fewer allocations than requested');
     const entry = entryOf(deps, accepted, allocation, view);
     return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });

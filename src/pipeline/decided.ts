@@ -2,7 +2,7 @@ import { decodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.
 import { IdallocError } from '../errors.ts';
 import type { LedgerEntries, LedgerFollower, LedgerIndex, LedgerRecord } from './ports.ts';
 
-/** What the ledger holds for a key: the deciding entry and its offset. */
+/** The ledger's decision for a key: the deciding entry and its offset. */
 export interface Decided {
   readonly offset: number;
   readonly entry: LedgerBatchEntry;
@@ -35,7 +35,7 @@ export function nameOf(key: Buffer): string {
 }
 
 /**
- * Looks up what is decided for keys of a partition. The index is queried for all keys synchronously, so that an absent
+ * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent
  * key was unknown at the end that the index had then; the entries themselves are read from the ledger.
  *
  * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log contradicts

@@ -13,13 +13,13 @@ export interface FollowerOptions {
   /** The result of `progress` has changed in more than its offsets. */
   readonly onChange: (partition: number) => void;
   /** A partition can't be read until its log loses the unreadable part. Called before `onChange`. */
-  readonly onStop: (partition: number, fault: IdallocError) => void;
+  readonly onStop: (partition: number, error: IdallocError) => void;
 }
 
 /** How long a caller waits for the reader. */
 const REACH_TIMEOUT_MS = 10_000;
 /** The codes of an index whose store, not an entry, is unusable. */
-const STORE_FAULTS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_UNUSABLE', 'STOPPING']);
+const STORE_ERRORS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_UNUSABLE', 'STOPPING']);
 
 /**
  * Follows ledger partitions and keeps the index's copies of them in step with the log.
@@ -180,7 +180,7 @@ export class Follower implements LedgerFollower {
   refusal(partition: number): IdallocError | undefined {
     const state = this.#state(partition);
     if (!state.hasCopy) return absent(partition);
-    if (state.stopped !== undefined) return state.stopped.fault;
+    if (state.stopped !== undefined) return state.stopped.error;
     const end = this.#options.index.end(partition);
     if (!state.invalidated && state.recognised && end >= state.target) return undefined;
     const message = `ledger partition ${partition} is being restored: at offset ${end} of ${state.target}`;
@@ -189,7 +189,7 @@ export class Follower implements LedgerFollower {
 
   /** Why partitions are stopped. */
   stopped(): readonly IdallocError[] {
-    return this.#partitions.flatMap(({ stopped }) => stopped?.fault ?? []);
+    return this.#partitions.flatMap(({ stopped }) => stopped?.error ?? []);
   }
 
   progress(partition: number): CopyProgress {
@@ -200,7 +200,7 @@ export class Follower implements LedgerFollower {
 
   reached(partition: number, offset: number): Promise<void> {
     const state = this.#state(partition);
-    if (state.stopped !== undefined) return Promise.reject(state.stopped.fault);
+    if (state.stopped !== undefined) return Promise.reject(state.stopped.error);
     if (!state.hasCopy) return Promise.reject(absent(partition));
     if (this.#options.index.end(partition) >= offset) return Promise.resolve();
     return state.wait(offset, (giveUp) => {
@@ -250,7 +250,7 @@ export class Follower implements LedgerFollower {
       if (lossAt === undefined || lossAt < state.acceptedBelow) return;
       this.invalidate(partition, `the writer of the entry at offset ${lossAt} had read a longer log`);
     } catch (error) {
-      if (error instanceof IdallocError && STORE_FAULTS.has(error.code)) return;
+      if (error instanceof IdallocError && STORE_ERRORS.has(error.code)) return;
       const half = Math.floor(records.length / 2);
       if (half > 0) this.#apply(partition, state, records.slice(0, half));
       if (state.invalidated || state.stopped !== undefined) return;
@@ -262,10 +262,10 @@ export class Follower implements LedgerFollower {
   #stop(partition: number, offset: number, why: string, cause?: unknown): void {
     const state = this.#state(partition);
     const message = `ledger partition ${partition} stops at offset ${offset}: ${why}`;
-    const fault = new IdallocError('LEDGER_UNREADABLE', message, { cause });
-    state.stopped = { fault, offset };
-    state.fail(fault);
-    this.#options.onStop(partition, fault);
+    const error = new IdallocError('LEDGER_UNREADABLE', message, { cause });
+    state.stopped = { error, offset };
+    state.fail(error);
+    this.#options.onStop(partition, error);
     this.#options.onChange(partition);
   }
 

@@ -1,6 +1,6 @@
 import type { Framing } from '../codec/framing.ts';
 import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
-import { type ReplyPolicy, refuseReplyTopic } from '../codec/reply-policy.ts';
+import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
 import { type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
@@ -47,7 +47,7 @@ export function receive(
     }
     const merged = mergeRequest(value, record.headers, names);
     const request = unwrapped === undefined ? merged : { ...merged, framing };
-    const refusal = refuseReplyTopic(request.replyTopic, policy);
+    const refusal = replyTopicViolation(request.replyTopic, policy);
     if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
     const hash = requestHash(request.count, request.replyTopic);
     return { kind: 'accepted', record, request, key: encodeLedgerKey(request.correlationId), hash };
@@ -57,7 +57,7 @@ export function receive(
     if (code === 'SCHEMA_REGISTRY_UNAVAILABLE') return reject(record, {}, code, message);
     const address = { ...salvageAddress(value, record.headers, names), framing };
     const isReplyAllowed =
-      address.replyTopic !== undefined && refuseReplyTopic(address.replyTopic, policy) === undefined;
+      address.replyTopic !== undefined && replyTopicViolation(address.replyTopic, policy) === undefined;
     return reject(record, isReplyAllowed ? address : {}, code, message);
   }
 }

@@ -16,11 +16,11 @@ export interface LaneOptions {
   readonly runtime: Pick<Runtime, 'schedule'>;
   readonly isOpen: boolean;
   /** `lasting`: waiting won't fix it; the lane retries all the same, more slowly. */
-  readonly onFault: (error: unknown, lasting: boolean) => void;
+  readonly onError: (error: unknown, lasting: boolean) => void;
 }
 
 /** The pause before a lane retries its requests after an error. */
-const REST_MS = { retryable: 200, lasting: 5_000 } as const;
+const RETRY_DELAY_MS = { retryable: 200, lasting: 5_000 } as const;
 
 /** Processes requests of a partition one batch at a time, and retries until each is answered. */
 export class Lane {
@@ -39,7 +39,7 @@ export class Lane {
     return this.#open && !this.#ended;
   }
 
-  /** Resolves when the work under way has ended. */
+  /** Resolves when the work in progress has ended. */
   get settled(): Promise<void> {
     return this.#attempt ?? Promise.resolve();
   }
@@ -74,21 +74,21 @@ export class Lane {
   async #serve(records: readonly RequestRecord[], control: BatchControl): Promise<void> {
     const outcome = this.#try(records, control);
     this.#attempt = outcome.then(() => undefined);
-    const restMs = await outcome;
+    const delayMs = await outcome;
     this.#attempt = undefined;
-    if (restMs > 0 && !this.#ended) await this.#woken(restMs);
+    if (delayMs > 0 && !this.#ended) await this.#woken(delayMs);
   }
 
   /** Returns how long to pause afterwards: 0 when nothing failed. */
   async #try(records: readonly RequestRecord[], control: BatchControl): Promise<number> {
-    const { partition, handler, onFault } = this.#options;
+    const { partition, handler, onError } = this.#options;
     try {
       await handler(partition, records, control);
       return 0;
     } catch (error) {
       const lasting = error instanceof IdallocError && !error.retryable;
-      onFault(error, lasting);
-      return lasting ? REST_MS.lasting : REST_MS.retryable;
+      onError(error, lasting);
+      return lasting ? RETRY_DELAY_MS.lasting : RETRY_DELAY_MS.retryable;
     }
   }
 

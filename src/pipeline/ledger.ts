@@ -19,10 +19,10 @@ export interface Settled extends Appended {
  * The ledger protocol of one process: the first entry of a key in log order decides.
  *
  * - One append in flight per partition. The turn belongs to the partition, not to the consumer's session, and is held
- *   until the append is settled: a later session can't overtake an append whose answer is late.
+ *   until the append is settled: a later session can't overtake an append whose response is late.
  * - An append is settled when the index has applied everything below its base offset and then the entries themselves.
  *   After that only the index decides, so an entry of another writer in between is seen.
- * - A missing answer is never a success: no reply is sent, the ledger is read to its end, and the requests are retried.
+ * - A missing response is never a success: no reply is sent, the ledger is read to its end, and the requests are retried.
  */
 export class Ledger {
   readonly #log: LedgerLog;
@@ -73,7 +73,7 @@ export class Ledger {
     return turn;
   }
 
-  /** What is decided for keys of a partition, as readDecided returns it. Call within a turn of the partition. */
+  /** The decisions for keys of a partition, as readDecided returns them. Call within a turn of the partition. */
   decided(partition: number, keys: readonly Buffer[]): Promise<Decisions> {
     return readDecided({ index: this.#index, follower: this.#follower, entries: this.#entries }, partition, keys);
   }

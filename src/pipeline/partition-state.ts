@@ -45,8 +45,8 @@ export class PartitionState {
   restored = false;
   invalidated = false;
   /** Why the partition is stopped, and the last unreadable offset. */
-  stopped: { readonly fault: IdallocError; readonly offset: number } | undefined;
-  /** Resolves when the append under way, if any, no longer holds up reading. */
+  stopped: { readonly error: IdallocError; readonly offset: number } | undefined;
+  /** Resolves when the append in progress, if any, no longer holds up reading. */
   held: Promise<void> | undefined;
   readonly waiters = new Set<Waiter>();
 

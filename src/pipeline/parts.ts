@@ -14,7 +14,7 @@ const LARGE_SHARE = 1 / 40;
 /** Large requests are decided together up to this share, which bounds how long small ones wait for them. */
 const LARGE_PART_SHARE = 1 / 8;
 
-/** Most IDs that the requests of a part may ask for together, at least 1; a request for more gets a separate part. */
+/** The most IDs that the requests of a part may request together, at least 1; a request for more gets a separate part. */
 export function partMaxIds(layout: Layout): number {
   const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
   const most = Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs);
@@ -40,15 +40,15 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   let ids = 0;
   const maxIds = partMaxIds(cutting.layout);
   for (const intake of intakes) {
-    const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    if (intake.kind === 'accepted' && isDeferred(intake, asked, cutting)) continue;
-    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + asked > maxIds)) {
+    const requested = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
+    if (intake.kind === 'accepted' && isDeferred(intake, requested, cutting)) continue;
+    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + requested > maxIds)) {
       yield part;
       part = [];
       ids = 0;
     }
     part.push(intake);
-    ids += asked;
+    ids += requested;
   }
   yield part;
 }

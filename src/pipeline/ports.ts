@@ -5,7 +5,7 @@ import type { WallMs } from '../core/units.ts';
 import type { IdallocError } from '../errors.ts';
 
 /**
- * What the pipeline needs from outside: record batches come in through its entry point, everything else goes through
+ * The ports of the pipeline: record batches come in through its entry point, everything else goes through
  * these ports. Offsets are whole numbers below 2^53; the adapters reject larger ones.
  */
 
@@ -18,7 +18,7 @@ export interface RequestRecord {
   readonly timestampMs: number;
 }
 
-/** What is known from the schema registry about the schema IDs of Confluent framing. */
+/** Looks up the schema IDs of Confluent framing in the schema registry. */
 export interface SchemaIds {
   /**
    * Looks up the unknown IDs, and that of the reply schema. Rejects with SCHEMA_REGISTRY_UNAVAILABLE while it is worth
@@ -42,7 +42,7 @@ export interface LedgerRecord {
   readonly entry?: LedgerEntry;
 }
 
-/** The broker's answer to an append. */
+/** The broker's response to an append. */
 export interface Appended {
   readonly baseOffset: number;
   readonly appendedAtMs: number;
@@ -82,7 +82,7 @@ export interface LedgerEntries {
   read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>>;
 }
 
-/** What an index found in the entries that it applied. */
+/** The result of applying entries to an index. */
 export interface Applied {
   /**
    * The last of them whose writer had read the log beyond the entry's own offset: the log was longer then, and the
@@ -177,7 +177,7 @@ export interface LedgerFollower {
   epoch(partition: number): number;
   /**
    * Stops reading the partition until the returned function is called, which may be called more than once: an append is
-   * under way, and its answer is cheaper than reading its entries back.
+   * in progress, and its response is cheaper than reading its entries back.
    */
   hold(partition: number): () => void;
   /** The log contradicts the index: forget the partition and restore it from the log. */
@@ -197,7 +197,7 @@ export interface OutgoingRecord {
 /** The outcome for one record: delivered, or why not, and whether the record or its topic caused that. */
 export type Delivery =
   | { readonly ok: true }
-  | { readonly ok: false; readonly reason: string; readonly fault: 'record' | 'topic' };
+  | { readonly ok: false; readonly reason: string; readonly cause: 'record' | 'topic' };
 
 /** The writing side of reply topics and of the dead-letter topic. */
 export interface Publisher {

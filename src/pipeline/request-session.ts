@@ -15,18 +15,18 @@ export interface RequestSessionOptions extends LaneOptions {
   readonly onProgress: (next: number) => void;
 }
 
-/** How far answers may run ahead of the first deferred request: after a crash they are sent again. */
+/** How far replies may run ahead of the first deferred request: after a crash they are sent again. */
 const MAX_AHEAD = 10_000;
 
 /**
  * One request partition for as long as this worker owns it, across rebalances that leave it here.
  *
  *   idle ──deliver──▶ working ──all answered──▶ idle
- *                     working ──fault──▶ resting ──time is up, or the gate opens──▶ working
+ *                     working ──error──▶ resting ──time is up, or the gate opens──▶ working
  *                     working ──gate closed──▶ waiting ──gate opens──▶ working
  *   any  ──end──▶ ended (final)
  *
- * One chunk is processed at a time, and its delivery waits for that. A part under way when the gate closes or the session
+ * One chunk is processed at a time, and its delivery waits for that. A part in progress when the gate closes or the session
  * ends is completed, since it may be decided already; no further part starts. Unanswered requests are retried from
  * memory, so an error never moves the read position.
  *
@@ -62,7 +62,7 @@ export class RequestSession {
     return this.#next;
   }
 
-  /** Resolves when the parts under way have ended. */
+  /** Resolves when the parts in progress have ended. */
   get settled(): Promise<void> {
     return Promise.all([this.#lane.settled, this.#largeLane.settled]).then(() => undefined);
   }

@@ -9,7 +9,7 @@ import {
   Wait,
 } from 'testcontainers';
 import { type BufferOptions, IdallocError, IdClient } from '../client/index.ts';
-import { refuseReplyTopic, replyPolicyOf } from '../codec/reply-policy.ts';
+import { replyPolicyOf, replyTopicViolation } from '../codec/reply-policy.ts';
 import { IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from './servers.ts';
@@ -122,7 +122,7 @@ export class IdAllocEnvironment {
 
   #requireReplyTopic(): void {
     const replyPrefix = this.#variables.REPLY_TOPIC_PREFIX ?? 'id.replies.';
-    const refusal = refuseReplyTopic(this.#replyTopic, replyPolicyOf({ replyPrefix, ...this.#topics() }));
+    const refusal = replyTopicViolation(this.#replyTopic, replyPolicyOf({ replyPrefix, ...this.#topics() }));
     if (refusal !== undefined) throw new IdallocError('INVALID_REPLY_TOPIC', `withReplyTopic: ${refusal}`);
   }
 

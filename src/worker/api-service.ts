@@ -52,9 +52,9 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
       ([text = '']) => parseFormKeys(text),
       monotonicMs,
     );
-  const onFault = (error: unknown) =>
+  const onError = (error: unknown) =>
     log.warn({ err: error }, 'the certificates of the HTTP API are unusable; the previous ones stay in use');
-  const tls = api.tls && { ...api.tls, monotonicMs, onFault };
+  const tls = api.tls && { ...api.tls, monotonicMs, onError };
   return await ApiListener.open({
     host: api.host,
     port: api.port,
@@ -73,7 +73,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },
         onShed: () => metrics.addShedConnection('api'),
-        onFault: (error) => log.error({ err: error }, 'internal error while serving an HTTP request'),
+        onError: (error) => log.error({ err: error }, 'internal error while serving an HTTP request'),
       }),
     log: (level, message, fields) => log[level](fields, message),
   });

@@ -9,7 +9,7 @@ import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
 import type { KafkaRefusals } from './kafka-refusals.ts';
 
-/** What the parts of one worker share. */
+/** The dependencies that the parts of one worker share. */
 export interface WorkerContext {
   readonly config: Config;
   readonly log: Log;

@@ -12,11 +12,11 @@ export interface CopiesOptions {
   /** The copy is about to be deleted and must not be queried any more. */
   readonly onDropped: (partition: number) => void;
   /** The disk failed. */
-  readonly onFault: (error: unknown) => void;
+  readonly onError: (error: unknown) => void;
 }
 
 /**
- * Which copies of ledger partitions this worker keeps.
+ * The copies of ledger partitions that this worker keeps.
  *
  *   absent  ──wanted──▶ opening ──loaded──▶ open ──not wanted for lingerMs──▶ dropping ──▶ absent
  *   dropping ──wanted──▶ opening, once it is deleted completely
@@ -84,7 +84,7 @@ export class Copies implements Disposable {
   }
 
   #enqueue(work: () => Promise<void>): void {
-    this.#work = this.#work.then(work).catch((error: unknown) => this.#options.onFault(error));
+    this.#work = this.#work.then(work).catch((error: unknown) => this.#options.onError(error));
   }
 
   async #stepwise(step: () => boolean): Promise<void> {

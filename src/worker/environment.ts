@@ -6,7 +6,7 @@ import type { Config } from '../config/config.ts';
 import type { Runtime } from '../core/runtime.ts';
 import type { Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer } from '../kafka/wire/settings.ts';
-import { etcdFaultLog, type Log } from '../log.ts';
+import { etcdErrorLog, type Log } from '../log.ts';
 import type { Allocator, LedgerCopies } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
 import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
@@ -28,7 +28,7 @@ export function realEnvironment(config: Config, log: Log): Environment {
   return {
     runtime: RUNTIME,
     dialer: kafkaDialer(config.kafka),
-    etcd: connectEtcd({ ...config.etcd, onFault: etcdFaultLog(log) }),
+    etcd: connectEtcd({ ...config.etcd, onError: etcdErrorLog(log) }),
     openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
     instanceId: () => instanceIdIn(config.indexDir, RUNTIME.uuid),
     createAllocator: (options) => new LeasedAllocator(options),

@@ -50,7 +50,7 @@ export class GuardedClock {
     return { reading, verdict: verdict.kind === 'steady' ? driftVerdict(this.#drift) : verdict };
   }
 
-  /** Adds a broker's answer to the drift. */
+  /** Adds a sample of a broker's clock to the drift. */
   recordDrift(sample: DriftSample): void {
     this.#drift = recordDrift(this.#drift, sample);
   }
@@ -59,7 +59,7 @@ export class GuardedClock {
     return driftInterval(this.#drift);
   }
 
-  /** Forgets all earlier readings, faults and drift, for a new term. */
+  /** Forgets all earlier readings, ejections and drift, for a new term. */
   resetAnchor(): void {
     this.#guard = anchorGuard(this.#readClock());
     this.#drift = noDrift;

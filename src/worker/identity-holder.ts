@@ -32,16 +32,16 @@ export interface IdentityHolderOptions {
   readonly fail: (error: unknown) => void;
 }
 
-/** What an identity needs from Kafka. */
+/** The identity's dependencies on Kafka. */
 export interface IdentityPorts {
   readonly witness: WitnessPort;
-  /** Asks brokers for the time; rejects when none answers. */
+  /** Samples the brokers' clocks; rejects when no broker answers. */
   readonly sampleBrokerClocks: () => Promise<readonly DriftSample[]>;
 }
 
 const RELEASE_LIMIT_MS = 5_000;
 const NAMESPACE_RETRY_MS = 1_000;
-/** Longer: the namespace needs an operator's rebuild. */
+/** A longer interval: the namespace needs an operator's rebuild. */
 const RESTORED_RETRY_MS = 3_000;
 /** How often the margin metrics are updated. */
 const WATCH_MS = 500;

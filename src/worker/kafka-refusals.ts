@@ -1,7 +1,7 @@
 import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts';
 import type { Runtime } from '../core/runtime.ts';
-import { isUntrusted } from '../kafka/wire/dial-fault.ts';
-import { type FaultName, faultOf, type KafkaFault } from '../kafka/wire/fault.ts';
+import { isUntrusted } from '../kafka/wire/dial-error.ts';
+import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { type KafkaSettings, unreachable, userOf } from '../kafka/wire/settings.ts';
 import type { Right, Watch } from '../kafka/wire/watched-dialer.ts';
@@ -18,14 +18,14 @@ export interface KafkaRefusalsOptions {
 
 interface Refusal {
   readonly resource: KafkaResource;
-  /** What is refused and why, with the remedy. */
+  /** The refused operation and the cause, with the remedy. */
   readonly detail: string;
   readonly sinceMs: number;
   readonly lastMs: number;
 }
 
 /** Refused operations are retried more often than this, unless they are no longer needed. */
-const BELIEVED_MS = 30_000;
+const REFUSAL_LIFETIME_MS = 30_000;
 /** A restarting broker refuses briefly, until its authorizer and users are loaded. */
 const LOG_AFTER_MS = 1_000;
 const LOG_EVERY_MS = 60_000;
@@ -77,15 +77,15 @@ export class KafkaRefusals implements Watch {
     if (this.#refusals.size > 0) this.#accepted(keyOf('login', `${address.host}:${address.port}`));
   }
 
-  onDialFault({ host, port }: BrokerAddress, error: KafkaFault): void {
-    if (faultOf(error) !== 'LOGIN_REFUSED' && !isUntrusted(error)) return;
+  onDialError({ host, port }: BrokerAddress, error: KafkaError): void {
+    if (kafkaErrorCode(error) !== 'LOGIN_REFUSED' && !isUntrusted(error)) return;
     this.#refused(keyOf('login', `${host}:${port}`), 'login', unreachable(error, this.#options.kafka).message);
   }
 
-  onRight({ on, name, operation }: Right, fault: FaultName | undefined): void {
+  onRight({ on, name, operation }: Right, errorCode: KafkaErrorCode | undefined): void {
     const resource = on === 'group' ? 'group' : this.#resourceOf(name);
     const key = keyOf(operation, name);
-    if (fault === undefined) {
+    if (errorCode === undefined) {
       if (resource === 'replies' && operation === 'Write') this.#wrote(name);
       if (this.#refusals.size > 0) this.#accepted(key);
       return;
@@ -163,7 +163,8 @@ export class KafkaRefusals implements Watch {
 
   #current(): ReadonlyMap<string, Refusal> {
     const nowMs = this.#options.runtime.monotonicMs();
-    for (const [key, { lastMs }] of this.#refusals) if (nowMs - lastMs > BELIEVED_MS) this.#refusals.delete(key);
+    for (const [key, { lastMs }] of this.#refusals)
+      if (nowMs - lastMs > REFUSAL_LIFETIME_MS) this.#refusals.delete(key);
     return this.#refusals;
   }
 }

@@ -65,9 +65,9 @@ export class LedgerService implements Disposable {
       onChange: (partition) => {
         for (const changed of this.#listeners) changed(partition);
       },
-      onStop: (partition, fault) => {
-        metrics.addError(fault.code);
-        log.error({ partition, code: fault.code, error: describeError(fault) }, 'ledger partition stopped');
+      onStop: (partition, error) => {
+        metrics.addError(error.code);
+        log.error({ partition, code: error.code, error: describeError(error) }, 'ledger partition stopped');
       },
     });
     this.#reader = new LedgerReader({ cluster, runtime, tail, topic, sink: this.#follower, log: wireLog });
@@ -93,7 +93,7 @@ export class LedgerService implements Disposable {
         this.#reader.leave(partition);
         this.#follower.removeCopy(partition);
       },
-      onFault: (error) =>
+      onError: (error) =>
         log.error({ error: describeError(error) }, 'could not open or delete copies of ledger partitions'),
     });
     this.#restores = new RestoreLog({ runtime, log, copies: () => this.copies() });

@@ -25,7 +25,7 @@ export interface RequestGroupOptions {
   readonly instanceId: string;
   readonly sessionTimeoutMs: number;
   readonly commitIntervalMs: number;
-  /** How long leaving the group waits for parts under way. */
+  /** How long leaving the group waits for parts in progress. */
   readonly drainTimeoutMs: number;
   readonly handler: RequestHandler;
   /** Whether requests of the partition can be decided now; see `refresh`. */
@@ -65,7 +65,7 @@ interface Served {
  *
  * A partition whose ledger copy is incomplete is assigned, but not read until the copy is ready; the others continue. A
  * partition that stays through a rebalance keeps its session, so its requests don't wait for the others to join. The
- * session of a partition that leaves ends immediately; the part under way settles in the background, and the next owner
+ * session of a partition that leaves ends immediately; the part in progress settles in the background, and the next owner
  * may answer the same requests: the ledger decides their batches, so the replies are equal.
  *
  * Offsets are committed for partitions that this member owns in the current generation: shortly after their requests
@@ -135,7 +135,7 @@ export class RequestGroup implements GroupMember {
   }
 
   /**
-   * Leaves the group once the parts under way have ended, or the drain time is over. Answered requests are committed; the
+   * Leaves the group once the parts in progress have ended, or the drain time is over. Answered requests are committed; the
    * next owner of the partition gets the others.
    */
   async stop(): Promise<void> {
@@ -153,7 +153,7 @@ export class RequestGroup implements GroupMember {
     await this.#tail.close();
   }
 
-  /** Starts no more requests; the parts under way are completed. */
+  /** Starts no more requests; the parts in progress are completed. */
   pause(): void {
     this.#open = false;
     this.#refreshAll();
@@ -227,7 +227,7 @@ export class RequestGroup implements GroupMember {
       runtime,
       isOpen: this.#isOpen(partition),
       onProgress: (next) => lag.progressed(next),
-      onFault: (error, lasting) => {
+      onError: (error, lasting) => {
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
         const level = lasting ? 'error' : this.#isRepeated(String(code)) ? 'debug' : 'warn';

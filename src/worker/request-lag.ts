@@ -15,12 +15,12 @@ export interface RequestLagOptions {
 const MAX_SAMPLES = 100;
 
 /**
- * The lag of a request partition, computed from the answers to its fetches, without extra reads.
+ * The lag of a request partition, computed from the responses to its fetches, without extra reads.
  *
  * A read-committed consumer gets nothing after an open transaction, however many records wait there. So the lag counts up
- * to the high watermark, which each answer contains, not up to the last stable offset.
+ * to the high watermark, which each response contains, not up to the last stable offset.
  *
- * The age is by the monotonic clock, since records may carry their senders' time. It counts from the first answer that
+ * The age is by the monotonic clock, since records may carry their senders' time. It counts from the first response that
  * showed the oldest unread record: it does not include time before this worker owned the partition, or records since the
  * last fetch.
  */

@@ -14,7 +14,7 @@ import type { Copy } from '../kafka/loops/copies.ts';
 import type { Assigned } from '../kafka/loops/member-options.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
-import { faultOf } from '../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
 import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
@@ -29,7 +29,7 @@ import { RequestGroup } from './request-group.ts';
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
-/** What serving requests needs beside the context. */
+/** The dependencies of serving requests, besides the context. */
 export interface RequestParts {
   readonly ledger: LedgerService;
   readonly identity: IdentityHolder;
@@ -224,7 +224,7 @@ export class RequestService implements Disposable {
     const { partitions } = this.#parts.ledger;
     try {
       const { topics } = await cluster.metadata([config.topics.requests, config.topics.ledger]);
-      const changed = topics.find((topic) => topic.fault === undefined && topic.partitions.length !== partitions);
+      const changed = topics.find((topic) => topic.errorCode === undefined && topic.partitions.length !== partitions);
       if (changed === undefined) return;
       const now = `topic '${changed.name}' has ${changed.partitions.length} partitions instead of ${partitions}`;
       throw new IdallocError(
@@ -232,7 +232,7 @@ export class RequestService implements Disposable {
         `${now}: the partition counts of the request and ledger topics must not change`,
       );
     } catch (error) {
-      if (faultOf(error) === undefined) throw error;
+      if (kafkaErrorCode(error) === undefined) throw error;
       log.warn({ error: describeError(error) }, 'could not check the partition counts');
     }
   }

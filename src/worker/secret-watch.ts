@@ -2,7 +2,7 @@ import type { SecretFile } from '../config/secret-file.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Log } from '../log.ts';
 
-const LOOK_MS = 5_000;
+const CHECK_MS = 5_000;
 
 /** Logs changes of files named by variables, so that operators can follow a rotation. Users of the files read them themselves. */
 export class SecretWatch implements Disposable {
@@ -23,13 +23,13 @@ export class SecretWatch implements Disposable {
   }
 
   #schedule(): void {
-    this.#timer = this.#runtime.schedule(LOOK_MS, () => {
-      for (const [file, seen] of this.#seen) this.#look(file, seen);
+    this.#timer = this.#runtime.schedule(CHECK_MS, () => {
+      for (const [file, seen] of this.#seen) this.#check(file, seen);
       this.#schedule();
     });
   }
 
-  #look(file: SecretFile, seen: { text: string; problem: string | undefined }): void {
+  #check(file: SecretFile, seen: { text: string; problem: string | undefined }): void {
     const text = file.current();
     const { variable, path, problem } = file;
     if (text !== seen.text)

@@ -5,7 +5,7 @@ import type { Config } from '../config/config.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
-import { faultOf } from '../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import { unreachable } from '../kafka/wire/settings.ts';
 import type { Log } from '../log.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
@@ -48,9 +48,9 @@ export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
 
 /** For an unreachable broker or a rejected login, an error that names the variables to check. */
 function withRemedy(error: unknown, { kafka }: Config): unknown {
-  const fault = faultOf(error);
+  const errorCode = kafkaErrorCode(error);
   const { cause } = error as Error;
-  return fault === 'UNREACHABLE' || fault === 'LOGIN_REFUSED' ? unreachable(cause ?? error, kafka) : error;
+  return errorCode === 'UNREACHABLE' || errorCode === 'LOGIN_REFUSED' ? unreachable(cause ?? error, kafka) : error;
 }
 
 function accepted(report: TopicsReport, log: Log): TopicsReport {

@@ -5,7 +5,7 @@ import type { WitnessPort } from '../identity/ports.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
-/** What following the witness topic needs. */
+/** The dependencies of following the witness topic. */
 export interface WitnessServiceOptions {
   readonly config: {
     readonly topics: { readonly witness: string };
@@ -23,7 +23,7 @@ const MAX_CALL_MS = 4_000;
 /** The witness topic, followed from now on until the tail is closed. */
 export function startWitness({ config, cluster, runtime, tail }: WitnessServiceOptions): WitnessPort {
   const { topics, datacenterId, timing } = config;
-  // Each heartbeat waits for the topic, and must end well before the own deadline even without an answer.
+  // Each heartbeat waits for the topic, and must end well before the own deadline even without a response.
   const callLimitMs = Math.min(MAX_CALL_MS, timing.refuseAfterMs / 2);
   const topic = topics.witness;
   const follower = new WitnessFollower(datacenterId);

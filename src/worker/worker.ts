@@ -29,7 +29,7 @@ export interface WorkerDeps {
   readonly environment?: Environment;
 }
 
-/** Kafka counts as unavailable when no broker has answered for this long; an idle worker gets an answer twice a second. */
+/** Kafka counts as unavailable when no broker has answered for this long; an idle worker gets a response twice a second. */
 export const KAFKA_SILENCE_MS = 5_000;
 
 /**
@@ -111,7 +111,7 @@ export class Worker implements AsyncDisposable {
           .join('; ');
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
-        return this.#context.environment.etcd.fault?.message;
+        return this.#context.environment.etcd.lastError?.message;
       default:
         return undefined;
     }
@@ -122,12 +122,12 @@ export class Worker implements AsyncDisposable {
     const { cluster, config, runtime } = this.#context;
     return {
       isMember: this.#membership?.joined === true,
-      kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastAnswerMs ?? this.#beganMs),
+      kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
       stoppedPartitions: this.stoppedPartitions.length,
       oldestUnread: this.#requests?.oldestUnread ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
-      /** Reads the certificates' files, which only their metric needs: readiness probes ask for vitals as well. */
+      // A getter, because readiness probes read the vitals too, and only the metric needs the certificate files.
       get certificates() {
         return certificateExpiries(config);
       },
@@ -143,7 +143,7 @@ export class Worker implements AsyncDisposable {
     });
   }
 
-  /** Completes the work under way, leaves the group and releases the identity. */
+  /** Completes the work in progress, leaves the group and releases the identity. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#stopped ??= this.#end();
     return this.#stopped;
@@ -183,7 +183,7 @@ export class Worker implements AsyncDisposable {
     this.#ledger = ledger;
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
-    stack.defer(closeApi); // requests under way are answered before the identity is released
+    stack.defer(closeApi); // requests in progress are answered before the identity is released
     identity.start({ witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
     const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator }));
     this.#requests = requests;

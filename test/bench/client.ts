@@ -52,7 +52,7 @@ function supply() {
     first: 55_325_805_773_398_016n + BigInt(i << 22),
     count: 4_000,
   }));
-  return { ranges, step: 1n, bornMs: 0 };
+  return { ranges, step: 1n, requestedAtMs: 0 };
 }
 
 function generators(): Readonly<Record<string, (times: number) => void>> {

@@ -180,7 +180,7 @@ export class Load implements AsyncDisposable {
         link.fetch({ ...FETCH, partitions: asked }),
       );
       for (const fetched of answer.partitions) {
-        if (fetched.fault !== undefined) throw new Error(`replies can't be read: ${fetched.fault}`);
+        if (fetched.errorCode !== undefined) throw new Error(`replies can't be read: ${fetched.errorCode}`);
         const from = positions.get(fetched.partition) ?? 0;
         const { records, next } = await decodeBatches(fetched, from, FETCH.isolation, RUNTIME.nextTurn);
         positions.set(fetched.partition, next);

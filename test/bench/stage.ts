@@ -11,7 +11,7 @@ import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { NewRecord } from '../../src/kafka/records/record.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
-import type { ListOffsetsAnswer } from '../../src/kafka/wire/port.ts';
+import type { ListOffsetsResponse } from '../../src/kafka/wire/port.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { startProcessServers } from '../support/process-servers.ts';
@@ -118,8 +118,8 @@ export class Stage implements AsyncDisposable {
     const batch = encodeBatch(records, RUNTIME.wallMs());
     const node = await this.cluster.leader(topic, partition, CALL_TIMEOUT_MS);
     const request = { topic, partition, batch, acks: -1, timeoutMs: REPLICATION_TIMEOUT_MS } as const;
-    const { fault } = await this.cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
-    if (fault !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${fault}`);
+    const { errorCode } = await this.cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
+    if (errorCode !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${errorCode}`);
   }
 
   /** How many records the topic has ever got. */
@@ -127,7 +127,7 @@ export class Stage implements AsyncDisposable {
     return (await this.#ends(topic, partitions)).reduce((sum, { offset }) => sum + offset, 0);
   }
 
-  async #ends(topic: string, partitions: number): Promise<ListOffsetsAnswer['partitions']> {
+  async #ends(topic: string, partitions: number): Promise<ListOffsetsResponse['partitions']> {
     const byLeader = await this.leaders(topic, partitions);
     const answers = await Promise.all(
       [...byLeader].map(([node, its]) => {
@@ -143,9 +143,9 @@ export class Stage implements AsyncDisposable {
   async #led(topic: string, partitions: number): Promise<void> {
     for (const deadlineMs = performance.now() + LED_TIMEOUT_MS; ; await pause(LED_POLL_MS)) {
       const ends = await this.#ends(topic, partitions);
-      const fault = ends.find((end) => end.fault !== undefined)?.fault;
-      if (fault === undefined) return;
-      if (performance.now() > deadlineMs) throw new Error(`topic ${topic} was made, but is not served: ${fault}`);
+      const errorCode = ends.find((end) => end.errorCode !== undefined)?.errorCode;
+      if (errorCode === undefined) return;
+      if (performance.now() > deadlineMs) throw new Error(`topic ${topic} was made, but is not served: ${errorCode}`);
     }
   }
 

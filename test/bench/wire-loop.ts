@@ -40,7 +40,7 @@ async function follow(topic: string, lane: Lane, take: (partition: number, recor
     const asked = positions.map((offset, partition) => ({ topic, partition, offset, maxBytes: PARTITION_BYTES }));
     const answer = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.fetch({ ...FETCH, partitions: asked }));
     for (const fetched of answer.partitions) {
-      if (fetched.fault !== undefined) throw new Error(`${topic}: ${fetched.fault}`);
+      if (fetched.errorCode !== undefined) throw new Error(`${topic}: ${fetched.errorCode}`);
       const from = positions[fetched.partition] ?? 0;
       const { records, next } = await decodeBatches(fetched, from, FETCH.isolation, RUNTIME.nextTurn);
       positions[fetched.partition] = next;
@@ -52,8 +52,8 @@ async function follow(topic: string, lane: Lane, take: (partition: number, recor
 async function append(topic: string, partition: number, lane: Lane, records: readonly NewRecord[]): Promise<void> {
   const batch = encodeBatch(records, RUNTIME.wallMs());
   const request = { topic, partition, batch, acks: -1, timeoutMs: TIMEOUT_MS } as const;
-  const { fault } = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.produce(request));
-  if (fault !== undefined) throw new Error(`${topic}: ${fault}`);
+  const { errorCode } = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.produce(request));
+  if (errorCode !== undefined) throw new Error(`${topic}: ${errorCode}`);
 }
 
 async function serve(partition: number, records: readonly FetchedRecord[]): Promise<void> {

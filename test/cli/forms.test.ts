@@ -70,7 +70,7 @@ describe('idalloc decode', () => {
 
   test.each([
     ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is not an ID in any form: --form lists the forms'],
-    ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "it contains no ID of layout 'default'"],
+    ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "it does not contain a valid ID of layout 'default'"],
     ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is not a valid ID in form ulid'],
     ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is not a valid ID in form ksuid'],
     ['507f1f77bcf86cd799439011', 'is not a valid ID in form objectid'],

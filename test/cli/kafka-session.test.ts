@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { withCluster } from '../../src/cli/kafka-session.ts';
 import { loadKafkaConfig } from '../../src/config/config.ts';
 import { IdallocError } from '../../src/errors.ts';
-import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../src/kafka/wire/port.ts';
 import { metadataAnswer } from '../adapters/kafka/scripted-brokers.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
@@ -28,10 +28,10 @@ function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
   let refusal: string | undefined;
   const dial = async (_address: unknown, signal: AbortSignal): Promise<BrokerLink> => {
     const aborted = new Promise<never>((_, reject) => {
-      signal.addEventListener('abort', () => reject(new KafkaFault('CLOSED', 'closed')));
+      signal.addEventListener('abort', () => reject(new KafkaError('CLOSED', 'closed')));
     });
     await Promise.race([connected.promise, aborted]);
-    if (refusal !== undefined) throw new KafkaFault(refusal, `kafka-1:9092: ${refusal}`);
+    if (refusal !== undefined) throw new KafkaError(refusal, `kafka-1:9092: ${refusal}`);
     open += 1;
     const ended = Promise.withResolvers<void>();
     const link = {
@@ -58,8 +58,8 @@ function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
     said,
     stop,
     answer: connected.resolve,
-    refuse: (fault: string) => {
-      refusal = fault;
+    refuse: (errorCode: string) => {
+      refusal = errorCode;
       connected.resolve();
     },
     done: () => runtime.until(session),
@@ -74,7 +74,7 @@ test('a terminal shows after 3 s which brokers the command waits for; a script d
   expect(seen.said).toEqual([]);
   await seen.pass(2);
   await unseen.pass(8_000);
-  expect(seen.said).toEqual(['waiting for an answer from kafka-1:9092, kafka-2:9092 …\n']);
+  expect(seen.said).toEqual(['waiting for a response from kafka-1:9092, kafka-2:9092 …\n']);
   expect(unseen.said).toEqual([]);
   seen.answer();
   unseen.answer();
@@ -118,7 +118,11 @@ test('a rejected login is CONFIG_INVALID immediately', async () => {
 });
 
 test.each([
-  ['a fault of the brokers', new KafkaFault('NO_ANSWER', 'kafka-1:9092 did not answer'), { code: 'KAFKA_UNAVAILABLE' }],
+  [
+    'a fault of the brokers',
+    new KafkaError('NO_RESPONSE', 'kafka-1:9092 did not answer'),
+    { code: 'KAFKA_UNAVAILABLE' },
+  ],
   ['a fault with a code', new IdallocError('NOT_FOUND', 'no such letter'), { code: 'NOT_FOUND' }],
   ['a bug', new TypeError('x is not a function'), { name: 'TypeError' }],
 ])('%s during the work reaches the caller as what it is', async (_, error, expected) => {

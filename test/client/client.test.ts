@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import { encodeBatch, stage, turns } from './stage.ts';
 
 const INVALID = expect.objectContaining({ code: 'INVALID_COUNT' });
@@ -378,18 +378,18 @@ test('hooks report requests, replies and batches', async () => {
 test('an error is reported once in 10 s per cause, however many requests it affects', async () => {
   const faults: string[] = [];
   const { client, runtime, workers } = await stage(
-    { prefetch: false, hooks: { onFault: (error) => faults.push(error.message) } },
+    { prefetch: false, hooks: { onError: (error) => faults.push(error.message) } },
     (them) => {
-      them.broken = new KafkaFault('NO_ANSWER', 'silent');
+      them.broken = new KafkaError('NO_RESPONSE', 'silent');
     },
   );
   const all = Array.from({ length: 100 }, () => client.request({ count: 1 }).catch(() => undefined));
   await runtime.pass(9_000);
   expect(faults).toEqual(['silent']);
-  workers.broken = new KafkaFault('NOT_ENOUGH_REPLICAS', 'weak');
+  workers.broken = new KafkaError('NOT_ENOUGH_REPLICAS', 'weak');
   await runtime.pass(9_000);
   expect(faults).toEqual(['silent', 'weak']);
-  workers.broken = new KafkaFault('NO_ANSWER', 'silent again');
+  workers.broken = new KafkaError('NO_RESPONSE', 'silent again');
   await runtime.pass(1_000);
   expect(faults).toEqual(['silent', 'weak', 'silent again']);
   await client.close();

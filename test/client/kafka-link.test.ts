@@ -3,7 +3,7 @@ import type { IdClientOptions } from '../../src/client/options.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { UNREADABLE } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
-import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import { addressOf } from '../support/fake-kafka/view.ts';
 import { LinkStage, NODES, REPLIES } from './link-stage.ts';
 
@@ -176,7 +176,7 @@ const REFUSED_LOGIN = { code: 'CONFIG_INVALID', message: expect.stringMatching(/
 
 test('a rejected login fails immediately, and names the options to check', async () => {
   const stage = new LinkStage();
-  stage.dialer = { dial: async () => Promise.reject(new KafkaFault('LOGIN_REFUSED', 'no such user')) };
+  stage.dialer = { dial: async () => Promise.reject(new KafkaError('LOGIN_REFUSED', 'no such user')) };
   const beganMs = stage.clock.nowMs;
   await expect(stage.during(stage.open())).rejects.toMatchObject(REFUSED_LOGIN);
   expect(stage.clock.nowMs - beganMs).toBeLessThan(1_000);
@@ -188,7 +188,7 @@ test('a login that is refused later, after a restart of the brokers, is told of 
   let isRefused = false;
   stage.dialer = {
     dial: (address, signal) =>
-      isRefused ? Promise.reject(new KafkaFault('LOGIN_REFUSED', 'no such user')) : dialer.dial(address, signal),
+      isRefused ? Promise.reject(new KafkaError('LOGIN_REFUSED', 'no such user')) : dialer.dial(address, signal),
   };
   const { link } = await linked({}, stage);
   isRefused = true;

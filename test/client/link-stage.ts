@@ -1,6 +1,6 @@
 import { openLink } from '../../src/client/kafka-link.ts';
 import type { IdClientOptions } from '../../src/client/options.ts';
-import type { Incoming } from '../../src/client/transport.ts';
+import type { IncomingReply } from '../../src/client/transport.ts';
 import type { Runtime, Timer } from '../../src/core/runtime.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
@@ -18,7 +18,7 @@ export class LinkStage {
   readonly clock = new FakeRuntime();
   readonly network = new Network({ clock: this.clock });
   readonly kafka = new Cluster({ clock: this.clock, nodes: NODES });
-  readonly replies: Incoming[] = [];
+  readonly replies: IncomingReply[] = [];
   readonly faults: Error[] = [];
   /** Timers of the link itself. */
   readonly timers = new Set<Timer>();
@@ -35,7 +35,7 @@ export class LinkStage {
     return openLink(
       wire,
       { replyTopic: REPLIES, ...options },
-      { onReply: (reply) => this.replies.push(reply), onFault: (error) => this.faults.push(error) },
+      { onReply: (reply) => this.replies.push(reply), onError: (error) => this.faults.push(error) },
     );
   }
 

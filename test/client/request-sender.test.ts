@@ -3,19 +3,19 @@ import { RequestSender } from '../../src/client/request-sender.ts';
 import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
-import { KafkaFault } from '../../src/kafka/wire/fault.ts';
-import type { BrokerLink, ProduceAnswer, ProduceRequest } from '../../src/kafka/wire/port.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
+import type { BrokerLink, ProduceRequest, ProduceResponse } from '../../src/kafka/wire/port.ts';
 import { FakeRuntime, turns } from './stage.ts';
 
 const PARTITIONS = 2;
-const ANSWER: ProduceAnswer = { throttleMs: 0, baseOffset: 7, appendedAtMs: -1, logStartOffset: 0 };
+const ANSWER: ProduceResponse = { throttleMs: 0, baseOffset: 7, appendedAtMs: -1, logStartOffset: 0 };
 
 /** A produce call that the broker has not answered yet. */
 interface Call {
   readonly request: ProduceRequest;
   readonly lane: string;
   readonly keys: readonly string[];
-  answer(fault?: string): void;
+  answer(errorCode?: string): void;
 }
 
 /** A sender over a broker that answers when the test says so. */
@@ -23,24 +23,25 @@ function staged() {
   const calls: Call[] = [];
   const link = {
     produce: async (request: ProduceRequest) => {
-      const answered = Promise.withResolvers<ProduceAnswer>();
+      const answered = Promise.withResolvers<ProduceResponse>();
       const batches = { records: request.batch, aborted: [] };
       const { records } = await decodeBatches(batches, 0, 'read_uncommitted', () => Promise.resolve());
-      const answer = (fault?: string) => answered.resolve(fault === undefined ? ANSWER : { ...ANSWER, fault });
+      const answer = (errorCode?: string) =>
+        answered.resolve(errorCode === undefined ? ANSWER : { ...ANSWER, errorCode });
       calls.push({ request, lane, keys: records.map(({ key }) => String(key)), answer });
       return answered.promise;
     },
   } as Partial<BrokerLink> as BrokerLink;
   let lane = '';
   const doubts: string[] = [];
-  const cluster: Pick<Cluster, 'leader' | 'call' | 'doubt' | 'partitions'> = {
+  const cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'partitions'> = {
     partitions: async () => PARTITIONS,
     leader: async () => 1,
     call: (_node, on, _timeoutMs, use) => {
       lane = on;
       return use(link);
     },
-    doubt: (topic) => doubts.push(topic),
+    markStale: (topic) => doubts.push(topic),
   };
   const sender = new RequestSender({ cluster, runtime: new FakeRuntime(), topic: 'id.requests' });
   const send = (key: string, value = 'v', isWanted = () => true) =>
@@ -124,7 +125,7 @@ test('a failed append rejects only its own requests', async () => {
   const { calls, send, doubts } = staged();
   const [one = '', two = ''] = keys(2);
   const refused = expect(send(one)).rejects.toSatisfy(
-    (error) => error instanceof KafkaFault && error.fault === 'NOT_LEADER_FOR_PARTITION',
+    (error) => error instanceof KafkaError && error.errorCode === 'NOT_LEADER_FOR_PARTITION',
   );
   await turns();
   const sent = send(two);

@@ -1,6 +1,6 @@
 import { IdClient } from '../../src/client/client.ts';
 import type { BufferOptions } from '../../src/client/options.ts';
-import type { Outgoing, Transport, TransportEvents } from '../../src/client/transport.ts';
+import type { OutgoingRequest, Transport, TransportEvents } from '../../src/client/transport.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Layout } from '../../src/core/layout.ts';
@@ -109,7 +109,7 @@ export class FakeWorkers implements Transport {
     return this;
   };
 
-  async send({ key, value, replyTopic, isWanted }: Outgoing): Promise<void> {
+  async send({ key, value, replyTopic, isWanted }: OutgoingRequest): Promise<void> {
     if (this.broken !== undefined) throw this.broken;
     const request = decodeIdRequest(value);
     this.sent.push({ correlationId: key.toString(), count: request.count, replyTopic, value, isWanted });

@@ -62,7 +62,7 @@ function play(steps: readonly Step[], maxAgeMs: number | undefined): void {
           first += BigInt(count) * step.step + 5n;
           return range;
         });
-        stock.add({ ranges, step: step.step, bornMs: nowMs });
+        stock.add({ ranges, step: step.step, requestedAtMs: nowMs });
         break;
       }
       case 'next':
@@ -114,7 +114,7 @@ test('the low-water mark is reported at the first ID past it, not before', () =>
   let lows = 0;
   const stock = new IdStock({ onLow: () => (lows += 1), monotonicMs: () => 0 });
   stock.setLow(40);
-  stock.add({ ranges: [{ first: 1n, count: 100 }], step: 1n, bornMs: 0 });
+  stock.add({ ranges: [{ first: 1n, count: 100 }], step: 1n, requestedAtMs: 0 });
   for (let i = 0; i < 60; i += 1) stock.next();
   expect(lows).toBe(0);
   stock.next();

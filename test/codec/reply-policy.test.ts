@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { refuseReplyTopic } from '../../src/codec/reply-policy.ts';
+import { replyTopicViolation } from '../../src/codec/reply-policy.ts';
 import { POLICY } from '../support/memory-worker.ts';
 
 describe('the allow-list of reply topics', () => {
   it.each(['id.replies.a', 'id.replies.orders-1_x', `id.replies.${'a'.repeat(238)}`, 'id.requests.reply'])(
     'allows %s',
-    (topic) => expect(refuseReplyTopic(topic, POLICY)).toBeUndefined(),
+    (topic) => expect(replyTopicViolation(topic, POLICY)).toBeUndefined(),
   );
 
   it.each([
@@ -25,10 +25,10 @@ describe('the allow-list of reply topics', () => {
     ['xid.replies.a', 'is not allowed'],
     ['id.requests.reply.x', 'is not allowed'],
     ['other.reply', 'is not allowed'],
-  ])('rejects %j: %s', (topic, why) => expect(refuseReplyTopic(topic, POLICY)).toContain(why));
+  ])('rejects %j: %s', (topic, why) => expect(replyTopicViolation(topic, POLICY)).toContain(why));
 
   it('rejects internal topics whatever the prefix is', () => {
-    expect(refuseReplyTopic('__consumer_offsets', { ...POLICY, prefix: '__' })).toContain('internal');
+    expect(replyTopicViolation('__consumer_offsets', { ...POLICY, prefix: '__' })).toContain('internal');
   });
 
   it('allows topics under the prefix and the topic of NestJS, and no others', () => {
@@ -38,7 +38,7 @@ describe('the allow-list of reply topics', () => {
     fc.assert(
       fc.property(prefix, suffix, (start, rest) => {
         const topic = start + rest;
-        const may = refuseReplyTopic(topic, POLICY) === undefined;
+        const may = replyTopicViolation(topic, POLICY) === undefined;
         expect(may).toBe(allowed.test(topic) && !POLICY.ownTopics.includes(topic));
       }),
     );

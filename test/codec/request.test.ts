@@ -4,7 +4,7 @@ import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { mergeRequest, salvageAddress } from '../../src/codec/request.ts';
 import type { RecordHeaders } from '../../src/codec/request-headers.ts';
-import { DIRECT } from '../../src/codec/request-origin.ts';
+import { DIRECT_ROUTE } from '../../src/codec/request-origin.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
 
 const correlationId = Buffer.from('abc');
@@ -32,7 +32,7 @@ describe('a merged request', () => {
       encoding: 'IDS',
       framing: 'SINGLE_OBJECT',
       schemaFingerprint: ID_REPLY_FINGERPRINT,
-      route: DIRECT,
+      route: DIRECT_ROUTE,
       trace: {},
     });
   });
@@ -47,7 +47,7 @@ describe('a merged request', () => {
       encoding: 'RANGES',
       framing: 'SINGLE_OBJECT',
       schemaFingerprint: ID_REPLY_FINGERPRINT,
-      route: DIRECT,
+      route: DIRECT_ROUTE,
       trace: { traceparent: Buffer.from('t') },
     });
   });

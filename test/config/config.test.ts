@@ -343,6 +343,16 @@ describe('values', () => {
     expect(config.topics).toMatchObject({ requestRetentionMs: -1, ledgerRetentionMs: -1 });
   });
 
+  test('the ledger must be kept longer than its requests, and without a limit when they are', () => {
+    const errorFor = (env: Record<string, string>) => faultsOf({ ...WORKER, ...env });
+    expect(errorFor({ REQUEST_RETENTION_MS: '-1' })).toEqual([
+      'LEDGER_RETENTION_MS: must be -1 (no limit) when REQUEST_RETENTION_MS is -1, not 93600000',
+    ]);
+    expect(errorFor({ LEDGER_RETENTION_MS: '93599999' })).toEqual([
+      'LEDGER_RETENTION_MS: must be at least 93600000, or -1 for no limit, when REQUEST_RETENTION_MS is 86400000, not 93599999',
+    ]);
+  });
+
   test('lists may have spaces around their commas', () => {
     expect(loadWorkerConfig({ ...WORKER, KAFKA_BROKERS: 'a:1, b:2' }).kafka.brokers).toEqual(['a:1', 'b:2']);
   });
@@ -355,8 +365,8 @@ describe('TLS', () => {
   test('takes certificates from files', () => {
     const files = { KAFKA_CA_FILE: '/k', ETCD_CA_FILE: '/e', ETCD_CERT_FILE: '/c', ETCD_KEY_FILE: '/p' };
     const config = loadWorkerConfig({ ...secure, ...files, KAFKA_TLS: '1' }, (path) => `${pem}${path}`);
-    const { ca, own } = config.etcd.tls ?? {};
-    expect([config.kafka.ca, ca, own?.cert, own?.key].map((secret) => secret?.())).toEqual(
+    const { ca, clientCertificate } = config.etcd.tls ?? {};
+    expect([config.kafka.ca, ca, clientCertificate?.cert, clientCertificate?.key].map((secret) => secret?.())).toEqual(
       ['/k', '/e', '/c', '/p'].map((path) => `${pem}${path}`),
     );
   });

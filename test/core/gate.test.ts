@@ -9,7 +9,7 @@ import {
   type GateSource,
   gateReason,
   graceExpired,
-  isClockFault,
+  isClockReason,
 } from '../../src/core/gate.ts';
 import { monoMs } from '../../src/core/units.ts';
 
@@ -62,8 +62,8 @@ describe('the gate', () => {
       'CLOCK_BEHIND',
     ] as const;
     const waited = ['STARTING', 'NO_IDENTITY', 'LEASE_SUSPENDED', 'PROCESS_PAUSED', 'ALL_CEILINGS_AHEAD'] as const;
-    expect(wrong.map(isClockFault)).toEqual(wrong.map(() => true));
-    expect([undefined, ...waited].map(isClockFault)).toEqual([undefined, ...waited].map(() => false));
+    expect(wrong.map(isClockReason)).toEqual(wrong.map(() => true));
+    expect([undefined, ...waited].map(isClockReason)).toEqual([undefined, ...waited].map(() => false));
   });
 
   it('counts the time closed from when it was last open, not from the latest reason', () => {

@@ -7,14 +7,14 @@ const FIELDS = parseFields('timestamp:41,worker:10,sequence:12');
 const GOOD: LayoutChoice = { name: 'custom', fields: FIELDS, epochMs: 0 };
 
 /** What is wrong with the choice, as property and problem. */
-function faultsOf(choice: LayoutChoice): readonly string[] {
+function problemsOf(choice: LayoutChoice): readonly string[] {
   const chosen = chooseLayout(choice);
-  return 'faults' in chosen ? chosen.faults.map(({ of, problem }) => `${of} ${problem}`) : [];
+  return 'problems' in chosen ? chosen.problems.map(({ property, problem }) => `${property} ${problem}`) : [];
 }
 
 describe('the choice of a layout', () => {
   it.each(LAYOUT_NAMES)('takes %s, with an epoch of its own', (name) => {
-    expect(faultsOf(name === 'custom' ? GOOD : { name, epochMs: 7 })).toEqual([]);
+    expect(problemsOf(name === 'custom' ? GOOD : { name, epochMs: 7 })).toEqual([]);
   });
 
   it('of a custom one defaults to ticks of 1 ms whose sequence starts at 0', () => {
@@ -60,12 +60,12 @@ describe('the choice of a layout', () => {
       /^fields lasts past/,
     ],
   ] as const)('of one that is custom refuses %s, by its name', (_, change, told) => {
-    expect(faultsOf({ ...GOOD, ...change })).toEqual([expect.stringMatching(told)]);
+    expect(problemsOf({ ...GOOD, ...change })).toEqual([expect.stringMatching(told)]);
   });
 
   it('of a custom one reports all its problems together', () => {
     const fields = parseFields('worker:40,timestamp:41');
-    const all = faultsOf({ name: 'custom', fields, tickMs: 0, sequenceBits: 3 });
+    const all = problemsOf({ name: 'custom', fields, tickMs: 0, sequenceBits: 3 });
     expect(new Set(all.map((fault) => fault.slice(0, fault.indexOf(' '))))).toEqual(
       new Set(['epochMs', 'sequenceBits', 'fields', 'tickMs']),
     );
@@ -73,13 +73,13 @@ describe('the choice of a layout', () => {
 
   it.each(['fields', 'tickMs', 'sequenceStartBelow'] as const)('of a preset refuses %s', (part) => {
     const given = { fields: FIELDS, tickMs: 1, sequenceStartBelow: 1 };
-    expect(faultsOf({ name: 'js-safe', [part]: given[part] })).toEqual([
+    expect(problemsOf({ name: 'js-safe', [part]: given[part] })).toEqual([
       `${part} is for layout 'custom' only: 'js-safe' has its own`,
     ]);
   });
 
   it('of baidu needs an epoch', () => {
-    expect(faultsOf({ name: 'baidu' })).toEqual([expect.stringMatching(/^epochMs is required/)]);
+    expect(problemsOf({ name: 'baidu' })).toEqual([expect.stringMatching(/^epochMs is required/)]);
   });
 });
 

@@ -50,7 +50,10 @@ describe('a layout that is described by a text', () => {
     fc.assert(
       fc.property(anyLayout, (layout) => {
         const text = customText(layout);
-        expect(findLayout(referenceOf(layout), text)).toMatchObject({ fields: layout.fields, places: layout.places });
+        expect(findLayout(referenceOf(layout), text)).toMatchObject({
+          fields: layout.fields,
+          positions: layout.positions,
+        });
         expect(parseLayoutText(layoutText(layout))).toMatchObject({ tickMs: layout.tickMs, epochMs: layout.epochMs });
       }),
     );

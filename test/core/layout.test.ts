@@ -65,7 +65,7 @@ describe('an ID', () => {
     fc.assert(
       fc.property(changed, ([of, before, other, role]) => {
         const after = { ...before, [role]: other[role] };
-        const { bits, shift } = of.places[role === 'ticks' ? 'timestamp' : role];
+        const { bits, shift } = of.positions[role === 'ticks' ? 'timestamp' : role];
         const mask = ((1n << BigInt(bits)) - 1n) << BigInt(shift);
         expect((compose(of, before) ^ compose(of, after)) & ~mask).toBe(0n);
         expect((compose(of, after) & mask) >> BigInt(shift)).toBe(BigInt(other[role]));
@@ -201,7 +201,9 @@ describe('a layout', () => {
 
   it('is deeply frozen', () => {
     const made = defineLayout(valid);
-    expect([made, made.fields, made.fields[0], made.places, made.places.worker].every(Object.isFrozen)).toBe(true);
+    expect([made, made.fields, made.fields[0], made.positions, made.positions.worker].every(Object.isFrozen)).toBe(
+      true,
+    );
   });
 
   it('has a fingerprint of everything but its name', () => {

@@ -89,7 +89,7 @@ describe('a preset', () => {
     const of = presetLayout('bwmarrin', { workerBits: 6, sequenceBits: 14, epochMs: 1_600_000_000_000 });
     expect(of.fields.map(({ bits }) => bits)).toEqual([43, 6, 14]);
     expect(of).toMatchObject({ maxWorker: 63, sequencesPerTick: 16_384, epochMs: 1_600_000_000_000, signBit: true });
-    expect(presetLayout('bwmarrin', { workerBits: 4, sequenceBits: 4 }).places.timestamp).toMatchObject({
+    expect(presetLayout('bwmarrin', { workerBits: 4, sequenceBits: 4 }).positions.timestamp).toMatchObject({
       bits: 48,
       shift: 8,
     });

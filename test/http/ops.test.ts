@@ -154,6 +154,29 @@ describe('metrics', () => {
     expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
   });
 
+  test('read the state of the worker once per scrape', async () => {
+    const reads = { vitals: 0, certificates: 0 };
+    const metrics = createMetrics(() => {
+      reads.vitals += 1;
+      return {
+        isMember: true,
+        kafkaSilenceMs: 0,
+        copies: [],
+        stoppedPartitions: 0,
+        kafkaRefused: new Set(),
+        oldestUnread: [],
+        get certificates() {
+          reads.certificates += 1;
+          return [];
+        },
+      };
+    });
+    await metrics.render();
+    expect(reads).toEqual({ vitals: 1, certificates: 1 });
+    await metrics.render();
+    expect(reads).toEqual({ vitals: 2, certificates: 2 });
+  });
+
   test('are rendered once for all scrapes within a second', async () => {
     let renderings = 0;
     const render = async () => {

@@ -137,9 +137,9 @@ describe('slow clients', () => {
     const { socket } = await dial(port, 'GET /api/v1/ids?count=100000 HTTP/1.1\r\nHost: x\r\n\r\n');
     await once(socket, 'data');
     socket.pause();
-    expect(api.underWay()).toBe(1);
+    expect(api.inFlight()).toBe(1);
     socket.destroy();
-    await expect.poll(() => api.underWay()).toBe(0);
+    await expect.poll(() => api.inFlight()).toBe(0);
   });
 });
 
@@ -182,7 +182,7 @@ describe('connections', () => {
     const held = Promise.withResolvers<void>();
     stage.before = () => held.promise;
     const busy = await Promise.all([1, 2, 3].map(() => dial(port, GET.replace('\r\n\r\n', `\r\n${CLOSE}\r\n`))));
-    await expect.poll(() => api.underWay()).toBe(3);
+    await expect.poll(() => api.inFlight()).toBe(3);
     const fourth = await dial(port, GET);
     expect(await fourth.ended).toBe('');
     held.resolve();
@@ -230,7 +230,7 @@ describe('connections', () => {
     await expect.poll(isStuck).toBe(true);
     // Its body comes after node has paused the connection.
     socket.write(post(`${CLOSE}Content-Type: application/json\r\nContent-Length: 1000\r\n`, '{}'.padEnd(1_000)));
-    await expect.poll(() => api.underWay()).toBe(2);
+    await expect.poll(() => api.inFlight()).toBe(2);
     socket.resume();
     const [, large = '', small = ''] = (await ended).split('HTTP/1.1 200 OK');
     expect(large.match(/"value_hex"/g)).toHaveLength(100_000);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   type Bound,
-  bindingFaults,
+  bindingConflicts,
   bindingsOf,
   bindNamespace,
   boundLedgers,
@@ -63,14 +63,14 @@ describe('two namespaces of one datacenter in one etcd', () => {
   it('may exist in two separate ID spaces', async () => {
     const etcd = await opened();
     await bindNamespace(etcd.port(), bindingsOf(SECOND_KEYS, { ...BOUND, idSpace: 'staging' }));
-    expect(await bindingFaults(etcd.port(), bindings)).toEqual([]);
+    expect(await bindingConflicts(etcd.port(), bindings)).toEqual([]);
   });
 
   it('do not conflict with another datacenter in the same etcd', async () => {
     const etcd = await opened();
     const keysOf5 = namespaceKeys('/second', 5);
     await bindNamespace(etcd.port(), bindingsOf(keysOf5, { ...BOUND, datacenterId: 5 }));
-    expect(await bindingFaults(etcd.port(), bindings)).toEqual([]);
+    expect(await bindingConflicts(etcd.port(), bindings)).toEqual([]);
   });
 });
 
@@ -86,7 +86,7 @@ describe('what is bound to a namespace', () => {
     const before = etcd.revision;
     await expect(bindNamespace(etcd.port(), other)).rejects.toEqual(mismatch(...named));
     await expect(claimDatacenter(etcd.port(), other)).rejects.toEqual(mismatch(...named));
-    expect(await bindingFaults(etcd.port(), other)).toEqual([expect.stringMatching(named.join('.*'))]);
+    expect(await bindingConflicts(etcd.port(), other)).toEqual([expect.stringMatching(named.join('.*'))]);
     // Another ID space has a claim of its own, which is not made either.
     expect(etcd.revision).toBe(before);
   });
@@ -133,7 +133,7 @@ describe('what is bound to a namespace', () => {
         bindings,
       );
       etcd.deliverLate();
-      expect(await bindingFaults(etcd.port(), bindings)).toEqual([]);
+      expect(await bindingConflicts(etcd.port(), bindings)).toEqual([]);
       expect(etcd.peek(bindings.claim.key)?.createRevision).toBe(etcd.peek(bindings.claim.key)?.modRevision);
     },
   );

@@ -148,8 +148,8 @@ test('a stop of all workers is covered by the buffer; what was asked for meanwhi
 
 test('a broker that restarts is waited for by whoever waits, and everything goes on', async ({ annotate }) => {
   const faults: string[] = [];
-  const onFault = (error: Error) => faults.push(error.message);
-  await using client = await connect({ idsPerSecond: 10, coverSeconds: 1, hooks: { onFault } });
+  const onError = (error: Error) => faults.push(error.message);
+  await using client = await connect({ idsPerSecond: 10, coverSeconds: 1, hooks: { onError } });
   await client.ready();
   const servers = suiteServers();
   const restarted = servers.restartKafka();

@@ -62,7 +62,7 @@ async function checkCovered(realm: Realm, batch: IdBatch): Promise<void> {
 }
 
 function readBackFrom(worker: WorkerProcess, line: number) {
-  return worker.line(({ msg }) => msg === 'no answer to a write: reading back whether it took effect', line);
+  return worker.line(({ msg }) => msg === 'no response to a write: reading back whether it took effect', line);
 }
 
 test('the answer to an acquire is lost: what is read back is the identity, and no second one is taken', async () => {

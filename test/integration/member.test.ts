@@ -188,6 +188,6 @@ describe('members of a group on real brokers', () => {
     const refused = await cluster.call(await cluster.coordinator(stage.id), 'control', 5_000, (link) =>
       link.commitOffsets({ ...stale, partitions: [{ topic: stage.id, partition: mine, offset: 1 }] }),
     );
-    expect(refused.partitions).toMatchObject([{ fault: 'ILLEGAL_GENERATION' }]);
+    expect(refused.partitions).toMatchObject([{ errorCode: 'ILLEGAL_GENERATION' }]);
   });
 });

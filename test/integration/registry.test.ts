@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
+import { DEAD_LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { pythonEnvironment, runPython, skipping } from '../support/example-tools.ts';
@@ -32,7 +32,7 @@ function framed(correlationId: string, schemaId: number) {
 }
 
 function codeOf({ message }: Seen): string {
-  return String(message.headers?.[LETTER_HEADERS.code]);
+  return String(message.headers?.[DEAD_LETTER_HEADERS.code]);
 }
 
 describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ? '' : `: ${noJava}`}`, () => {

@@ -9,7 +9,7 @@ import { cacheDir } from '../../ops/dev/paths.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 import { run } from '../../ops/dev/run.ts';
 import type { ConnectionConfig } from '../../src/kafka/wire/connection-config.ts';
-import { faultOf } from '../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../src/kafka/wire/kafka-error.ts';
 import { dialerOf } from '../../src/kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress, BrokerLink } from '../../src/kafka/wire/port.ts';
 import { type KafkaSettings, kafkaDialer, unreachable } from '../../src/kafka/wire/settings.ts';
@@ -97,7 +97,7 @@ async function refusal(config: ConnectionConfig, to = secured): Promise<string> 
     link = await dial(config, to);
     await link.metadata({ topics: [] });
   } catch (error) {
-    return `${faultOf(error)}: ${(error as Error).message}`;
+    return `${kafkaErrorCode(error)}: ${(error as Error).message}`;
   } finally {
     link?.close();
   }
@@ -107,8 +107,14 @@ async function refusal(config: ConnectionConfig, to = secured): Promise<string> 
 /** Appends one batch, and reads it back. */
 async function roundTrip(link: BrokerLink): Promise<void> {
   const batch = batchOf(['a secret']);
-  const { fault, baseOffset } = await link.produce({ topic: TOPIC, partition: 0, batch, acks: -1, timeoutMs: 5_000 });
-  expect(fault).toBeUndefined();
+  const { errorCode, baseOffset } = await link.produce({
+    topic: TOPIC,
+    partition: 0,
+    batch,
+    acks: -1,
+    timeoutMs: 5_000,
+  });
+  expect(errorCode).toBeUndefined();
   const partitions = [{ topic: TOPIC, partition: 0, offset: baseOffset, maxBytes: 1_000 }];
   const answer = await link.fetch({ maxWaitMs: 1_000, maxBytes: 1_000, isolation: 'read_committed', partitions });
   expect(only(answer.partitions).records.includes('a secret')).toBe(true);

@@ -94,7 +94,7 @@ describe('deciding before replying', () => {
       const large = records.some(({ headers }) => 'large' in headers);
       if (!large) return publish.call(worker.publisher, records);
       return records.map(({ headers }) =>
-        'large' in headers ? { ok: false, reason: 'too large', fault: 'record' } : { ok: true },
+        'large' in headers ? { ok: false, reason: 'too large', cause: 'record' } : { ok: true },
       );
     };
     await worker.serve([record(7, Buffer.from('junk'), { large: 'x' }), request(8, 'a')]);

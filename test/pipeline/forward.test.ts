@@ -100,7 +100,7 @@ describe('a request outside its home partition', () => {
     const { publish } = worker.publisher;
     worker.publisher.publish = async (records) => {
       if (records.some(({ topic }) => topic !== REQUESTS)) return publish.call(worker.publisher, records);
-      return records.map(() => ({ ok: false, reason: 'MESSAGE_TOO_LARGE', fault: 'record' }));
+      return records.map(() => ({ ok: false, reason: 'MESSAGE_TOO_LARGE', cause: 'record' }));
     };
     await worker.serve([request(7, 'a1'), request(8, 'b0')], 0);
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);

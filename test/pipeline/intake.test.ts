@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { refuseReplyTopic } from '../../src/codec/reply-policy.ts';
+import { replyTopicViolation } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../src/codec/request-headers.ts';
 import { receive } from '../../src/pipeline/intake.ts';
 import { record, request } from '../support/memory-records.ts';
@@ -31,7 +31,7 @@ describe('receiving a record', () => {
       fc.property(values, headers, (value, its) => {
         const intake = receive(record(0, value, its), DEFAULT_HEADER_NAMES, POLICY);
         const topic = intake.kind === 'accepted' ? intake.request.replyTopic : intake.address.replyTopic;
-        if (topic !== undefined) expect(refuseReplyTopic(topic, POLICY)).toBeUndefined();
+        if (topic !== undefined) expect(replyTopicViolation(topic, POLICY)).toBeUndefined();
         if (intake.kind === 'accepted') accepted += 1;
         else rejected += 1;
       }),

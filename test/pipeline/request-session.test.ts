@@ -49,7 +49,7 @@ function scene({ isOpen = true } = {}) {
       },
     },
     onProgress: (next) => progress.push(next),
-    onFault: (_error, lasting) => faults.push(lasting),
+    onError: (_error, lasting) => faults.push(lasting),
   });
   const due = () => timers.filter(({ cancelled }) => !cancelled);
   return { session, calls, progress, faults, due };

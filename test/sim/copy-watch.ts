@@ -3,7 +3,7 @@ import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
-import type { FetchRequest, JoinRequest, SyncRequest } from '../../src/kafka/wire/port.ts';
+import type { FetchRequest, JoinGroupRequest, SyncGroupRequest } from '../../src/kafka/wire/port.ts';
 import type { LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Brokers } from './brokers.ts';
@@ -73,8 +73,8 @@ export class CopyWatch {
 
   readonly observer: CallObserver = {
     sent: (call, request) => {
-      if (call === 'joinGroup') this.#told(request as JoinRequest);
-      if (call === 'syncGroup') this.#place.history.warmUps += warmUpsOf(request as SyncRequest);
+      if (call === 'joinGroup') this.#told(request as JoinGroupRequest);
+      if (call === 'syncGroup') this.#place.history.warmUps += warmUpsOf(request as SyncGroupRequest);
     },
     ended: (call, request, isAnswered) => {
       if (isAnswered && call === 'fetch' && readsBack(request as FetchRequest)) this.#place.history.readBacks += 1;
@@ -82,7 +82,7 @@ export class CopyWatch {
   };
 
   /** What a member says of its copies is compared with the log: those that it opened since the log lost anything are of it. */
-  #told({ protocols }: JoinRequest): void {
+  #told({ protocols }: JoinGroupRequest): void {
     const { brokers, history } = this.#place;
     const own = protocols.find(({ name }) => name === STICKY);
     const { copies } = own === undefined ? {} : decodeJoining(this.#pair.requests, own.metadata);
@@ -128,7 +128,7 @@ export class CopyWatch {
 }
 
 /** How many partitions members are to own once their copies of them are complete. */
-function warmUpsOf({ assignments }: SyncRequest): number {
+function warmUpsOf({ assignments }: SyncGroupRequest): number {
   return assignments.reduce((sum, { assignment }) => {
     const { userData } = decodeAssignment(assignment);
     return sum + (decodeStandbys(userData ?? Buffer.alloc(0))?.warmups.length ?? 0);

@@ -91,7 +91,7 @@ export class Host {
   #etcd(): ClosableEtcd {
     const { store } = this.#place;
     const port = store.port(this.process, () => this.#probe.renewing(this.#machine.read().mono));
-    return { ...port, fault: undefined, close: () => {} };
+    return { ...port, lastError: undefined, close: () => {} };
   }
 
   #failed(error: unknown, onEnd: () => void): void {

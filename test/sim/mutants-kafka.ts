@@ -81,7 +81,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/adapters/kafka/publisher.ts',
-        'if (!isRecordFault(fault)) return error;',
+        'if (!isRecordError(errorCode)) return error;',
         'if (!isRecordFault(fault)) {\n        for (const { index } of records) deliveries[index] = { ok: true };\n        return undefined;\n      }',
       ),
     ],

@@ -115,7 +115,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a forwarded request as young as its copy',
-    patches: [patch('src/pipeline/decide.ts', 'bornMs(request.route)', 'undefined as number | undefined')],
+    patches: [patch('src/pipeline/decide.ts', 'earliestDecisionMs(request.route)', 'undefined as number | undefined')],
   },
   {
     name: 'a log without its head taken for complete',
@@ -127,8 +127,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/batch.ts',
-        'forward(deps, partition, answers)] as const',
-        '(void forward(deps, partition, answers).catch(() => undefined), Promise.resolve([]))] as const',
+        'forward(deps, partition, outcomes)] as const',
+        '(void forward(deps, partition, outcomes).catch(() => undefined), Promise.resolve([]))] as const',
       ),
     ],
   },

@@ -1,9 +1,9 @@
-import { LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
+import { DEAD_LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { type Origin, readRoute } from '../../src/codec/request-origin.ts';
-import type { CommitRequest } from '../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
@@ -125,7 +125,7 @@ export class Recorder implements PartitionObserver {
     return { sent: this.#world.tick(), process: '' };
   }
 
-  committed(request: CommitRequest): void {
+  committed(request: OffsetCommitRequest): void {
     const pair = pairOf('group', request.groupId);
     if (pair === undefined) return;
     const accepted = this.#world.tick();
@@ -208,7 +208,7 @@ export class Recorder implements PartitionObserver {
 
   #dropped({ headers }: PlainRecord, { sent }: Sent): void {
     const { partition, offset } = this.#placeOf(headers?.[TAG]);
-    const code = String(headers?.[LETTER_HEADERS.code]);
+    const code = String(headers?.[DEAD_LETTER_HEADERS.code]);
     this.#history.letters.push({ sent, landed: this.#world.tick(), partition, offset, code });
     this.#answered.add(`${partition}/${offset}`);
     this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);

@@ -4,7 +4,7 @@ import type { GateReason } from '../../src/core/gate.ts';
 import type { Layout } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
-import { type Answered, type Api, createApi } from '../../src/http/api.ts';
+import { type Api, createApi, type HandledRequest } from '../../src/http/api.ts';
 import { identifyBy } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
@@ -32,7 +32,7 @@ export class ApiStage {
   /** Of the issuer and the cache; a test can let time pass. */
   aheadMs = 0;
   issued = 0;
-  readonly answered: Answered[] = [];
+  readonly answered: HandledRequest[] = [];
   shed = 0;
   readonly faults: unknown[] = [];
   /** Lines of name:token, of a stage that was made with some. */
@@ -77,7 +77,7 @@ export class ApiStage {
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
   ): Api {
     const monotonicMs = () => performance.now() + this.aheadMs;
-    const onFault = (error: unknown) => this.faults.push(error);
+    const onError = (error: unknown) => this.faults.push(error);
     return createApi({
       layout: this.#layout,
       formKeys: this.formKeys && (() => this.formKeys as FormKeys),
@@ -85,7 +85,7 @@ export class ApiStage {
       issuer: this.issuer,
       share: new LoopShare(() => performance.now()),
       limits,
-      tls: pem && { ...pem, monotonicMs, onFault },
+      tls: pem && { ...pem, monotonicMs, onError },
       identify: identifyBy({
         tokens: this.#hasTokens ? () => this.tokens : undefined,
         mutualTls: pem?.clientCa !== undefined,
@@ -95,7 +95,7 @@ export class ApiStage {
       onShed: () => {
         this.shed += 1;
       },
-      onFault,
+      onError,
     });
   }
 }

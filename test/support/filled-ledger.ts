@@ -83,6 +83,6 @@ async function append(
   const batch = encodeBatch(records, RUNTIME.wallMs());
   const node = await cluster.leader(topic, partition, CALL_TIMEOUT_MS);
   const request = { topic, partition, batch, acks: -1, timeoutMs: CALL_TIMEOUT_MS } as const;
-  const { fault } = await cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
-  if (fault !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${fault}`);
+  const { errorCode } = await cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
+  if (errorCode !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${errorCode}`);
 }

@@ -47,12 +47,12 @@ export class Process {
         this.removed.push(...removed);
         stage.look();
       },
-      onLost: ({ fault }) => {
+      onLost: ({ errorCode }) => {
         this.held = [];
-        this.lost.push(fault);
+        this.lost.push(errorCode);
         stage.look();
       },
-      onFenced: ({ fault }) => this.fenced.push(fault),
+      onFenced: ({ errorCode }) => this.fenced.push(errorCode),
       ...options,
     });
     stage.processes.push(this);
@@ -140,6 +140,6 @@ export async function openStage(cluster: Cluster): Promise<Stage> {
   const made = await cluster.call(controllerId, 'control', 10_000, (link) =>
     link.createTopics({ topics, timeoutMs: 10_000 }),
   );
-  if (made.topics[0]?.fault !== undefined) throw new Error(`topic ${stage.id}: ${made.topics[0].fault}`);
+  if (made.topics[0]?.errorCode !== undefined) throw new Error(`topic ${stage.id}: ${made.topics[0].errorCode}`);
   return stage;
 }

@@ -1,7 +1,13 @@
 import type { Tail } from '../../src/kafka/loops/tail.ts';
 import type { TailChunk, TailSink } from '../../src/kafka/loops/tail-port.ts';
 import { Cluster, type Lane } from '../../src/kafka/wire/cluster.ts';
-import type { Answer, BrokerLink, FetchAnswer, FetchRequest, ProduceRequest } from '../../src/kafka/wire/port.ts';
+import type {
+  BrokerLink,
+  BrokerResponse,
+  FetchRequest,
+  FetchResponse,
+  ProduceRequest,
+} from '../../src/kafka/wire/port.ts';
 import { type FakeKafkaOptions, fakeKafka } from './fake-kafka/fake-kafka.ts';
 import { VirtualRuntime } from './virtual-runtime.ts';
 
@@ -23,14 +29,14 @@ export class LoopStage {
   readonly fetches: Asked<FetchRequest>[] = [];
   readonly produces: Asked<ProduceRequest>[] = [];
   /** What becomes of the answer to a fetch on its way. */
-  distort: (answer: FetchAnswer) => FetchAnswer = (answer) => answer;
+  distort: (answer: FetchResponse) => FetchResponse = (answer) => answer;
 
   constructor(options: Omit<FakeKafkaOptions, 'clock'> = {}) {
     this.kafka = fakeKafka({ clock: this.runtime, delayMs: () => 1, ...options });
     const { runtime } = this;
     const cluster = new Cluster({ dialer: this.kafka.dialer(), seeds: this.kafka.seeds, runtime });
     const call = cluster.call.bind(cluster);
-    cluster.call = <R extends Answer>(
+    cluster.call = <R extends BrokerResponse>(
       node: number,
       lane: Lane,
       timeoutMs: number,

@@ -15,7 +15,7 @@ export class MemoryPublisher implements Publisher {
     this.onEvent('sent', records);
     const deliveries = records.map(({ topic }): Delivery => {
       const reason = this.refusing.get(topic);
-      return reason === undefined ? { ok: true } : { ok: false, reason, fault: 'topic' };
+      return reason === undefined ? { ok: true } : { ok: false, reason, cause: 'topic' };
     });
     this.records.push(...records.filter((_, i) => deliveries[i]?.ok));
     await this.hold(records);

@@ -1,5 +1,5 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
-import { loadWorkerConfig } from '../../src/config/config.ts';
+import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import type { Runtime } from '../../src/core/runtime.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics.ts';
@@ -57,12 +57,12 @@ export class WorkerStage {
     }
   }
 
-  start(): Worker {
+  start(changes: Partial<Config> = {}): Worker {
     const { runtime, kafka, logged, lines } = this;
     const environment: Environment = {
       runtime: bound(runtime),
       dialer: kafka.dialer(),
-      etcd: { ...this.etcd.port(), fault: undefined, close: () => {} },
+      etcd: { ...this.etcd.port(), lastError: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => 'instance',
       createAllocator: (options) => new LeasedAllocator(options),
@@ -73,7 +73,7 @@ export class WorkerStage {
       logged.push(line.msg);
     };
     const log = createLogger({ level: 'info', destination: { write } });
-    this.#worker = new Worker(config, { log, metrics: createMetrics(), environment });
+    this.#worker = new Worker({ ...config, ...changes }, { log, metrics: createMetrics(), environment });
     return this.#worker;
   }
 

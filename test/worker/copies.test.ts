@@ -35,7 +35,7 @@ function copies(): Copies {
     lingerMs: LINGER_MS,
     onOpened: (partition) => events.push(`opened ${partition}`),
     onDropped: (partition) => events.push(`dropped ${partition}`),
-    onFault: (error) => events.push(`fault: ${error}`),
+    onError: (error) => events.push(`fault: ${error}`),
   });
 }
 

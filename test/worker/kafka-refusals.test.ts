@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { KafkaFault } from '../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import { createLogger } from '../../src/log.ts';
 import { KafkaRefusals } from '../../src/worker/kafka-refusals.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
@@ -40,8 +40,8 @@ beforeEach(() => {
 const pass = (ms: number) => runtime.until(runtime.sleep(ms));
 const DENIED = 'TOPIC_AUTHORIZATION_FAILED';
 
-function right(name: string, operation: 'Read' | 'Write' | 'Describe', fault?: string): void {
-  refusals.onRight({ on: 'topic', name, operation }, fault);
+function right(name: string, operation: 'Read' | 'Write' | 'Describe', errorCode?: string): void {
+  refusals.onRight({ on: 'topic', name, operation }, errorCode);
 }
 
 describe('a right that the brokers refuse', () => {
@@ -137,7 +137,7 @@ describe('a reply topic that takes nothing', () => {
 
 describe('a login', () => {
   test('that is refused names the user and the variables, until that broker lets us in', () => {
-    refusals.onDialFault(BROKER, new KafkaFault('LOGIN_REFUSED', 'invalid credentials'));
+    refusals.onDialError(BROKER, new KafkaError('LOGIN_REFUSED', 'invalid credentials'));
     expect(refusals.resources).toEqual(new Set(['login']));
     expect(refusals.detail).toMatch(/'id-worker'.*invalid credentials.*KAFKA_SASL_PASSWORD/);
     refusals.onLogin({ host: 'other', port: 9092 });
@@ -148,13 +148,13 @@ describe('a login', () => {
 
   test('that fails for the certificate of a broker names the authority', () => {
     const cause = Object.assign(new Error('certificate has expired'), { code: 'CERT_HAS_EXPIRED' });
-    refusals.onDialFault(BROKER, new KafkaFault('UNREACHABLE', 'certificate has expired', { cause }));
+    refusals.onDialError(BROKER, new KafkaError('UNREACHABLE', 'certificate has expired', { cause }));
     expect(refusals.detail).toMatch(/certificate has expired.*KAFKA_CA/);
   });
 
   test('that fails since nobody is there is no refusal', () => {
     const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
-    refusals.onDialFault(BROKER, new KafkaFault('UNREACHABLE', 'connect ECONNREFUSED', { cause }));
+    refusals.onDialError(BROKER, new KafkaError('UNREACHABLE', 'connect ECONNREFUSED', { cause }));
     expect(refusals.detail).toBeUndefined();
   });
 });

@@ -73,6 +73,22 @@ test('a worker reports how long no broker has answered, counted from its start',
   expect(SILENT_MS - worker.vitals().kafkaSilenceMs).toBeLessThan(1_000);
 });
 
+test('a readiness probe does not read the certificate files, only the metric of their expiry does', async () => {
+  let reads = 0;
+  const ca = () => {
+    reads += 1;
+    return 'no certificate';
+  };
+  stage = new WorkerStage();
+  const worker = stage.start({ kafka: { ...config.kafka, ca } });
+  await stage.pass(START_MS);
+  for (let probe = 0; probe < 10; probe += 1)
+    expect([worker.unready, worker.unreadyDetail]).toEqual([undefined, undefined]);
+  expect(worker.vitals().isMember).toBe(true);
+  expect(reads).toBe(0);
+  expect([worker.vitals().certificates, reads]).toEqual([[], 1]);
+});
+
 test('a worker that waits for Kafka stops immediately', async () => {
   await started((at) => at.onBrokers('freeze'), SILENT_MS);
   await stage.stop();

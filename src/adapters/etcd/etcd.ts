@@ -13,7 +13,7 @@ import type { Compare, EtcdPort, KeyValue, Operation } from '../../identity/port
 import { renewOnce } from './keep-alive.ts';
 import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
 import { remedyOf } from './refusal.ts';
-import { type OnFault, Rotation, type RotationTiming } from './rotation.ts';
+import { type OnError, Rotation, type RotationTiming } from './rotation.ts';
 
 export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
 
@@ -25,12 +25,12 @@ export interface EtcdOptions extends EtcdAccess {
   readonly endpoints: readonly string[];
   readonly timing?: RotationTiming;
   /** Called for each endpoint that failed a call, even if another one served it. */
-  readonly onFault?: OnFault;
+  readonly onError?: OnError;
 }
 
 export interface ClosableEtcd extends EtcdPort {
   /** Why the last call failed; undefined when it succeeded. */
-  readonly fault: IdallocError | undefined;
+  readonly lastError: IdallocError | undefined;
   /** Closes all connections; open calls fail. */
   close(): void;
 }
@@ -39,32 +39,32 @@ export interface ClosableEtcd extends EtcdPort {
 export function connectEtcd(options: EtcdOptions): ClosableEtcd {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
   const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
-  const rotation = new Rotation(members, timing, { isFinal, remedyOf }, options.onFault ?? (() => {}));
+  const rotation = new Rotation(members, timing, { isFinal, remedyOf }, options.onError ?? (() => {}));
   const limits = () => callLimits(timing);
   const run = <R>(what: string, use: (client: Etcd3, signal: AbortSignal) => Promise<R>): Promise<R> =>
-    rotation.run(what, (member, signal) => member.ask((client) => use(client, signal)));
+    rotation.run(what, (member, signal) => member.call((client) => use(client, signal)));
 
   return {
     async range(prefix) {
       const key = Buffer.from(prefix, 'utf8');
       const request = { key, range_end: endOfPrefix(key) };
-      const answer = await run(`the range ${prefix}`, (client) => client.kv.range(request, limits()));
-      return { revision: BigInt(answer.header.revision), kvs: answer.kvs.map(toKeyValue) };
+      const response = await run(`the range ${prefix}`, (client) => client.kv.range(request, limits()));
+      return { revision: BigInt(response.header.revision), kvs: response.kvs.map(toKeyValue) };
     },
 
     async get(keys) {
       checkSize(keys.length);
       const request = { success: keys.map((key) => ({ request_range: { key: Buffer.from(key, 'utf8') } })) };
-      const answer = await run(readOf(keys), (client) => client.kv.txn(request, limits()));
-      const found = answer.responses.flatMap((response) => response.response_range.kvs.map(toKeyValue));
+      const response = await run(readOf(keys), (client) => client.kv.txn(request, limits()));
+      const found = response.responses.flatMap((response) => response.response_range.kvs.map(toKeyValue));
       return new Map(found.map((kv) => [kv.key, kv]));
     },
 
     async transact(compares, operations) {
       checkSize(Math.max(compares.length, operations.length));
       const request = { compare: compares.map(toCompare), success: operations.map(toOperation) };
-      const answer = await run('a transaction', (client) => client.kv.txn(request, limits()));
-      return { succeeded: answer.succeeded, revision: BigInt(answer.header.revision) };
+      const response = await run('a transaction', (client) => client.kv.txn(request, limits()));
+      return { succeeded: response.succeeded, revision: BigInt(response.header.revision) };
     },
 
     async grantLease(leaseId, ttlSeconds) {
@@ -89,8 +89,8 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
       );
     },
 
-    get fault() {
-      return rotation.fault;
+    get lastError() {
+      return rotation.lastError;
     },
 
     close() {

@@ -16,15 +16,15 @@ export async function renewOnce(
   signal: AbortSignal,
 ): Promise<{ ttlSeconds: number }> {
   try {
-    return await askStream(client, leaseId, options, signal);
+    return await renewOverStream(client, leaseId, options, signal);
   } catch (error) {
     if (!(error instanceof EtcdInvalidAuthTokenError) || signal.aborted) throw error;
     await client.leaseTimeToLive({ ID: String(leaseId) }, options);
-    return await askStream(client, leaseId, options, signal);
+    return await renewOverStream(client, leaseId, options, signal);
   }
 }
 
-async function askStream(
+async function renewOverStream(
   client: LeaseClient,
   leaseId: bigint,
   options: CallOptions,
@@ -35,9 +35,9 @@ async function askStream(
     return await new Promise<{ ttlSeconds: number }>((resolve, reject) => {
       const aborted = () => reject(new Error('the call ended before the keep-alive was answered'));
       signal.addEventListener('abort', aborted, { once: true });
-      stream.on('data', (answer) => resolve({ ttlSeconds: Number(answer.TTL) }));
+      stream.on('data', (response) => resolve({ ttlSeconds: Number(response.TTL) }));
       stream.on('error', (error) => reject(castGrpcError(error)));
-      stream.on('end', () => reject(new Error('the keep-alive stream ended without an answer')));
+      stream.on('end', () => reject(new Error('the keep-alive stream ended without a response')));
       if (signal.aborted) aborted();
       else stream.write({ ID: String(leaseId) });
     });

@@ -10,7 +10,7 @@ export interface EtcdTls {
   /** CA certificates for etcd; without it, Node's bundled CAs. */
   readonly ca?: Secret;
   /** The client certificate. */
-  readonly own?: { readonly cert: Secret; readonly key: Secret };
+  readonly clientCertificate?: { readonly cert: Secret; readonly key: Secret };
 }
 
 export interface EtcdAccess {
@@ -49,7 +49,7 @@ export class EtcdMember implements Peer {
   }
 
   /** A call rejected for its login was not executed, so it is retried once with a new login. */
-  async ask<R>(use: (client: Etcd3) => Promise<R>): Promise<R> {
+  async call<R>(use: (client: Etcd3) => Promise<R>): Promise<R> {
     if (!isSame(this.#credentials, credentialsOf(this.#access))) this.#replace();
     const client = this.#client;
     try {
@@ -110,7 +110,12 @@ export function callLimits(timing: RotationTiming): { deadline: number } {
 }
 
 function credentialsOf({ auth, tls }: EtcdAccess): Credentials {
-  return { ca: tls?.ca?.(), cert: tls?.own?.cert(), key: tls?.own?.key(), password: auth?.password() };
+  return {
+    ca: tls?.ca?.(),
+    cert: tls?.clientCertificate?.cert(),
+    key: tls?.clientCertificate?.key(),
+    password: auth?.password(),
+  };
 }
 
 function isSame(one: Credentials, other: Credentials): boolean {

@@ -29,6 +29,6 @@ export function remedyOf(error: unknown): string | undefined {
   if (error instanceof EtcdPermissionDeniedError) {
     return 'grant ETCD_USERNAME read and write permission on the keys under ETCD_PREFIX, and on the claim of its datacenter';
   }
-  const said = error instanceof Error ? error.message : '';
-  return REMEDIES.find(([pattern]) => pattern.test(said))?.[1];
+  const message = error instanceof Error ? error.message : '';
+  return REMEDIES.find(([pattern]) => pattern.test(message))?.[1];
 }

@@ -11,7 +11,7 @@ export interface Peer {
 }
 
 /** The failure of one peer; another one may still serve the call. */
-interface PeerFault {
+interface PeerError {
   readonly what: string;
   readonly endpoint: string;
   readonly error: unknown;
@@ -19,11 +19,11 @@ interface PeerFault {
   readonly remedy: string | undefined;
 }
 
-export type OnFault = (fault: PeerFault) => void;
+export type OnError = (error: PeerError) => void;
 
 /** Classifies errors. */
-export interface Judgement {
-  /** The cluster's answer, which every peer would return. */
+export interface ErrorClassifier {
+  /** The cluster's response, which every peer would return. */
   readonly isFinal: (error: unknown) => boolean;
   readonly remedyOf: (error: unknown) => string | undefined;
 }
@@ -31,44 +31,44 @@ export interface Judgement {
 const UNHEALTHY = 'check that ETCD_ENDPOINTS is correct and its members are healthy';
 
 /** Calls one peer. The signal aborts when the whole call has ended, to cancel calls still open. */
-export type Ask<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
+export type PeerCall<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
 
 /**
  * Calls peers one after another until one answers. The peer that answered last goes first; the next one follows immediately
  * after a failure, or after hedgeMs of silence. After the last peer the round starts again, one call per hedgeMs: a member may
- * hang on a call that it forwarded to a dead leader, and answer a repeated one a second later. The first answer wins; later
+ * hang on a call that it forwarded to a dead leader, and answer a repeated one a second later. The first response wins; later
  * ones are dropped. Timers use the monotonic clock, so that a wall clock step neither extends nor shortens a call.
  */
 export class Rotation<P extends Peer> {
   readonly #peers: readonly P[];
   readonly #timing: RotationTiming;
-  readonly #judgement: Judgement;
-  readonly #onFault: OnFault;
+  readonly #classifier: ErrorClassifier;
+  readonly #onError: OnError;
   /** By endpoint, until it answers: a client may report why it cannot connect once, and later only that it is not connected. */
   readonly #remedies = new Map<string, string>();
   #preferred = 0;
-  #fault: IdallocError | undefined;
+  #lastError: IdallocError | undefined;
 
-  constructor(peers: readonly P[], timing: RotationTiming, judgement: Judgement, onFault: OnFault) {
+  constructor(peers: readonly P[], timing: RotationTiming, classifier: ErrorClassifier, onError: OnError) {
     this.#peers = peers;
     this.#timing = timing;
-    this.#judgement = judgement;
-    this.#onFault = onFault;
+    this.#classifier = classifier;
+    this.#onError = onError;
   }
 
   /** Why the last call failed; undefined when it succeeded. */
-  get fault(): IdallocError | undefined {
-    return this.#fault;
+  get lastError(): IdallocError | undefined {
+    return this.#lastError;
   }
 
-  /** The first answer. Rejects with IdallocError ETCD_UNAVAILABLE, naming every endpoint called and its error. */
-  run<R>(what: string, ask: Ask<P, R>): Promise<R> {
+  /** The first response. Rejects with IdallocError ETCD_UNAVAILABLE, naming every endpoint called and its error. */
+  run<R>(what: string, call: PeerCall<P, R>): Promise<R> {
     const order = this.#peers.map((_, index) => (this.#preferred + index) % this.#peers.length);
     const over = new AbortController();
-    const said = new Map<string, string>();
+    const errors = new Map<string, string>();
 
     return new Promise<R>((resolve, reject) => {
-      let asked = 0;
+      let calls = 0;
       let open = 0;
       let hedge: NodeJS.Timeout | undefined;
       const limit = setTimeout(() => fail(undefined), this.#timing.callMs);
@@ -80,50 +80,50 @@ export class Rotation<P extends Peer> {
       };
       const fail = (cause: unknown) => {
         close();
-        const faults = order.slice(0, asked).flatMap((index) => this.#peers[index]?.endpoint ?? []);
-        const listed = faults.map((endpoint) => `${endpoint}: ${said.get(endpoint) ?? 'no answer'}`);
-        const remedies = new Set(faults.flatMap((endpoint) => this.#remedies.get(endpoint) ?? []));
+        const called = order.slice(0, calls).flatMap((index) => this.#peers[index]?.endpoint ?? []);
+        const listed = called.map((endpoint) => `${endpoint}: ${errors.get(endpoint) ?? 'no response'}`);
+        const remedies = new Set(called.flatMap((endpoint) => this.#remedies.get(endpoint) ?? []));
         const text = message(what, this.#timing.callMs, listed, [...remedies].join('; ') || UNHEALTHY);
-        this.#fault = new IdallocError('ETCD_UNAVAILABLE', text, { cause });
-        reject(this.#fault);
+        this.#lastError = new IdallocError('ETCD_UNAVAILABLE', text, { cause });
+        reject(this.#lastError);
       };
-      const askNext = () => {
-        const index = order[asked % order.length];
+      const callNext = () => {
+        const index = order[calls % order.length];
         const peer = index === undefined ? undefined : this.#peers[index];
         if (index === undefined || peer === undefined) return;
-        asked += 1;
+        calls += 1;
         open += 1;
         clearTimeout(hedge);
-        hedge = setTimeout(askNext, this.#timing.hedgeMs);
-        ask(peer, over.signal).then(
-          (answer) => {
+        hedge = setTimeout(callNext, this.#timing.hedgeMs);
+        call(peer, over.signal).then(
+          (response) => {
             if (over.signal.aborted) return;
             this.#preferred = index;
-            this.#fault = undefined;
+            this.#lastError = undefined;
             this.#remedies.delete(peer.endpoint);
             close();
-            resolve(answer);
+            resolve(response);
           },
           (error: unknown) => {
             if (over.signal.aborted) return;
             open -= 1;
             const { endpoint } = peer;
-            const remedy = this.#judgement.remedyOf(error) ?? this.#remedies.get(endpoint);
-            said.set(endpoint, describeError(error));
+            const remedy = this.#classifier.remedyOf(error) ?? this.#remedies.get(endpoint);
+            errors.set(endpoint, describeError(error));
             if (remedy !== undefined) this.#remedies.set(endpoint, remedy);
-            this.#onFault({ what, endpoint, error, remedy });
-            if (this.#judgement.isFinal(error)) fail(error);
-            else if (asked < order.length) askNext();
+            this.#onError({ what, endpoint, error, remedy });
+            if (this.#classifier.isFinal(error)) fail(error);
+            else if (calls < order.length) callNext();
             else if (open === 0) fail(error);
           },
         );
       };
-      askNext();
+      callNext();
     });
   }
 }
 
-function message(what: string, callMs: number, faults: readonly string[], remedy: string): string {
-  const said = faults.join('; ') || 'no endpoint configured';
-  return `etcd did not serve ${what} within ${callMs} ms (${said}): ${remedy}`;
+function message(what: string, callMs: number, failures: readonly string[], remedy: string): string {
+  const causes = failures.join('; ') || 'no endpoint configured';
+  return `etcd did not serve ${what} within ${callMs} ms (${causes}): ${remedy}`;
 }

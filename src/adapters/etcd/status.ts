@@ -10,16 +10,16 @@ export interface EtcdStatus {
   readonly latencyMs: number;
 }
 
-/** The status of one endpoint. Rejects with its error, or without an answer within `timeoutMs`. */
+/** The status of one endpoint. Rejects with its error, or without a response within `timeoutMs`. */
 export async function etcdStatus(endpoint: string, options: EtcdOptions, timeoutMs: number): Promise<EtcdStatus> {
   const member = new EtcdMember(endpoint, options, DEFAULT_ETCD_TIMING);
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error(`no answer in ${timeoutMs} ms`)), timeoutMs);
+  const timer = setTimeout(() => late.reject(new Error(`no response in ${timeoutMs} ms`)), timeoutMs);
   try {
     const startedMs = performance.now();
-    const asked = member.ask((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
-    asked.catch(() => undefined); // it may fail after the timeout
-    const { version, dbSize, leader, header } = await Promise.race([asked, late.promise]);
+    const response = member.call((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
+    response.catch(() => undefined); // it may fail after the timeout
+    const { version, dbSize, leader, header } = await Promise.race([response, late.promise]);
     return {
       version,
       isLeader: leader === header.member_id,

@@ -1,5 +1,5 @@
 /**
- * What the index stores of entries: for each the hash of its key and its place within its run, 64 bits in two words. The
+ * The stored form of entries: for each, the hash of its key and its place within its run, 64 bits in two words. The
  * upper word has the highest 32 bits of the hash, the lower one its last 11 bits and the place. As 64-bit integers they
  * sort by hash, then by place.
  */

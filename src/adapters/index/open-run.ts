@@ -37,7 +37,7 @@ export class OpenRun {
     return this.#first + this.#entries;
   }
 
-  /** Reads the rows on disk. Throws StoreFault unless they are intact and cover the entries up to `end`. */
+  /** Reads the rows on disk. Throws StoreError unless they are intact and cover the entries up to `end`. */
   load(end: number): void {
     let due = this.#first;
     for (const row of this.#all.all()) {

@@ -2,7 +2,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { HashSeed } from './key-hash.ts';
 import { OpenRun } from './open-run.ts';
 import { PartitionIndex } from './partition-index.ts';
-import { NOTHING, SavedState, type State } from './partition-state.ts';
+import { EMPTY_STATE, SavedState, type State } from './partition-state.ts';
 import { loadRun, type Run } from './run-rows.ts';
 import type { RunShape } from './run-shape.ts';
 import { RunTables, tablesOf } from './run-tables.ts';
@@ -25,12 +25,12 @@ export function* loadPartition(
   const state = saved.find();
   if (state === undefined || state === 'dropped') {
     createTables(db, partition, saved);
-    return yield* openParts(db, partition, saved, NOTHING, options);
+    return yield* openParts(db, partition, saved, EMPTY_STATE, options);
   }
   return yield* openParts(db, partition, saved, state, options);
 }
 
-/** Throws StoreFault unless everything from the origin to the end is there; items are only checked by look-ups. */
+/** Throws StoreError unless everything from the origin to the end is there; items are only checked by look-ups. */
 function* openParts(
   db: DatabaseSync,
   partition: number,
@@ -63,7 +63,7 @@ function* openParts(
 function createTables(db: DatabaseSync, partition: number, saved: SavedState): void {
   inTransaction(db, () => {
     for (const { name, columns } of tablesOf(partition)) db.exec(`CREATE TABLE ${name} (${columns})`);
-    saved.save(NOTHING);
+    saved.save(EMPTY_STATE);
   });
 }
 
@@ -71,7 +71,7 @@ function createTables(db: DatabaseSync, partition: number, saved: SavedState): v
 export function* dropPartition(db: DatabaseSync, partition: number): Generator<void, void> {
   const saved = new SavedState(db, partition);
   if (saved.find() === undefined) return;
-  inTransaction(db, () => saved.save(NOTHING, true));
+  inTransaction(db, () => saved.save(EMPTY_STATE, true));
   for (const { name, rowsAStep } of tablesOf(partition)) {
     const some = db.prepare(`DELETE FROM ${name} WHERE id IN (SELECT id FROM ${name} ORDER BY id LIMIT ${rowsAStep})`);
     do yield;

@@ -5,7 +5,7 @@ import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../pipeline/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
 import type { OpenRun } from './open-run.ts';
-import { NOTHING, type SavedState, type State } from './partition-state.ts';
+import { EMPTY_STATE, type SavedState, type State } from './partition-state.ts';
 import { highestRequest, type SealedRuns } from './sealed-runs.ts';
 import { inTransaction } from './store.ts';
 
@@ -158,7 +158,7 @@ export class PartitionIndex {
       this.#open.restart(from);
       const since = from === 0 && through === -1 ? 0 : undefined;
       const known = { through, horizon: through, anchored: from === 0, since, appended };
-      this.#state = { ...NOTHING, ...known, end: from, origin: from };
+      this.#state = { ...EMPTY_STATE, ...known, end: from, origin: from };
     });
   }
 

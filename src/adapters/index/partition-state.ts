@@ -1,17 +1,17 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { asBuffer, requireIntact, sumOf } from './store.ts';
+import { asBuffer, checksumOf, requireIntact } from './store.ts';
 
-/** What is stored about a partition besides its entries. */
+/** The stored state of a partition, besides its entries. */
 export interface State {
   readonly end: number;
   readonly through: number;
   readonly digest: Buffer | undefined;
-  /** The offset from which on the log is known. */
+  /** The start of the known part of the log. */
   readonly origin: number;
   readonly horizon: number;
   /** Whether an entry covers what the lost head of the log decided: until then the horizon is only a lower bound. */
   readonly anchored: boolean;
-  /** Since when all decisions are known, by the brokers' clocks; 0 for all time, undefined if unknown. */
+  /** The time since which all decisions are known, by the brokers' clocks; 0 for all time, undefined if unknown. */
   readonly since: number | undefined;
   /** When the last entry was appended. */
   readonly appended: number;
@@ -21,8 +21,8 @@ export interface State {
   readonly opened: number | undefined;
 }
 
-/** The state of a partition of which nothing was read yet. */
-export const NOTHING: State = {
+/** The state of a partition before anything of it was read. */
+export const EMPTY_STATE: State = {
   end: 0,
   through: -1,
   digest: undefined,
@@ -54,10 +54,10 @@ export class SavedState {
     const { end, through, digest, origin, horizon, anchored, since, appended, recent, opened } = state;
     const known = [end, through, digest ?? null, origin, horizon, Number(anchored), since ?? null];
     const fields = [this.#partition, ...known, appended, recent, opened ?? null, Number(dropped)];
-    this.#put.run(...fields, sumOf(...fields));
+    this.#put.run(...fields, checksumOf(...fields));
   }
 
-  /** Undefined if nothing of the partition is stored. Throws StoreFault if the row is damaged. */
+  /** Undefined if nothing of the partition is stored. Throws StoreError if the row is damaged. */
   find(): State | 'dropped' | undefined {
     const stored = this.#find.get(this.#partition);
     if (stored === undefined) return undefined;
@@ -82,7 +82,7 @@ export class SavedState {
   }
 }
 
-/** The stored partitions, in rising order. Throws StoreFault if a row is damaged. */
+/** The stored partitions, in rising order. Throws StoreError if a row is damaged. */
 export function partitionsIn(db: DatabaseSync): readonly number[] {
   return db
     .prepare('SELECT * FROM state ORDER BY id')
@@ -94,7 +94,7 @@ export function partitionsIn(db: DatabaseSync): readonly number[] {
 }
 
 function requireSum({ sum, ...fields }: Record<string, unknown>): void {
-  requireIntact(sum === sumOf(...Object.values(fields)), 'the state of a partition');
+  requireIntact(sum === checksumOf(...Object.values(fields)), 'the state of a partition');
 }
 
 function numberIn(value: unknown): number | undefined {

@@ -47,7 +47,7 @@ export class RunFilter {
     return this.#words.subarray(number * CHUNK_WORDS, (number + 1) * CHUNK_WORDS);
   }
 
-  /** Restores a stored chunk. Throws StoreFault if its length is wrong. */
+  /** Restores a stored chunk. Throws StoreError if its length is wrong. */
   restore(number: number, words: Uint32Array): void {
     const chunk = this.chunk(number);
     requireIntact(words.length === chunk.length, 'the filter of a run');

@@ -86,7 +86,7 @@ function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, fro
   for (let chunk = from; chunk < to; chunk += 1) tables.writeFilter(id * MAX_CHUNKS + chunk, filter.chunk(chunk));
 }
 
-/** Reads the filter of a run, in steps. Throws StoreFault if it is damaged. */
+/** Reads the filter of a run, in steps. Throws StoreError if it is damaged. */
 export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, Run> {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   for (let chunk = 0; chunk < filter.chunks; chunk += 1) {

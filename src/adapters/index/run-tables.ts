@@ -2,7 +2,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { ITEM_BYTES, type Items } from './items.ts';
 import { LEVELS } from './run-shape.ts';
-import { asBuffer, requireIntact, sumOf } from './store.ts';
+import { asBuffer, checksumOf, requireIntact } from './store.ts';
 
 /** Describes a run: the entries at the offsets [first, end). */
 export interface RunFacts {
@@ -58,7 +58,7 @@ class BlobTable {
     this.#insert.run(id, bytes, this.#sumOf(id, bytes));
   }
 
-  /** Throws StoreFault if the row is missing or damaged. */
+  /** Throws StoreError if the row is missing or damaged. */
   read(id: number): Uint32Array<ArrayBuffer> {
     const [blob, sum] = (this.#find.get(id) ?? []) as readonly unknown[];
     const bytes = asBuffer(blob);
@@ -97,14 +97,14 @@ export class RunTables {
   /** `whole`: the run counts, since it is completely written and not dropped. */
   put({ id, level, first, end, requests, appended }: RunFacts, whole: boolean): void {
     const fields = [id, level, first, end, requests, appended ?? null, Number(whole)];
-    this.#put.run(...fields, sumOf(...fields));
+    this.#put.run(...fields, checksumOf(...fields));
   }
 
-  /** All runs, in the order in which they were started. Throws StoreFault if one is damaged. */
+  /** All runs, in the order in which they were started. Throws StoreError if one is damaged. */
   all(): readonly (RunFacts & { readonly whole: boolean })[] {
     return this.#all.all().map((row) => {
       const { sum, ...fields } = row;
-      requireIntact(sum === sumOf(...Object.values(fields)), 'the description of a run');
+      requireIntact(sum === checksumOf(...Object.values(fields)), 'the description of a run');
       return {
         id: Number(row.id),
         level: Number(row.level),
@@ -125,7 +125,7 @@ export class RunTables {
     this.#table(level).write(row, items);
   }
 
-  /** Throws StoreFault if the row is missing or damaged. */
+  /** Throws StoreError if the row is missing or damaged. */
   readItems(level: number, row: number): Items {
     const items = this.#table(level).read(row);
     requireIntact(items.byteLength % ITEM_BYTES === 0, `row ${row} of a run`);
@@ -140,7 +140,7 @@ export class RunTables {
     this.#filters.write(row, words);
   }
 
-  /** Throws StoreFault if the row is missing or damaged. */
+  /** Throws StoreError if the row is missing or damaged. */
   readFilter(row: number): Uint32Array<ArrayBuffer> {
     return this.#filters.read(row);
   }

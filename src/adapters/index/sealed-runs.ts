@@ -149,7 +149,7 @@ export class SealedRuns {
   }
 }
 
-/** The runs in order. Throws StoreFault unless they cover the offsets from `origin` on without a gap. */
+/** The runs in order. Throws StoreError unless they cover the offsets from `origin` on without a gap. */
 export function requireContiguous<R extends RunFacts>(
   runs: readonly R[],
   shape: RunShape,

@@ -4,7 +4,7 @@ import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
 import { RUN_ENTRIES, RunShape } from './run-shape.ts';
-import { isStoreFault, lockDirectory, openStore, refusalOf, replaceStore, type Store, sqliteResult } from './store.ts';
+import { isStoreError, lockDirectory, openError, openStore, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 9;
@@ -30,9 +30,9 @@ export interface IndexEvents {
  * Entries and the end offset change in one transaction, so after a crash the index is in an older, consistent state, and
  * the reader continues from there.
  *
- * A fault of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By then
+ * A failure of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By then
  * the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a second
- * fault in the same process calls fail with INDEX_UNUSABLE.
+ * failure in the same process calls fail with INDEX_UNUSABLE.
  *
  * SQLite notices damage to the structure of its pages, but not to their content, and neither would anything else: a key
  * that is no longer found is decided again, and that entry is then the first one of its key that this index knows. So
@@ -47,7 +47,7 @@ export class SqliteIndex implements LedgerCopies {
   readonly #lock: Disposable;
   #store!: Store;
   readonly #loaded = new Map<number, PartitionIndex>();
-  /** Loads under way; each call does one more step. */
+  /** Loads in progress; each call does one more step. */
   readonly #loads = new Map<number, Generator<void, PartitionIndex>>();
   readonly #drops = new Map<number, Generator<void, void>>();
   #replaced = false;
@@ -67,7 +67,7 @@ export class SqliteIndex implements LedgerCopies {
       this.#openOrReplace();
     } catch (error) {
       this[Symbol.dispose]();
-      throw refusalOf(directory, error);
+      throw openError(directory, error);
     }
   }
 
@@ -159,7 +159,7 @@ export class SqliteIndex implements LedgerCopies {
     try {
       this.#open(openStore);
     } catch (error) {
-      if (!isStoreFault(error)) throw error;
+      if (!isStoreError(error)) throw error;
       this.#close();
       this.#open(replaceStore);
       this.#events.onWiped(describeError(error));
@@ -181,7 +181,7 @@ export class SqliteIndex implements LedgerCopies {
     try {
       return operation();
     } catch (error) {
-      if (sqliteResult(error) === undefined && !isStoreFault(error)) throw error;
+      if (sqliteResult(error) === undefined && !isStoreError(error)) throw error;
       throw this.#replaceStore(error);
     }
   }
@@ -189,7 +189,7 @@ export class SqliteIndex implements LedgerCopies {
   /** Replaces the failed store by an empty one, once; returns the error to fail the call with. */
   #replaceStore(error: unknown): IdallocError {
     this.#close();
-    if (this.#replaced || !isStoreFault(error)) return this.#giveUp(error);
+    if (this.#replaced || !isStoreError(error)) return this.#giveUp(error);
     this.#replaced = true;
     try {
       this.#openEmpty();
@@ -222,7 +222,7 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   #giveUp(error: unknown): IdallocError {
-    this.#refusal = refusalOf(this.#directory, error);
+    this.#refusal = openError(this.#directory, error);
     this.#events.onUnusable(this.#refusal);
     return this.#refusal;
   }

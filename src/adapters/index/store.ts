@@ -10,26 +10,26 @@ import type { HashSeed } from './key-hash.ts';
 export interface Store {
   readonly db: DatabaseSync;
   readonly seed: HashSeed;
-  /** Throws StoreFault if the file was deleted or replaced. */
+  /** Throws StoreError if the file was deleted or replaced. */
   requirePresent(): void;
 }
 
 /** The store can't be trusted or used any more; it can be restored from the ledger. */
-class StoreFault extends Error {}
+class StoreError extends Error {}
 
 /** The checksum of a row, for rows other than blobs. */
-export function sumOf(...fields: readonly unknown[]): number {
+export function checksumOf(...fields: readonly unknown[]): number {
   return crc32(JSON.stringify(fields.map((field) => (field instanceof Uint8Array ? [...field] : field))));
 }
 
-/** Throws StoreFault unless `intact`. */
+/** Throws StoreError unless `intact`. */
 export function requireIntact(intact: boolean, what: string): asserts intact {
-  if (!intact) throw new StoreFault(`${what} is corrupted: check the disk`);
+  if (!intact) throw new StoreError(`${what} is corrupted: check the disk`);
 }
 
 /**
  * Runs changes in a transaction. A failure may leave objects in memory ahead of the disk, so any error here becomes a
- * fault of the store.
+ * StoreError.
  */
 export function inTransaction(db: DatabaseSync, change: () => void): void {
   try {
@@ -37,7 +37,7 @@ export function inTransaction(db: DatabaseSync, change: () => void): void {
     change();
     db.exec('COMMIT');
   } catch (error) {
-    throw sqliteResult(error) === undefined ? new StoreFault(describeError(error), { cause: error }) : error;
+    throw sqliteResult(error) === undefined ? new StoreError(describeError(error), { cause: error }) : error;
   }
 }
 
@@ -52,20 +52,20 @@ const LOCK_FILE = 'ledger-index.lock';
 const OWN_DIRECTORY = 0o700;
 const OWN_FILE = 0o600;
 
-/** Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is made if it is missing. */
+/** Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is created if it is missing. */
 export function requireIndexDirectory(directory: string): void {
   lockDirectory(directory)[Symbol.dispose]();
 }
 
 /**
- * Locks a directory for this process until disposed, and makes it if it is missing. The lock has its own file, so that the
+ * Locks a directory for this process until disposed, and creates it if it is missing. The lock has its own file, so that the
  * index can be replaced while it is locked. Throws INDEX_LOCKED if another process has locked it, else INDEX_UNUSABLE.
  */
 export function lockDirectory(directory: string): Disposable {
   try {
     return lockedDirectory(directory);
   } catch (error) {
-    throw refusalOf(directory, error);
+    throw openError(directory, error);
   }
 }
 
@@ -103,8 +103,8 @@ export function replaceStore(directory: string, identity: string): Store {
 }
 
 /** Whether an empty store may fix the error. */
-export function isStoreFault(error: unknown): boolean {
-  if (error instanceof StoreFault || isOutOfRange(error)) return true;
+export function isStoreError(error: unknown): boolean {
+  if (error instanceof StoreError || isOutOfRange(error)) return true;
   const result = sqliteResult(error);
   return result !== undefined && !LOCKED.has(result) && !HOPELESS.has(result);
 }
@@ -115,7 +115,7 @@ function isOutOfRange(error: unknown): boolean {
 }
 
 /** The error for the operator when the index can't be opened: INDEX_LOCKED or INDEX_UNUSABLE. */
-export function refusalOf(directory: string, error: unknown): IdallocError {
+export function openError(directory: string, error: unknown): IdallocError {
   if (LOCKED.has(sqliteResult(error) ?? 0)) {
     const message = `the ledger index in ${directory} is in use by another process: give each worker its own INDEX_DIR`;
     return new IdallocError('INDEX_LOCKED', message, { cause: error });
@@ -131,7 +131,7 @@ export function sqliteResult(error: unknown): number | undefined {
 }
 
 /**
- * Opens the store in a locked directory. Throws StoreFault if the stored identity is not `identity`, and any error of
+ * Opens the store in a locked directory. Throws StoreError if the stored identity is not `identity`, and any error of
  * SQLite and the file system.
  */
 export function openStore(directory: string, identity: string): Store {
@@ -160,8 +160,8 @@ export function openStore(directory: string, identity: string): Store {
 function readSeed(db: DatabaseSync, identity: string): HashSeed | undefined {
   const stored = db.prepare('SELECT text, seed, sum FROM binding WHERE id = 1').get();
   if (stored === undefined) return undefined;
-  if (stored.text !== identity) throw new StoreFault(`it belongs to ${stored.text}, not to ${identity}`);
-  requireIntact(stored.sum === sumOf(stored.text, stored.seed), 'the binding of the index');
+  if (stored.text !== identity) throw new StoreError(`it belongs to ${stored.text}, not to ${identity}`);
+  requireIntact(stored.sum === checksumOf(stored.text, stored.seed), 'the binding of the index');
   return toSeed(stored.seed as Uint8Array);
 }
 
@@ -171,7 +171,7 @@ function create(db: DatabaseSync, identity: string): HashSeed {
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
       horizon INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, dropped INTEGER,
       sum INTEGER)`);
-  db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, sumOf(identity, seed));
+  db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, checksumOf(identity, seed));
   db.exec('COMMIT');
   return toSeed(seed);
 }
@@ -183,12 +183,12 @@ function toSeed(bytes: Uint8Array): HashSeed {
 
 function requirePresent(file: string, inode: number): void {
   if (statSync(file, { throwIfNoEntry: false })?.ino === inode) return;
-  throw new StoreFault('its file was deleted or replaced while it was in use');
+  throw new StoreError('its file was deleted or replaced while it was in use');
 }
 
-/** A view of a blob. Throws StoreFault if the value is not a blob. */
+/** A view of a blob. Throws StoreError if the value is not a blob. */
 export function asBuffer(blob: unknown): Buffer<ArrayBuffer> {
   if (!(blob instanceof Uint8Array && blob.buffer instanceof ArrayBuffer))
-    throw new StoreFault('a stored value is not a blob');
+    throw new StoreError('a stored value is not a blob');
   return Buffer.from(blob.buffer, blob.byteOffset, blob.byteLength);
 }

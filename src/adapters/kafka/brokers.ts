@@ -1,27 +1,27 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../../kafka/wire/fault.ts';
-import type { Answer, BrokerLink } from '../../kafka/wire/port.ts';
+import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import type { BrokerLink, BrokerResponse } from '../../kafka/wire/port.ts';
 import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
-/** What it takes to call brokers with retries: the cluster, and a clock. */
+/** The cluster, and the clock for retries. */
 export interface Brokers {
-  readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'doubtCoordinator'>;
+  readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'forgetCoordinator'>;
   readonly runtime: Pick<Runtime, 'monotonicMs' | 'sleep'>;
 }
 
-/** The longest wait for an answer that brokers give without delay. */
+/** The longest wait for a response that brokers send without delay. */
 export const CALL_TIMEOUT_MS = 5_000;
-/** How long transient faults are retried: longer than a leader election takes. */
-const PATIENCE_MS = 10_000;
-const REST_MS = 100;
+/** How long transient errors are retried: longer than a leader election takes. */
+const RETRY_FOR_MS = 10_000;
+const RETRY_DELAY_MS = 100;
 
-/** Faults of one broker, of an election, or of a topic that not all brokers know yet. */
-const TRANSIENT: ReadonlySet<FaultName | undefined> = new Set([
+/** Errors of one broker, of an election, or of a topic that not all brokers know yet. */
+const TRANSIENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
   'UNREACHABLE',
   'CONNECTION_LOST',
-  'NO_ANSWER',
+  'NO_RESPONSE',
   'BROKER_NOT_AVAILABLE',
   'GROUP_COORDINATOR_NOT_AVAILABLE',
   'GROUP_LOAD_IN_PROGRESS',
@@ -36,8 +36,8 @@ const TRANSIENT: ReadonlySet<FaultName | undefined> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
 ]);
 
-/** After one of these faults a write was not executed, and never will be. */
-const UNSENT: ReadonlySet<FaultName | undefined> = new Set([
+/** After one of these errors a write was not executed, and never will be. */
+const UNSENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
   'UNREACHABLE',
   'LEADER_NOT_AVAILABLE',
   'NOT_ENOUGH_REPLICAS',
@@ -45,29 +45,29 @@ const UNSENT: ReadonlySet<FaultName | undefined> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
 ]);
 
-export function isTransientFault(fault: FaultName | undefined): boolean {
-  return TRANSIENT.has(fault);
+export function isTransientError(errorCode: KafkaErrorCode | undefined): boolean {
+  return TRANSIENT.has(errorCode);
 }
 
-export function isUnsent(fault: FaultName | undefined): boolean {
-  return UNSENT.has(fault);
+export function isUnsent(errorCode: KafkaErrorCode | undefined): boolean {
+  return UNSENT.has(errorCode);
 }
 
-/** Retries for 10 s while the fault is transient. By default these include faults after which a write may have been executed. */
+/** Retries for 10 s while the error is transient. By default these include errors after which a write may have been executed. */
 export async function withRetries<T>(
   { runtime }: Pick<Brokers, 'runtime'>,
   attempt: () => Promise<T>,
-  isTransient: (fault: FaultName | undefined) => boolean = isTransientFault,
+  isTransient: (errorCode: KafkaErrorCode | undefined) => boolean = isTransientError,
 ): Promise<T> {
-  const endMs = runtime.monotonicMs() + PATIENCE_MS;
+  const endMs = runtime.monotonicMs() + RETRY_FOR_MS;
   for (;;) {
     try {
       return await attempt();
     } catch (error) {
-      const mayRetry = !(error instanceof IdallocError) && isTransient(faultOf(error));
+      const mayRetry = !(error instanceof IdallocError) && isTransient(kafkaErrorCode(error));
       if (!mayRetry || runtime.monotonicMs() >= endMs) throw error;
     }
-    await runtime.sleep(REST_MS);
+    await runtime.sleep(RETRY_DELAY_MS);
   }
 }
 
@@ -83,26 +83,26 @@ export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Pro
   });
 }
 
-/** A call that any broker can answer: each is asked in turn until one does. */
-export async function askAny<R extends Answer>(
+/** A call that any broker can answer: each is called in turn until one does. */
+export async function callAnyBroker<R extends BrokerResponse>(
   { cluster }: Brokers,
   use: (link: BrokerLink) => Promise<R>,
 ): Promise<R> {
   const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  let fault: unknown = new KafkaFault('UNREACHABLE', 'the cluster has no brokers');
+  let lastError: unknown = new KafkaError('UNREACHABLE', 'the cluster has no brokers');
   for (const { nodeId } of brokers) {
     try {
       return await cluster.call(nodeId, 'control', CALL_TIMEOUT_MS, use);
     } catch (error) {
-      if (!isLinkFault(faultOf(error))) throw error;
-      fault = error;
+      if (!isLinkError(kafkaErrorCode(error))) throw error;
+      lastError = error;
     }
   }
-  throw fault;
+  throw lastError;
 }
 
 /** A call to the coordinator of a group, which is looked up again when it has moved or is loading its groups. */
-export function askCoordinator<R extends Answer>(
+export function callCoordinator<R extends BrokerResponse>(
   brokers: Brokers,
   groupId: string,
   use: (link: BrokerLink) => Promise<R>,
@@ -113,22 +113,22 @@ export function askCoordinator<R extends Answer>(
     try {
       return await cluster.call(node, 'control', CALL_TIMEOUT_MS, use);
     } catch (error) {
-      cluster.doubtCoordinator(groupId);
+      cluster.forgetCoordinator(groupId);
       throw error;
     }
   });
 }
 
-/** Throws the fault of an answer, if it has one. */
-export function requireNoFault(fault: FaultName | undefined, what: string): void {
-  if (fault !== undefined) throw new KafkaFault(fault, `${what}: ${fault}`);
+/** Throws if a response contains an error. */
+export function requireNoError(errorCode: KafkaErrorCode | undefined, what: string): void {
+  if (errorCode !== undefined) throw new KafkaError(errorCode, `${what}: ${errorCode}`);
 }
 
-/** Converts a Kafka fault to an IdallocError; returns any other error unchanged. */
+/** Converts a Kafka error to an IdallocError; returns any other error unchanged. */
 export function asUnavailable(error: unknown): unknown {
-  const fault = faultOf(error);
-  if (error instanceof IdallocError || fault === undefined) return error;
-  if (fault === 'LOGIN_REFUSED') return loginRefused(error, LOGIN_SETTINGS);
+  const errorCode = kafkaErrorCode(error);
+  if (error instanceof IdallocError || errorCode === undefined) return error;
+  if (errorCode === 'LOGIN_REFUSED') return loginRefused(error, LOGIN_SETTINGS);
   const message = `the brokers rejected the call or did not answer: ${describeError(error)}`;
   return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
 }

@@ -1,43 +1,44 @@
 import { describeError, IdallocError } from '../../errors.ts';
-import { type FaultName, faultOf } from '../../kafka/wire/fault.ts';
-import type { GroupsAnswer } from '../../kafka/wire/port.ts';
-import { askCoordinator, type Brokers, requireNoFault } from './brokers.ts';
+import { type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import type { DescribeGroupsResponse } from '../../kafka/wire/port.ts';
+import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';
 
-type Group = Pick<GroupsAnswer['groups'][number], 'state' | 'members'>;
+type Group = Pick<DescribeGroupsResponse['groups'][number], 'state' | 'members'>;
 
-/** The state and the members of a group; undefined if it does not exist. Rejects with a KafkaFault. */
+/** The state and the members of a group; undefined if it does not exist. Rejects with a KafkaError. */
 export async function describeGroup(brokers: Brokers, groupId: string): Promise<Group | undefined> {
-  const { groups } = await askCoordinator(brokers, groupId, async (link) => {
-    const answer = await link.describeGroups({ groupIds: [groupId] });
-    for (const { fault } of answer.groups) if (fault !== NOT_FOUND) requireNoFault(fault, `group ${groupId}`);
-    return answer;
+  const { groups } = await callCoordinator(brokers, groupId, async (link) => {
+    const response = await link.describeGroups({ groupIds: [groupId] });
+    for (const { errorCode } of response.groups)
+      if (errorCode !== NOT_FOUND) requireNoError(errorCode, `group ${groupId}`);
+    return response;
   });
-  return groups.find((group) => group.groupId === groupId && group.fault === undefined && group.state !== 'Dead');
+  return groups.find((group) => group.groupId === groupId && group.errorCode === undefined && group.state !== 'Dead');
 }
 
 const NOT_FOUND = 'GROUP_ID_NOT_FOUND';
 
-/** The committed offsets of a group, for the partitions that have one. Rejects with a KafkaFault. */
+/** The committed offsets of a group, for the partitions that have one. Rejects with a KafkaError. */
 export async function committedOffsets(
   brokers: Brokers,
   groupId: string,
   topic: string,
   partitions: readonly number[],
 ): Promise<ReadonlyMap<number, number>> {
-  const asked = partitions.map((partition) => ({ topic, partition }));
-  const answer = await askCoordinator(brokers, groupId, async (link) => {
-    const found = await link.fetchOffsets({ groupId, partitions: asked });
-    for (const { partition, fault } of found.partitions) {
-      if (fault !== 'UNKNOWN_TOPIC_OR_PARTITION') requireNoFault(fault, `offset of partition ${partition}`);
+  const requested = partitions.map((partition) => ({ topic, partition }));
+  const response = await callCoordinator(brokers, groupId, async (link) => {
+    const found = await link.fetchOffsets({ groupId, partitions: requested });
+    for (const { partition, errorCode } of found.partitions) {
+      if (errorCode !== 'UNKNOWN_TOPIC_OR_PARTITION') requireNoError(errorCode, `offset of partition ${partition}`);
     }
     return found;
   });
-  const committed = answer.partitions.filter(({ offset }) => offset >= 0);
+  const committed = response.partitions.filter(({ offset }) => offset >= 0);
   return new Map(committed.map(({ partition, offset }) => [partition, offset]));
 }
 
-/** The faults by which a coordinator rejects an outside commit to a group with members. */
-const ACTIVE: ReadonlySet<FaultName | undefined> = new Set([
+/** The errors by which a coordinator rejects an outside commit to a group with members. */
+const ACTIVE: ReadonlySet<KafkaErrorCode | undefined> = new Set([
   'UNKNOWN_MEMBER_ID',
   'ILLEGAL_GENERATION',
   'REBALANCE_IN_PROGRESS',
@@ -56,15 +57,16 @@ export async function setOffsets(
 ): Promise<void> {
   const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
   try {
-    await askCoordinator(brokers, groupId, async (link) => {
-      const answer = await link.commitOffsets({ groupId, generation: -1, memberId: '', partitions });
-      for (const { partition, fault } of answer.partitions) requireNoFault(fault, `offset of partition ${partition}`);
-      return answer;
+    await callCoordinator(brokers, groupId, async (link) => {
+      const response = await link.commitOffsets({ groupId, generation: -1, memberId: '', partitions });
+      for (const { partition, errorCode } of response.partitions)
+        requireNoError(errorCode, `offset of partition ${partition}`);
+      return response;
     });
   } catch (error) {
-    const fault = faultOf(error);
-    if (fault === undefined) throw error;
-    const code = ACTIVE.has(fault) ? 'GROUP_ACTIVE' : 'KAFKA_UNAVAILABLE';
+    const errorCode = kafkaErrorCode(error);
+    if (errorCode === undefined) throw error;
+    const code = ACTIVE.has(errorCode) ? 'GROUP_ACTIVE' : 'KAFKA_UNAVAILABLE';
     const message = `the offsets of group '${groupId}' could not be set: ${describeError(error)}`;
     throw new IdallocError(code, message, { cause: error });
   }

@@ -1,22 +1,22 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { callLeader, partitionFault } from '../../kafka/loops/leader-call.ts';
+import { callLeader, partitionError } from '../../kafka/loops/leader-call.ts';
 import { offsetAt, START } from '../../kafka/loops/offsets.ts';
 import { retrying } from '../../kafka/loops/retrying.ts';
 import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { faultOf, KafkaFault } from '../../kafka/wire/fault.ts';
+import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
-import { isTransientFault } from './brokers.ts';
+import { isTransientError } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly topic: string;
 }
 
-/** For one offset, including retries. */
+/** The time limit of reading one offset, including retries. */
 const READ_TIMEOUT_MS = 5_000;
 const ONE_READ_TIMEOUT_MS = 1_500;
 /** A fetch for one entry returns its record batch; a replay needs what follows as well. */
@@ -29,15 +29,15 @@ const MAX_KEPT_CHUNKS = 16;
 /** Sequential reads follow immediately. Later, the entries of a kept chunk may be gone from the log. */
 const KEPT_MS = 1_000;
 
-/** Entries read from an offset on, at `askedMs` or later. */
+/** Entries read from an offset on, at `requestedAtMs` or later. */
 interface Chunk {
-  readonly askedMs: number;
+  readonly requestedAtMs: number;
   readonly from: number;
   readonly next: number;
   readonly records: readonly FetchedRecord[];
 }
 
-const NOTHING: Chunk = { askedMs: 0, from: 0, next: 0, records: [] };
+const NOTHING: Chunk = { requestedAtMs: 0, from: 0, next: 0, records: [] };
 
 /**
  * Reads single entries of the ledger by their offsets. A replay reads one after the other, so the last chunk of each
@@ -78,7 +78,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
 
   #keptOf(partition: number): Chunk {
     const chunk = this.#kept.get(partition);
-    const isYoung = chunk !== undefined && this.#options.runtime.monotonicMs() - chunk.askedMs < KEPT_MS;
+    const isYoung = chunk !== undefined && this.#options.runtime.monotonicMs() - chunk.requestedAtMs < KEPT_MS;
     return isYoung ? chunk : NOTHING;
   }
 
@@ -105,17 +105,17 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const { cluster, runtime, topic } = this.#options;
     const place = { topic, partition };
     const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
-    const askedMs = runtime.monotonicMs();
-    const { answer } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
+    const requestedAtMs = runtime.monotonicMs();
+    const { response } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
       link.fetch(request),
     );
-    const fetched = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-    if (fetched === undefined) throw new KafkaFault('MALFORMED_ANSWER', `the answer lacks ${topic}/${partition}`);
-    if (fetched.fault === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
-    if (fetched.fault !== undefined) throw partitionFault(cluster, place, fetched.fault);
+    const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);
+    if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the response lacks ${topic}/${partition}`);
+    if (fetched.errorCode === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
+    if (fetched.errorCode !== undefined) throw partitionError(cluster, place, fetched.errorCode);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());
-    if (next > offset) return { askedMs, from: offset, next, records };
-    throw new KafkaFault(
+    if (next > offset) return { requestedAtMs, from: offset, next, records };
+    throw new KafkaError(
       'OFFSET_NOT_AVAILABLE',
       `${topic}/${partition} ends before offset ${offset}, according to its leader`,
     );
@@ -123,28 +123,28 @@ export class KafkaLedgerEntries implements LedgerEntries {
 
   /**
    * Below the log's start an entry is gone. Beyond the end it may still exist, if the broker turns out not to lead any more;
-   * if the leader keeps saying so, the log has lost the entry.
+   * if the leader still reports that end, the log has lost the entry.
    */
   async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;
-    const askedMs = runtime.monotonicMs();
+    const requestedAtMs = runtime.monotonicMs();
     const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
-    if (offset < start) return { askedMs, from: offset, next: start, records: [] };
-    throw new KafkaFault(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
+    if (offset < start) return { requestedAtMs, from: offset, next: start, records: [] };
+    throw new KafkaError(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
   }
 }
 
-/** As the index reads: every entry of the ledger counts, whichever producer wrote it. */
+/** Like the index: every entry of the ledger counts, whichever producer wrote it. */
 const isolation = 'read_uncommitted' as const;
 
 const BEYOND_END = 'OFFSET_OUT_OF_RANGE';
 
 function isBeyondEnd(error: unknown): boolean {
-  return faultOf(error) === BEYOND_END;
+  return kafkaErrorCode(error) === BEYOND_END;
 }
 
-function isTransient(fault: ReturnType<typeof faultOf>): boolean {
-  return isTransientFault(fault) || fault === 'MALFORMED_ANSWER' || fault === BEYOND_END;
+function isTransient(errorCode: ReturnType<typeof kafkaErrorCode>): boolean {
+  return isTransientError(errorCode) || errorCode === 'MALFORMED_RESPONSE' || errorCode === BEYOND_END;
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {

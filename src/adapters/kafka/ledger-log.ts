@@ -9,33 +9,33 @@ import { retrying } from '../../kafka/loops/retrying.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
-import { isTransientFault, isUnsent } from './brokers.ts';
+import { isTransientError, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt' | 'metadata'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'metadata'>;
   readonly runtime: Runtime;
   readonly topic: string;
   readonly requestTopic: string;
   readonly readClock: () => Reading;
-  /** Gets a sample of the broker's clock from each answer. */
+  /** Gets a sample of the broker's clock from each response. */
   readonly onDriftSample: (sample: DriftSample) => void;
 }
 
-/** Of an append with its retries: a silent broker blocks a partition no longer than this. */
+/** The time limit of an append with its retries: a silent broker blocks a partition no longer than this. */
 const APPEND_TIMEOUT_MS = 5_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 4_000;
-/** For the end of a partition, with retries. */
+/** The time limit of reading the end of a partition, with retries. */
 const OFFSET_TIMEOUT_MS = 5_000;
 const ONE_OFFSET_TIMEOUT_MS = 1_500;
 const METADATA_TIMEOUT_MS = 5_000;
 /** For this long an isolated broker may believe that it still leads, and return an outdated end. */
 const DEPOSED_MS = 10_000;
-const ASK_AGAIN_MS = 500;
-/** The most brokers that are asked for the time: the median of five tolerates two that are wrong. */
-const MAX_ASKED = 5;
-/** How long after the first answer the others are waited for. */
-const STRAGGLER_MS = 1_500;
+const RETRY_DELAY_MS = 500;
+/** The most brokers whose clocks are sampled: the median of five tolerates two that are wrong. */
+const MAX_SAMPLED = 5;
+/** How long after the first response the others are waited for. */
+const LATE_RESPONSE_MS = 1_500;
 /** A marker whose writer had read nothing, so that it says nothing about the log. */
 const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
 
@@ -59,8 +59,8 @@ export class KafkaLedgerLog implements LedgerLog {
   }
 
   /**
-   * Asks the leaders of the ledger for the time by appending an empty marker: no other answer of a broker contains its
-   * clock. Resolves with one sample per answer, once most have answered or the others are too late; onDriftSample does not
+   * Samples the clocks of the leaders of the ledger by appending an empty marker: no other response of a broker contains
+   * its time. Resolves with one sample per response, once most have answered or the others are too late; onDriftSample does not
    * get them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE if none answers.
    */
   async sampleBrokerClocks(): Promise<readonly DriftSample[]> {
@@ -68,9 +68,9 @@ export class KafkaLedgerLog implements LedgerLog {
     if (partitions.length === 0) {
       throw new IdallocError('KAFKA_UNAVAILABLE', `no partition of ${this.#options.topic} has a leader`);
     }
-    const asked = partitions.map((partition) => this.#timedAppend(partition, [{ key: null, value: EMPTY_MARKER }]));
-    const answers = await mostOf(this.#options.runtime, asked);
-    return answers.map(({ sample }) => sample);
+    const appends = partitions.map((partition) => this.#timedAppend(partition, [{ key: null, value: EMPTY_MARKER }]));
+    const responses = await mostOf(this.#options.runtime, appends);
+    return responses.map(({ sample }) => sample);
   }
 
   endOffset(partition: number): Promise<number> {
@@ -83,8 +83,8 @@ export class KafkaLedgerLog implements LedgerLog {
     for (;;) {
       const end = await this.#endOf(requestTopic, partition);
       if (end > known || runtime.monotonicMs() >= untilMs) return end;
-      cluster.doubt(requestTopic);
-      await runtime.sleep(ASK_AGAIN_MS);
+      cluster.markStale(requestTopic);
+      await runtime.sleep(RETRY_DELAY_MS);
     }
   }
 
@@ -97,7 +97,7 @@ export class KafkaLedgerLog implements LedgerLog {
     const partitions = topics.find(({ name }) => name === topic)?.partitions ?? [];
     const byLeader = new Map(partitions.map(({ partition, leader }) => [leader, partition]));
     byLeader.delete(-1); // no leader
-    return [...byLeader.values()].slice(0, MAX_ASKED);
+    return [...byLeader.values()].slice(0, MAX_SAMPLED);
   }
 
   async #timedAppend(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Timed> {
@@ -127,7 +127,7 @@ export class KafkaLedgerLog implements LedgerLog {
     try {
       return await retrying(
         runtime,
-        { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: isTransientFault },
+        { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: isTransientError },
         async (leftMs) => {
           const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
           return safeOffset(
@@ -163,20 +163,20 @@ function safeOffset(offset: number): number {
  */
 function mostOf<T>(runtime: Runtime, promises: readonly Promise<T>[]): Promise<readonly T[]> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly T[]>();
-  const answers: T[] = [];
+  const responses: T[] = [];
   let left = promises.length;
   let late: { cancel(): void } | undefined;
   const settled = (error?: unknown) => {
     left -= 1;
-    if (answers.length > 0) late ??= runtime.schedule(STRAGGLER_MS, () => resolve([...answers]));
-    if (left > 0 && answers.length <= promises.length / 2) return;
+    if (responses.length > 0) late ??= runtime.schedule(LATE_RESPONSE_MS, () => resolve([...responses]));
+    if (left > 0 && responses.length <= promises.length / 2) return;
     late?.cancel();
-    if (answers.length > 0) resolve([...answers]);
+    if (responses.length > 0) resolve([...responses]);
     else reject(error);
   };
   for (const one of promises) {
-    one.then((answer) => {
-      answers.push(answer);
+    one.then((response) => {
+      responses.push(response);
       settled();
     }, settled);
   }

@@ -25,7 +25,7 @@ interface LedgerSink {
 }
 
 export interface LedgerReaderOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   /** Reads uncommitted; its creator closes it. */
   readonly tail: Pick<Tail, 'follow'>;
@@ -49,13 +49,13 @@ const EXPIRE_INTERVAL_MS = 10_000;
 /**
  * A partition of the ledger.
  *
- *   starting  -> following   the bounds are known, and the sink has said where to read
+ *   starting  -> following   the bounds are known, and the sink has chosen where to read
  *   following -> starting    a restart: what was fetched is dropped
  *   any       -> left        it is no longer read
  *
  * `epoch` rises with every restart and when the partition is left, which identifies outdated bounds and chunks.
  */
-interface Place {
+interface ReadPartition {
   readonly partition: number;
   epoch: number;
   isStarting: boolean;
@@ -72,7 +72,7 @@ interface Place {
 export class LedgerReader {
   readonly #options: LedgerReaderOptions;
   readonly #log: RateLimitedLog;
-  readonly #places = new Map<number, Place>();
+  readonly #partitions = new Map<number, ReadPartition>();
   readonly #stopped = new AbortController();
   #expireTimer: Timer | undefined;
 
@@ -87,8 +87,8 @@ export class LedgerReader {
 
   /** Starts reading a partition, as soon as its leader answers. */
   follow(partition: number): void {
-    if (this.#places.has(partition)) return;
-    const place: Place = {
+    if (this.#partitions.has(partition)) return;
+    const reading: ReadPartition = {
       partition,
       epoch: 0,
       isStarting: false,
@@ -96,32 +96,32 @@ export class LedgerReader {
       shortSinceMs: undefined,
       followed: undefined,
     };
-    this.#places.set(partition, place);
-    void this.#start(place);
+    this.#partitions.set(partition, reading);
+    void this.#start(reading);
   }
 
   /** Stops reading a partition. */
   leave(partition: number): void {
-    const place = this.#places.get(partition);
-    if (place === undefined) return;
-    this.#places.delete(partition);
-    place.epoch += 1;
-    place.followed?.stop();
+    const reading = this.#partitions.get(partition);
+    if (reading === undefined) return;
+    this.#partitions.delete(partition);
+    reading.epoch += 1;
+    reading.followed?.stop();
   }
 
   stop(): void {
     this.#stopped.abort();
     this.#expireTimer?.cancel();
-    for (const partition of [...this.#places.keys()]) this.leave(partition);
+    for (const partition of [...this.#partitions.keys()]) this.leave(partition);
   }
 
-  /** Stops reading a partition, asks its leader for the bounds and reads from where the sink says. */
+  /** Stops reading a partition, requests the bounds from its leader and reads from where the sink needs it. */
   restart(partition: number): void {
-    const place = this.#places.get(partition);
-    if (place === undefined) throw new RangeError(`ledger partition ${partition} is not followed`);
-    place.epoch += 1;
-    place.followed?.pause();
-    void this.#start(place);
+    const reading = this.#partitions.get(partition);
+    if (reading === undefined) throw new RangeError(`ledger partition ${partition} is not followed`);
+    reading.epoch += 1;
+    reading.followed?.pause();
+    void this.#start(reading);
   }
 
   get #isStopped(): boolean {
@@ -129,64 +129,64 @@ export class LedgerReader {
   }
 
   /** Whether the partition was left, as all are when the reader stops. */
-  #isOver(place: Place): boolean {
-    return this.#places.get(place.partition) !== place;
+  #isOver(reading: ReadPartition): boolean {
+    return this.#partitions.get(reading.partition) !== reading;
   }
 
-  async #start(place: Place): Promise<void> {
-    if (place.isStarting) return; // the start under way checks the epoch
-    place.isStarting = true;
+  async #start(reading: ReadPartition): Promise<void> {
+    if (reading.isStarting) return; // the start in progress checks the epoch
+    reading.isStarting = true;
     const { runtime } = this.#options;
-    await runtime.sleep(place.startedMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
-    for (let restMs = MIN_RETRY_MS; !this.#isOver(place); restMs = Math.min(MAX_RETRY_MS, restMs * 2)) {
+    await runtime.sleep(reading.startedMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
+    for (let delayMs = MIN_RETRY_MS; !this.#isOver(reading); delayMs = Math.min(MAX_RETRY_MS, delayMs * 2)) {
       try {
-        await this.#tryToStart(place);
-        if (!place.isStarting) return;
+        await this.#tryToStart(reading);
+        if (!reading.isStarting) return;
       } catch (error) {
-        const fields = { partition: place.partition, error: describeError(error) };
+        const fields = { partition: reading.partition, error: describeError(error) };
         this.#log.warn(fields, "a ledger partition can't be read yet, retrying");
       }
-      await runtime.sleep(restMs, this.#stopped.signal);
+      await runtime.sleep(delayMs, this.#stopped.signal);
     }
   }
 
   /** Does nothing if the partition was restarted meanwhile. */
-  async #tryToStart(place: Place): Promise<void> {
+  async #tryToStart(reading: ReadPartition): Promise<void> {
     const { sink, runtime } = this.#options;
-    const { partition, epoch } = place;
+    const { partition, epoch } = reading;
     const { logStart, end } = await this.#boundsOf(partition);
-    if (this.#isOver(place) || place.epoch !== epoch) return;
-    this.#requireLength(place, end);
-    place.startedMs = runtime.monotonicMs();
+    if (this.#isOver(reading) || reading.epoch !== epoch) return;
+    this.#requireLength(reading, end);
+    reading.startedMs = runtime.monotonicMs();
     const offset = sink.begin(partition, { low: logStart, high: end });
-    if (place.epoch !== epoch) return; // the index was replaced
-    place.isStarting = false;
+    if (reading.epoch !== epoch) return; // the index was replaced
+    reading.isStarting = false;
     // The last entry is read again to recognise the log; only more than that is worth a log line.
     if (end - offset > 1) this.#options.log('info', { partition, from: offset, to: end }, 'reading a ledger partition');
-    this.#readFrom(place, offset);
+    this.#readFrom(reading, offset);
   }
 
-  #requireLength(place: Place, end: number): void {
+  #requireLength(reading: ReadPartition, end: number): void {
     const { cluster, runtime, topic, sink } = this.#options;
-    const known = sink.knownEnd(place.partition);
+    const known = sink.knownEnd(reading.partition);
     const nowMs = runtime.monotonicMs();
-    const sinceMs = end < known ? (place.shortSinceMs ?? nowMs) : undefined;
-    place.shortSinceMs = sinceMs;
+    const sinceMs = end < known ? (reading.shortSinceMs ?? nowMs) : undefined;
+    reading.shortSinceMs = sinceMs;
     if (sinceMs === undefined || nowMs - sinceMs >= SHORT_LOG_MS) return;
-    cluster.doubt(topic);
+    cluster.markStale(topic);
     throw new Error(
-      `${topic}/${place.partition} ends at offset ${end} according to its leader, but is known up to offset ${known}`,
+      `${topic}/${reading.partition} ends at offset ${end} according to its leader, but is known up to offset ${known}`,
     );
   }
 
-  #readFrom(place: Place, offset: number): void {
+  #readFrom(reading: ReadPartition, offset: number): void {
     const { tail, topic, sink } = this.#options;
-    const { partition } = place;
-    if (place.followed === undefined) {
-      place.followed = tail.follow(
+    const { partition } = reading;
+    if (reading.followed === undefined) {
+      reading.followed = tail.follow(
         { topic, partition, offset },
         {
-          deliver: (chunk) => this.#deliver(place, chunk),
+          deliver: (chunk) => this.#deliver(reading, chunk),
           neededFrom: () => sink.neededFrom(partition),
           outOfRange: async ({ logStart, end }, position) => {
             const needed = await sink.neededFrom(partition);
@@ -198,29 +198,29 @@ export class LedgerReader {
         },
       );
     } else {
-      place.followed.seek(offset);
-      place.followed.resume();
+      reading.followed.seek(offset);
+      reading.followed.resume();
     }
   }
 
-  async #deliver(place: Place, { records, from }: TailChunk): Promise<void> {
-    const { epoch } = place;
+  async #deliver(reading: ReadPartition, { records, from }: TailChunk): Promise<void> {
+    const { epoch } = reading;
     for (let at = 0; at < records.length; at += APPLY_MAX_ENTRIES) {
       if (at > 0) await this.#options.runtime.nextTurn();
-      if (this.#isOver(place) || place.epoch !== epoch) return;
-      this.#apply(place, records.slice(at, at + APPLY_MAX_ENTRIES), from);
+      if (this.#isOver(reading) || reading.epoch !== epoch) return;
+      this.#apply(reading, records.slice(at, at + APPLY_MAX_ENTRIES), from);
     }
   }
 
-  #apply(place: Place, records: readonly FetchedRecord[], from: number): void {
+  #apply(reading: ReadPartition, records: readonly FetchedRecord[], from: number): void {
     const { sink, topic } = this.#options;
-    const { partition, epoch } = place;
+    const { partition, epoch } = reading;
     const unreadable = records.findIndex(({ headers }) => headers[UNREADABLE] !== undefined);
     const readable = unreadable === -1 ? records : records.slice(0, unreadable);
     if (readable.length > 0) sink.deliver(partition, readable.map(toLedgerRecord), from);
     const first = records[unreadable];
-    if (first === undefined || place.epoch !== epoch) return;
-    place.followed?.pause();
+    if (first === undefined || reading.epoch !== epoch) return;
+    reading.followed?.pause();
     const until = 'requests of this partition are rejected until retention or kafka-delete-records has removed them';
     const cause = `topic '${topic}' has records that can't be read: ${first.headers[UNREADABLE]}; ${until}`;
     sink.unreadable(partition, first.offset, cause);
@@ -236,25 +236,25 @@ export class LedgerReader {
 
   /** Removes from the index what the log no longer has, step by step. */
   async #expireAll(): Promise<void> {
-    const askedMs = this.#options.runtime.monotonicMs();
-    const started = [...this.#places.values()].filter(({ isStarting }) => !isStarting);
-    const asked = await Promise.allSettled(started.map(({ partition }) => this.#boundsOf(partition)));
-    for (const [i, answer] of asked.entries()) {
-      const place = started[i] as Place;
+    const startedAtMs = this.#options.runtime.monotonicMs();
+    const started = [...this.#partitions.values()].filter(({ isStarting }) => !isStarting);
+    const results = await Promise.allSettled(started.map(({ partition }) => this.#boundsOf(partition)));
+    for (const [i, response] of results.entries()) {
+      const reading = started[i] as ReadPartition;
       try {
-        if (answer.status === 'rejected') throw answer.reason;
+        if (response.status === 'rejected') throw response.reason;
         // A restart meanwhile used newer bounds.
-        if (!place.isStarting && place.startedMs < askedMs) await this.#expire(place, answer.value);
+        if (!reading.isStarting && reading.startedMs < startedAtMs) await this.#expire(reading, response.value);
       } catch (error) {
-        const fields = { partition: place.partition, error: describeError(error) };
+        const fields = { partition: reading.partition, error: describeError(error) };
         this.#log.warn(fields, 'removing expired entries from the index failed');
       }
     }
   }
 
-  async #expire(place: Place, { logStart, end }: PartitionBounds): Promise<void> {
+  async #expire(reading: ReadPartition, { logStart, end }: PartitionBounds): Promise<void> {
     const { sink, runtime } = this.#options;
-    while (!this.#isOver(place) && sink.expire(place.partition, logStart, end)) await runtime.nextTurn();
+    while (!this.#isOver(reading) && sink.expire(reading.partition, logStart, end)) await runtime.nextTurn();
   }
 
   #boundsOf(partition: number): Promise<PartitionBounds> {

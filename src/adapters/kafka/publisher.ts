@@ -4,15 +4,15 @@ import { append } from '../../kafka/loops/append.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { faultOf } from '../../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
-import { isRecordFault, isTopicFault, isWeakness } from './publish-faults.ts';
+import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 export interface KafkaPublisherOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
-  readonly topics: Pick<ReplyTopics, 'status' | 'doubt' | 'markUnwritable' | 'clear'>;
+  readonly topics: Pick<ReplyTopics, 'status' | 'invalidate' | 'markUnwritable' | 'clear'>;
   /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
   readonly isRevoked?: (topic: string) => boolean;
 }
@@ -20,9 +20,9 @@ export interface KafkaPublisherOptions {
 /** Keeps record batches below the brokers' default limit of 1 MiB. */
 const BATCH_MAX_BYTES = 900_000;
 /** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
-const PATIENCE_MS = 10_000;
+const TOPIC_TIMEOUT_MS = 10_000;
 const RETRY_MS = 200;
-/** Of one append, including those queued before it on its connection, since brokers answer in order. */
+/** The time limit of one append, including those queued before it on its connection, since brokers answer in order. */
 const APPEND_TIMEOUT_MS = 10_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;
@@ -46,8 +46,8 @@ const DELIVERED: Delivery = Object.freeze({ ok: true });
  * Publishes all topics and partitions in parallel, one record batch for each partition, so that none delays another. The
  * outcome of each record is written into `deliveries` once it is known.
  *
- * A fault affects only the records that it belongs to: a fault of a record that record, a fault of a topic the records of
- * that topic. Any other fault that persists rejects the whole publication.
+ * An error affects only the records that it belongs to: one of a record only that record, one of a topic only the records of
+ * that topic. Any other error that persists rejects the whole publication.
  */
 export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
@@ -60,11 +60,11 @@ export class KafkaPublisher implements Publisher {
   async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {
     const publication = { records, deliveries: new Array<Delivery>(records.length) };
     const byTopic = new Map<string, number[]>();
-    records.forEach(({ topic }, place) => {
-      addTo(byTopic, topic, place);
+    records.forEach(({ topic }, index) => {
+      addTo(byTopic, topic, index);
     });
     const outcomes = await Promise.allSettled(
-      [...byTopic].map(([topic, places]) => this.#publishTopic(topic, places, publication)),
+      [...byTopic].map(([topic, indices]) => this.#publishTopic(topic, indices, publication)),
     );
     const failed = outcomes.find((outcome) => outcome.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
@@ -72,14 +72,14 @@ export class KafkaPublisher implements Publisher {
   }
 
   /** Retries until each record has an outcome, or the topic's time is up. */
-  async #publishTopic(topic: string, places: readonly number[], publication: Publication): Promise<void> {
+  async #publishTopic(topic: string, indices: readonly number[], publication: Publication): Promise<void> {
     const { topics, runtime } = this.#options;
     const { deliveries } = publication;
     const startedMs = runtime.monotonicMs();
-    for (let doubted = false; ; ) {
-      const left = places.filter((place) => deliveries[place] === undefined);
+    for (let isRetried = false; ; ) {
+      const left = indices.filter((index) => deliveries[index] === undefined);
       const refuse = (reason: string) => {
-        for (const place of left) deliveries[place] = { ok: false, reason, fault: 'topic' };
+        for (const index of left) deliveries[index] = { ok: false, reason, cause: 'topic' };
       };
       const status = await topics.status(topic);
       if (status.kind === 'unwritable') {
@@ -87,7 +87,7 @@ export class KafkaPublisher implements Publisher {
         return refuse(status.reason);
       }
       if (status.kind === 'leaderless') {
-        if (runtime.monotonicMs() - status.sinceMs >= PATIENCE_MS) return refuse(`topic ${topic} has no leader`);
+        if (runtime.monotonicMs() - status.sinceMs >= TOPIC_TIMEOUT_MS) return refuse(`topic ${topic} has no leader`);
         await runtime.sleep(RETRY_MS);
         continue;
       }
@@ -97,21 +97,21 @@ export class KafkaPublisher implements Publisher {
         if (status.onProbation && addressed.size > 0) topics.clear(topic);
         return;
       }
-      topics.doubt(topic);
-      if (doubted) {
-        const isOver = status.onProbation || runtime.monotonicMs() - startedMs >= PATIENCE_MS;
+      topics.invalidate(topic);
+      if (isRetried) {
+        const isOver = status.onProbation || runtime.monotonicMs() - startedMs >= TOPIC_TIMEOUT_MS;
         this.#judge(topic, errors, isOver);
         await runtime.sleep(RETRY_MS);
       }
-      doubted = true; // the first fault may only reveal an outdated leader
+      isRetried = true; // the first error may only reveal an outdated leader
     }
   }
 
-  /** Interprets persistent faults of a topic. Throws unless they are the topic's own. */
+  /** Interprets persistent errors of a topic. Throws unless they are the topic's own. */
   #judge(topic: string, errors: readonly unknown[], isOver: boolean): void {
-    const faults = errors.map(faultOf);
-    if (faults.some(isTopicFault)) this.#requireNotRevoked(topic);
-    const own = faults.find(isTopicFault) ?? (isOver && faults.every(isWeakness) ? faults[0] : undefined);
+    const errorCodes = errors.map(kafkaErrorCode);
+    if (errorCodes.some(isTopicError)) this.#requireNotRevoked(topic);
+    const own = errorCodes.find(isTopicError) ?? (isOver && errorCodes.every(isWeakness) ? errorCodes[0] : undefined);
     if (own !== undefined) this.#options.topics.markUnwritable(topic, `topic ${topic} refused the record: ${own}`);
     else if (isOver) {
       const message = `topic ${topic} did not accept records: ${describeError(errors[0])}`;
@@ -130,12 +130,12 @@ export class KafkaPublisher implements Publisher {
   /** The places of the records, by partition. */
   #address(left: readonly number[], partitions: number, { records, deliveries }: Publication): Map<number, number[]> {
     const addressed = new Map<number, number[]>();
-    for (const place of left) {
-      const { topic, key, partition = partitionFor(key, partitions, this.#nextKeyless) } = recordAt(records, place);
-      if (partition < partitions) addTo(addressed, partition, place);
+    for (const index of left) {
+      const { topic, key, partition = partitionFor(key, partitions, this.#nextKeyless) } = recordAt(records, index);
+      if (partition < partitions) addTo(addressed, partition, index);
       else {
         const reason = `topic ${topic} has no partition ${partition}: it has ${partitions}`;
-        deliveries[place] = { ok: false, reason, fault: 'topic' };
+        deliveries[index] = { ok: false, reason, cause: 'topic' };
       }
     }
     return addressed;
@@ -146,59 +146,59 @@ export class KafkaPublisher implements Publisher {
     return this.#keyless;
   };
 
-  /** The faults that are not a record's own, at most one per partition. */
+  /** The errors that are not a record's own, at most one per partition. */
   async #sendAll(
     topic: string,
     addressed: ReadonlyMap<number, readonly number[]>,
     publication: Publication,
   ): Promise<readonly unknown[]> {
     const errors = await Promise.all(
-      [...addressed].map(([partition, places]) => this.#send({ topic, partition }, places, publication)),
+      [...addressed].map(([partition, indices]) => this.#send({ topic, partition }, indices, publication)),
     );
     return errors.filter((error) => error !== undefined);
   }
 
   /**
    * Sends the records to one partition, in order. Splits them in half if they are too large together or if the topic rejects
-   * one of them, so that a bad record fails alone. Stops at the first fault that is not a record's own, and resolves to it.
+   * one of them, so that a bad record fails alone. Stops at the first error that is not a record's own, and resolves to it.
    */
-  async #send(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
+  async #send(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
     const { cluster, runtime } = this.#options;
     const { records, deliveries } = publication;
     const batch = encodeBatch(
-      places.map((place) => recordAt(records, place)),
+      indices.map((index) => recordAt(records, index)),
       runtime.wallMs(),
     );
-    if (batch.length > BATCH_MAX_BYTES && places.length > 1) return await this.#sendHalves(to, places, publication);
+    if (batch.length > BATCH_MAX_BYTES && indices.length > 1) return await this.#sendHalves(to, indices, publication);
     const limits = { timeoutMs: APPEND_TIMEOUT_MS, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     let delivery = DELIVERED;
     try {
       await append(cluster, runtime, { ...to, lane: 'publish', ...limits, batch });
     } catch (error) {
-      const fault = faultOf(error);
-      if (!isRecordFault(fault)) return error;
-      if (places.length > 1) return await this.#sendHalves(to, places, publication);
-      delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${fault}`, fault: 'record' };
+      const errorCode = kafkaErrorCode(error);
+      if (!isRecordError(errorCode)) return error;
+      if (indices.length > 1) return await this.#sendHalves(to, indices, publication);
+      delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${errorCode}`, cause: 'record' };
     }
-    for (const place of places) deliveries[place] = delivery;
+    for (const index of indices) deliveries[index] = delivery;
     return undefined;
   }
 
-  async #sendHalves(to: Target, places: readonly number[], publication: Publication): Promise<unknown> {
-    const half = Math.ceil(places.length / 2);
-    const fault = await this.#send(to, places.slice(0, half), publication);
-    return fault ?? (await this.#send(to, places.slice(half), publication));
+  async #sendHalves(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
+    const half = Math.ceil(indices.length / 2);
+    const error = await this.#send(to, indices.slice(0, half), publication);
+    return error ?? (await this.#send(to, indices.slice(half), publication));
   }
 }
 
-function addTo<K>(groups: Map<K, number[]>, group: K, place: number): void {
+function addTo<K>(groups: Map<K, number[]>, group: K, index: number): void {
   const known = groups.get(group);
-  if (known === undefined) groups.set(group, [place]);
-  else known.push(place);
+  if (known === undefined) groups.set(group, [index]);
+  else known.push(index);
 }
 
-function recordAt(records: readonly OutgoingRecord[], place: number): OutgoingRecord {
-  const record = records[place];
-  if (record === undefined) throw new RangeError(`no record at place ${place}`);
+function recordAt(records: readonly OutgoingRecord[], index: number): OutgoingRecord {
+  const record = records[index];
+  if (record === undefined) throw new RangeError(`no record at index ${index}`);
   return record;
 }

@@ -1,7 +1,7 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import type { FaultName } from '../../kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 
 /** Whether a topic can be written to, and if not, whether that may be temporary. */
 export type TopicStatus =
@@ -11,8 +11,8 @@ export type TopicStatus =
   /** Temporary, during a leader election; a topic that stays leaderless counts as unwritable. */
   | { readonly kind: 'leaderless'; readonly sinceMs: number };
 
-const ASK_TIMEOUT_MS = 10_000;
-/** How long a status is cached; that of a missing topic for a moment, so that a burst of requests asks once. */
+const LOOKUP_TIMEOUT_MS = 10_000;
+/** How long a status is cached; that of a missing topic for a moment, so that a burst of requests causes one lookup. */
 const MAX_AGE_MS = { writable: 60_000, unwritable: 2_000, leaderless: 200 } as const;
 /** How long a topic is not retried after a write to it failed. */
 const UNWRITABLE_MAX_AGE_MS = 10_000;
@@ -25,12 +25,12 @@ interface Remembered {
   readonly isUnwritable: boolean;
 }
 
-/** The cached status of the reply topics; brokers are asked about one topic at a time. */
+/** The cached status of the reply topics; one topic is looked up at a time. */
 export class ReplyTopics {
   readonly #cluster: Pick<Cluster, 'metadata'>;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #remembered = new Map<string, Remembered>();
-  readonly #asked = new Map<string, Promise<TopicStatus>>();
+  readonly #pending = new Map<string, Promise<TopicStatus>>();
 
   constructor(cluster: Pick<Cluster, 'metadata'>, runtime: Pick<Runtime, 'monotonicMs'>) {
     this.#cluster = cluster;
@@ -41,15 +41,15 @@ export class ReplyTopics {
   async status(topic: string): Promise<TopicStatus> {
     const known = this.#remembered.get(topic);
     if (known !== undefined && this.#runtime.monotonicMs() < known.untilMs) return known.status;
-    const before = this.#asked.get(topic);
+    const before = this.#pending.get(topic);
     if (before !== undefined) return await before;
-    const asked = this.#ask(topic).finally(() => this.#asked.delete(topic));
-    this.#asked.set(topic, asked);
-    return await asked;
+    const lookup = this.#lookUp(topic).finally(() => this.#pending.delete(topic));
+    this.#pending.set(topic, lookup);
+    return await lookup;
   }
 
   /** A write to the topic failed: its cached status has expired, except for how long it has been leaderless or unwritable. */
-  doubt(topic: string): void {
+  invalidate(topic: string): void {
     const known = this.#remembered.get(topic);
     if (known !== undefined) this.#remember(topic, known.status, 0, known.isUnwritable);
   }
@@ -64,7 +64,7 @@ export class ReplyTopics {
     this.#remembered.delete(topic);
   }
 
-  async #ask(topic: string): Promise<TopicStatus> {
+  async #lookUp(topic: string): Promise<TopicStatus> {
     const found = await this.#describe(topic);
     const known = this.#remembered.get(topic);
     const isUnwritable = known?.isUnwritable === true;
@@ -73,13 +73,13 @@ export class ReplyTopics {
     return status;
   }
 
-  /** The number of its partitions, or its fault in the metadata. */
-  async #describe(topic: string): Promise<number | FaultName> {
+  /** The number of its partitions, or its error in the metadata. */
+  async #describe(topic: string): Promise<number | KafkaErrorCode> {
     try {
-      const { topics } = await this.#cluster.metadata([topic], ASK_TIMEOUT_MS);
+      const { topics } = await this.#cluster.metadata([topic], LOOKUP_TIMEOUT_MS);
       const found = topics.find(({ name }) => name === topic);
       if (found === undefined) return 'UNKNOWN_TOPIC_OR_PARTITION';
-      if (found.fault !== undefined) return found.fault;
+      if (found.errorCode !== undefined) return found.errorCode;
       return found.partitions.some(({ leader }) => leader === -1) ? 'LEADER_NOT_AVAILABLE' : found.partitions.length;
     } catch (error) {
       const message = `topic ${topic} could not be looked up: ${describeError(error)}`;
@@ -87,7 +87,7 @@ export class ReplyTopics {
     }
   }
 
-  #judge(topic: string, found: number | FaultName, known: Remembered | undefined): TopicStatus {
+  #judge(topic: string, found: number | KafkaErrorCode, known: Remembered | undefined): TopicStatus {
     if (found === 'TOPIC_AUTHORIZATION_FAILED') return denied(topic);
     if (found === 0 || found === 'UNKNOWN_TOPIC_OR_PARTITION' || found === 'INVALID_TOPIC_EXCEPTION') {
       return missing(topic);

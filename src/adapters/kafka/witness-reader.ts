@@ -4,7 +4,7 @@ import type { Followed, TailSink } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 
-/** What has been read of the witness topic. */
+/** The content of the witness topic, as far as it has been read. */
 export class WitnessFollower {
   readonly #table: WitnessTable;
   readonly #waiting = new Set<{ readonly offset: number; readonly arrived: () => void }>();

@@ -9,7 +9,7 @@ import { isUnsent } from './brokers.ts';
 import type { WitnessFollower } from './witness-reader.ts';
 
 export interface WitnessTopicOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly topic: string;
   readonly datacenterId: number;
@@ -35,7 +35,7 @@ interface Message {
  * "Read to the end" means: up to a record that was written after the call. The high watermark would not work, since the
  * last records of a compacted log may be gone, and a reader would never reach it.
  *
- * One write is under way at a time, so that an earlier one is not appended after a later one. A write without an answer
+ * One write is in progress at a time, so that an earlier one is not appended after a later one. A write without a response
  * ends at its deadline and may still be appended later; readers have to tolerate that.
  */
 export class WitnessTopic implements WitnessPort {
@@ -70,7 +70,7 @@ export class WitnessTopic implements WitnessPort {
     const over = new AbortController();
     const { promise: late, reject } = Promise.withResolvers<never>();
     const untilMs = runtime.monotonicMs() + callLimitMs;
-    const timer = runtime.schedule(callLimitMs, () => reject(unavailable(`no answer in ${callLimitMs} ms`)));
+    const timer = runtime.schedule(callLimitMs, () => reject(unavailable(`no response in ${callLimitMs} ms`)));
     try {
       return await Promise.race([this.#writeAndRead(messages, untilMs, over.signal), late]);
     } finally {
@@ -118,7 +118,7 @@ export class WitnessTopic implements WitnessPort {
     } catch (error) {
       throw unavailable(describeError(error), error);
     }
-    throw unavailable('the answer has no offset');
+    throw unavailable('the response has no offset');
   }
 }
 

@@ -16,10 +16,10 @@ interface RegistryDeps {
 }
 
 /** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
-export const PATIENCE_MS = 30_000;
+export const WAIT_LIMIT_MS = 30_000;
 const CALL_TIMEOUT_MS = 2_000;
-/** Between two calls to a registry that did not answer. */
-const REST_MS = 1_000;
+/** The pause between two calls to a registry that did not answer. */
+const RETRY_DELAY_MS = 1_000;
 const MAX_IDS = 10_000;
 const AT_ONCE = 8;
 /** How long an unknown id is remembered: another node of the registry may have it already. */
@@ -32,7 +32,7 @@ const REPLY_SUBJECT = 'idalloc.IdReply';
 const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
 
 type SchemaName = keyof typeof COMPATIBILITY;
-type Answer = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
+type RegistryResponse = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
 
 /** A client of a schema registry with Confluent's API. Ids never change their meaning, so they are cached, up to a limit. */
 export class SchemaRegistry implements SchemaIds {
@@ -41,7 +41,7 @@ export class SchemaRegistry implements SchemaIds {
   /** Oldest first. `untilMs` is set for an id that the registry did not have. */
   readonly #ids = new Map<number, { readonly isRequest: boolean; readonly untilMs?: number }>();
   #replyId: number | undefined;
-  #fault: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
+  #failure: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
 
   constructor(settings: RegistrySettings, deps: RegistryDeps) {
     this.#settings = settings;
@@ -62,17 +62,18 @@ export class SchemaRegistry implements SchemaIds {
       (id) => (this.#ids.get(id)?.untilMs ?? Number.POSITIVE_INFINITY) <= now || !this.#ids.has(id),
     );
     if (missing.length === 0 && this.#replyId !== undefined) return;
-    if (this.#fault !== undefined && now - this.#fault.lastMs < REST_MS) return this.#wait(this.#fault.error);
+    if (this.#failure !== undefined && now - this.#failure.lastMs < RETRY_DELAY_MS)
+      return this.#wait(this.#failure.error);
     try {
       if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
       for (let from = 0; from < missing.length; from += AT_ONCE) {
         await Promise.all(missing.slice(from, from + AT_ONCE).map((id) => this.#look(id)));
       }
-      this.#fault = undefined;
+      this.#failure = undefined;
     } catch (error) {
       if (!(error instanceof IdallocError)) throw error;
       const lastMs = this.#deps.monotonicMs();
-      this.#fault = { sinceMs: this.#fault?.sinceMs ?? lastMs, lastMs, error };
+      this.#failure = { sinceMs: this.#failure?.sinceMs ?? lastMs, lastMs, error };
       this.#wait(error);
     }
   }
@@ -100,10 +101,10 @@ export class SchemaRegistry implements SchemaIds {
     return missing;
   }
 
-  /** The registry's answer for this version's schema under a subject, if it is registered. */
-  async #find(subject: string, name: SchemaName): Promise<Answer | undefined> {
-    const question = { schema: schemaText(name), schemaType: 'AVRO' };
-    const found = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, question, [404]);
+  /** The registry's response for this version's schema under a subject, if it is registered. */
+  async #find(subject: string, name: SchemaName): Promise<RegistryResponse | undefined> {
+    const request = { schema: schemaText(name), schemaType: 'AVRO' };
+    const found = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, request, [404]);
     return found.status === 200 ? found : undefined;
   }
 
@@ -121,7 +122,7 @@ export class SchemaRegistry implements SchemaIds {
 
   /** Throws while requests should wait for the registry. */
   #wait(error: IdallocError): void {
-    if (this.#deps.monotonicMs() - (this.#fault?.sinceMs ?? 0) < PATIENCE_MS) throw error;
+    if (this.#deps.monotonicMs() - (this.#failure?.sinceMs ?? 0) < WAIT_LIMIT_MS) throw error;
   }
 
   async #findReplyId(): Promise<number> {
@@ -148,7 +149,12 @@ export class SchemaRegistry implements SchemaIds {
   }
 
   /** Throws for any status other than 200 and those in `expected`. */
-  async #call(method: string, path: string, json?: object, expected: readonly number[] = []): Promise<Answer> {
+  async #call(
+    method: string,
+    path: string,
+    json?: object,
+    expected: readonly number[] = [],
+  ): Promise<RegistryResponse> {
     const { url, auth } = this.#settings;
     const basic =
       auth === undefined ? undefined : Buffer.from(`${auth.username}:${auth.password()}`).toString('base64');
@@ -164,7 +170,7 @@ export class SchemaRegistry implements SchemaIds {
       const text = await bounded(response);
       if (status !== 200 && !expected.includes(status)) throw new Error(`status ${status} for ${method} ${path}`);
       const body: unknown = JSON.parse(text);
-      return { status, body: typeof body === 'object' && body !== null ? (body as Answer['body']) : {} };
+      return { status, body: typeof body === 'object' && body !== null ? (body as RegistryResponse['body']) : {} };
     } catch (error) {
       const cause = error instanceof Error && error.cause !== undefined ? ` (${describeError(error.cause)})` : '';
       throw unavailable(`${describeError(error)}${cause}`);
@@ -184,7 +190,7 @@ function subjectsOf(requestTopic: string) {
   ] as const;
 }
 
-function idOf({ body }: Answer): number {
+function idOf({ body }: RegistryResponse): number {
   const { id } = body;
   if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff) return id;
   throw unavailable('it answered without a schema id');

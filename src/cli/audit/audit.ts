@@ -116,7 +116,7 @@ export async function checkAll(
   return joined;
 }
 
-/** After so many items the event loop runs, so that signals are handled. */
+/** The event loop runs after this many items, so that signals are handled. */
 const ITEMS_PER_TURN = 5_000;
 
 async function each<T>(

@@ -1,5 +1,5 @@
 import { unpackRanges } from './evidence.ts';
-import type { FoundBatch, Place } from './store.ts';
+import type { BatchLocation, FoundBatch } from './store.ts';
 
 export type FindingCode =
   /** One ID in two batches. */
@@ -20,7 +20,7 @@ export type FindingCode =
 export interface Finding {
   readonly code: FindingCode;
   readonly message: string;
-  readonly places: readonly Place[];
+  readonly locations: readonly BatchLocation[];
 }
 
 export interface JoinCounts {
@@ -137,7 +137,7 @@ class Request {
     this.#deciders = deciders;
     if (new Set(deciders.map(({ digest }) => digest.toString('latin1'))).size > 1) {
       const message = `one correlation ID has ${deciders.length} batches, in ledger partitions ${deciders.map(logOf).join(', ')}`;
-      this.#options.find({ code: 'SPLIT', message, places: deciders });
+      this.#options.find({ code: 'SPLIT', message, locations: deciders });
     }
     return deciders;
   }
@@ -175,10 +175,10 @@ class Request {
     else if (deciders.length > 0) {
       const what = loser === undefined ? 'a batch that no entry has' : 'the batch of a loser';
       const message = `a reply has ${what}, not the one that was decided`;
-      find({ code: 'DIVERGENT', message, places: [reply, ...deciders] });
+      find({ code: 'DIVERGENT', message, locations: [reply, ...deciders] });
     } else if (reply.timeMs >= ledgerReachesMs) {
       const message = 'a reply has a batch that is not in the ledger, though the ledger reaches back that far';
-      find({ code: 'UNDECIDED', message, places: [reply] });
+      find({ code: 'UNDECIDED', message, locations: [reply] });
     } else this.#withoutLedger(reply);
   }
 
@@ -188,7 +188,7 @@ class Request {
     else this.#first = true;
     if (decider.replyTopic === reply.topic) return;
     const message = `a reply is on ${reply.topic}; the request named ${decider.replyTopic ?? '?'}`;
-    this.#options.find({ code: 'MISDIRECTED', message, places: [reply, decider] });
+    this.#options.find({ code: 'MISDIRECTED', message, locations: [reply, decider] });
   }
 
   /** Without the ledger, two different batches can't be judged. */
@@ -209,7 +209,7 @@ class Request {
 }
 
 /** One partition of one topic. */
-export function logOf({ topic, partition }: Pick<Place, 'topic' | 'partition'>): string {
+export function logOf({ topic, partition }: Pick<BatchLocation, 'topic' | 'partition'>): string {
   return `${topic}/${partition}`;
 }
 

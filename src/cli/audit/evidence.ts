@@ -8,34 +8,35 @@ import { wallMs } from '../../core/units.ts';
 const MAX_BATCH_SPAN_MS = 60_000;
 
 /** How the IDs of a batch contradict the origin that it names; empty if they match. */
-export function batchFaults(batch: IdBatch, layout: Layout): string[] {
+export function batchViolations(batch: IdBatch, layout: Layout): string[] {
   if (batch.step !== layout.step) return [`its step is ${batch.step}; IDs of its layout are ${layout.step} apart`];
-  const faults = batch.ranges.flatMap((range) => rangeFaults(range, batch, layout));
+  const violations = batch.ranges.flatMap((range) => rangeViolations(range, batch, layout));
   const falls = batch.ranges.findIndex(({ first }, i) => first <= lastOf(batch.ranges[i - 1], batch.step));
-  if (falls > 0) faults.push(`its ranges do not increase: ${batch.ranges[falls]?.first} comes too late`);
-  return faults;
+  if (falls > 0) violations.push(`its ranges do not increase: ${batch.ranges[falls]?.first} comes too late`);
+  return violations;
 }
 
-function rangeFaults({ first, count }: IdRange, batch: IdBatch, layout: Layout): string[] {
+function rangeViolations({ first, count }: IdRange, batch: IdBatch, layout: Layout): string[] {
   const last = first + BigInt(count - 1) * batch.step;
   const limit = BigInt(layout.endTicks) << layout.timestampShift;
   if (first < 0n || last >= limit) return [`${last} is not an ID of its layout '${layout.name}'`];
   const from = decompose(layout, first);
   const to = decompose(layout, last);
-  const faults: string[] = [];
+  const violations: string[] = [];
   for (const { worker, datacenter } of [from, to]) {
-    if (worker !== batch.workerId) faults.push(`an ID is of worker ${worker}, the batch of worker ${batch.workerId}`);
+    if (worker !== batch.workerId)
+      violations.push(`an ID is of worker ${worker}, the batch of worker ${batch.workerId}`);
     if (datacenter !== batch.datacenterId) {
-      faults.push(`an ID is of datacenter ${datacenter}, the batch of datacenter ${batch.datacenterId}`);
+      violations.push(`an ID is of datacenter ${datacenter}, the batch of datacenter ${batch.datacenterId}`);
     }
   }
-  if (from.ticks !== to.ticks) faults.push(`the range of ${count} IDs from ${first} leaves its tick`);
+  if (from.ticks !== to.ticks) violations.push(`the range of ${count} IDs from ${first} leaves its tick`);
   const made = toTicks(layout, wallMs(batch.generatedAtMs));
-  if (to.ticks > made) faults.push(`an ID has a time after generated_at ${batch.generatedAtMs}`);
+  if (to.ticks > made) violations.push(`an ID has a time after generated_at ${batch.generatedAtMs}`);
   if ((made - from.ticks) * layout.tickMs > MAX_BATCH_SPAN_MS) {
-    faults.push(`an ID has a time more than a minute before generated_at ${batch.generatedAtMs}`);
+    violations.push(`an ID has a time more than a minute before generated_at ${batch.generatedAtMs}`);
   }
-  return [...new Set(faults)];
+  return [...new Set(violations)];
 }
 
 function lastOf(range: IdRange | undefined, step: bigint): bigint {

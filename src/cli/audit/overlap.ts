@@ -9,7 +9,7 @@ const MAX_ENDED = 10_000;
  * a finding, though not with each batch that it shares IDs with.
  *
  * Of runs with one step and one remainder, the one that ends last is kept: a run that begins before its end shares an ID
- * with it. Runs of different steps meet where the Chinese remainder theorem says so.
+ * with it. Where runs of different steps meet follows from the Chinese remainder theorem.
  */
 export class OverlapSearch {
   readonly #find: (finding: Finding) => void;
@@ -56,7 +56,7 @@ export class OverlapSearch {
   #meet(other: Run | undefined, run: Run): void {
     if (other === undefined || other.unit === run.unit || other.last < run.first) return;
     const message = `two batches share IDs: ${other.first} to ${other.last} and ${run.first} to ${run.last}`;
-    this.#find({ code: 'OVERLAP', message, places: [other, run] });
+    this.#find({ code: 'OVERLAP', message, locations: [other, run] });
   }
 
   #dropEnded(first: bigint): void {

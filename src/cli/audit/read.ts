@@ -8,12 +8,12 @@ import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Finding, logOf } from './check.ts';
-import { batchDigest, batchFaults, mergeRanges, packRanges } from './evidence.ts';
-import type { FoundBatch, Place } from './store.ts';
+import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
+import type { BatchLocation, FoundBatch } from './store.ts';
 
 /** The offsets to read, up to the ends at the time of the call. */
 export interface AuditScope {
-  /** Of all ledgers. */
+  /** The spans of all ledgers. */
   readonly ledger: readonly Span[];
   readonly replies: readonly Span[];
 }
@@ -106,10 +106,10 @@ export class AuditReader {
       }
       if (key === null) throw new TypeError('an entry has no key');
       this.counts.entries += 1;
-      const place: Place = { ...placeOf('ledger', record), correlationId: decodeLedgerKey(key) };
+      const location: BatchLocation = { ...locationOf('ledger', record), correlationId: decodeLedgerKey(key) };
       if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, after its own offset`);
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
-      this.#add(place, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
+      this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
   }
 
@@ -119,40 +119,44 @@ export class AuditReader {
       this.counts.replies += 1;
       if (value === null) throw new TypeError('it has no value');
       const reply = decodeIdReply(value);
-      const place: Place = { ...placeOf('reply', record), correlationId: reply.correlationId };
+      const location: BatchLocation = { ...locationOf('reply', record), correlationId: reply.correlationId };
       if (key === null || !key.equals(reply.correlationId)) throw new TypeError('its key is not its correlation ID');
       const again = this.#sink.againFrom?.(record) === true;
       if ('error' in reply) {
         const { code } = reply.error;
         count(this.counts.errors, code);
         if (again) count(this.counts.errorsAgain, code);
-      } else this.#add(place, reply.batch, { timeMs, again });
+      } else this.#add(location, reply.batch, { timeMs, again });
     });
   }
 
-  #add(place: Place, batch: IdBatch, fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again'>): void {
+  #add(
+    location: BatchLocation,
+    batch: IdBatch,
+    fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again'>,
+  ): void {
     const layout = this.#layoutOf(batch, this.#customText);
     if (layout === undefined) this.counts.unknownLayouts += 1;
     else {
-      for (const message of batchFaults(batch, layout)) {
-        this.#sink.find({ code: 'OUTSIDE_EVIDENCE', message, places: [place] });
+      for (const message of batchViolations(batch, layout)) {
+        this.#sink.find({ code: 'OUTSIDE_EVIDENCE', message, locations: [location] });
       }
     }
-    if (place.source === 'ledger') {
+    if (location.source === 'ledger') {
       this.counts.ids += BigInt(batch.ranges.reduce((sum, range) => sum + range.count, 0));
     }
     const ranges = packRanges(mergeRanges(batch.ranges, batch.step), batch.step);
-    this.#sink.add({ ...place, ...fields, digest: batchDigest(batch, ranges), ranges });
+    this.#sink.add({ ...location, ...fields, digest: batchDigest(batch, ranges), ranges });
   }
 
   /** A record that can't be read is a finding. */
-  #attempt(source: Place['source'], record: TopicRecord, read: () => void): void {
+  #attempt(source: BatchLocation['source'], record: TopicRecord, read: () => void): void {
     try {
       read();
     } catch (error) {
       if (!(error instanceof IdallocError || error instanceof TypeError || error instanceof RangeError)) throw error;
       const message = `it can't be read: ${describeError(error)}`;
-      this.#sink.find({ code: 'UNREADABLE', message, places: [placeOf(source, record)] });
+      this.#sink.find({ code: 'UNREADABLE', message, locations: [locationOf(source, record)] });
     }
   }
 }
@@ -181,7 +185,7 @@ export function sizeOf({ ledger, replies }: AuditScope): number {
   return [...ledger, ...replies].reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
-function placeOf(source: Place['source'], { topic, partition, offset, key }: TopicRecord): Place {
+function locationOf(source: BatchLocation['source'], { topic, partition, offset, key }: TopicRecord): BatchLocation {
   const correlationId = source === 'ledger' ? (key ?? Buffer.alloc(0)).subarray(1) : (key ?? Buffer.alloc(0));
   return { source, topic, partition, offset, correlationId };
 }

@@ -2,7 +2,7 @@ import { counted } from '../table.ts';
 import type { palette } from '../terminal.ts';
 import type { Finding, FindingCode, JoinCounts } from './check.ts';
 import type { ReadCounts } from './read.ts';
-import type { Place } from './store.ts';
+import type { BatchLocation } from './store.ts';
 
 /** The first findings, and how many there are of each kind. */
 export class Findings {
@@ -30,7 +30,7 @@ export function correlationText(correlationId: Buffer): string {
   return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${correlationId.toString('hex')}`;
 }
 
-function placeText({ topic, partition, offset, correlationId }: Place): string {
+function locationText({ topic, partition, offset, correlationId }: BatchLocation): string {
   return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(correlationId)}`;
 }
 
@@ -56,11 +56,11 @@ export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings
 export function findingsJson({ counts, listed }: Findings): object {
   return {
     finding_counts: Object.fromEntries(counts),
-    findings: listed.map(({ code, message, places }) => ({ code, message, batches: places.map(placeJson) })),
+    findings: listed.map(({ code, message, locations }) => ({ code, message, batches: locations.map(locationJson) })),
   };
 }
 
-function placeJson({ source, topic, partition, offset, correlationId }: Place): object {
+function locationJson({ source, topic, partition, offset, correlationId }: BatchLocation): object {
   return { source, topic, partition, offset, correlation_id: correlationText(correlationId) };
 }
 
@@ -89,9 +89,9 @@ export function auditText(
 
 /** Each finding with its batches, and the number of findings. */
 export function findingsText({ listed, total }: Findings, paint: ReturnType<typeof palette>): string {
-  const lines = listed.flatMap(({ code, message, places }) => [
+  const lines = listed.flatMap(({ code, message, locations }) => [
     `${paint.red(code)}  ${message}`,
-    ...places.map((place) => `  ${placeText(place)}`),
+    ...locations.map((location) => `  ${locationText(location)}`),
   ]);
   if (total > listed.length) lines.push(`and ${total - listed.length} more`);
   lines.push(total === 0 ? paint.green('nothing wrong was found') : paint.red(`${total} findings`));

@@ -7,7 +7,7 @@ import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 
 /** Where a batch was found. */
-export interface Place {
+export interface BatchLocation {
   readonly source: 'ledger' | 'reply';
   readonly topic: string;
   readonly partition: number;
@@ -16,7 +16,7 @@ export interface Place {
 }
 
 /** A batch as it was found in a ledger entry or in a reply. */
-export interface FoundBatch extends Place {
+export interface FoundBatch extends BatchLocation {
   /** From batchDigest: equal for equal batches. */
   readonly digest: Buffer;
   /** From packRanges, merged. */
@@ -32,7 +32,7 @@ export interface FoundBatch extends Place {
 }
 
 /** One run of IDs of a batch; `unit` identifies the batch. */
-export interface Run extends Place {
+export interface Run extends BatchLocation {
   readonly first: bigint;
   readonly last: bigint;
   readonly step: bigint;
@@ -109,15 +109,15 @@ export class AuditStore implements Disposable {
     }
   }
 
-  addRuns(place: Place, unit: number, step: bigint, ranges: readonly IdRange[]): void {
+  addRuns(location: BatchLocation, unit: number, step: bigint, ranges: readonly IdRange[]): void {
     const where = [
-      place.source === 'ledger' ? 0 : 1,
-      this.#numberOf(place.topic),
-      place.partition,
-      place.offset,
+      location.source === 'ledger' ? 0 : 1,
+      this.#numberOf(location.topic),
+      location.partition,
+      location.offset,
     ] as const;
     for (const { first, count } of ranges) {
-      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, place.correlationId);
+      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, location.correlationId);
       this.#runs += 1;
       this.#wrote();
     }

@@ -22,11 +22,11 @@ import {
   lettersText,
   letterText,
   mayBeFixed,
-  refuseResend,
+  resendObstacle,
 } from './letter-view.ts';
 
 /** The place of a letter in the dead-letter topic. */
-interface LetterPlace {
+interface LetterLocation {
   readonly partition: number;
   readonly offset: number;
 }
@@ -71,17 +71,19 @@ export function deadLettersCommand(context: CliContext): Command {
     .argument('<partition:offset>', 'place of the letter, as listed', parsePlace)
     .option('--json', 'print one line of JSON, with the bytes in base64')
     .addHelpText('after', SHOW_HELP)
-    .action((place: LetterPlace, options: { json?: true }) => runShow(context, place, options.json === true));
+    .action((location: LetterLocation, options: { json?: true }) => runShow(context, location, options.json === true));
   const resend = new Command('resend')
     .description('Send the records of dead letters to the request topic again.')
-    .argument('<partition:offset...>', 'place of the letter, as listed', (text, before: readonly LetterPlace[] = []) =>
-      withPlace(before, parsePlace(text)),
+    .argument(
+      '<partition:offset...>',
+      'place of the letter, as listed',
+      (text, before: readonly LetterLocation[] = []) => withLocation(before, parsePlace(text)),
     )
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"resent":[{"letter","partition","offset"}]}')
     .addHelpText('after', RESEND_HELP)
-    .action((places: readonly LetterPlace[], options: { yes?: true; json?: true }) =>
-      runResend(context, places, options),
+    .action((locations: readonly LetterLocation[], options: { yes?: true; json?: true }) =>
+      runResend(context, locations, options),
     );
   const command = new Command('deadletters').description(
     'List and show requests that could not be served, and send them again.',
@@ -116,21 +118,21 @@ function newest(letters: Letter[], limit: number): void {
   letters.length = Math.min(letters.length, limit);
 }
 
-async function runShow(context: CliContext, place: LetterPlace, json: boolean): Promise<void> {
-  const letter = await withSession(context, (session) => readLetter(session, place));
+async function runShow(context: CliContext, location: LetterLocation, json: boolean): Promise<void> {
+  const letter = await withSession(context, (session) => readLetter(session, location));
   context.out(json ? `${JSON.stringify(fullLetterJson(letter))}\n` : letterText(letter));
 }
 
 async function runResend(
   context: CliContext,
-  places: readonly LetterPlace[],
+  locations: readonly LetterLocation[],
   { yes, json }: { yes?: true; json?: true },
 ): Promise<void> {
   const resent = await withSession(context, async (session) => {
     const { topics } = session.config;
     const letters: Letter[] = [];
-    for (const place of places) letters.push(await readLetter(session, place));
-    const refusals = letters.flatMap((letter) => refuseResend(letter, topics.requests) ?? []);
+    for (const location of locations) letters.push(await readLetter(session, location));
+    const refusals = letters.flatMap((letter) => resendObstacle(letter, topics.requests) ?? []);
     if (refusals.length > 0) throw new IdallocError('RESEND_REFUSED', refusals.join('; '));
     const records: TopicRecord[] = [];
     for (const letter of letters) records.push(await originalOf(session, letter));
@@ -213,15 +215,15 @@ async function appendRecord(source: Source, topic: string, partition: number, re
 
 const APPEND_TIMES = { timeoutMs: 10_000, replicationTimeoutMs: 5_000 };
 
-async function readLetter(session: Session, place: LetterPlace): Promise<Letter> {
+async function readLetter(session: Session, location: LetterLocation): Promise<Letter> {
   const { deadLetters } = session.config.topics;
-  const record = await readOne(session, deadLetters, place);
+  const record = await readOne(session, deadLetters, location);
   if (record !== undefined) return letterOf(record);
-  throw new IdallocError('NOT_FOUND', `'${deadLetters}' has no letter ${place.partition}:${place.offset}`);
+  throw new IdallocError('NOT_FOUND', `'${deadLetters}' has no letter ${location.partition}:${location.offset}`);
 }
 
-async function readOne(session: Session, topic: string, place: LetterPlace): Promise<TopicRecord | undefined> {
-  const { partition, offset: from } = place;
+async function readOne(session: Session, topic: string, location: LetterLocation): Promise<TopicRecord | undefined> {
+  const { partition, offset: from } = location;
   const span = (await wholeTopic(session.source, topic)).find((whole) => whole.partition === partition);
   if (span === undefined || from < span.from || from >= span.to) return undefined;
   let found: TopicRecord | undefined;
@@ -241,12 +243,12 @@ function withSession<T>(context: CliContext, use: (session: Session) => Promise<
 }
 
 /** A letter that is named twice is sent once. */
-function withPlace(before: readonly LetterPlace[], place: LetterPlace): readonly LetterPlace[] {
-  const known = before.some(({ partition, offset }) => partition === place.partition && offset === place.offset);
-  return known ? before : [...before, place];
+function withLocation(before: readonly LetterLocation[], location: LetterLocation): readonly LetterLocation[] {
+  const known = before.some(({ partition, offset }) => partition === location.partition && offset === location.offset);
+  return known ? before : [...before, location];
 }
 
-function parsePlace(text: string): LetterPlace {
+function parsePlace(text: string): LetterLocation {
   const [, partition, offset] = /^([0-9]{1,9}):([0-9]{1,15})$/.exec(text) ?? [];
   if (partition === undefined || offset === undefined) {
     throw new InvalidArgumentError('must be a partition and an offset, as 0:17.');

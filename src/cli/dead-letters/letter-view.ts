@@ -1,5 +1,5 @@
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { type LetterNote, readLetterNote } from '../../codec/dead-letter.ts';
+import { type DeadLetterNote, readDeadLetterNote } from '../../codec/dead-letter.ts';
 import { decodeIdRequest } from '../../codec/id-request.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../../errors.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
@@ -10,7 +10,7 @@ import { counted, printable, table, timeText } from '../table.ts';
 /** A dead letter: its record, and what its headers say. */
 export interface Letter {
   readonly record: TopicRecord;
-  readonly note: LetterNote;
+  readonly note: DeadLetterNote;
 }
 
 const MAX_SHOWN_BYTES = 256;
@@ -19,11 +19,11 @@ const MAX_CELL = 60;
 const MAX_RESENDS = 3;
 
 export function letterOf(record: TopicRecord): Letter {
-  return { record, note: readLetterNote(record.headers as LetterNote['headers']) };
+  return { record, note: readDeadLetterNote(record.headers as DeadLetterNote['headers']) };
 }
 
 /** Why a letter's request can't be sent again; undefined if it can. */
-export function refuseResend({ record, note }: Letter, requestTopic: string): string | undefined {
+export function resendObstacle({ record, note }: Letter, requestTopic: string): string | undefined {
   const at = `${record.partition}:${record.offset}`;
   if (note.topic === undefined || note.partition === undefined || note.offset === undefined) {
     return `letter ${at} does not name the place of its record: idalloc did not write it`;

@@ -7,7 +7,7 @@ export interface Check {
   /** fault: a worker can't run. warn: it can, until something else happens. */
   readonly state: 'ok' | 'warn' | 'fault';
   readonly detail: string;
-  /** What to do about it. */
+  /** The remedy. */
   readonly fix?: string;
 }
 
@@ -97,7 +97,8 @@ export function judgeEtcd(endpoint: string, facts: EtcdFacts): Check {
     return warn(name, detail, 'run etcd 3.5 or later');
   }
   if (facts.dbBytes > ETCD_LARGE_BYTES) return warn(name, detail, 'compact and defragment it before it rejects writes');
-  if (facts.latencyMs > ETCD_SLOW_MS) return warn(name, detail, 'check its disk: a lease needs answers within seconds');
+  if (facts.latencyMs > ETCD_SLOW_MS)
+    return warn(name, detail, 'check its disk: a lease needs responses within seconds');
   return ok(name, detail);
 }
 
@@ -126,7 +127,7 @@ export function judgeClock(server: string, reportedMs: number, sentMs: number, r
   return ok(name, `within ${spanText(Math.max(Math.abs(least), Math.abs(most)))}`);
 }
 
-/** `line` is the output of `chronyc -c tracking`; undefined if it is not. */
+/** `line`: the output of `chronyc -c tracking`. Undefined for any other text. */
 export function judgeChrony(line: string): Check | undefined {
   const fields = line.trim().split(',');
   const offsetMs = Number(fields[4]) * 1_000;
@@ -136,7 +137,7 @@ export function judgeChrony(line: string): Check | undefined {
   return synchronised ? ok('NTP', detail) : fault('NTP', detail, CLOCK_ADVICE);
 }
 
-/** `text` is the output of `timedatectl show`; undefined if it has no NTP state. */
+/** `text`: the output of `timedatectl show`. Undefined if it has no NTP state. */
 export function judgeTimedatectl(text: string): Check | undefined {
   const value = /^NTPSynchronized=(yes|no)$/m.exec(text)?.[1];
   if (value === undefined) return undefined;
@@ -148,7 +149,7 @@ export function unknownNtp(): Check {
   return warn('NTP', 'neither chronyc nor timedatectl reports a synchronised clock', CLOCK_ADVICE);
 }
 
-/** `text` is chrony.conf: a step after the boot ejects every worker of the machine. */
+/** `text`: the content of chrony.conf. A step after the boot ejects every worker of the machine. */
 export function judgeChronyConf(text: string): Check | undefined {
   const rule = /^[ \t]*makestep[ \t]+(\S+)[ \t]+(-?\d+)/m.exec(text);
   if (rule === null) return undefined;
@@ -163,7 +164,7 @@ export function judgeChronyConf(text: string): Check | undefined {
 
 const OPEN_FILES = 4_096;
 
-/** `text` is /proc/self/limits; undefined if it has no limit of open files. */
+/** `text`: the content of /proc/self/limits. Undefined if it has no limit of open files. */
 export function judgeLimits(text: string): Check | undefined {
   const soft = /^Max open files\s+(\d+|unlimited)/m.exec(text)?.[1];
   if (soft === undefined) return undefined;

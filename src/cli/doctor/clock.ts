@@ -15,7 +15,7 @@ export async function checkClock(
   try {
     const reportedMs = Date.parse(await dateOf(new URL('/version', endpoint), tls, timeoutMs));
     const receivedMs = now();
-    if (Number.isNaN(reportedMs)) throw new Error('its answer has no Date header');
+    if (Number.isNaN(reportedMs)) throw new Error('its response has no Date header');
     return judgeClock(endpoint, reportedMs, sentMs, receivedMs);
   } catch (error) {
     const fix = 'none needed if the endpoint serves gRPC only: workers compare their clock with the brokers';
@@ -25,10 +25,10 @@ export async function checkClock(
 
 /** The built-in fetch does not support client certificates. */
 function dateOf(url: URL, tls: Config['etcd']['tls'], timeoutMs: number): Promise<string> {
-  const { ca, own } = tls ?? {};
+  const { ca, clientCertificate } = tls ?? {};
   const certificates = {
     ...(ca === undefined ? {} : { ca: ca() }),
-    ...(own === undefined ? {} : { cert: own.cert(), key: own.key() }),
+    ...(clientCertificate === undefined ? {} : { cert: clientCertificate.cert(), key: clientCertificate.key() }),
   };
   return new Promise((resolve, reject) => {
     const take = (answer: IncomingMessage) => {

@@ -21,7 +21,7 @@ Examples:
 /** `idalloc doctor`: what is wrong, and what to do about it. */
 export function doctorCommand(context: CliContext): Command {
   return new Command('doctor')
-    .description('Check everything that a worker needs, and say what to fix.')
+    .description('Check everything that a worker needs, and print what to fix.')
     .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","fix"}]}')
     .addHelpText('after', EXAMPLES)
     .action(async (options: { json?: true }) => {

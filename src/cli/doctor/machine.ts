@@ -29,7 +29,7 @@ export async function checkMachine({ indexDir }: Config): Promise<Check[]> {
     .filter((check) => check !== undefined);
 }
 
-/** What a tool prints; empty if it is missing or fails. */
+/** The output of a tool; empty if it is missing or fails. */
 async function output(tool: string, args: readonly string[]): Promise<string> {
   try {
     const { stdout } = await promisify(execFile)(tool, [...args], { timeout: TOOL_TIMEOUT_MS });

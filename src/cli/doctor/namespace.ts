@@ -5,7 +5,7 @@ import { describeError } from '../../errors.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import type { Snapshot } from '../../identity/snapshot.ts';
 import { viewNamespace } from '../lease-view.ts';
-import { namespaceFault } from '../namespace/fault.ts';
+import { acquireRefusal } from '../namespace/acquire-refusal.ts';
 import { type Check, fault, ok, warn } from './checks.ts';
 
 const NAME = 'namespace';
@@ -15,7 +15,7 @@ const REBUILD =
 
 export interface NamespaceFound {
   readonly snapshot: Snapshot;
-  /** What was witnessed before etcd was read; undefined when the witness topic could not be read. */
+  /** The witnesses, read before etcd; undefined when the witness topic could not be read. */
   readonly view: WitnessView | undefined;
   /** Why the bindings in etcd exclude these workers. */
   readonly refusals: readonly string[];
@@ -37,7 +37,7 @@ export function judgeNamespace(config: Config, { snapshot, view, refusals }: Nam
       'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS and the other LAYOUT_*, POOL_*), or use another DATACENTER_ID';
     return fault(NAME, `${root}: ${differing}`, fix);
   }
-  const refusal = view && namespaceFault(config, snapshot, view, refusals);
+  const refusal = view && acquireRefusal(config, snapshot, view, refusals);
   if (refusal !== undefined) return fault(NAME, describeError(refusal), REBUILD);
   const found = describe(root, snapshot, nowMs);
   if (found.missing > 0) return fault(NAME, `${found.missing} ceilings are missing below ${root}`, REBUILD);

@@ -1,10 +1,10 @@
-import { askAny, CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
+import { CALL_TIMEOUT_MS, callAnyBroker } from '../../adapters/kafka/brokers.ts';
 import type { Source } from '../../adapters/kafka/topics/offsets.ts';
 import { cliReplyTopic } from '../../adapters/kafka/topics/plan.ts';
 import { type Right, rightsOf } from '../../adapters/kafka/topics/rights.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError } from '../../errors.ts';
-import type { OperationsAnswer } from '../../kafka/wire/port.ts';
+import type { AuthorizedOperationsResponse } from '../../kafka/wire/port.ts';
 import { counted } from '../table.ts';
 import { type Check, fault, ok, warn } from './checks.ts';
 
@@ -21,8 +21,10 @@ export async function checkRights(source: Source, config: Pick<Config, 'topics' 
     const replies = all.map(({ name }) => name).filter((name) => name.startsWith(replyPrefix));
     const named = rights.filter(({ resource, pattern }) => resource === 'topic' && pattern === 'literal');
     const topics = [...new Set([...named.map(({ name }) => name), cliReplyTopic(config.topics), ...replies])];
-    const answer = await askAny<OperationsAnswer>(source, (link) => link.authorizedOperations({ topics }));
-    return judgeRights(rights, answer.topics, replyPrefix);
+    const response = await callAnyBroker<AuthorizedOperationsResponse>(source, (link) =>
+      link.authorizedOperations({ topics }),
+    );
+    return judgeRights(rights, response.topics, replyPrefix);
   } catch (error) {
     return warn(NAME, `unknown: ${describeError(error)}`, `compare them with what '${GRANT}' prints`);
   }
@@ -33,8 +35,12 @@ export async function checkRights(source: Source, config: Pick<Config, 'topics' 
  * worker's, so its rights say nothing about a worker. The right to write to all topics under the prefix shows only on
  * topics that exist.
  */
-export function judgeRights(rights: readonly Right[], topics: OperationsAnswer['topics'], replyPrefix: string): Check {
-  const existing = topics.filter(({ fault: why }) => why !== 'UNKNOWN_TOPIC_OR_PARTITION');
+export function judgeRights(
+  rights: readonly Right[],
+  topics: AuthorizedOperationsResponse['topics'],
+  replyPrefix: string,
+): Check {
+  const existing = topics.filter(({ errorCode: why }) => why !== 'UNKNOWN_TOPIC_OR_PARTITION');
   const lacks = existing.flatMap(({ name, operations }) => {
     const needed = rights.filter((right) => isAbout(right, name)).flatMap((right) => right.operations);
     const lacking = needed.filter((operation) => !operations.has(operation));

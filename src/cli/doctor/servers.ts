@@ -6,10 +6,10 @@ import { checkTopics } from '../../adapters/kafka/topics/topics.ts';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { bindingFaults, bindingsOf } from '../../identity/bindings.ts';
+import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
-import { greetBroker } from '../../kafka/wire/greeting.ts';
+import { probeBroker } from '../../kafka/wire/broker-probe.ts';
 import { tlsOf } from '../../kafka/wire/settings.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
@@ -40,10 +40,10 @@ export interface KafkaFindings {
 /** Checks each broker, then the cluster. */
 export async function checkKafka(context: CliContext, config: Config): Promise<KafkaFindings> {
   const { brokers, tls } = config.kafka;
-  const greetings = await Promise.all(
+  const brokerChecks = await Promise.all(
     brokers.map(async (broker) => {
       try {
-        const { fetchVersion, latencyMs } = await greetBroker(
+        const { fetchVersion, latencyMs } = await probeBroker(
           broker,
           tls ? tlsOf(config.kafka) : undefined,
           TIMEOUT_MS,
@@ -54,11 +54,11 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
       }
     }),
   );
-  if (greetings.every(({ state }) => state === 'fault')) return { checks: greetings };
+  if (brokerChecks.every(({ state }) => state === 'fault')) return { checks: brokerChecks };
   try {
     return await withCluster(context, config, async (source) => ({
       checks: [
-        ...greetings,
+        ...brokerChecks,
         ...(await tryTopics(source, config)),
         await checkRights(source, config),
         await tryGroup(source, config),
@@ -67,7 +67,7 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
     }));
   } catch (error) {
     const fix = 'check KAFKA_SASL_*, and that the advertised addresses of the brokers can be reached from here';
-    return { checks: [...greetings, fault('Kafka cluster', describeError(error), fix)] };
+    return { checks: [...brokerChecks, fault('Kafka cluster', describeError(error), fix)] };
   }
 }
 
@@ -153,7 +153,7 @@ async function checkNamespace(config: Config, view: WitnessView | undefined, now
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   try {
     return await withEtcd(config, async (etcd) => {
-      const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
+      const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
       return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
     });
   } catch (error) {

@@ -14,7 +14,7 @@ import type { CliContext } from '../context.ts';
 import { counted, timeText } from '../table.ts';
 import { Progress } from '../terminal.ts';
 
-/** What the ledgers show about the IDs of one datacenter. */
+/** The IDs of one datacenter, according to the ledgers. */
 export interface LedgerFound {
   /** The highest tick of an ID; undefined without one. */
   readonly highest: Ticks | undefined;
@@ -79,7 +79,7 @@ function tickOf(batch: IdBatch, { layout, datacenterId }: Config): Ticks | undef
 
 /** A long topic takes several calls; each continues where the last one ended. */
 const MAX_TRIES = 15;
-const REST_MS = 200;
+const RETRY_DELAY_MS = 200;
 
 /** Waits until the witness topic is read to its end. */
 export async function caughtUp(witness: WitnessPort): Promise<void> {
@@ -90,14 +90,14 @@ export async function caughtUp(witness: WitnessPort): Promise<void> {
     } catch (error) {
       const passing = error instanceof IdallocError && error.code === 'KAFKA_UNAVAILABLE';
       if (!passing || tries === MAX_TRIES) throw error;
-      await pause(REST_MS);
+      await pause(RETRY_DELAY_MS);
     }
   }
 }
 
-/** What was found, for --json. Times are the starts of ticks. */
+/** The findings, for --json. Times are the starts of ticks. */
 export interface FoundView {
-  /** Of the descriptor; null without a readable one. */
+  /** The descriptor's UUID; null without a readable descriptor. */
   readonly uuid: string | null;
   readonly holders: readonly number[];
   readonly ceilings: { readonly count: number; readonly unreadable: number; readonly highest: string | null };

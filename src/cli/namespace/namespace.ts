@@ -6,7 +6,7 @@ import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { tickStartMs, toTicks } from '../../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
 import { IdallocError } from '../../errors.ts';
-import { bindingFaults, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
+import { bindingConflicts, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { requireDescriptor } from '../../identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
@@ -29,7 +29,7 @@ import { withCluster } from '../kafka-session.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
-import { namespaceFault } from './fault.ts';
+import { acquireRefusal } from './acquire-refusal.ts';
 import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedgers, viewFound } from './found.ts';
 import { rightsCommand } from './rights.ts';
 
@@ -100,7 +100,7 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
   const { found, fault } = await withServers(context, async ({ config, etcd, witness }) => {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
     const found = await readStoredNamespace(etcd, witness, keys);
-    return { found: viewFound(config, found), fault: await faultOf(config, etcd, found) };
+    return { found: viewFound(config, found), fault: await refusalFor(config, etcd, found) };
   });
   if (fault !== undefined) context.setExitCode(EXIT.failed);
   if (json) {
@@ -112,12 +112,16 @@ async function runShow(context: CliContext, json: boolean): Promise<void> {
   context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
 }
 
-/** If etcd's content can't be read, that is the fault. */
-async function faultOf(config: Config, etcd: EtcdPort, { view }: StoredNamespace): Promise<IdallocError | undefined> {
+/** Why workers refuse to acquire here; also if etcd's content can't be read. */
+async function refusalFor(
+  config: Config,
+  etcd: EtcdPort,
+  { view }: StoredNamespace,
+): Promise<IdallocError | undefined> {
   try {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-    const refusals = await bindingFaults(etcd, bindingsOf(keys, config));
-    return namespaceFault(config, await readSnapshot(etcd, keys), view, refusals);
+    const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
+    return acquireRefusal(config, await readSnapshot(etcd, keys), view, refusals);
   } catch (error) {
     if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
     throw error;
@@ -143,7 +147,7 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const bindings = bindingsOf(keys, config);
   const before = believed(await readStoredNamespace(etcd, witness, keys));
   requireNoOwners(before.owners);
-  const refusals = await bindingFaults(etcd, bindings);
+  const refusals = await bindingConflicts(etcd, bindings);
   if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
   const found = viewFound(config, before);
   if (before.descriptor !== undefined && found.uuid !== null) requireDescriptor(before.descriptor, wanted);

@@ -6,10 +6,10 @@ import { HOPS } from '../../codec/request-origin.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { counted } from '../table.ts';
-import { type Due, leftOf, type PartitionPlan, type PartitionState } from './plan.ts';
+import { type Due, type PartitionPlan, type PartitionState, remaining } from './plan.ts';
 
 /** The offset from which to read a partition again; undefined to leave it unchanged. */
-export type Wanted = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
+export type WantedOffset = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
 
 interface Tools {
   readonly source: Source;
@@ -20,7 +20,7 @@ interface Tools {
 const POLL_MS = 500;
 
 /** The state of each request partition. */
-export async function partitionStates(tools: Tools, wanted: Wanted, timeMs: number): Promise<PartitionState[]> {
+export async function partitionStates(tools: Tools, wanted: WantedOffset, timeMs: number): Promise<PartitionState[]> {
   const { source, config } = tools;
   const { requests } = config.topics;
   const spans = await wholeTopic(source, requests);
@@ -77,7 +77,7 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
   throw new IdallocError(
     'GROUP_ACTIVE',
     `group '${groupId}' has ${counted(group.members.length, 'member')} (${hosts}): stop all workers with SIGTERM, ` +
-      'run this, and start them again when it says so',
+      'run this, and start them again when it asks for it',
   );
 }
 
@@ -145,7 +145,7 @@ export async function caughtUp(
   let least = Number.POSITIVE_INFINITY;
   let movedMs = performance.now();
   for (;;) {
-    const left = leftOf(due, await committed(source, config, due));
+    const left = remaining(due, await committed(source, config, due));
     onLeft(left);
     if (left === 0) return;
     if (left < least) {

@@ -71,6 +71,6 @@ export function planText(plan: readonly PartitionPlan[], groupId: string): strin
 }
 
 /** How many requests are left to read. */
-export function leftOf(due: readonly Due[], committed: ReadonlyMap<number, number>): number {
+export function remaining(due: readonly Due[], committed: ReadonlyMap<number, number>): number {
   return due.reduce((sum, { partition, from, to }) => sum + Math.max(0, to - (committed.get(partition) ?? from)), 0);
 }

@@ -24,7 +24,7 @@ import {
   requestEnds,
   requireEmptyGroup,
   setBack,
-  type Wanted,
+  type WantedOffset,
 } from './group.ts';
 import { countOf, type PartitionPlan, planJson, planReplay, planText } from './plan.ts';
 
@@ -53,7 +53,7 @@ interface Session {
 
 const EXAMPLES = `
 Stop all workers first: the command refuses while the group has members. It shows what would be read again, asks, and
-resets the group's offsets, never forward. Start the workers when it says so: it waits until they have reached their former
+resets the group's offsets, never forward. Start the workers when it asks for it: it waits until they have reached their former
 offsets, and have answered what they forwarded meanwhile. Then it compares every reply with the ledger and with the
 earlier reply. The exit code is 1 if one differs.
 
@@ -119,7 +119,7 @@ async function runReplay(context: CliContext, options: ReplayOptions, layout: La
 
 async function planOf(session: Session): Promise<PartitionPlan[]> {
   const { from, offset, partition } = session.options;
-  const wanted: Wanted = (which, atTime) => {
+  const wanted: WantedOffset = (which, atTime) => {
     if (partition !== undefined && partition !== which) return undefined;
     return offset ?? atTime.get(which);
   };

@@ -40,7 +40,7 @@ export function topicsCommand(context: CliContext): Command {
     .addHelpText('after', INIT_HELP)
     .action((options: InitOptions) => runInit(context, options));
   const check = new Command('check')
-    .description('Check whether a worker can start on the topics, and say what to fix.')
+    .description('Check whether a worker can start on the topics, and print what to fix.')
     .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","fixes","hidden"}')
     .addHelpText('after', CHECK_HELP)
     .action((options: { json?: true }) => runCheck(context, options.json === true));

@@ -20,7 +20,7 @@ export type FormName =
 
 /** Settings of the forms; `Form.needs` lists those that a form requires. */
 export interface FormSettings {
-  /** The layout that made the ID. */
+  /** The ID's layout. */
   readonly layout?: Layout | undefined;
   readonly keys?: FormKeys | undefined;
   /** The text before the underscore of a prefixed ID. */
@@ -33,7 +33,7 @@ export interface FormSettings {
  */
 export interface Form {
   readonly name: FormName;
-  /** What sorts like the IDs: the texts by character codes, only the numbers in them, or neither. */
+  /** Whether texts sort like the IDs: by character codes, only as numbers, or not at all. */
   readonly sorts: 'text' | 'number' | 'no';
   readonly needs: readonly (keyof FormSettings)[];
   /** Matches every text of the form, and few others. */

@@ -76,18 +76,18 @@ export function timedForm(scheme: TimedForm): Form {
 }
 
 function notOurs(name: FormName, text: string, layout: string | undefined): Error {
-  return refusedText(name, text, `it contains no ID of layout '${layout}'`);
+  return refusedText(name, text, `it does not contain a valid ID of layout '${layout}'`);
 }
 
 function freeBits({ unitMs, restBits }: TimedForm, layout: Layout): number {
-  return restBits - (unitMs === 1 ? 0 : MS_BITS) - layout.places.timestamp.shift;
+  return restBits - (unitMs === 1 ? 0 : MS_BITS) - layout.positions.timestamp.shift;
 }
 
 function packing(scheme: TimedForm, layout: Layout): Packing {
   const { name, epochMs, unitMs, timeBits } = scheme;
   const free = freeBits(scheme, layout);
   if (free < 0) {
-    const { shift } = layout.places.timestamp;
+    const { shift } = layout.positions.timestamp;
     throw refusedId(
       name,
       `layout '${layout.name}' has ${shift} bits below the time, but the form only ${shift + free}`,
@@ -100,7 +100,7 @@ function packing(scheme: TimedForm, layout: Layout): Packing {
   const end = 2 ** timeBits;
   const body = (id: bigint, time: number, ms: number): bigint => {
     const at = (BigInt(time) << msShift) | BigInt(ms);
-    return (at << lowShift) | BigInt.asUintN(layout.places.timestamp.shift, id);
+    return (at << lowShift) | BigInt.asUintN(layout.positions.timestamp.shift, id);
   };
   return {
     pack(id) {
@@ -117,7 +117,7 @@ function packing(scheme: TimedForm, layout: Layout): Packing {
       const ms = Number(BigInt.asUintN(Number(msShift), at));
       const tick = (epochMs + Number(at >> msShift) * unitMs + ms - layout.epochMs) / layout.tickMs;
       if (ms >= unitMs || !Number.isInteger(tick) || tick < 0 || tick >= layout.endTicks) return undefined;
-      const low = BigInt.asUintN(layout.places.timestamp.shift, value >> checkShift);
+      const low = BigInt.asUintN(layout.positions.timestamp.shift, value >> checkShift);
       const id = (BigInt(tick) << lowShift) | low;
       return isId(id) && check.of(id) === BigInt.asUintN(free, value) ? id : undefined;
     },

@@ -2,11 +2,11 @@ import type { Runtime } from '../../core/runtime.ts';
 import { encodeBatch } from '../records/encode.ts';
 import type { NewRecord } from '../records/record.ts';
 import type { Cluster } from '../wire/cluster.ts';
-import { callLeader, type LeaderCall, partitionFault } from './leader-call.ts';
+import { callLeader, type LeaderCall, partitionError } from './leader-call.ts';
 
-/** What to append: one record batch, or the records of one. */
+/** An append: one record batch, or the records of one. */
 export type Appending = LeaderCall & {
-  /** How long the broker may wait for its followers. Shortened so that its answer arrives before our deadline. */
+  /** How long the broker may wait for its followers. Shortened so that its response arrives before our deadline. */
   readonly replicationTimeoutMs: number;
 } & ({ readonly records: readonly NewRecord[] } | { readonly batch: Buffer });
 
@@ -19,26 +19,26 @@ export interface Appended {
   readonly node: number;
 }
 
-/** Time allowed for the broker's answer to arrive. */
-const ANSWER_MS = 500;
+/** Time allowed for the broker's response to arrive. */
+const RESPONSE_MARGIN_MS = 500;
 
 /**
- * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one answer, or
- * none. Rejects with a KafkaFault; after CONNECTION_LOST, NO_ANSWER, MALFORMED_ANSWER and REQUEST_TIMED_OUT the batch may
+ * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one response, or
+ * none. Rejects with a KafkaError; after CONNECTION_LOST, NO_RESPONSE, MALFORMED_RESPONSE and REQUEST_TIMED_OUT the batch may
  * be in the log, or may still be appended.
  */
 export async function append(
-  cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,
+  cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>,
   runtime: Runtime,
   appending: Appending,
 ): Promise<Appended> {
   const { topic, partition, replicationTimeoutMs } = appending;
   const batch = 'batch' in appending ? appending.batch : encodeBatch(appending.records, runtime.wallMs());
-  const { answer, node } = await callLeader(cluster, runtime, appending, (link, leftMs) => {
-    const timeoutMs = Math.round(Math.max(1, Math.min(replicationTimeoutMs, leftMs - ANSWER_MS)));
+  const { response, node } = await callLeader(cluster, runtime, appending, (link, leftMs) => {
+    const timeoutMs = Math.round(Math.max(1, Math.min(replicationTimeoutMs, leftMs - RESPONSE_MARGIN_MS)));
     return link.produce({ topic, partition, batch, acks: -1, timeoutMs });
   });
-  const { fault, baseOffset, appendedAtMs, logStartOffset } = answer;
-  if (fault !== undefined) throw partitionFault(cluster, appending, fault);
+  const { errorCode, baseOffset, appendedAtMs, logStartOffset } = response;
+  if (errorCode !== undefined) throw partitionError(cluster, appending, errorCode);
   return { baseOffset, appendedAtMs, logStartOffset, node };
 }

@@ -1,6 +1,6 @@
 import type { Copies, Lags } from './copies.ts';
 
-/** What a member has of the topic: sorted lists of partitions. */
+/** The partitions of the topic that a member has, as sorted lists. */
 export interface Share {
   /** Partitions that it owns. */
   readonly partitions: readonly number[];
@@ -10,7 +10,7 @@ export interface Share {
   readonly warmups: readonly number[];
 }
 
-/** What a member has or had, with the generation of the group. */
+/** The partitions that a member has or had, with the generation of the group. */
 export interface Claims extends Share {
   readonly generation: number;
 }

@@ -1,11 +1,11 @@
 import type { Runtime } from '../../core/runtime.ts';
 import type { Cluster } from '../wire/cluster.ts';
-import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../wire/fault.ts';
+import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { Lane } from '../wire/lane.ts';
-import type { Answer, BrokerLink } from '../wire/port.ts';
+import type { BrokerLink, BrokerResponse } from '../wire/port.ts';
 
 /** The part of a cluster that a group needs. */
-export type GroupCluster = Pick<Cluster, 'coordinator' | 'doubtCoordinator' | 'call'>;
+export type GroupCluster = Pick<Cluster, 'coordinator' | 'forgetCoordinator' | 'call'>;
 
 /** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
@@ -13,15 +13,15 @@ const MIN_CALL_MS = 250;
 const MAX_FIND_MS = 5_000;
 
 /** Errors of a broker that is not the coordinator, or has not loaded the group yet. */
-const COORDINATION_FAULTS: ReadonlySet<FaultName> = new Set([
+const COORDINATION_ERRORS: ReadonlySet<KafkaErrorCode> = new Set([
   'GROUP_LOAD_IN_PROGRESS',
   'GROUP_COORDINATOR_NOT_AVAILABLE',
   'NOT_COORDINATOR_FOR_GROUP',
 ]);
 
 /** Whether no coordinator answered that knows the group. */
-export function isUnanswered(fault: FaultName | undefined): boolean {
-  return isLinkFault(fault) || (fault !== undefined && COORDINATION_FAULTS.has(fault));
+export function isUnanswered(errorCode: KafkaErrorCode | undefined): boolean {
+  return isLinkError(errorCode) || (errorCode !== undefined && COORDINATION_ERRORS.has(errorCode));
 }
 
 /** The coordinator of one group; looked up again whenever it does not answer or is no longer the coordinator. */
@@ -29,7 +29,7 @@ export class Coordinator {
   readonly groupId: string;
   readonly #cluster: GroupCluster;
   readonly #runtime: Runtime;
-  #answeredMs = Number.NEGATIVE_INFINITY;
+  #respondedMs = Number.NEGATIVE_INFINITY;
 
   constructor(cluster: GroupCluster, runtime: Runtime, groupId: string) {
     this.#cluster = cluster;
@@ -38,36 +38,40 @@ export class Coordinator {
   }
 
   /** Makes one call, sent at most once. The time includes finding the coordinator and connecting to it. */
-  async call<R extends Answer>(lane: Lane, timeoutMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
+  async call<R extends BrokerResponse>(
+    lane: Lane,
+    timeoutMs: number,
+    use: (link: BrokerLink) => Promise<R>,
+  ): Promise<R> {
     const startedMs = this.#runtime.monotonicMs();
     try {
       const node = await this.#cluster.coordinator(this.groupId, Math.min(timeoutMs, MAX_FIND_MS));
       const leftMs = timeoutMs - (this.#runtime.monotonicMs() - startedMs);
-      if (leftMs < MIN_CALL_MS) throw new KafkaFault('UNREACHABLE', 'no time was left to call the coordinator');
-      const answer = await this.#cluster.call(node, lane, leftMs, use);
-      this.#answeredMs = this.#runtime.monotonicMs();
-      return answer;
+      if (leftMs < MIN_CALL_MS) throw new KafkaError('UNREACHABLE', 'no time was left to call the coordinator');
+      const response = await this.#cluster.call(node, lane, leftMs, use);
+      this.#respondedMs = this.#runtime.monotonicMs();
+      return response;
     } catch (error) {
-      this.noteFault(faultOf(error));
+      this.noteError(kafkaErrorCode(error));
       throw error;
     }
   }
 
-  /** Takes note of a fault that the coordinator returned, or that came instead of its answer. */
-  noteFault(fault: FaultName | undefined): void {
-    if (isUnanswered(fault)) this.#cluster.doubtCoordinator(this.groupId);
-    else if (fault !== undefined) this.#answeredMs = this.#runtime.monotonicMs();
+  /** Takes note of an error that the coordinator returned, or that the call ended with. */
+  noteError(errorCode: KafkaErrorCode | undefined): void {
+    if (isUnanswered(errorCode)) this.#cluster.forgetCoordinator(this.groupId);
+    else if (errorCode !== undefined) this.#respondedMs = this.#runtime.monotonicMs();
   }
 
-  /** Rejects unless the coordinator answers, or did so within the last second. The content of its answer does not matter. */
+  /** Rejects unless the coordinator answers, or did so within the last second. An error counts as an answer. */
   async ping(timeoutMs: number): Promise<void> {
-    if (this.#runtime.monotonicMs() - this.#answeredMs < RECENT_MS) return;
+    if (this.#runtime.monotonicMs() - this.#respondedMs < RECENT_MS) return;
     const nonMember = { groupId: this.groupId, generation: -1, memberId: '' };
     try {
       await this.call('control', timeoutMs, (link) => link.heartbeat(nonMember));
     } catch (error) {
-      const fault = faultOf(error);
-      if (fault === undefined || isUnanswered(fault)) throw error;
+      const errorCode = kafkaErrorCode(error);
+      if (errorCode === undefined || isUnanswered(errorCode)) throw error;
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { Copies, Copy } from './copies.ts';
 
 /**
- * The wire format of what members report of their copies, and of the standbys that the leader assigns.
+ * The wire format of the members' reports on their copies, and of the standbys that the leader assigns.
  *
  *   by a member    version int8 | [gap, end, behind] copies | [gap] standbys | [gap] warm-ups
  *   by the leader  version int8 | [gap] standbys | [gap] warm-ups

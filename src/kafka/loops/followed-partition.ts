@@ -3,20 +3,20 @@ import { AT, LENGTH_END, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 
-/** What was fetched of a partition, and its records once they are decoded. */
+/** The response to a fetch of a partition, and its records once they are decoded. */
 export interface Fetched {
   readonly from: number;
   readonly next: number;
-  readonly answer: FetchedPartition;
+  readonly response: FetchedPartition;
   chunk?: TailChunk;
 }
 
 export interface PartitionHooks {
   /** There may now be room for a fetch. */
-  readonly onRoom: (place: FollowedPartition) => void;
+  readonly onRoom: (followed: FollowedPartition) => void;
   readonly decode: (fetched: Fetched) => Promise<TailChunk>;
   /** Decoding or delivering a chunk failed. Resolves when it is time to retry. */
-  readonly onFailure: (place: FollowedPartition, error: unknown) => Promise<void>;
+  readonly onFailure: (followed: FollowedPartition, error: unknown) => Promise<void>;
 }
 
 /**
@@ -29,13 +29,13 @@ export interface PartitionHooks {
  *   fetching    -> ready        answered, with or without records
  *   fetching    -> locating     its offset is outside the log
  *   locating    -> backing off  the bounds are known, and the sink has chosen where to continue
- *   any         -> backing off  a fault of the call or of the partition
+ *   any         -> backing off  an error of the call or of the partition
  *   backing off -> finding      after 50 ms, doubled up to 1 s
  *   any         -> stopped      final
  *
  * Delivering: `ahead` (as fetched) -> `current` (decoded, then delivered) -> released. So at most two chunks are held, and
  * the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `epoch`,
- * which identifies answers to earlier fetches.
+ * which identifies responses to earlier fetches.
  */
 export class FollowedPartition implements Followed {
   readonly topic: string;
@@ -49,10 +49,10 @@ export class FollowedPartition implements Followed {
   /** Where the next fetch starts. */
   fetchFrom: number;
   epoch = 0;
-  /** The epoch of the fetch under way. */
-  askedIn = 0;
-  /** Faults in a row. */
-  faults = 0;
+  /** The epoch of the fetch in progress. */
+  requestedIn = 0;
+  /** Consecutive failures. */
+  failures = 0;
   backoffTimer: Timer | undefined;
   #ahead: Fetched | undefined;
   #current: Fetched | undefined;
@@ -87,7 +87,7 @@ export class FollowedPartition implements Followed {
     return this.state === 'ready' && !this.#isPaused && this.#ahead !== undefined;
   }
 
-  /** Resolves when no delivery is under way. */
+  /** Resolves when no delivery is in progress. */
   get delivering(): Promise<void> {
     return this.#delivering;
   }
@@ -114,11 +114,11 @@ export class FollowedPartition implements Followed {
   }
 
   /** Takes what was fetched from `fetchFrom`; false if it does not contain one whole batch. */
-  keep(answer: FetchedPartition): boolean {
+  keep(response: FetchedPartition): boolean {
     const from = this.fetchFrom;
-    const next = endOfBatches(answer.records, from);
+    const next = endOfBatches(response.records, from);
     if (next === from) return false;
-    this.#ahead = { from, next, answer };
+    this.#ahead = { from, next, response };
     this.fetchFrom = next;
     this.proceed();
     return true;

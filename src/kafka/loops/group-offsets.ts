@@ -1,4 +1,4 @@
-import { KafkaFault } from '../wire/fault.ts';
+import { KafkaError } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import type { Coordinator } from './coordinator.ts';
 
@@ -6,11 +6,11 @@ const COMMIT_MS = 2_000;
 const FETCH_MS = 3_000;
 
 /**
- * The committed offsets of one topic in one group. Each call is sent at most once, and rejects with a KafkaFault.
+ * The committed offsets of one topic in one group. Each call is sent at most once, and rejects with a KafkaError.
  *
  * A commit waits for the broker's followers, which takes seconds when one of them is frozen, and everything after it on
  * its connection waits as well. So commits don't share a connection with heartbeats, but with JoinGroup, which is never
- * sent while a commit is under way.
+ * sent while a commit is in progress.
  */
 export class GroupOffsets {
   readonly #coordinator: Coordinator;
@@ -37,15 +37,15 @@ export class GroupOffsets {
   async fetch(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
     const { groupId } = this.#coordinator;
     const topic = this.#topic;
-    const asked = partitions.map((partition) => ({ topic, partition }));
-    const answer = await this.#coordinator.call('control', FETCH_MS, (link) =>
-      link.fetchOffsets({ groupId, partitions: asked }),
+    const requested = partitions.map((partition) => ({ topic, partition }));
+    const response = await this.#coordinator.call('control', FETCH_MS, (link) =>
+      link.fetchOffsets({ groupId, partitions: requested }),
     );
     return new Map(
       partitions.map((partition) => {
-        const found = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-        if (found === undefined) throw this.#failed('MALFORMED_ANSWER', partition);
-        if (found.fault !== undefined) throw this.#failed(found.fault, partition);
+        const found = response.partitions.find((one) => one.topic === topic && one.partition === partition);
+        if (found === undefined) throw this.#failed('MALFORMED_RESPONSE', partition);
+        if (found.errorCode !== undefined) throw this.#failed(found.errorCode, partition);
         return [partition, found.offset < 0 ? undefined : found.offset];
       }),
     );
@@ -56,19 +56,22 @@ export class GroupOffsets {
     const { groupId } = this.#coordinator;
     const topic = this.#topic;
     const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
-    const answer = await this.#coordinator.call('group', COMMIT_MS, (link) =>
+    const response = await this.#coordinator.call('group', COMMIT_MS, (link) =>
       link.commitOffsets({ groupId, generation, memberId, partitions }),
     );
     for (const { partition } of partitions) {
-      const taken = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
-      if (taken === undefined) throw this.#failed('MALFORMED_ANSWER', partition);
-      if (taken.fault !== undefined) throw this.#failed(taken.fault, partition);
+      const taken = response.partitions.find((one) => one.topic === topic && one.partition === partition);
+      if (taken === undefined) throw this.#failed('MALFORMED_RESPONSE', partition);
+      if (taken.errorCode !== undefined) throw this.#failed(taken.errorCode, partition);
     }
   }
 
-  #failed(fault: string, partition: number): KafkaFault {
+  #failed(errorCode: string, partition: number): KafkaError {
     const { groupId } = this.#coordinator;
-    this.#coordinator.noteFault(fault);
-    return new KafkaFault(fault, `offset of partition ${partition} of ${this.#topic} in group ${groupId}: ${fault}`);
+    this.#coordinator.noteError(errorCode);
+    return new KafkaError(
+      errorCode,
+      `offset of partition ${partition} of ${this.#topic} in group ${groupId}: ${errorCode}`,
+    );
   }
 }

@@ -19,7 +19,7 @@ interface TopicPartitions {
 export interface Subscription {
   readonly topics: readonly string[];
   readonly userData: Buffer | null;
-  /** What the member owned when it joined; undefined in version 0, which lacks the field. */
+  /** The partitions that the member owned when it joined; undefined in version 0, which lacks the field. */
   readonly owned?: readonly TopicPartitions[];
 }
 

@@ -1,5 +1,5 @@
 import type { Runtime } from '../../core/runtime.ts';
-import { type FaultName, faultOf } from '../wire/fault.ts';
+import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import { Backoff } from './backoff.ts';
 import { type Coordinator, isUnanswered } from './coordinator.ts';
@@ -10,9 +10,9 @@ export interface HeartbeatsOptions {
   readonly heartbeatMs: number;
   readonly sessionTimeoutMs: number;
   /** The member to send heartbeats for; undefined while there is none. */
-  readonly who: () => MemberRequest | undefined;
-  /** The coordinator answered, with a fault if one is given. */
-  readonly onAnswer: (who: MemberRequest, sentMs: number, fault: FaultName | undefined) => void;
+  readonly member: () => MemberRequest | undefined;
+  /** The coordinator answered, with an error if one is given. */
+  readonly onResponse: (member: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined) => void;
   /** No coordinator answered that knows the group. */
   readonly onSilence: (error: unknown) => void;
 }
@@ -24,7 +24,7 @@ const RETRY_GROWTH = 1.5;
 
 /**
  * Sends heartbeats one at a time by the monotonic clock: each one an interval after the previous one was sent, and after
- * silence as soon as a short backoff is over. An answer may take no longer than a third of the session.
+ * silence as soon as a short backoff is over. A response may take no longer than a third of the session.
  */
 export class Heartbeats {
   readonly #options: HeartbeatsOptions;
@@ -37,30 +37,30 @@ export class Heartbeats {
 
   /** Ends when the signal aborts; never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { runtime, who, heartbeatMs } = this.#options;
+    const { runtime, heartbeatMs } = this.#options;
     while (!signal.aborted) {
       const sentMs = runtime.monotonicMs();
-      const member = who();
-      const answered = member === undefined || (await this.#beat(member, sentMs, signal));
+      const member = this.#options.member();
+      const responded = member === undefined || (await this.#beat(member, sentMs, signal));
       const dueMs = sentMs + heartbeatMs - runtime.monotonicMs();
-      await runtime.sleep(answered ? Math.max(0, dueMs) : this.#backoff.nextMs(), signal);
+      await runtime.sleep(responded ? Math.max(0, dueMs) : this.#backoff.nextMs(), signal);
     }
   }
 
-  async #beat(who: MemberRequest, sentMs: number, signal: AbortSignal): Promise<boolean> {
-    const { coordinator, onAnswer, onSilence } = this.#options;
-    let fault: FaultName | undefined;
+  async #beat(member: MemberRequest, sentMs: number, signal: AbortSignal): Promise<boolean> {
+    const { coordinator, onResponse, onSilence } = this.#options;
+    let errorCode: KafkaErrorCode | undefined;
     try {
-      await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(who));
+      await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(member));
     } catch (error) {
-      fault = faultOf(error);
-      if (fault === undefined || isUnanswered(fault)) {
+      errorCode = kafkaErrorCode(error);
+      if (errorCode === undefined || isUnanswered(errorCode)) {
         if (!signal.aborted) onSilence(error);
         return false;
       }
     }
     this.#backoff.reset();
-    if (!signal.aborted) onAnswer(who, sentMs, fault);
+    if (!signal.aborted) onResponse(member, sentMs, errorCode);
     return true;
   }
 

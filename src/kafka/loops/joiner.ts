@@ -1,7 +1,7 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
-import { KafkaFault } from '../wire/fault.ts';
-import type { Answer, BrokerLink, JoinAnswer, MemberRequest } from '../wire/port.ts';
+import { KafkaError } from '../wire/kafka-error.ts';
+import type { BrokerLink, BrokerResponse, JoinGroupResponse, MemberRequest } from '../wire/port.ts';
 import type { Claims, Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
 import { decodeStandbys } from './copies-format.ts';
@@ -11,7 +11,7 @@ import { offeredProtocols } from './member-claims.ts';
 import { type MemberSettings, planSettingsOf, timingOf } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
-/** A generation of the group with what this member got in it. */
+/** A generation of the group, with this member's share in it. */
 export interface Joined {
   readonly generation: number;
   readonly share: Share;
@@ -34,8 +34,8 @@ export class Joiner {
   readonly #runtime: Runtime;
   readonly #log: RateLimitedLog;
   readonly #leadership: Leadership;
-  #held: { readonly link: BrokerLink; doubtful: boolean } | undefined;
-  #asksForId = false;
+  #held: { readonly link: BrokerLink; mayBeLost: boolean } | undefined;
+  #requestsId = false;
   #cancelled = false;
 
   constructor(settings: MemberSettings, coordinator: Coordinator, runtime: Runtime, log: RateLimitedLog) {
@@ -52,35 +52,36 @@ export class Joiner {
   }
 
   /** The coordinator did not answer another call. */
-  doubt(): void {
-    if (this.#held !== undefined) this.#held.doubtful = true;
+  coordinatorSilent(): void {
+    if (this.#held !== undefined) this.#held.mayBeLost = true;
   }
 
   /** The coordinator, on the same broker or another, answered another call. */
-  trust(): void {
-    if (this.#held?.doubtful === true) this.#held.link.close();
+  coordinatorResponded(): void {
+    if (this.#held?.mayBeLost === true) this.#held.link.close();
   }
 
-  /** Cancels permanently. A call that asks for a member ID still gets its answer, since a granted ID must be returned. */
+  /** Cancels permanently. A call that requests a member ID still gets its response, since a granted ID must be returned. */
   cancel(): void {
     this.#cancelled = true;
-    if (!this.#asksForId) this.#held?.link.close();
+    if (!this.#requestsId) this.#held?.link.close();
   }
 
   /**
    * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as soon
-   * as they are known. Rejects with a KafkaFault.
+   * as they are known. Rejects with a KafkaError.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
     const { sessionTimeoutMs } = timingOf(this.#settings);
     await this.#coordinator.ping(sessionTimeoutMs / 3);
     let joined = await this.#joinGroup(memberId, claims);
-    if (joined.fault === 'MEMBER_ID_REQUIRED') {
+    if (joined.errorCode === 'MEMBER_ID_REQUIRED') {
       onJoined(this.#member(NO_GENERATION, joined.memberId));
       joined = await this.#joinGroup(joined.memberId, claims);
     }
-    const { fault, generation } = joined;
-    if (fault !== undefined) throw new KafkaFault(fault, `joining group ${this.#settings.groupId} failed: ${fault}`);
+    const { errorCode, generation } = joined;
+    if (errorCode !== undefined)
+      throw new KafkaError(errorCode, `joining group ${this.#settings.groupId} failed: ${errorCode}`);
     const member = this.#member(generation, joined.memberId);
     onJoined(member);
     // Only the leader receives the members, but not a restarted static member that led before, while the group is stable.
@@ -91,7 +92,7 @@ export class Joiner {
     return { generation, share: this.#shareOf(assignment), sentMs };
   }
 
-  async #joinGroup(memberId: string, claims: Claims): Promise<JoinAnswer> {
+  async #joinGroup(memberId: string, claims: Claims): Promise<JoinGroupResponse> {
     const { groupId, topic, instanceId, copies } = this.#settings;
     const { sessionTimeoutMs, rebalanceTimeoutMs } = timingOf(this.#settings);
     const request = {
@@ -102,13 +103,13 @@ export class Joiner {
       protocolType: 'consumer',
       protocols: offeredProtocols(topic, claims, copies?.()),
     };
-    this.#asksForId = memberId === '' && instanceId === undefined;
+    this.#requestsId = memberId === '' && instanceId === undefined;
     try {
       return await this.#wait((link) =>
         link.joinGroup(instanceId === undefined ? request : { ...request, instanceId }),
       );
     } finally {
-      this.#asksForId = false;
+      this.#requestsId = false;
     }
   }
 
@@ -139,12 +140,12 @@ export class Joiner {
     return instanceId === undefined ? member : { ...member, instanceId };
   }
 
-  async #wait<R extends Answer>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
+  async #wait<R extends BrokerResponse>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
     const { rebalanceTimeoutMs } = timingOf(this.#settings);
     try {
       return await this.#coordinator.call('group', rebalanceTimeoutMs + GRACE_MS, (link) => {
-        if (this.#cancelled) throw new KafkaFault('CLOSED', 'the member has left the group');
-        this.#held = { link, doubtful: false };
+        if (this.#cancelled) throw new KafkaError('CLOSED', 'the member has left the group');
+        this.#held = { link, mayBeLost: false };
         return use(link);
       });
     } finally {

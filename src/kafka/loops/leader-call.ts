@@ -1,13 +1,13 @@
 import type { Runtime } from '../../core/runtime.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';
-import { type FaultName, faultOf, isLinkFault, KafkaFault } from '../wire/fault.ts';
-import type { Answer, BrokerLink } from '../wire/port.ts';
+import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
+import type { BrokerLink, BrokerResponse } from '../wire/port.ts';
 
 /** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
 
 /** Errors of a broker that does not lead the partition, or does not know its leader yet. */
-const LEADERSHIP_FAULTS: ReadonlySet<FaultName> = new Set([
+const LEADERSHIP_ERRORS: ReadonlySet<KafkaErrorCode> = new Set([
   'NOT_LEADER_FOR_PARTITION',
   'LEADER_NOT_AVAILABLE',
   'REPLICA_NOT_AVAILABLE',
@@ -22,37 +22,37 @@ export interface LeaderCall {
   readonly topic: string;
   readonly partition: number;
   readonly lane: Lane;
-  /** For all of it: finding the leader, connecting, and the answer. */
+  /** For the whole call: finding the leader, connecting, and the response. */
   readonly timeoutMs: number;
 }
 
 /** Makes one call to the leader of a partition, sent at most once. `leftMs` is the time left when it is made. */
-export async function callLeader<R extends Answer>(
-  cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>,
+export async function callLeader<R extends BrokerResponse>(
+  cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>,
   runtime: Runtime,
   { topic, partition, lane, timeoutMs }: LeaderCall,
   use: (link: BrokerLink, leftMs: number) => Promise<R>,
-): Promise<{ readonly answer: R; readonly node: number }> {
+): Promise<{ readonly response: R; readonly node: number }> {
   const startedMs = runtime.monotonicMs();
   const node = await cluster.leader(topic, partition, timeoutMs);
   const leftMs = timeoutMs - (runtime.monotonicMs() - startedMs);
   if (leftMs < MIN_CALL_MS) {
-    throw new KafkaFault('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
+    throw new KafkaError('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
   }
   try {
-    return { answer: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
+    return { response: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
   } catch (error) {
-    if (isLinkFault(faultOf(error))) cluster.doubt(topic);
+    if (isLinkError(kafkaErrorCode(error))) cluster.markStale(topic);
     throw error;
   }
 }
 
-/** The fault of a partition in an answer, as an error. A leadership fault puts the cached leader in doubt. */
-export function partitionFault(
-  cluster: Pick<Cluster, 'doubt'>,
+/** The KafkaError for a partition's error code in a response. A leadership error marks the cached leader as stale. */
+export function partitionError(
+  cluster: Pick<Cluster, 'markStale'>,
   { topic, partition }: { readonly topic: string; readonly partition: number },
-  fault: FaultName,
-): KafkaFault {
-  if (LEADERSHIP_FAULTS.has(fault)) cluster.doubt(topic);
-  return new KafkaFault(fault, `partition ${partition} of topic ${topic}: ${fault}`);
+  errorCode: KafkaErrorCode,
+): KafkaError {
+  if (LEADERSHIP_ERRORS.has(errorCode)) cluster.markStale(topic);
+  return new KafkaError(errorCode, `partition ${partition} of topic ${topic}: ${errorCode}`);
 }

@@ -1,5 +1,5 @@
 import { describeError } from '../../errors.ts';
-import type { JoinAnswer, SyncRequest } from '../wire/port.ts';
+import type { JoinGroupResponse, SyncGroupRequest } from '../wire/port.ts';
 import type { Candidate, Claims, Share } from './assigner.ts';
 import { encodeStandbys } from './copies-format.ts';
 import { encodeAssignment } from './group-protocol.ts';
@@ -12,19 +12,19 @@ const MAX_REMEMBERED = 1_000;
 
 const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 
-type Member = JoinAnswer['members'][number];
+type Member = JoinGroupResponse['members'][number];
 
 /**
- * What a member does when the group has chosen it as its leader: it assigns the partitions of its topic.
+ * The leader's part in a group: assigning the partitions of its topic.
  *
  * A restarted static member claims nothing, and one that missed a generation claims what it had before. So the leader
- * remembers what it gave to each instance ID, for members that return while it leads.
+ * remembers what it assigned to each instance ID, for members that return while it leads.
  */
 export class Leadership {
   readonly #topic: string;
   readonly #settings: PlanSettings;
   readonly #log: RateLimitedLog;
-  readonly #given = new Map<string, Claims>();
+  readonly #assigned = new Map<string, Claims>();
   #proposed: ReadonlyMap<string, Claims> = new Map();
 
   constructor(topic: string, settings: PlanSettings, log: RateLimitedLog) {
@@ -34,7 +34,7 @@ export class Leadership {
   }
 
   /** Assigns partitions to the members. A member with another topic or a malformed subscription gets none. */
-  assign({ generation, protocol, members }: JoinAnswer): SyncRequest['assignments'] {
+  assign({ generation, protocol, members }: JoinGroupResponse): SyncGroupRequest['assignments'] {
     const candidates = members.flatMap((member) => this.#candidate(member) ?? []);
     const plan =
       protocol === STICKY
@@ -47,12 +47,12 @@ export class Leadership {
   /** The coordinator has accepted the last assignment. Before that it may never take effect. */
   confirm(): void {
     for (const [instanceId, claims] of this.#proposed) {
-      this.#given.delete(instanceId);
-      this.#given.set(instanceId, claims);
+      this.#assigned.delete(instanceId);
+      this.#assigned.set(instanceId, claims);
     }
-    for (const instanceId of this.#given.keys()) {
-      if (this.#given.size <= MAX_REMEMBERED) break;
-      this.#given.delete(instanceId);
+    for (const instanceId of this.#assigned.keys()) {
+      if (this.#assigned.size <= MAX_REMEMBERED) break;
+      this.#assigned.delete(instanceId);
     }
   }
 
@@ -63,11 +63,11 @@ export class Leadership {
         this.#log.warn({ memberId, topics }, 'a group member subscribes to other topics; it gets no partitions');
         return undefined;
       }
-      const given = instanceId === undefined ? undefined : this.#given.get(instanceId);
+      const previous = instanceId === undefined ? undefined : this.#assigned.get(instanceId);
       return {
         memberId,
         ...(instanceId === undefined ? {} : { instanceId }),
-        claims: given === undefined ? [claims] : [claims, given],
+        claims: previous === undefined ? [claims] : [claims, previous],
         copies,
       };
     } catch (error) {

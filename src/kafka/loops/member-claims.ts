@@ -8,7 +8,7 @@ export const STICKY = 'idalloc-sticky';
 /** kafkajs' only assigner, that of earlier releases: a group with such a member falls back to it. */
 export const ROUND_ROBIN = 'RoundRobinAssigner';
 
-/** What a joining member sends to the group leader. */
+/** The data that a joining member sends to the group leader. */
 export interface JoiningMember {
   readonly topics: readonly string[];
   readonly claims: Claims;

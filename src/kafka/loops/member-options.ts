@@ -1,12 +1,12 @@
 import type { Runtime } from '../../core/runtime.ts';
 import type { WireLog } from '../wire/broker.ts';
-import type { KafkaFault } from '../wire/fault.ts';
+import type { KafkaError } from '../wire/kafka-error.ts';
 import type { Share } from './assigner.ts';
 import type { GroupCluster } from './coordinator.ts';
 import type { Copies } from './copies.ts';
 import type { PlanSettings } from './planner.ts';
 
-/** How a member takes part in the consumer group of one topic. */
+/** The settings of a member of the consumer group of one topic. */
 export interface MemberSettings {
   readonly groupId: string;
   readonly topic: string;
@@ -33,7 +33,7 @@ export interface MemberSettings {
   readonly acceptableLag?: number;
 }
 
-/** What a member has in a generation of the group; sorted lists. */
+/** A member's assignment in a generation of the group, as sorted lists. */
 export interface Assigned extends Share {
   readonly generation: number;
   /** Partitions that it did not own before. */
@@ -48,11 +48,11 @@ export interface MemberOptions extends MemberSettings {
   readonly log?: WireLog;
   readonly onAssigned: (assigned: Assigned) => void;
   /** The membership was lost: other members may own all partitions now. It rejoins automatically. */
-  readonly onLost: (cause: KafkaFault) => void;
+  readonly onLost: (cause: KafkaError) => void;
   /** The last chance to commit before rejoining; awaited for one second at most. */
   readonly beforeRejoin?: () => Promise<void>;
   /** Another process has the instance ID: this member has ended permanently. */
-  readonly onFenced: (error: KafkaFault) => void;
+  readonly onFenced: (error: KafkaError) => void;
 }
 
 const SESSION_TIMEOUT_MS = 10_000;

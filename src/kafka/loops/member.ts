@@ -1,10 +1,10 @@
 import { describeError } from '../../errors.ts';
-import { type FaultName, faultOf, KafkaFault } from '../wire/fault.ts';
+import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import type { Claims } from './assigner.ts';
 import { Backoff } from './backoff.ts';
 import { Coordinator } from './coordinator.ts';
-import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-faults.ts';
+import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-errors.ts';
 import { GroupOffsets } from './group-offsets.ts';
 import { Heartbeats } from './heartbeats.ts';
 import { type Joined, Joiner } from './joiner.ts';
@@ -17,7 +17,7 @@ import { SessionWatch } from './session-watch.ts';
 const BEFORE_REJOIN_MS = 1_000;
 const LEAVE_MS = 1_000;
 const BACKOFF_MS = { min: 50, max: 500 } as const;
-/** The wait after a fault that retries don't fix. */
+/** The wait after an error that retries don't fix. */
 const PERSISTENT_RETRY_MS = 5_000;
 
 const NO_GENERATION = -1;
@@ -30,15 +30,15 @@ type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
  *   out      ──start──▶ joining
  *   joining  ──assignment──▶ in                                  onAssigned
  *   in       ──a rebalance is announced, or requested──▶ closing  beforeRejoin
- *   closing  ──no commit is under way any more──▶ joining
+ *   closing  ──no commit is in progress any more──▶ joining
  *   in, closing, joining  ──membership lost──▶ joining           onLost, if it had an assignment
  *   any      ──another process has the instance ID──▶ ended      onLost, onFenced
  *   any      ──leave──▶ ended
  *
  * - A rebalance does not stop the work: partitions are held until the next assignment gives them to another member, or
- *   until the membership is lost: when the coordinator says so, or when no heartbeat was answered for a session, counted
+ *   until the membership is lost: when the coordinator reports it, or when no heartbeat was answered for a session, counted
  *   from the sending of the last answered one.
- * - Offsets are committed in the generation in which they were submitted, one commit at a time. None is under way when
+ * - Offsets are committed in the generation in which they were submitted, one commit at a time. None is in progress when
  *   JoinGroup is sent, and none starts before the next assignment.
  * - Heartbeats continue while the coordinator holds a JoinGroup or SyncGroup, so that its silence is noticed.
  * - The last share is claimed at the next join, with its generation, even after the membership was lost.
@@ -60,7 +60,7 @@ export class Member {
   #phase: Phase = 'out';
   #changed = Promise.withResolvers<void>();
   /** The member that heartbeats and commits are sent for. */
-  #who: MemberRequest;
+  #member: MemberRequest;
   #held: readonly number[] | undefined;
   #claims: Claims = { generation: NO_GENERATION, partitions: [], standbys: [], warmups: [] };
   #joining: Promise<void> = Promise.resolve();
@@ -76,18 +76,23 @@ export class Member {
     });
     this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
     this.#backoff = new Backoff(runtime, BACKOFF_MS.min, BACKOFF_MS.max);
-    this.#who = { groupId, generation: NO_GENERATION, memberId: '', ...(instanceId !== undefined && { instanceId }) };
+    this.#member = {
+      groupId,
+      generation: NO_GENERATION,
+      memberId: '',
+      ...(instanceId !== undefined && { instanceId }),
+    };
     this.#heartbeats = new Heartbeats({
       ...timing,
       coordinator: this.#coordinator,
       runtime,
-      who: () => (this.#who.generation < 0 && !this.#joiner.isHeld ? undefined : this.#who),
-      onAnswer: (who, sentMs, fault) => this.#onHeartbeatAnswer(who, sentMs, fault),
+      member: () => (this.#member.generation < 0 && !this.#joiner.isHeld ? undefined : this.#member),
+      onResponse: (member, sentMs, errorCode) => this.#onHeartbeatResponse(member, sentMs, errorCode),
       onSilence: (error) => this.#onHeartbeatSilence(error),
     });
     this.#offsets = new GroupOffsets(this.#coordinator, topic);
     this.#session = new SessionWatch(runtime, timing.sessionTimeoutMs, () =>
-      this.#lose('NO_ANSWER', `no heartbeat was answered for ${timing.sessionTimeoutMs} ms`),
+      this.#lose('NO_RESPONSE', `no heartbeat was answered for ${timing.sessionTimeoutMs} ms`),
     );
   }
 
@@ -96,7 +101,7 @@ export class Member {
     return this.#held !== undefined;
   }
 
-  /** Of the last assignment; -1 before the first. */
+  /** The generation of the last assignment; -1 before the first. */
   get generation(): number {
     return this.#claims.generation;
   }
@@ -133,27 +138,27 @@ export class Member {
 
   /**
    * Commits in the current generation, after the earlier commits have ended. Rejects with REBALANCE_IN_PROGRESS while there
-   * is no generation to commit in, else with the coordinator's fault or a link fault.
+   * is no generation to commit in, else with the coordinator's error or a link error.
    */
   async commit(offsets: ReadonlyMap<number, number>): Promise<void> {
     const { groupId, topic } = this.#options;
-    const who = this.#who;
+    const member = this.#member;
     const foreign = [...offsets.keys()].find((partition) => this.#held?.includes(partition) !== true);
-    const isPresent = () => who === this.#who && this.#isIn();
+    const isPresent = () => member === this.#member && this.#isIn();
     if (isPresent() && foreign !== undefined)
       throw new RangeError(`${topic}/${foreign} is not assigned to this member`);
     try {
       await this.#offsets.commit(offsets, () => {
-        if (isPresent()) return who;
-        throw new KafkaFault(REBALANCING, `group ${groupId} currently has no generation to commit in`);
+        if (isPresent()) return member;
+        throw new KafkaError(REBALANCING, `group ${groupId} currently has no generation to commit in`);
       });
     } catch (error) {
-      if (isPresent()) this.#onFault(faultOf(error));
+      if (isPresent()) this.#onError(kafkaErrorCode(error));
       throw error;
     }
   }
 
-  /** The group's committed offsets, undefined where there is none. Sent once; rejects with a KafkaFault. */
+  /** The group's committed offsets, undefined where there is none. Sent once; rejects with a KafkaError. */
   fetchCommitted(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
     return this.#offsets.fetch(partitions);
   }
@@ -195,8 +200,8 @@ export class Member {
     if (this.#phase === 'closing') await this.#lastCommits();
     await Promise.race([this.#offsets.settled, this.#over.promise]);
     if (this.#phase !== 'joining') return;
-    const joined = await this.#joiner.join(this.#who.memberId, this.#claims, (as) => {
-      this.#who = as;
+    const joined = await this.#joiner.join(this.#member.memberId, this.#claims, (as) => {
+      this.#member = as;
     });
     if (this.#phase !== 'joining') return;
     this.#backoff.reset();
@@ -217,7 +222,7 @@ export class Member {
   #assigned({ generation, share, sentMs }: Joined): void {
     const before = new Set(this.#held);
     const now = new Set(share.partitions);
-    this.#who = { ...this.#who, generation };
+    this.#member = { ...this.#member, generation };
     this.#held = share.partitions;
     this.#claims = { generation, ...share };
     this.#enter('in');
@@ -231,56 +236,56 @@ export class Member {
 
   /** Handles a failed join; returns how long to wait before the next attempt. */
   #joinFailed(error: unknown): number {
-    const fault = faultOf(error);
+    const errorCode = kafkaErrorCode(error);
     if (this.#phase === 'ended') return 0;
-    if (fault === FENCED) {
+    if (errorCode === FENCED) {
       this.#fence();
       return 0;
     }
-    if (EXPELLED.has(fault)) this.#lose(fault, 'the coordinator removed this member from the group');
-    if (fault === UNKNOWN_MEMBER) this.#who = { ...this.#who, memberId: '' };
-    const isUsual = fault === REBALANCING || EXPELLED.has(fault);
+    if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
+    if (errorCode === UNKNOWN_MEMBER) this.#member = { ...this.#member, memberId: '' };
+    const isUsual = errorCode === REBALANCING || EXPELLED.has(errorCode);
     if (!isUsual) {
-      const fields = { groupId: this.#options.groupId, fault, error: describeError(error) };
+      const fields = { groupId: this.#options.groupId, errorCode, error: describeError(error) };
       this.#log.warn(fields, 'joining the group failed, retrying');
     }
     const isFirst = this.#backoff.failures === 0;
     const waitMs = this.#backoff.nextMs();
-    if (PERSISTENT.has(fault)) return PERSISTENT_RETRY_MS;
+    if (PERSISTENT.has(errorCode)) return PERSISTENT_RETRY_MS;
     return isUsual && isFirst ? 0 : waitMs;
   }
 
-  #onHeartbeatAnswer(who: MemberRequest, sentMs: number, fault: FaultName | undefined): void {
-    this.#joiner.trust();
-    if (who !== this.#who || who.generation < 0) return;
-    if (this.joined && (fault === undefined || fault === REBALANCING)) this.#session.confirm(sentMs);
-    this.#onFault(fault);
+  #onHeartbeatResponse(member: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined): void {
+    this.#joiner.coordinatorResponded();
+    if (member !== this.#member || member.generation < 0) return;
+    if (this.joined && (errorCode === undefined || errorCode === REBALANCING)) this.#session.confirm(sentMs);
+    this.#onError(errorCode);
   }
 
   #onHeartbeatSilence(error: unknown): void {
-    this.#joiner.doubt();
+    this.#joiner.coordinatorSilent();
     const fields = { groupId: this.#options.groupId, error: describeError(error) };
     this.#log.warn(fields, 'the coordinator of the group does not answer');
   }
 
-  /** A heartbeat or a commit was rejected. A join under way gets the same fault as its own answer. */
-  #onFault(fault: FaultName | undefined): void {
-    if (fault === FENCED) this.#fence();
+  /** A heartbeat or a commit was rejected. A join in progress gets the same error as its own response. */
+  #onError(errorCode: KafkaErrorCode | undefined): void {
+    if (errorCode === FENCED) this.#fence();
     else if (!this.#isIn()) return;
-    else if (fault === REBALANCING && this.#phase === 'in') this.#enter('closing');
-    else if (EXPELLED.has(fault)) this.#lose(fault, 'the coordinator removed this member from the group');
+    else if (errorCode === REBALANCING && this.#phase === 'in') this.#enter('closing');
+    else if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
   }
 
   /** Keeps the member ID until the coordinator rejects it: the coordinator may still know this member. */
-  #lose(fault: FaultName | undefined, why: string): void {
+  #lose(errorCode: KafkaErrorCode | undefined, why: string): void {
     const had = this.#held !== undefined;
     this.#held = undefined;
     this.#session.end();
-    this.#who = { ...this.#who, generation: NO_GENERATION };
+    this.#member = { ...this.#member, generation: NO_GENERATION };
     if (this.#isIn()) this.#enter('joining');
     if (!had) return;
     const { groupId, onLost } = this.#options;
-    onLost(new KafkaFault(fault ?? UNKNOWN_MEMBER, `the membership in group ${groupId} was lost: ${why}`));
+    onLost(new KafkaError(errorCode ?? UNKNOWN_MEMBER, `the membership in group ${groupId} was lost: ${why}`));
   }
 
   #fence(): void {
@@ -288,12 +293,12 @@ export class Member {
     const message = `another process has joined group ${groupId} with the instance ID ${instanceId}`;
     this.#lose(FENCED, message);
     this.#end();
-    onFenced(new KafkaFault(FENCED, message));
+    onFenced(new KafkaError(FENCED, message));
   }
 
   async #leaveGroup(): Promise<void> {
-    const { memberId, instanceId } = this.#who;
+    const { memberId, instanceId } = this.#member;
     if (memberId === '' && instanceId === undefined) await this.#joining; // it may still get a member ID
-    await leaveGroup(this.#coordinator, this.#who, LEAVE_MS, this.#log);
+    await leaveGroup(this.#coordinator, this.#member, LEAVE_MS, this.#log);
   }
 }

@@ -1,8 +1,8 @@
 import type { Runtime } from '../../core/runtime.ts';
 import type { Cluster } from '../wire/cluster.ts';
-import { KafkaFault } from '../wire/fault.ts';
+import { KafkaError } from '../wire/kafka-error.ts';
 import type { FetchRequest } from '../wire/port.ts';
-import { callLeader, type LeaderCall, partitionFault } from './leader-call.ts';
+import { callLeader, type LeaderCall, partitionError } from './leader-call.ts';
 
 export interface OffsetQuery extends Omit<LeaderCall, 'lane'> {
   /** With read_committed the end is the last stable offset. */
@@ -18,37 +18,37 @@ export interface PartitionBounds {
   readonly end: number;
 }
 
-type Asked = Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+type LeaderCluster = Pick<Cluster, 'leader' | 'call' | 'markStale'>;
 
 /**
  * The offset at a time: START, END, or that of the first record not older; -1 if there is none. Sent once; rejects with a
- * KafkaFault.
+ * KafkaError.
  */
 export async function offsetAt(
-  cluster: Asked,
+  cluster: LeaderCluster,
   runtime: Runtime,
   query: OffsetQuery,
   timestampMs: number,
 ): Promise<number> {
   const { topic, partition, isolation } = query;
   const partitions = [{ topic, partition, timestampMs }];
-  const { answer } = await callLeader(cluster, runtime, { ...query, lane: 'control' }, (link) =>
+  const { response } = await callLeader(cluster, runtime, { ...query, lane: 'control' }, (link) =>
     link.listOffsets({ isolation, partitions }),
   );
-  const found = answer.partitions.find((one) => one.topic === topic && one.partition === partition);
+  const found = response.partitions.find((one) => one.topic === topic && one.partition === partition);
   if (found === undefined)
-    throw new KafkaFault('MALFORMED_ANSWER', `the answer has no offset of ${topic}/${partition}`);
-  if (found.fault !== undefined) throw partitionFault(cluster, query, found.fault);
+    throw new KafkaError('MALFORMED_RESPONSE', `the response has no offset of ${topic}/${partition}`);
+  if (found.errorCode !== undefined) throw partitionError(cluster, query, found.errorCode);
   return found.offset;
 }
 
-/** Where a partition starts and ends now. Sent once; rejects with a KafkaFault. */
-export async function boundsOf(cluster: Asked, runtime: Runtime, query: OffsetQuery): Promise<PartitionBounds> {
+/** Where a partition starts and ends now. Sent once; rejects with a KafkaError. */
+export async function boundsOf(cluster: LeaderCluster, runtime: Runtime, query: OffsetQuery): Promise<PartitionBounds> {
   // Two requests: a broker rejects one that has a partition twice.
   const [logStart, end] = await Promise.all([START, END].map((at) => offsetAt(cluster, runtime, query, at)));
   if (logStart === undefined || end === undefined || logStart < 0 || end < logStart) {
-    const said = `invalid bounds of ${query.topic}/${query.partition}: ${logStart} to ${end}`;
-    throw new KafkaFault('MALFORMED_ANSWER', said);
+    const message = `invalid bounds of ${query.topic}/${query.partition}: ${logStart} to ${end}`;
+    throw new KafkaError('MALFORMED_RESPONSE', message);
   }
   return { logStart, end };
 }

@@ -21,7 +21,7 @@ export class RateLimitedLog {
     this.#log(this.#isDue(message) ? 'warn' : 'debug', fields, message);
   }
 
-  /** As `warn`, with the number of times since the previous line. */
+  /** Like `warn`, with the number of times since the previous line. */
   count(fields: object, message: string): void {
     const count = (this.#counts.get(message) ?? 0) + 1;
     const isDue = this.#isDue(message);

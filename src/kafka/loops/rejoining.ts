@@ -22,13 +22,13 @@ export class Rejoining {
 
   /** The same settings, but reading the copies fulfils the request: that join reports everything. */
   watching(settings: MemberSettings): MemberSettings {
-    const { copies } = settings;
-    if (copies === undefined) return settings;
-    const asked = () => {
+    const read = settings.copies;
+    if (read === undefined) return settings;
+    const copies = () => {
       this.#isRequested = false;
-      return copies();
+      return read();
     };
-    return { ...settings, copies: asked };
+    return { ...settings, copies };
   }
 
   request(): void {

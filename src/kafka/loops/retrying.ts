@@ -1,5 +1,5 @@
 import type { Runtime } from '../../core/runtime.ts';
-import { type FaultName, faultOf } from '../wire/fault.ts';
+import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 
 const MIN_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 500;
@@ -9,10 +9,10 @@ const MIN_TRY_MS = 300;
 export interface Retrying {
   /** For all attempts together. */
   readonly timeoutMs: number;
-  readonly isTransient: (fault: FaultName | undefined) => boolean;
+  readonly isTransient: (errorCode: KafkaErrorCode | undefined) => boolean;
 }
 
-/** Retries while the fault is transient and there is time; rejects as the last attempt did. */
+/** Retries while the error is transient and there is time; rejects as the last attempt did. */
 export async function retrying<T>(
   runtime: Runtime,
   { timeoutMs, isTransient }: Retrying,
@@ -24,7 +24,7 @@ export async function retrying<T>(
       return await attempt(untilMs - runtime.monotonicMs());
     } catch (error) {
       const leftMs = untilMs - runtime.monotonicMs() - backoffMs;
-      if (leftMs < MIN_TRY_MS || !isTransient(faultOf(error))) throw error;
+      if (leftMs < MIN_TRY_MS || !isTransient(kafkaErrorCode(error))) throw error;
       await runtime.sleep(backoffMs);
     }
   }

@@ -11,11 +11,11 @@ type Limits = Pick<TailOptions, 'isolation' | 'maxWaitMs' | 'maxBytes' | 'maxByt
 /** A broker with the partitions that it leads, in the order of the next fetch, and the limits of that fetch. */
 export class TailLeader {
   readonly node: number;
-  readonly places = new Set<FollowedPartition>();
+  readonly partitions = new Set<FollowedPartition>();
   isFetching = false;
   isWoken = false;
   readonly #limits: Limits;
-  /** The size limit of one fetch; reduced after one whose answer was late, as on a slow network. */
+  /** The size limit of one fetch; reduced after a late response, as on a slow network. */
   #budgetBytes: number;
   /** Empty fetches in a row. */
   #empty = 0;
@@ -28,37 +28,37 @@ export class TailLeader {
     this.#budgetBytes = limits.maxBytes;
   }
 
-  join(place: FollowedPartition): void {
-    this.places.add(place);
+  join(followed: FollowedPartition): void {
+    this.partitions.add(followed);
     this.#empty = 0;
     this.#isFilling = true;
   }
 
   /** Partitions that can be part of a fetch. */
   withRoom(): FollowedPartition[] {
-    for (const place of this.places) if (place.state === 'stopped') this.places.delete(place);
-    return [...this.places].filter(({ hasRoom }) => hasRoom);
+    for (const followed of this.partitions) if (followed.state === 'stopped') this.partitions.delete(followed);
+    return [...this.partitions].filter(({ hasRoom }) => hasRoom);
   }
 
   /** The fetch request for some of its partitions. The first of them moves to the end for the next fetch. */
-  request(places: readonly FollowedPartition[]): FetchRequest {
+  request(partitions: readonly FollowedPartition[]): FetchRequest {
     const { isolation, maxWaitMs, maxBytesPerPartition } = this.#limits;
-    const [first] = places;
-    if (first !== undefined && this.places.delete(first)) this.places.add(first);
+    const [first] = partitions;
+    if (first !== undefined && this.partitions.delete(first)) this.partitions.add(first);
     const shortMs = SHORT_WAIT_MS * 2 ** this.#empty;
     if (shortMs >= maxWaitMs) this.#isFilling = false;
-    const isShort = this.#isFilling || [...this.places].some(({ isFull }) => isFull);
+    const isShort = this.#isFilling || [...this.partitions].some(({ isFull }) => isFull);
     return {
       maxWaitMs: isShort ? Math.min(maxWaitMs, shortMs) : maxWaitMs,
       maxBytes: this.#budgetBytes,
       isolation,
-      partitions: places.map(({ topic, partition, fetchFrom }) => {
+      partitions: partitions.map(({ topic, partition, fetchFrom }) => {
         return { topic, partition, offset: fetchFrom, maxBytes: Math.min(maxBytesPerPartition, this.#budgetBytes) };
       }),
     };
   }
 
-  answered(isEmpty: boolean): void {
+  responded(isEmpty: boolean): void {
     this.#empty = isEmpty ? this.#empty + 1 : 0;
     this.#budgetBytes = Math.min(this.#limits.maxBytes, this.#budgetBytes * 2);
   }

@@ -2,22 +2,22 @@ import type { Runtime } from '../../core/runtime.ts';
 import type { FetchedRecord } from '../records/record.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';
-import type { KafkaFault } from '../wire/fault.ts';
+import type { KafkaError } from '../wire/kafka-error.ts';
 import type { FetchRequest } from '../wire/port.ts';
 import type { PartitionBounds } from './offsets.ts';
 
 export interface TailOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'doubt'>;
+  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly lane: Lane;
   readonly isolation: FetchRequest['isolation'];
   /** How long a broker may hold a fetch without records. */
   readonly maxWaitMs: number;
-  /** Of one fetch, and of one partition in it. A larger record batch is still returned whole. */
+  /** The size limits of a fetch, and of a partition in it. A larger record batch is still returned whole. */
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
   readonly log?: WireLog;
-  readonly onFault?: (topic: string, partition: number, fault: KafkaFault) => void;
+  readonly onError?: (topic: string, partition: number, error: KafkaError) => void;
 }
 
 export interface TailChunk {
@@ -51,8 +51,8 @@ export interface Followed {
   /** Nothing is delivered while paused. Fetched records are kept. */
   pause(): void;
   resume(): void;
-  /** Continues from `offset`. Fetched records are dropped; a delivery under way completes. */
+  /** Continues from `offset`. Fetched records are dropped; a delivery in progress completes. */
   seek(offset: number): void;
-  /** Stops permanently; a delivery under way completes. */
+  /** Stops permanently; a delivery in progress completes. */
   stop(): void;
 }

@@ -1,9 +1,9 @@
 import { decodeBatches } from '../records/decode.ts';
-import { faultOf, KafkaFault } from '../wire/fault.ts';
+import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
 import { boundsOf, type PartitionBounds } from './offsets.ts';
-import { TailFaultLog } from './tail-fault-log.ts';
+import { TailErrorLog } from './tail-error-log.ts';
 import { TailLeader } from './tail-leader.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
 
@@ -20,15 +20,15 @@ const RECORDS_PER_TURN = 4_000;
  * Follows partitions from given offsets, without a group: one lane, one isolation level, any partitions of any topics, one
  * fetch in flight per leader. FollowedPartition describes the states of a partition.
  *
- * - No fault ends it, and a fault of one broker does not affect partitions of others.
+ * - No error ends it, and an error of one broker does not affect partitions of others.
  * - A partition without room is left out of the fetch; the others are fetched.
  * - Brokers fill a fetch in the order of its partitions, so the first moves to the end for the next fetch.
  * - One chunk is decoded at a time, so that all partitions together block the event loop no longer than one.
  */
 export class Tail {
   readonly #options: TailOptions;
-  readonly #faultLog: TailFaultLog;
-  readonly #places = new Map<string, FollowedPartition>();
+  readonly #errorLog: TailErrorLog;
+  readonly #followed = new Map<string, FollowedPartition>();
   readonly #leaders = new Map<number, TailLeader>();
   readonly #closed = new AbortController();
   #decoding: Promise<unknown> = Promise.resolve();
@@ -37,7 +37,7 @@ export class Tail {
 
   constructor(options: TailOptions) {
     this.#options = options;
-    this.#faultLog = new TailFaultLog(options.runtime, options.log);
+    this.#errorLog = new TailErrorLog(options.runtime, options.log);
   }
 
   /** Throws RangeError if the partition is followed already: stop that first. */
@@ -45,41 +45,41 @@ export class Tail {
     at: { readonly topic: string; readonly partition: number; readonly offset: number },
     sink: TailSink,
   ): Followed {
-    const before = this.#places.get(keyOf(at));
+    const before = this.#followed.get(keyOf(at));
     if (before !== undefined && before.state !== 'stopped') throw new RangeError(`${before.key} is already followed`);
-    const place = new FollowedPartition(at, sink, {
+    const followed = new FollowedPartition(at, sink, {
       onRoom: ({ leader }) => this.#wake(leader),
       decode: (fetched) => this.#decode(fetched, sink),
       onFailure: (failed, error) => this.#sinkFailed(failed, error),
     });
-    this.#places.set(place.key, place);
-    if (this.#closed.signal.aborted) place.stop();
-    else void this.#find(place);
-    return place;
+    this.#followed.set(followed.key, followed);
+    if (this.#closed.signal.aborted) followed.stop();
+    else void this.#find(followed);
+    return followed;
   }
 
-  /** Nothing is delivered after the call. Resolves when the deliveries under way have ended: don't await it in one. */
+  /** Nothing is delivered after the call. Resolves when the deliveries in progress have ended: don't await it in one. */
   async close(): Promise<void> {
     this.#closed.abort();
-    const places = [...this.#places.values()];
-    for (const place of places) place.stop();
+    const places = [...this.#followed.values()];
+    for (const followed of places) followed.stop();
     await Promise.all(places.map(({ delivering }) => delivering));
   }
 
-  async #find(place: FollowedPartition): Promise<void> {
-    place.state = 'finding';
+  async #find(followed: FollowedPartition): Promise<void> {
+    followed.state = 'finding';
     try {
-      const node = await this.#options.cluster.leader(place.topic, place.partition, FIND_TIMEOUT_MS);
-      if (place.state !== 'finding') return;
-      this.#leader(place.leader)?.places.delete(place);
-      place.leader = node;
+      const node = await this.#options.cluster.leader(followed.topic, followed.partition, FIND_TIMEOUT_MS);
+      if (followed.state !== 'finding') return;
+      this.#leader(followed.leader)?.partitions.delete(followed);
+      followed.leader = node;
       const leader = this.#leaders.get(node) ?? new TailLeader(node, this.#options);
       this.#leaders.set(node, leader);
-      leader.join(place);
-      place.state = 'ready';
-      place.proceed();
+      leader.join(followed);
+      followed.state = 'ready';
+      followed.proceed();
     } catch (error) {
-      this.#failed(place, error);
+      this.#failed(followed, error);
     }
   }
 
@@ -104,69 +104,73 @@ export class Tail {
     if (leader.isFetching || places.length === 0) return;
     leader.isFetching = true;
     const request = leader.request(places);
-    for (const place of places) {
-      place.state = 'fetching';
-      place.askedIn = place.epoch;
+    for (const followed of places) {
+      followed.state = 'fetching';
+      followed.requestedIn = followed.epoch;
     }
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
       const { partitions } = await cluster.call(leader.node, lane, deadlineMs, (link) => link.fetch(request));
-      leader.answered(partitions.every(({ records }) => records.length === 0));
+      leader.responded(partitions.every(({ records }) => records.length === 0));
       this.#take(places, partitions);
     } catch (error) {
-      if (faultOf(error) === 'NO_ANSWER') leader.silent();
-      for (const place of places) this.#failed(place, error);
+      if (kafkaErrorCode(error) === 'NO_RESPONSE') leader.silent();
+      for (const followed of places) this.#failed(followed, error);
     }
     leader.isFetching = false;
     void this.#fetch(leader);
   }
 
   #take(places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): void {
-    const answers = new Map(partitions.map((answer) => [keyOf(answer), answer]));
-    for (const [i, place] of places.entries()) {
-      if (place.state !== 'fetching') continue;
-      place.state = 'ready';
-      if (place.askedIn !== place.epoch) continue;
-      const answer = answers.get(place.key);
-      const fault = answer === undefined ? 'MALFORMED_ANSWER' : answer.fault;
-      if (fault === 'OFFSET_OUT_OF_RANGE') void this.#locate(place);
-      else if (fault !== undefined) this.#failed(place, new KafkaFault(fault, `${place.key}: ${fault}`));
-      else if (answer !== undefined) this.#keep(place, answer, i === 0);
+    const responses = new Map(partitions.map((response) => [keyOf(response), response]));
+    for (const [i, followed] of places.entries()) {
+      if (followed.state !== 'fetching') continue;
+      followed.state = 'ready';
+      if (followed.requestedIn !== followed.epoch) continue;
+      const response = responses.get(followed.key);
+      const errorCode = response === undefined ? 'MALFORMED_RESPONSE' : response.errorCode;
+      if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(followed);
+      else if (errorCode !== undefined)
+        this.#failed(followed, new KafkaError(errorCode, `${followed.key}: ${errorCode}`));
+      else if (response !== undefined) this.#keep(followed, response, i === 0);
     }
   }
 
-  #keep(place: FollowedPartition, answer: FetchedPartition, wasFirst: boolean): void {
-    place.sink.fetched?.(answer.highWatermark);
-    const isStuck = !place.keep(answer) && wasFirst && answer.records.length > 0;
+  #keep(followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
+    followed.sink.fetched?.(response.highWatermark);
+    const isStuck = !followed.keep(response) && wasFirst && response.records.length > 0;
     if (isStuck) {
       // The first partition gets a whole batch, however large. Fetching again immediately would loop for ever.
-      this.#failed(place, new KafkaFault('MALFORMED_ANSWER', `${place.key}: the answer has no complete record batch`));
+      this.#failed(
+        followed,
+        new KafkaError('MALFORMED_RESPONSE', `${followed.key}: the response has no complete record batch`),
+      );
     } else {
-      place.faults = 0;
-      this.#faultLog.readable(place);
+      followed.failures = 0;
+      this.#errorLog.readable(followed);
     }
   }
 
   /** The broker reports that the position is outside the log. */
-  async #locate(place: FollowedPartition): Promise<void> {
+  async #locate(followed: FollowedPartition): Promise<void> {
     const { cluster, runtime, isolation } = this.#options;
-    const { topic, partition, epoch, fetchFrom } = place;
-    place.state = 'locating';
+    const { topic, partition, epoch, fetchFrom } = followed;
+    followed.state = 'locating';
     try {
       const query = { topic, partition, isolation, timeoutMs: FIND_TIMEOUT_MS };
       const bounds = await boundsOf(cluster, runtime, query);
       if (fetchFrom >= bounds.logStart && fetchFrom <= bounds.end) {
-        throw new KafkaFault(
+        throw new KafkaError(
           'OFFSET_OUT_OF_RANGE',
-          `${place.key}: offset ${fetchFrom} is out of range, yet within the bounds of the log`,
+          `${followed.key}: offset ${fetchFrom} is out of range, yet within the bounds of the log`,
         );
       }
-      const to = await this.#nextPosition(place, bounds, fetchFrom);
-      if (place.state !== 'locating') return;
-      if (place.epoch === epoch) place.fetchFrom = to;
-      this.#backOff(place);
+      const to = await this.#nextPosition(followed, bounds, fetchFrom);
+      if (followed.state !== 'locating') return;
+      if (followed.epoch === epoch) followed.fetchFrom = to;
+      this.#backOff(followed);
     } catch (error) {
-      this.#failed(place, error);
+      this.#failed(followed, error);
     }
   }
 
@@ -177,50 +181,50 @@ export class Tail {
     return bounds.logStart;
   }
 
-  #failed(place: FollowedPartition, error: unknown): void {
-    if (place.state === 'stopped') return;
-    const fault =
-      error instanceof KafkaFault
+  #failed(followed: FollowedPartition, error: unknown): void {
+    if (followed.state === 'stopped') return;
+    const failure =
+      error instanceof KafkaError
         ? error
-        : new KafkaFault(faultOf(error) ?? 'UNEXPECTED', String(error), { cause: error });
-    this.#options.cluster.doubt(place.topic);
-    this.#backOff(place);
-    this.#reportFault(place, fault);
+        : new KafkaError(kafkaErrorCode(error) ?? 'UNEXPECTED', String(error), { cause: error });
+    this.#options.cluster.markStale(followed.topic);
+    this.#backOff(followed);
+    this.#reportError(followed, failure);
   }
 
-  #backOff(place: FollowedPartition): void {
-    place.state = 'backing off';
-    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** place.faults);
-    place.faults += 1;
-    place.backoffTimer = this.#options.runtime.schedule(backoffMs, () => void this.#find(place));
+  #backOff(followed: FollowedPartition): void {
+    followed.state = 'backing off';
+    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** followed.failures);
+    followed.failures += 1;
+    followed.backoffTimer = this.#options.runtime.schedule(backoffMs, () => void this.#find(followed));
   }
 
-  async #sinkFailed(place: FollowedPartition, error: unknown): Promise<void> {
-    this.#reportFault(place, new KafkaFault('SINK_FAILED', `${place.key}: ${error}`, { cause: error }));
+  async #sinkFailed(followed: FollowedPartition, error: unknown): Promise<void> {
+    this.#reportError(followed, new KafkaError('SINK_FAILED', `${followed.key}: ${error}`, { cause: error }));
     await this.#options.runtime.sleep(REDELIVER_MS, this.#closed.signal);
   }
 
-  #reportFault(place: FollowedPartition, fault: KafkaFault): void {
-    this.#faultLog.failed(place, fault);
-    this.#options.onFault?.(place.topic, place.partition, fault);
+  #reportError(followed: FollowedPartition, error: KafkaError): void {
+    this.#errorLog.failed(followed, error);
+    this.#options.onError?.(followed.topic, followed.partition, error);
   }
 
-  async #decode({ from, next, answer }: Fetched, sink: TailSink): Promise<TailChunk> {
+  async #decode({ from, next, response }: Fetched, sink: TailSink): Promise<TailChunk> {
     const neededFrom = sink.neededFrom === undefined ? from : await sink.neededFrom();
     const begin = Math.max(from, Math.min(neededFrom, next));
-    const decoding = this.#decoding.then(() => this.#decodeNext(answer, begin));
+    const decoding = this.#decoding.then(() => this.#decodeNext(response, begin));
     this.#decoding = decoding.catch(() => undefined);
     return await decoding;
   }
 
-  async #decodeNext(answer: FetchedPartition, from: number): Promise<TailChunk> {
+  async #decodeNext(response: FetchedPartition, from: number): Promise<TailChunk> {
     const { isolation, runtime } = this.#options;
-    const { records, next } = await decodeBatches(answer, from, isolation, () => runtime.nextTurn());
+    const { records, next } = await decodeBatches(response, from, isolation, () => runtime.nextTurn());
     this.#decoded += records.length;
     if (this.#decoded >= RECORDS_PER_TURN) {
       this.#decoded = 0;
       await runtime.nextTurn();
     }
-    return { records, from, next, highWatermark: answer.highWatermark, logStartOffset: answer.logStartOffset };
+    return { records, from, next, highWatermark: response.highWatermark, logStartOffset: response.logStartOffset };
   }
 }

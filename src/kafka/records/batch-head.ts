@@ -6,7 +6,7 @@ export interface BatchHead {
   readonly attributes: number;
   readonly baseOffset: number;
   readonly lastOffset: number;
-  /** Of the first record; any 64-bit number where senders choose it. */
+  /** The time of the first record; any 64-bit number where senders choose it. */
   readonly baseTime: bigint | number;
   /** The broker's time, the same for all records; undefined where each record has its own. */
   readonly appendedAtMs: number | undefined;
@@ -14,7 +14,7 @@ export interface BatchHead {
 }
 
 /** Why the head of a batch is invalid; undefined if it is valid. */
-export function headFault(batch: Buffer): string | undefined {
+export function headProblem(batch: Buffer): string | undefined {
   const format = batch[AT.magic];
   if (format !== RECORD_FORMAT) return `record format ${format} is not supported`;
   if (batch.length < AT.records) return 'the batch is damaged';
@@ -25,7 +25,7 @@ export function headFault(batch: Buffer): string | undefined {
   return isPossible && batch.readInt32BE(AT.count) >= 0 ? undefined : 'the batch is damaged';
 }
 
-/** Reads the head of a batch that `headFault` accepted. */
+/** Reads the head of a batch that `headProblem` accepted. */
 export function readHead(batch: Buffer): BatchHead {
   const attributes = batch.readInt16BE(AT.attributes);
   const baseOffset = readInt64(batch, AT.baseOffset);

@@ -2,7 +2,7 @@ import { promisify } from 'node:util';
 import zlib from 'node:zlib';
 import { decompressLz4 } from './lz4.ts';
 import { decompressSnappy } from './snappy.ts';
-import { CodecFault, tooLarge, UnreadableBatch } from './unreadable.ts';
+import { CodecError, tooLarge, UnreadableBatch } from './unreadable.ts';
 import { decompressZstdByWasm } from './zstd.ts';
 
 /** The most that a batch may decompress to: four times the largest batch that the request topic accepts. */
@@ -37,8 +37,8 @@ export async function decompress(codec: number, body: Buffer, nextTurn: () => Pr
   try {
     return await decompressBody(body, MAX_DECOMPRESSED_BYTES, nextTurn);
   } catch (error) {
-    const fault = error instanceof CodecFault ? error.message : 'is damaged';
-    throw new UnreadableBatch(`a ${name} batch ${fault}: ${REMEDY}`, { cause: error });
+    const problem = error instanceof CodecError ? error.message : 'is damaged';
+    throw new UnreadableBatch(`a ${name} batch ${problem}: ${REMEDY}`, { cause: error });
   }
 }
 

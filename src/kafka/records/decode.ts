@@ -1,4 +1,4 @@
-import { type BatchHead, headFault, readHead, timestampOf } from './batch-head.ts';
+import { type BatchHead, headProblem, readHead, timestampOf } from './batch-head.ts';
 import { decompress } from './codecs.ts';
 import { Cursor } from './cursor.ts';
 import { AT, CODEC_MASK, FLAGS, LENGTH_END, readInt64 } from './format.ts';
@@ -31,7 +31,7 @@ export interface DecodedBatches {
  *
  * Time is linear in the input, and the event loop gets its turn in between; a caller that decodes several partitions in
  * a row yields between them as well. Nothing is rejected: a batch that can't be read becomes records without a value
- * that say why, so that reading continues after it and nothing is skipped silently:
+ * that contain the reason, so that reading continues after it and nothing is skipped silently:
  *
  * - The batch's head is valid, its body is not: one record at its first and one at its last offset.
  * - Its head is invalid, for example its checksum: one record at its first offset, as far as that is possible, and
@@ -78,9 +78,9 @@ class Reading {
   }
 
   async take(batch: Buffer): Promise<void> {
-    const fault = headFault(batch);
-    if (fault !== undefined) {
-      this.placeholderAt(readInt64(batch, AT.baseOffset), fault);
+    const problem = headProblem(batch);
+    if (problem !== undefined) {
+      this.placeholderAt(readInt64(batch, AT.baseOffset), problem);
       return this.#count(PLACEHOLDER_ITEMS);
     }
     const head = readHead(batch);

@@ -23,18 +23,18 @@ export function encodeBatch(records: readonly NewRecord[], baseTimestampMs: numb
 type Value = Buffer | string | null;
 
 /**
- * What is measured before the batch is allocated, so that writing measures nothing again: the size of each record, and
+ * The measurements of a batch before it is allocated, so that writing measures nothing again: the size of each record, and
  * the names and values of all headers in one list.
  */
 class Plan {
-  /** Of all records, with their lengths. */
+  /** The size of all records, including their length fields. */
   bytes = 0;
   maxDelta = Number.NEGATIVE_INFINITY;
   /** By record: its size without its length, its time after the batch's, and where its headers end. */
   readonly sizes: number[] = [];
   readonly timeDeltas: number[] = [];
   readonly headerEnds: number[] = [];
-  /** By header. */
+  /** The headers of all records, in order. */
   readonly names: Buffer[] = [];
   readonly values: Value[] = [];
   readonly valueBytes: number[] = [];

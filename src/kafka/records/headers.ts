@@ -2,7 +2,7 @@ import type { Cursor } from './cursor.ts';
 import type { Headers, HeaderValue } from './record.ts';
 import { damaged } from './unreadable.ts';
 
-/** Of a record with more headers only the first KEPT_HEADERS are read, and one is added that says how many were dropped. */
+/** If a record has more headers, only the first KEPT_HEADERS are read, and one is added with the number of dropped ones. */
 export const MAX_HEADERS = 1_000;
 /** Leaves room for the headers that a dead letter adds, so that it is not cut again when it is read. */
 const KEPT_HEADERS = 900;

@@ -2,10 +2,10 @@ import { PieceTurns } from './turns.ts';
 import { damaged, noCodec, tooLarge } from './unreadable.ts';
 
 const MAGIC = 0x184d2204;
-/** In the first byte after the magic. */
+/** The flags in the first byte after the magic. */
 const FLAGS = { version: 0xc0, independent: 0x20, blockChecksums: 0x10, contentSize: 0x08, dictionary: 0x01 } as const;
 const VERSION = 0x40;
-/** By the size code in the second byte: the most that a block may decompress to. */
+/** The most that a block may decompress to, by the size code in the second byte. */
 const BLOCK_BYTES: Readonly<Record<number, number>> = { 4: 65_536, 5: 262_144, 6: 1_048_576, 7: 4_194_304 };
 /** Bit of a block's length: the block is not compressed. */
 const STORED = 0x8000_0000;

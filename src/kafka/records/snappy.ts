@@ -2,7 +2,7 @@ import { snappyUncompressor } from 'hysnappy';
 import { PieceTurns } from './turns.ts';
 import { damaged, tooLarge } from './unreadable.ts';
 
-/** Of the framing of Java's library (xerial): magic, version, compatible version. */
+/** The head of xerial's framing, that of the Java library: magic, version, compatible version. */
 const MAGIC = Buffer.from([0x82, 0x53, 0x4e, 0x41, 0x50, 0x50, 0x59, 0x00]);
 const FRAME_HEAD_BYTES = MAGIC.length + 8;
 

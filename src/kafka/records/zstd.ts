@@ -1,5 +1,5 @@
 import type { ZSTDDecoder } from 'zstddec';
-import { CodecFault, noCodec } from './unreadable.ts';
+import { CodecError, noCodec } from './unreadable.ts';
 
 /**
  * Decompresses Zstandard where Node can't. The output buffer has the size passed in, so a size declared by a frame
@@ -8,8 +8,8 @@ import { CodecFault, noCodec } from './unreadable.ts';
 export async function decompressZstdByWasm(body: Buffer, maxBytes: number): Promise<Buffer> {
   const decoder = await library();
   const { buffer, byteOffset, byteLength } = decoder.decode(body, maxBytes);
-  // The library returns no bytes on any fault, and no batch is empty.
-  if (byteLength === 0) throw new CodecFault(`is damaged, or holds more than ${maxBytes} bytes`);
+  // The library returns no bytes on any error, and no batch is empty.
+  if (byteLength === 0) throw new CodecError(`is damaged, or holds more than ${maxBytes} bytes`);
   return Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength);
 }
 

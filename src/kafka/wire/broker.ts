@@ -1,10 +1,10 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { Connection } from './connection.ts';
-import { closedFault, type Deadlines } from './deadlines.ts';
-import { faultOf, isLinkFault, KafkaFault } from './fault.ts';
+import { closedError, type Deadlines } from './deadlines.ts';
+import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import { idleMsOf, type Lane } from './lane.ts';
-import type { Answer, BrokerAddress, BrokerLink, Dialer } from './port.ts';
+import type { BrokerAddress, BrokerLink, BrokerResponse, Dialer } from './port.ts';
 
 export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void;
 
@@ -13,7 +13,7 @@ const SUSPECT_MS = 10_000;
 const SAME_LINE_MS = 10_000;
 /** A rejected login is not retried for this long: endless retries may lock the user out. */
 const REFUSED_MS = 1_000;
-/** A lane that follows a log gets an answer at least twice in this time. */
+/** A lane that follows a log gets a response at least twice in this time. */
 const ALIVE_MS = 1_000;
 
 export interface BrokerOptions {
@@ -22,7 +22,7 @@ export interface BrokerOptions {
   readonly runtime: Runtime;
   readonly deadlines: Deadlines;
   readonly log: WireLog;
-  readonly onAnswer: () => void;
+  readonly onResponse: () => void;
   /** Called when it did not answer or could not be reached. `isNew`: it was not suspect before. */
   readonly onSilence: (isNew: boolean) => void;
 }
@@ -42,7 +42,7 @@ export class Broker {
   readonly #throttledUntilMs = new Map<Lane, number>();
   readonly #loggedMs = new Map<string, number>();
   #suspectUntilMs = Number.NEGATIVE_INFINITY;
-  #answeredMs = Number.NEGATIVE_INFINITY;
+  #respondedMs = Number.NEGATIVE_INFINITY;
   #refused: { readonly error: unknown; readonly untilMs: number } | undefined;
   #isSilent = false;
   #isClosed = false;
@@ -65,8 +65,12 @@ export class Broker {
   }
 
   /** Makes one call on the connection of a lane; see `Cluster.call`. */
-  async call<R extends Answer>(lane: Lane, deadlineMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
-    const { deadlines, onAnswer } = this.#options;
+  async call<R extends BrokerResponse>(
+    lane: Lane,
+    deadlineMs: number,
+    use: (link: BrokerLink) => Promise<R>,
+  ): Promise<R> {
+    const { deadlines, onResponse } = this.#options;
     await this.#unthrottled(lane, deadlineMs);
     const connection = this.#connection(lane);
     let isLate = false;
@@ -75,22 +79,22 @@ export class Broker {
       return this.#late(connection, lane);
     };
     try {
-      const answer = await deadlines.within(
+      const response = await deadlines.within(
         deadlineMs,
         connection.run(use, () => isLate),
         late,
       );
-      this.#answered(lane, answer.throttleMs);
-      onAnswer();
-      return answer;
+      this.#responded(lane, response.throttleMs);
+      onResponse();
+      return response;
     } catch (error) {
-      const fault = faultOf(error);
-      if (fault === 'UNREACHABLE' && !isLate) this.#suspect(error);
-      if (fault === 'LOGIN_REFUSED')
+      const errorCode = kafkaErrorCode(error);
+      if (errorCode === 'UNREACHABLE' && !isLate) this.#suspect(error);
+      if (errorCode === 'LOGIN_REFUSED')
         this.#refused = { error, untilMs: this.#options.runtime.monotonicMs() + REFUSED_MS };
-      if (fault !== undefined && !isLinkFault(fault)) {
-        this.#answered(lane, 0);
-        onAnswer();
+      if (errorCode !== undefined && !isLinkError(errorCode)) {
+        this.#responded(lane, 0);
+        onResponse();
       }
       throw error;
     }
@@ -111,8 +115,8 @@ export class Broker {
   #connection(lane: Lane): Connection {
     const known = this.#connections.get(lane);
     if (known !== undefined) return known;
-    if (this.#options.deadlines.closed) throw closedFault();
-    if (this.#isClosed) throw new KafkaFault('UNREACHABLE', `${this.name} is no longer a broker of the cluster`);
+    if (this.#options.deadlines.closed) throw closedError();
+    if (this.#isClosed) throw new KafkaError('UNREACHABLE', `${this.name} is no longer a broker of the cluster`);
     const { dialer, address, runtime } = this.#options;
     if (this.#refused !== undefined && runtime.monotonicMs() < this.#refused.untilMs) throw this.#refused.error;
     const connection: Connection = new Connection({
@@ -141,13 +145,13 @@ export class Broker {
       }
       await deadlines.until(Math.min(untilMs, deadlineMs));
       if (untilMs > runtime.monotonicMs() && runtime.monotonicMs() >= deadlineMs) {
-        throw new KafkaFault('NO_ANSWER', `${this.name} throttles this client on lane '${lane}'`);
+        throw new KafkaError('NO_RESPONSE', `${this.name} throttles this client on lane '${lane}'`);
       }
     }
   }
 
-  #answered(lane: Lane, throttleMs: number): void {
-    this.#answeredMs = this.#options.runtime.monotonicMs();
+  #responded(lane: Lane, throttleMs: number): void {
+    this.#respondedMs = this.#options.runtime.monotonicMs();
     this.#suspectUntilMs = Number.NEGATIVE_INFINITY;
     if (this.#isSilent) this.#log('warn', 'a broker answers again');
     this.#isSilent = false;
@@ -156,13 +160,13 @@ export class Broker {
     this.#log('debug', `throttled on lane '${lane}'`, { throttleMs });
   }
 
-  #late(connection: Connection, lane: Lane): KafkaFault {
-    const fault = connection.giveUp()
-      ? new KafkaFault('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
-      : new KafkaFault('NO_ANSWER', `${this.name} did not answer on lane '${lane}' before the deadline`);
-    const isAlive = this.#options.runtime.monotonicMs() - this.#answeredMs < ALIVE_MS;
-    if (!isAlive || fault.fault === 'UNREACHABLE') this.#suspect(fault);
-    return fault;
+  #late(connection: Connection, lane: Lane): KafkaError {
+    const error = connection.giveUp()
+      ? new KafkaError('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
+      : new KafkaError('NO_RESPONSE', `${this.name} did not answer on lane '${lane}' before the deadline`);
+    const isAlive = this.#options.runtime.monotonicMs() - this.#respondedMs < ALIVE_MS;
+    if (!isAlive || error.errorCode === 'UNREACHABLE') this.#suspect(error);
+    return error;
   }
 
   #suspect(error: unknown): void {

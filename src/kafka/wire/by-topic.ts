@@ -12,7 +12,7 @@ export function byTopic<P extends { readonly topic: string }, T>(
   return [...topics].map(([topic, written]) => ({ topic, partitions: written }));
 }
 
-/** Flattens the partitions of all topics, as the answers of the port have them. */
+/** Flattens the partitions of all topics, as in the responses of the port. */
 export function flat<P, R>(
   responses: readonly { readonly topic: string; readonly partitions: readonly P[] }[],
   read: (partition: P) => R,

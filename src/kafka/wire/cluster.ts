@@ -1,16 +1,16 @@
 import type { Runtime } from '../../core/runtime.ts';
 import { Broker, type WireLog } from './broker.ts';
-import { closedFault, Deadlines } from './deadlines.ts';
-import { KafkaFault } from './fault.ts';
-import { firstAnswer } from './first-answer.ts';
+import { closedError, Deadlines } from './deadlines.ts';
+import { firstResponse } from './first-response.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Lane } from './lane.ts';
 import type {
-  Answer,
   BrokerAddress,
   BrokerLink,
-  CoordinatorAnswer,
+  BrokerResponse,
   Dialer,
-  MetadataAnswer,
+  FindCoordinatorResponse,
+  MetadataResponse,
   TopicMetadata,
 } from './port.ts';
 import { Refresher } from './refresher.ts';
@@ -20,7 +20,7 @@ export type { Lane } from './lane.ts';
 
 export interface ClusterOptions {
   readonly dialer: Dialer;
-  /** Asked first; they name the others. */
+  /** The bootstrap brokers, which name the others. */
   readonly seeds: readonly BrokerAddress[];
   readonly runtime: Runtime;
   /** `warn` when a broker becomes suspect and when it answers again; the same line at most every 10 s per broker. */
@@ -34,10 +34,10 @@ const MAX_ASK_MS = 3_000;
 /**
  * The brokers of one cluster: the leaders of partitions, and connections.
  *
- * - Every call has a deadline by the monotonic clock. Past it the connection is closed, since a late answer would belong
- *   to no call; the broker becomes suspect; other brokers are asked for the leaders of its partitions.
- * - No call is ever sent twice. A question that any broker can answer (metadata, coordinators) goes to one after another.
- * - A doubt outweighs a known leader: `leader` then waits for the answer to a later question.
+ * - Every call has a deadline by the monotonic clock. Past it the connection is closed, since a late response would belong
+ *   to no call; the broker becomes suspect; the leaders of its partitions are requested from other brokers.
+ * - No call is ever sent twice. A request that any broker can answer (metadata, coordinators) goes to one after another.
+ * - A leader marked as stale is not used: `leader` then waits for the response to a later request.
  * - After `close` no socket and no timer is left, and all pending calls have been rejected with CLOSED.
  */
 export class Cluster {
@@ -50,7 +50,7 @@ export class Cluster {
   /** Closed, but its sockets may not be gone yet. */
   readonly #ending = new Set<Promise<void>>();
   readonly #coordinators = new Map<string, Promise<number>>();
-  #lastAnswerMs: number | undefined;
+  #lastResponseMs: number | undefined;
 
   constructor(options: ClusterOptions) {
     this.#options = options;
@@ -65,22 +65,22 @@ export class Cluster {
     });
   }
 
-  /** When any broker answered last (monotonic ms); undefined before the first answer. */
-  get lastAnswerMs(): number | undefined {
-    return this.#lastAnswerMs;
+  /** When any broker answered last (monotonic ms); undefined before the first response. */
+  get lastResponseMs(): number | undefined {
+    return this.#lastResponseMs;
   }
 
   /**
-   * Asks one broker after another, suspects last, until one answers or the time is up. Never answers from the cache.
+   * Requests metadata from one broker after another, suspects last, until one answers or the time is up. Never cached.
    * Rejects early once all of them have failed.
    */
-  metadata(topics: readonly string[] | 'all', timeoutMs = DEFAULT_TIMEOUT_MS): Promise<MetadataAnswer> {
+  metadata(topics: readonly string[] | 'all', timeoutMs = DEFAULT_TIMEOUT_MS): Promise<MetadataResponse> {
     return this.#metadata(topics, this.#now() + timeoutMs);
   }
 
   /**
    * The node ID of the leader, from the cache or else from a broker. Rejects with UNKNOWN_TOPIC_OR_PARTITION,
-   * LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED …, or a link fault.
+   * LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED …, or a link error.
    */
   async leader(topic: string, partition: number, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
     const hasLeader = (known: TopicMetadata) => this.#topology.hasLeader(known, partition);
@@ -94,10 +94,10 @@ export class Cluster {
 
   /**
    * Makes one call on the lane's connection to a broker, which is opened if needed. Opening it, and waiting for a throttle
-   * to end, count towards the deadline. Rejects with NO_ANSWER past the deadline, or with UNREACHABLE if there was no
+   * to end, count towards the deadline. Rejects with NO_RESPONSE past the deadline, or with UNREACHABLE if there was no
    * connection yet, so that nothing was sent. Never sends twice.
    */
-  async call<R extends Answer>(
+  async call<R extends BrokerResponse>(
     node: number,
     lane: Lane,
     timeoutMs: number,
@@ -108,29 +108,29 @@ export class Cluster {
     return this.#broker(address).call(lane, deadlineMs, use);
   }
 
-  /** The cached leaders of the topic may be wrong: the next `leader` waits for an answer to a question sent after this. */
-  doubt(topic: string): void {
+  /** The cached leaders of the topic may be wrong: the next `leader` waits for the response to a request sent after this. */
+  markStale(topic: string): void {
     if (this.#deadlines.closed) return;
-    this.#topology.doubt(topic);
-    this.#refresher.next().catch(() => undefined); // the next caller asks again
+    this.#topology.markStale(topic);
+    this.#refresher.next().catch(() => undefined); // the next caller tries again
   }
 
-  /** The node ID of the group's coordinator; remembered until it is doubted. */
+  /** The node ID of the group's coordinator; remembered until `forgetCoordinator`. */
   coordinator(groupId: string, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
     const deadlineMs = this.#now() + timeoutMs;
-    let asked = this.#coordinators.get(groupId);
-    if (asked === undefined) {
-      asked = this.#askCoordinator(groupId, deadlineMs);
-      this.#coordinators.set(groupId, asked);
-      const failed = asked;
-      asked.catch(() => {
+    let lookup = this.#coordinators.get(groupId);
+    if (lookup === undefined) {
+      lookup = this.#findCoordinator(groupId, deadlineMs);
+      this.#coordinators.set(groupId, lookup);
+      const failed = lookup;
+      lookup.catch(() => {
         if (this.#coordinators.get(groupId) === failed) this.#coordinators.delete(groupId);
       });
     }
-    return this.#deadlines.within(deadlineMs, asked, noAnswer);
+    return this.#deadlines.within(deadlineMs, lookup, noResponse);
   }
 
-  doubtCoordinator(groupId: string): void {
+  forgetCoordinator(groupId: string): void {
     this.#coordinators.delete(groupId);
   }
 
@@ -143,13 +143,13 @@ export class Cluster {
     await Promise.all([...this.#ending, ...brokers.map((broker) => broker.close())]);
   }
 
-  /** From the cache if that is good enough, else from a refresh; throws the fault of the topic. */
+  /** From the cache if that is good enough, else from a refresh; throws the error of the topic. */
   async #topic(
     topic: string,
     timeoutMs: number,
     isGoodEnough: (found: TopicMetadata) => boolean,
   ): Promise<TopicMetadata> {
-    if (this.#deadlines.closed) throw closedFault();
+    if (this.#deadlines.closed) throw closedError();
     this.#topology.use(topic, this.#now());
     const known = () => {
       const found = this.#topology.known(topic);
@@ -161,19 +161,19 @@ export class Cluster {
     return this.#topology.found(topic);
   }
 
-  /** Waits for a refresh. The one under way is good enough if it started after the doubt. */
+  /** Waits for a refresh. One in flight is good enough if it started after the topic was marked stale. */
   async #refreshed(timeoutMs: number, isGoodEnough: () => boolean = () => false): Promise<void> {
     const refresh = async () => {
       await this.#refresher.ended();
       if (!isGoodEnough()) await this.#refresher.next();
     };
-    await this.#deadlines.within(this.#now() + timeoutMs, refresh(), noAnswer);
+    await this.#deadlines.within(this.#now() + timeoutMs, refresh(), noResponse);
   }
 
   async #lookUpAddress(node: number, timeoutMs: number): Promise<BrokerAddress> {
     await this.#refreshed(timeoutMs);
     const address = this.#topology.address(node);
-    if (address === undefined) throw new KafkaFault('UNREACHABLE', `no broker has the node ID ${node}`);
+    if (address === undefined) throw new KafkaError('UNREACHABLE', `no broker has the node ID ${node}`);
     return address;
   }
 
@@ -182,30 +182,30 @@ export class Cluster {
     await this.#metadata(this.#topology.inUse(nowMs), nowMs + DEFAULT_TIMEOUT_MS);
   }
 
-  async #metadata(topics: readonly string[] | 'all', deadlineMs: number): Promise<MetadataAnswer> {
-    const question = this.#topology.ask();
-    const answer = await this.#ask(deadlineMs, (link) => link.metadata({ topics }));
+  async #metadata(topics: readonly string[] | 'all', deadlineMs: number): Promise<MetadataResponse> {
+    const requestNumber = this.#topology.nextRequestNumber();
+    const response = await this.#callAny(deadlineMs, (link) => link.metadata({ topics }));
     const led = this.#leadingSuspects();
-    this.#topology.apply(question, answer);
+    this.#topology.update(requestNumber, response);
     this.#closeUseless(led);
     this.#refresher.scheduleNext();
-    return answer;
+    return response;
   }
 
-  async #askCoordinator(groupId: string, deadlineMs: number): Promise<number> {
-    const found: CoordinatorAnswer = await this.#ask(deadlineMs, (link) => link.findCoordinator({ groupId }));
+  async #findCoordinator(groupId: string, deadlineMs: number): Promise<number> {
+    const found: FindCoordinatorResponse = await this.#callAny(deadlineMs, (link) => link.findCoordinator({ groupId }));
     this.#topology.addBroker(found.nodeId, found);
     return found.nodeId;
   }
 
-  #ask<R extends Answer>(deadlineMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
-    return firstAnswer(this.#options.runtime, this.#order(), (broker) =>
+  #callAny<R extends BrokerResponse>(deadlineMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
+    return firstResponse(this.#options.runtime, this.#inOrder(), (broker) =>
       broker.call('control', Math.min(deadlineMs, this.#now() + MAX_ASK_MS), use),
     );
   }
 
   /** Brokers with an open connection first, then the others, then the remaining seeds; suspects last. */
-  #order(): Broker[] {
+  #inOrder(): Broker[] {
     const known = this.#shuffled([...this.#topology.brokers.values()]);
     const seeds = this.#shuffled(this.#options.seeds);
     const brokers = [...new Set([...known, ...seeds].map((address) => this.#broker(address)))];
@@ -219,7 +219,7 @@ export class Cluster {
   }
 
   #broker(address: BrokerAddress): Broker {
-    if (this.#deadlines.closed) throw closedFault();
+    if (this.#deadlines.closed) throw closedError();
     const key = keyOf(address);
     const known = this.#brokers.get(key);
     if (known !== undefined) return known;
@@ -230,8 +230,8 @@ export class Cluster {
       runtime,
       deadlines: this.#deadlines,
       log,
-      onAnswer: () => {
-        this.#lastAnswerMs = this.#now();
+      onResponse: () => {
+        this.#lastResponseMs = this.#now();
       },
       onSilence: (isNew) => this.#onSilence(key, isNew),
     });
@@ -242,7 +242,7 @@ export class Cluster {
   #onSilence(key: string, isNew: boolean): void {
     if (this.#deadlines.closed) return;
     for (const [node, address] of this.#topology.brokers) {
-      if (keyOf(address) === key) this.#topology.doubtLedBy(node);
+      if (keyOf(address) === key) this.#topology.markStaleLedBy(node);
     }
     if (isNew && this.#topology.inUse(this.#now()).length > 0) this.#refresher.next().catch(() => undefined);
   }
@@ -285,6 +285,6 @@ function keyOf({ host, port }: BrokerAddress): string {
   return `${host}:${port}`;
 }
 
-function noAnswer(): KafkaFault {
-  return new KafkaFault('NO_ANSWER', 'no broker answered in time');
+function noResponse(): KafkaError {
+  return new KafkaError('NO_RESPONSE', 'no broker answered in time');
 }

@@ -1,5 +1,5 @@
 import type { Runtime, Timer } from '../../core/runtime.ts';
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
 /** A dial to a broker that accepts the connection and then stays silent ends after this. */
@@ -41,7 +41,7 @@ export class Connection {
     this.#dialed.catch(() => undefined); // each waiting call gets the error itself
   }
 
-  /** Calls waiting for the connection or for an answer. */
+  /** Calls waiting for the connection or for a response. */
   get calls(): number {
     return this.#calls;
   }
@@ -58,7 +58,7 @@ export class Connection {
     this.#calls += 1;
     try {
       const link = this.#link ?? (await this.#dialed);
-      if (isLate()) throw new KafkaFault('UNREACHABLE', 'the connection opened after the deadline');
+      if (isLate()) throw new KafkaError('UNREACHABLE', 'the connection opened after the deadline');
       return await use(link);
     } finally {
       this.#calls -= 1;
@@ -122,6 +122,6 @@ export class Connection {
   }
 }
 
-function givenUp({ host, port }: BrokerAddress): KafkaFault {
-  return new KafkaFault('UNREACHABLE', `${host}:${port}: the connection attempt was cancelled`);
+function givenUp({ host, port }: BrokerAddress): KafkaError {
+  return new KafkaError('UNREACHABLE', `${host}:${port}: the connection attempt was cancelled`);
 }

@@ -1,10 +1,10 @@
 import type { Runtime } from '../../core/runtime.ts';
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 
 /** All pending waits, so that each ends at its deadline, and all end when the cluster closes. */
 export class Deadlines {
   readonly #runtime: Runtime;
-  readonly #waits = new Set<(error: KafkaFault) => void>();
+  readonly #waits = new Set<(error: KafkaError) => void>();
   #closed = false;
 
   constructor(runtime: Runtime) {
@@ -19,7 +19,7 @@ export class Deadlines {
   within<T>(deadlineMs: number, work: Promise<T>, late: () => Error): Promise<T> {
     if (this.#closed) {
       work.catch(() => undefined); // its result is not needed
-      return Promise.reject(closedFault());
+      return Promise.reject(closedError());
     }
     return new Promise<T>((resolve, reject) => {
       const timer = this.#runtime.schedule(this.#left(deadlineMs), () => end(late()));
@@ -41,7 +41,7 @@ export class Deadlines {
 
   /** Resolves at `timeMs`; rejects with CLOSED. */
   until(timeMs: number): Promise<void> {
-    if (this.#closed) return Promise.reject(closedFault());
+    if (this.#closed) return Promise.reject(closedError());
     return new Promise<void>((resolve, reject) => {
       const timer = this.#runtime.schedule(this.#left(timeMs), () => {
         this.#waits.delete(end);
@@ -58,7 +58,7 @@ export class Deadlines {
 
   close(): void {
     this.#closed = true;
-    for (const end of [...this.#waits]) end(closedFault());
+    for (const end of [...this.#waits]) end(closedError());
   }
 
   #left(timeMs: number): number {
@@ -66,6 +66,6 @@ export class Deadlines {
   }
 }
 
-export function closedFault(): KafkaFault {
-  return new KafkaFault('CLOSED', 'the connections to Kafka were closed');
+export function closedError(): KafkaError {
+  return new KafkaError('CLOSED', 'the connections to Kafka were closed');
 }

@@ -1,24 +1,24 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 
-/** No answer is larger: fetches ask for at most half of it. */
-export const MAX_ANSWER_BYTES = 100 * 1024 * 1024;
+/** No response is larger: fetches ask for at most half of it. */
+export const MAX_RESPONSE_BYTES = 100 * 1024 * 1024;
 
 const LENGTH_BYTES = 4;
-/** An answer begins with the correlation number of its request. */
+/** A response begins with the correlation number of its request. */
 const LEAST_BYTES = 4;
 /** The first bytes of a TLS alert. */
 const TLS_ALERT = Buffer.of(0x15, 0x03);
 
-/** Splits what a broker sends into answers: a length of 4 bytes, then as many bytes. */
+/** Splits what a broker sends into responses: a length of 4 bytes, then as many bytes. */
 export class Frames {
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
-  /** The bytes needed before the next answer can be complete. */
+  /** The bytes needed before the next response can be complete. */
   #needed = LENGTH_BYTES;
 
   /**
-   * The answers that this chunk completes, without their lengths; views where they arrived in one piece. Throws
-   * MALFORMED_ANSWER for an impossible length: nothing after it can be read.
+   * The responses that this chunk completes, without their lengths; views where they arrived in one piece. Throws
+   * MALFORMED_RESPONSE for an impossible length: nothing after it can be read.
    */
   push(chunk: Buffer): Buffer[] {
     this.#chunks.push(chunk);
@@ -46,7 +46,7 @@ export class Frames {
 
 function lengthAt(bytes: Buffer, at: number): number {
   const length = bytes.readInt32BE(at);
-  if (length >= LEAST_BYTES && length <= MAX_ANSWER_BYTES) return length;
+  if (length >= LEAST_BYTES && length <= MAX_RESPONSE_BYTES) return length;
   const isTls = bytes.subarray(at, at + TLS_ALERT.length).equals(TLS_ALERT);
-  throw new KafkaFault('MALFORMED_ANSWER', isTls ? 'it answers with TLS' : 'the server there is not a Kafka broker');
+  throw new KafkaError('MALFORMED_RESPONSE', isTls ? 'it answers with TLS' : 'the server there is not a Kafka broker');
 }

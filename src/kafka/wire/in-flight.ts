@@ -1,8 +1,8 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Entry, RequestQueue } from './kafkajs-modules.ts';
 
 /**
- * The requests of one connection that wait for their answers. Replaces kafkajs' queue, without its timers, wall-clock
+ * The requests of one connection that wait for their responses. Replaces kafkajs' queue, without its timers, wall-clock
  * time-outs and throttling: every request is sent immediately, and the cluster handles deadlines and throttling.
  */
 export class InFlight implements RequestQueue {
@@ -11,7 +11,7 @@ export class InFlight implements RequestQueue {
   #end: Error | undefined;
   #lost = 0;
 
-  /** `onStray`: an answer arrived that matches no request. */
+  /** `onStray`: a response arrived that matches no request. */
   constructor(onStray: () => void) {
     this.#onStray = onStray;
   }
@@ -36,7 +36,7 @@ export class InFlight implements RequestQueue {
 
   /** The connection has ended: nothing more is sent. */
   rejectAll(cause: Error): void {
-    this.#end ??= new KafkaFault('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
+    this.#end ??= new KafkaError('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
     const entries = [...this.#entries.values()];
     this.#entries.clear();
     this.#lost += entries.length;

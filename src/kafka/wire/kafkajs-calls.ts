@@ -1,6 +1,6 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { faultOfCall } from './kafkajs-faults.ts';
+import { callError } from './kafkajs-errors.ts';
 import { type ApiVersions, type Definition, lookup, type Make, type Protocol } from './kafkajs-modules.ts';
 
 /** Requests on one connection, in the negotiated versions. */
@@ -8,7 +8,7 @@ export class Calls {
   readonly #connection: WireConnection;
   readonly #broker: string;
   readonly #find: <O, T>(apiKey: number, definition: Definition<O, T>) => Make<O, T>;
-  #hasAnswered = false;
+  #hasResponded = false;
 
   constructor(connection: WireConnection, versions: ApiVersions, broker: string) {
     this.#connection = connection;
@@ -21,8 +21,8 @@ export class Calls {
     return this.#find(apiKey, definition)(options);
   }
 
-  /** Sends a request. `read` turns the decoded response into our answer, and throws if the whole response is an error. */
-  ask<O, T, R>(apiKey: number, definition: Definition<O, T>, options: O, read: (decoded: T) => R): Promise<R> {
+  /** Sends a request. `read` converts kafkajs' decoded response, and throws if the whole response is an error. */
+  request<O, T, R>(apiKey: number, definition: Definition<O, T>, options: O, read: (decoded: T) => R): Promise<R> {
     return this.send(this.protocol(apiKey, definition, options), read);
   }
 
@@ -30,22 +30,24 @@ export class Calls {
     try {
       return read(await this.#send(protocol));
     } catch (error) {
-      throw this.#faultOf(error);
+      throw this.#errorOf(error);
     }
   }
 
   async #send<T>({ request, response }: Protocol<T>): Promise<T> {
-    // kafkajs' own parse would throw for the first partition with an error; here errors stay in the answers
+    // kafkajs' own parse would throw for the first partition with an error; here errors stay in the responses
     const asDecoded = { decode: response.decode, parse: async (decoded: T) => decoded };
     const decoded = await this.#connection.send({ request, response: asDecoded, logResponseError: false });
-    this.#hasAnswered = true;
+    this.#hasResponded = true;
     return decoded;
   }
 
-  #faultOf(error: unknown): KafkaFault {
-    const fault = faultOfCall(error, this.#broker);
-    if (fault.fault === 'LOGIN_REFUSED') this.#connection.end(fault);
-    if (fault.fault !== 'CONNECTION_LOST' || this.#hasAnswered || this.#connection.sasl) return fault;
-    return new KafkaFault('CONNECTION_LOST', `${fault.message}: does this listener require a login?`, { cause: error });
+  #errorOf(error: unknown): KafkaError {
+    const failure = callError(error, this.#broker);
+    if (failure.errorCode === 'LOGIN_REFUSED') this.#connection.end(failure);
+    if (failure.errorCode !== 'CONNECTION_LOST' || this.#hasResponded || this.#connection.sasl) return failure;
+    return new KafkaError('CONNECTION_LOST', `${failure.message}: does this listener require a login?`, {
+      cause: error,
+    });
   }
 }

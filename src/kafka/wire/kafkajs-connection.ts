@@ -9,12 +9,12 @@ import type { BrokerAddress } from './port.ts';
 /** Callers have their own deadlines: this is the longest time that a timer can be set for. */
 const NEVER_MS = 2 ** 31 - 1;
 const SOONEST_RENEWAL_MS = 1_100;
-/** The correlation number of the request, at the start of each answer. */
+/** The correlation number of the request, at the start of each response. */
 const CORRELATION_BYTES = 4;
 
 /**
  * kafkajs' connection, used once: connected, then ended, never reconnected. kafkajs handles SASL, request headers and
- * opening the socket. The table of pending requests and the framing of answers are ours, and so is the raw socket, so
+ * opening the socket. The table of pending requests and the framing of responses are ours, and so is the raw socket, so
  * that destroying it ends everything.
  */
 export class WireConnection extends Connection {
@@ -64,7 +64,7 @@ export class WireConnection extends Connection {
       onEnded = resolve;
     });
     this.#onEnded = () => onEnded();
-    this.#inFlight = new InFlight(() => this.end(new Error('an answer that matches no request')));
+    this.#inFlight = new InFlight(() => this.end(new Error('a response that matches no request')));
     this.requestQueue = this.#inFlight;
   }
 

@@ -1,6 +1,6 @@
 import type { ConnectionConfig } from './connection-config.ts';
-import { closedFault } from './deadlines.ts';
-import { dialFault, type Stage } from './dial-fault.ts';
+import { closedError } from './deadlines.ts';
+import { dialError, type Stage } from './dial-error.ts';
 import { Calls } from './kafkajs-calls.ts';
 import { WireConnection } from './kafkajs-connection.ts';
 import { KafkajsLink } from './kafkajs-link.ts';
@@ -8,7 +8,7 @@ import type { InnerLogger } from './kafkajs-modules.ts';
 import { agreeOnVersions } from './kafkajs-versions.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
-/** kafkajs' log of its connections. Only for debugging: faults are also thrown. */
+/** kafkajs' log of its connections. Only for debugging: errors are also thrown. */
 export type DebugLog = (fields: object, message: string) => void;
 
 /**
@@ -27,15 +27,15 @@ async function dial(
   configOf: () => ConnectionConfig,
   logger: InnerLogger,
 ): Promise<BrokerLink> {
-  if (signal.aborted) throw closedFault();
+  if (signal.aborted) throw closedError();
   const config = configOf();
   const connection = new WireConnection(address, config, () => configOf().sasl, logger);
-  const abort = () => connection.end(closedFault());
+  const abort = () => connection.end(closedError());
   signal.addEventListener('abort', abort);
   let stage: Stage = 'connecting';
   try {
     await connection.connect();
-    stage = 'greeting';
+    stage = 'negotiation';
     const versions = await agreeOnVersions(connection);
     stage = 'login';
     connection.setVersions(versions);
@@ -43,10 +43,10 @@ async function dial(
     await connection.authenticate();
     return new KafkajsLink(connection, new Calls(connection, versions, `${address.host}:${address.port}`));
   } catch (error) {
-    const fault = signal.aborted ? closedFault() : dialFault(error, stage, address, connection, config);
-    connection.end(fault);
+    const failure = signal.aborted ? closedError() : dialError(error, stage, address, connection, config);
+    connection.end(failure);
     await connection.ended;
-    throw fault;
+    throw failure;
   } finally {
     signal.removeEventListener('abort', abort);
   }

@@ -1,10 +1,10 @@
 import { byTopic, flat } from './by-topic.ts';
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Calls } from './kafkajs-calls.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
+import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
 import { apiKeys, Encoder, type Protocol, requests, type Throttled } from './kafkajs-modules.ts';
-import { fetchResponse, produceAnswers, produceProtocol } from './kafkajs-records.ts';
+import { fetchResponse, produceProtocol, produceResponses } from './kafkajs-records.ts';
 import { aclsProtocol, operationsProtocol } from './kafkajs-rights.ts';
 import type * as port from './port.ts';
 import { ProduceQueue } from './produce-queue.ts';
@@ -23,7 +23,7 @@ export class KafkajsLink implements port.BrokerLink {
     this.#connection = connection;
     this.#calls = calls;
     this.#produceQueue = new ProduceQueue((requests) =>
-      calls.send(produceProtocol(requests), (decoded) => produceAnswers(decoded, requests)),
+      calls.send(produceProtocol(requests), (decoded) => produceResponses(decoded, requests)),
     );
   }
 
@@ -35,29 +35,29 @@ export class KafkajsLink implements port.BrokerLink {
     this.#connection.end(new Error('closed by this side'));
   }
 
-  metadata({ topics }: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataAnswer> {
+  metadata({ topics }: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataResponse> {
     const options = { topics: topics === 'all' ? [] : topics, allowAutoTopicCreation: false };
     const protocol = this.#calls.protocol(apiKeys.Metadata, requests.Metadata, options);
-    const asked =
+    const request =
       topics !== 'all' && topics.length === 0 ? { ...protocol, request: noTopics(protocol.request) } : protocol;
-    return this.#calls.send(asked, (decoded) => ({
+    return this.#calls.send(request, (decoded) => ({
       throttleMs: throttleOf(decoded),
       clusterId: decoded.clusterId ?? '',
       controllerId: decoded.controllerId,
       brokers: decoded.brokers.map(({ nodeId, host, port }) => ({ nodeId, host, port })),
       topics: decoded.topicMetadata.map(({ topicErrorCode, topic, partitionMetadata }) => ({
         name: topic,
-        ...faultIn(topicErrorCode),
+        ...errorIn(topicErrorCode),
         partitions: inOrder(topic, partitionMetadata),
       })),
     }));
   }
 
-  produce(request: port.ProduceRequest): Promise<port.ProduceAnswer> {
+  produce(request: port.ProduceRequest): Promise<port.ProduceResponse> {
     return this.#produceQueue.produce(request);
   }
 
-  fetch({ maxWaitMs, maxBytes, isolation, partitions }: port.FetchRequest): Promise<port.FetchAnswer> {
+  fetch({ maxWaitMs, maxBytes, isolation, partitions }: port.FetchRequest): Promise<port.FetchResponse> {
     const { request } = this.#calls.protocol(apiKeys.Fetch, requests.Fetch, {
       maxWaitTime: maxWaitMs,
       minBytes: 1,
@@ -69,32 +69,32 @@ export class KafkajsLink implements port.BrokerLink {
         maxBytes: at.maxBytes,
       })),
     });
-    return this.#calls.send({ request, response: fetchResponse }, (answer) => answer);
+    return this.#calls.send({ request, response: fetchResponse }, (response) => response);
   }
 
-  listOffsets({ isolation, partitions }: port.ListOffsetsRequest): Promise<port.ListOffsetsAnswer> {
+  listOffsets({ isolation, partitions }: port.ListOffsetsRequest): Promise<port.ListOffsetsResponse> {
     const options = {
       isolationLevel: levelOf(isolation),
       topics: byTopic(partitions, ({ partition, timestampMs }) => ({ partition, timestamp: timestampMs })),
     };
-    return this.#calls.ask(apiKeys.ListOffsets, requests.ListOffsets, options, (decoded) => ({
+    return this.#calls.request(apiKeys.ListOffsets, requests.ListOffsets, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
       partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
         partition,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         offset: wholeNumber(offset),
       })),
     }));
   }
 
-  findCoordinator(request: Parameters<port.BrokerLink['findCoordinator']>[0]): Promise<port.CoordinatorAnswer> {
-    return this.#calls.ask(apiKeys.GroupCoordinator, requests.GroupCoordinator, request, (decoded) => {
-      requireNone(decoded.errorCode);
+  findCoordinator(request: Parameters<port.BrokerLink['findCoordinator']>[0]): Promise<port.FindCoordinatorResponse> {
+    return this.#calls.request(apiKeys.GroupCoordinator, requests.GroupCoordinator, request, (decoded) => {
+      requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), ...decoded.coordinator };
     });
   }
 
-  joinGroup(request: port.JoinRequest): Promise<port.JoinAnswer> {
+  joinGroup(request: port.JoinGroupRequest): Promise<port.JoinGroupResponse> {
     const options = {
       ...memberOf(request),
       sessionTimeout: request.sessionTimeoutMs,
@@ -102,12 +102,12 @@ export class KafkajsLink implements port.BrokerLink {
       protocolType: request.protocolType,
       groupProtocols: request.protocols,
     };
-    return this.#calls.ask(apiKeys.JoinGroup, requests.JoinGroup, options, (decoded) => {
-      const { fault } = faultIn(decoded.errorCode);
-      if (fault !== 'MEMBER_ID_REQUIRED') requireNone(decoded.errorCode);
+    return this.#calls.request(apiKeys.JoinGroup, requests.JoinGroup, options, (decoded) => {
+      const { errorCode } = errorIn(decoded.errorCode);
+      if (errorCode !== 'MEMBER_ID_REQUIRED') requireNoError(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
-        ...(fault === undefined ? {} : { fault }),
+        ...(errorCode === undefined ? {} : { errorCode }),
         generation: decoded.generationId,
         protocol: decoded.groupProtocol ?? '',
         leaderId: decoded.leaderId ?? '',
@@ -121,7 +121,7 @@ export class KafkajsLink implements port.BrokerLink {
     });
   }
 
-  syncGroup(request: port.SyncRequest): Promise<port.SyncAnswer> {
+  syncGroup(request: port.SyncGroupRequest): Promise<port.SyncGroupResponse> {
     const options = {
       ...memberOf(request),
       generationId: request.generation,
@@ -130,56 +130,61 @@ export class KafkajsLink implements port.BrokerLink {
         memberAssignment: assignment,
       })),
     };
-    return this.#calls.ask(apiKeys.SyncGroup, requests.SyncGroup, options, (decoded) => {
-      requireNone(decoded.errorCode);
+    return this.#calls.request(apiKeys.SyncGroup, requests.SyncGroup, options, (decoded) => {
+      requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), assignment: decoded.memberAssignment ?? Buffer.alloc(0) };
     });
   }
 
-  heartbeat(request: port.MemberRequest): Promise<port.Answer> {
+  heartbeat(request: port.MemberRequest): Promise<port.BrokerResponse> {
     const options = { ...memberOf(request), groupGenerationId: request.generation };
-    return this.#calls.ask(apiKeys.Heartbeat, requests.Heartbeat, options, (decoded) => {
-      requireNone(decoded.errorCode);
+    return this.#calls.request(apiKeys.Heartbeat, requests.Heartbeat, options, (decoded) => {
+      requireNoError(decoded.errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
 
-  leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.Answer> {
-    return this.#calls.ask(apiKeys.LeaveGroup, requests.LeaveGroup, memberOf(request), (decoded) => {
-      for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireNone(errorCode);
+  leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.BrokerResponse> {
+    return this.#calls.request(apiKeys.LeaveGroup, requests.LeaveGroup, memberOf(request), (decoded) => {
+      for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireNoError(errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
 
-  commitOffsets({ groupId, generation, memberId, partitions }: port.CommitRequest): Promise<port.CommitAnswer> {
+  commitOffsets({
+    groupId,
+    generation,
+    memberId,
+    partitions,
+  }: port.OffsetCommitRequest): Promise<port.OffsetCommitResponse> {
     const options = {
       groupId,
       groupGenerationId: generation,
       memberId,
       topics: byTopic(partitions, ({ partition, offset }) => ({ partition, offset: String(offset) })),
     };
-    return this.#calls.ask(apiKeys.OffsetCommit, requests.OffsetCommit, options, (decoded) => ({
+    return this.#calls.request(apiKeys.OffsetCommit, requests.OffsetCommit, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
-      partitions: flat(decoded.responses, ({ partition, errorCode }) => ({ partition, ...faultIn(errorCode) })),
+      partitions: flat(decoded.responses, ({ partition, errorCode }) => ({ partition, ...errorIn(errorCode) })),
     }));
   }
 
-  fetchOffsets({ groupId, partitions }: port.OffsetsRequest): Promise<port.OffsetsAnswer> {
+  fetchOffsets({ groupId, partitions }: port.OffsetFetchRequest): Promise<port.OffsetFetchResponse> {
     const options = { groupId, topics: byTopic(partitions, ({ partition }) => ({ partition })) };
-    return this.#calls.ask(apiKeys.OffsetFetch, requests.OffsetFetch, options, (decoded) => {
-      requireNone(decoded.errorCode);
+    return this.#calls.request(apiKeys.OffsetFetch, requests.OffsetFetch, options, (decoded) => {
+      requireNoError(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
         partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
           partition,
-          ...faultIn(errorCode),
+          ...errorIn(errorCode),
           offset: wholeNumber(offset),
         })),
       };
     });
   }
 
-  createTopics({ topics, timeoutMs }: port.CreateTopicsRequest): Promise<port.CreateTopicsAnswer> {
+  createTopics({ topics, timeoutMs }: port.CreateTopicsRequest): Promise<port.CreateTopicsResponse> {
     const options = {
       validateOnly: false,
       timeout: timeoutMs,
@@ -190,34 +195,36 @@ export class KafkajsLink implements port.BrokerLink {
         configEntries: Object.entries(configs).map(([key, value]) => ({ name: key, value })),
       })),
     };
-    return this.#calls.ask(apiKeys.CreateTopics, requests.CreateTopics, options, (decoded) => ({
+    return this.#calls.request(apiKeys.CreateTopics, requests.CreateTopics, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
       topics: decoded.topicErrors.map(({ topic, errorCode, errorMessage }) => ({
         name: topic,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         ...(errorMessage == null ? {} : { message: errorMessage }),
       })),
     }));
   }
 
-  describeConfigs({ topics }: Parameters<port.BrokerLink['describeConfigs']>[0]): Promise<port.ConfigsAnswer> {
+  describeConfigs({
+    topics,
+  }: Parameters<port.BrokerLink['describeConfigs']>[0]): Promise<port.DescribeConfigsResponse> {
     const options = { resources: topics.map((name) => ({ type: TOPIC_RESOURCE, name })) };
-    return this.#calls.ask(apiKeys.DescribeConfigs, requests.DescribeConfigs, options, (decoded) => ({
+    return this.#calls.request(apiKeys.DescribeConfigs, requests.DescribeConfigs, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
       topics: decoded.resources.map(({ errorCode, resourceName, configEntries }) => ({
         name: resourceName,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         configs: new Map(configEntries.map(({ configName, configValue }) => [configName, configValue ?? ''])),
       })),
     }));
   }
 
-  describeGroups(request: Parameters<port.BrokerLink['describeGroups']>[0]): Promise<port.GroupsAnswer> {
-    return this.#calls.ask(apiKeys.DescribeGroups, requests.DescribeGroups, request, (decoded) => ({
+  describeGroups(request: Parameters<port.BrokerLink['describeGroups']>[0]): Promise<port.DescribeGroupsResponse> {
+    return this.#calls.request(apiKeys.DescribeGroups, requests.DescribeGroups, request, (decoded) => ({
       throttleMs: throttleOf(decoded),
       groups: decoded.groups.map(({ errorCode, groupId, state, members }) => ({
         groupId,
-        ...faultIn(errorCode),
+        ...errorIn(errorCode),
         state,
         members: members.map(({ memberId, clientId, clientHost, memberAssignment }) => ({
           memberId,
@@ -230,11 +237,11 @@ export class KafkajsLink implements port.BrokerLink {
   }
 
   authorizedOperations({ topics }: Parameters<port.BrokerLink['authorizedOperations']>[0]) {
-    return this.#calls.send(operationsProtocol(topics), (answer) => answer);
+    return this.#calls.send(operationsProtocol(topics), (response) => response);
   }
 
-  createAcls({ rules }: Parameters<port.BrokerLink['createAcls']>[0]): Promise<port.AclsAnswer> {
-    return this.#calls.send(aclsProtocol(rules), (answer) => answer);
+  createAcls({ rules }: Parameters<port.BrokerLink['createAcls']>[0]): Promise<port.CreateAclsResponse> {
+    return this.#calls.send(aclsProtocol(rules), (response) => response);
   }
 }
 
@@ -261,7 +268,7 @@ type DecodedPartition = { partitionId: number; leader: number; replicas: readonl
 function inOrder(topic: string, partitions: readonly DecodedPartition[]): port.PartitionMetadata[] {
   const sorted = [...partitions].sort((one, other) => one.partitionId - other.partitionId);
   return sorted.map(({ partitionId, leader, replicas, isr }, at) => {
-    if (partitionId !== at) throw new KafkaFault('MALFORMED_ANSWER', `topic ${topic} has no partition ${at}`);
+    if (partitionId !== at) throw new KafkaError('MALFORMED_RESPONSE', `topic ${topic} has no partition ${at}`);
     return { partition: partitionId, leader, replicas, inSync: isr };
   });
 }

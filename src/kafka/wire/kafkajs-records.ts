@@ -1,8 +1,8 @@
 import { byTopic } from './by-topic.ts';
-import { KafkaFault } from './fault.ts';
-import { faultIn, requireNone, wholeNumber } from './kafkajs-faults.ts';
+import { KafkaError } from './kafka-error.ts';
+import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
 import { apiKeys, type DecodedProduce, Decoder, Encoder, type Protocol, produceResponse } from './kafkajs-modules.ts';
-import type { FetchAnswer, FetchedPartition, ProduceAnswer, ProduceRequest } from './port.ts';
+import type { FetchedPartition, FetchResponse, ProduceRequest, ProduceResponse } from './port.ts';
 
 /** Produce 7 and Fetch 11 with raw record batches, since kafkajs encodes and decodes records one by one. */
 
@@ -19,7 +19,7 @@ const ACKS_OF_ALL = -1;
  * topic     => name string, [partition int32, batch bytes]
  * ```
  *
- * The requests are for different partitions. The shortest of their time-outs is sent, so that no answer comes too late.
+ * The requests are for different partitions. The shortest of their time-outs is sent, so that no response comes too late.
  */
 export function produceProtocol(requests: readonly ProduceRequest[]) {
   const timeoutMs = Math.min(...requests.map((request) => request.timeoutMs));
@@ -44,41 +44,41 @@ export function produceProtocol(requests: readonly ProduceRequest[]) {
   };
 }
 
-/** The answers, in the order of the requests. Throws MALFORMED_ANSWER unless each request has exactly one. */
-export function produceAnswers(decoded: DecodedProduce, requests: readonly ProduceRequest[]): ProduceAnswer[] {
+/** The responses, in the order of the requests. Throws MALFORMED_RESPONSE unless each request has exactly one. */
+export function produceResponses(decoded: DecodedProduce, requests: readonly ProduceRequest[]): ProduceResponse[] {
   const throttleMs = decoded.clientSideThrottleTime ?? 0;
   const found = decoded.topics.flatMap(({ topicName, partitions }) =>
-    partitions.map((answer) => [`${topicName}/${answer.partition}`, answer] as const),
+    partitions.map((response) => [`${topicName}/${response.partition}`, response] as const),
   );
   const byPartition = new Map(found);
   return requests.map(({ topic, partition }) => {
-    const answer = byPartition.get(`${topic}/${partition}`);
-    if (answer === undefined || found.length !== requests.length) {
-      throw new KafkaFault('MALFORMED_ANSWER', `the answer does not match the request for ${topic}/${partition}`);
+    const response = byPartition.get(`${topic}/${partition}`);
+    if (response === undefined || found.length !== requests.length) {
+      throw new KafkaError('MALFORMED_RESPONSE', `the response does not match the request for ${topic}/${partition}`);
     }
     return {
       throttleMs,
-      ...faultIn(answer.errorCode),
-      baseOffset: wholeNumber(answer.baseOffset),
-      appendedAtMs: wholeNumber(answer.logAppendTime),
-      logStartOffset: wholeNumber(answer.logStartOffset),
+      ...errorIn(response.errorCode),
+      baseOffset: wholeNumber(response.baseOffset),
+      appendedAtMs: wholeNumber(response.logAppendTime),
+      logStartOffset: wholeNumber(response.logStartOffset),
     };
   });
 }
 
 /**
  * ```
- * answer    => throttle int32, error int16, session int32, [topic]
+ * response  => throttle int32, error int16, session int32, [topic]
  * topic     => name string, [partition]
  * partition => number int32, error int16, high watermark int64, last stable int64, log start int64,
  *              [producer int64, first offset int64], preferred replica int32, batches bytes
  * ```
  */
-export const fetchResponse: Protocol<FetchAnswer>['response'] = {
+export const fetchResponse: Protocol<FetchResponse>['response'] = {
   decode: async (payload) => {
     const decoder = new Decoder(payload);
     const throttleMs = decoder.readInt32();
-    requireNone(decoder.readInt16());
+    requireNoError(decoder.readInt16());
     decoder.readInt32();
     const topics = decoder.readArray(readTopic);
     return { throttleMs, partitions: topics.flat() };
@@ -92,14 +92,14 @@ function readTopic(decoder: Decoder): FetchedPartition[] {
 
 function readPartition(decoder: Decoder, topic: string): FetchedPartition {
   const partition = decoder.readInt32();
-  const fault = faultIn(decoder.readInt16());
+  const error = errorIn(decoder.readInt16());
   const highWatermark = wholeNumber(decoder.readInt64());
   const lastStableOffset = wholeNumber(decoder.readInt64());
   const logStartOffset = wholeNumber(decoder.readInt64());
   const aborted = decoder.readArray(readAborted);
   decoder.readInt32(); // preferred read replica: only for clients that send their rack
   const records = readRecords(decoder);
-  return { topic, partition, ...fault, highWatermark, lastStableOffset, logStartOffset, aborted, records };
+  return { topic, partition, ...error, highWatermark, lastStableOffset, logStartOffset, aborted, records };
 }
 
 function readAborted(decoder: Decoder): FetchedPartition['aborted'][number] {
@@ -111,6 +111,6 @@ function readRecords(decoder: Decoder): Buffer {
   const length = decoder.readInt32();
   if (length <= 0) return Buffer.alloc(0);
   const records = decoder.readBytes(length);
-  if (records.length < length) throw new KafkaFault('MALFORMED_ANSWER', 'the answer ends before its records do');
+  if (records.length < length) throw new KafkaError('MALFORMED_RESPONSE', 'the response ends before its records do');
   return records;
 }

@@ -1,6 +1,6 @@
-import { faultIn } from './kafkajs-faults.ts';
+import { errorIn } from './kafkajs-errors.ts';
 import { apiKeys, Decoder, Encoder, type Protocol } from './kafkajs-modules.ts';
-import type { AclRule, AclsAnswer, Operation, OperationsAnswer } from './port.ts';
+import type { AclRule, AuthorizedOperationsResponse, CreateAclsResponse, Operation } from './port.ts';
 
 /** Metadata 8 and CreateAcls 1: kafkajs' metadata does not request authorized operations. Kafka 2.3 has both. */
 
@@ -20,13 +20,13 @@ const ALLOW = 3;
 /**
  * ```
  * request   => [topic string], may create boolean, cluster's operations boolean, topics' operations boolean
- * answer    => throttle int32, [broker], cluster ID string, controller int32, [topic], cluster's operations int32
+ * response  => throttle int32, [broker], cluster ID string, controller int32, [topic], cluster's operations int32
  * broker    => node int32, host string, port int32, rack string
  * topic     => error int16, name string, internal boolean, [partition], operations int32
  * partition => error int16, number int32, leader int32, epoch int32, [replica int32], [in sync int32], [offline int32]
  * ```
  */
-export function operationsProtocol(topics: readonly string[]): Protocol<OperationsAnswer> {
+export function operationsProtocol(topics: readonly string[]): Protocol<AuthorizedOperationsResponse> {
   const encode = async () => {
     const encoder = new Encoder().writeInt32(topics.length);
     for (const topic of topics) encoder.writeString(topic);
@@ -51,12 +51,12 @@ function skipBroker(decoder: Decoder): void {
   decoder.readString();
 }
 
-function readTopic(decoder: Decoder): OperationsAnswer['topics'][number] {
-  const fault = faultIn(decoder.readInt16());
+function readTopic(decoder: Decoder): AuthorizedOperationsResponse['topics'][number] {
+  const error = errorIn(decoder.readInt16());
   const name = decoder.readString() ?? '';
   decoder.readBytes(1);
   decoder.readArray(skipPartition);
-  return { name, ...fault, operations: operationsIn(decoder.readInt32()) };
+  return { name, ...error, operations: operationsIn(decoder.readInt32()) };
 }
 
 function skipPartition(decoder: Decoder): void {
@@ -75,10 +75,10 @@ function operationsIn(bits: number): ReadonlySet<Operation> {
  * ```
  * request   => [rule]
  * rule      => resource int8, name string, pattern int8, principal string, host string, operation int8, permission int8
- * answer    => throttle int32, [error int16, message string]
+ * response  => throttle int32, [error int16, message string]
  * ```
  */
-export function aclsProtocol(rules: readonly AclRule[]): Protocol<AclsAnswer> {
+export function aclsProtocol(rules: readonly AclRule[]): Protocol<CreateAclsResponse> {
   const encode = async () => {
     const encoder = new Encoder().writeInt32(rules.length);
     for (const { resource, name, pattern, principal, host, operation } of rules) {
@@ -95,8 +95,8 @@ export function aclsProtocol(rules: readonly AclRule[]): Protocol<AclsAnswer> {
   return { request, response: { decode } };
 }
 
-function readRule(decoder: Decoder): AclsAnswer['rules'][number] {
-  const fault = faultIn(decoder.readInt16());
+function readRule(decoder: Decoder): CreateAclsResponse['rules'][number] {
+  const error = errorIn(decoder.readInt16());
   const message = decoder.readString();
-  return { ...fault, ...(message === null ? {} : { message }) };
+  return { ...error, ...(message === null ? {} : { message }) };
 }

@@ -1,6 +1,6 @@
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { requireNone } from './kafkajs-faults.ts';
+import { requireNoError } from './kafkajs-errors.ts';
 import { type ApiVersions, apiKeys, requests } from './kafkajs-modules.ts';
 
 const GREETING_VERSION = 2;
@@ -23,7 +23,7 @@ const USED = [
   'DescribeGroups',
 ] as const;
 
-/** Asks for the versions that a broker supports. Throws UNSUPPORTED_VERSION if a call of the port has none. */
+/** Requests the versions that a broker supports. Throws UNSUPPORTED_VERSION if a call of the port has none. */
 export async function agreeOnVersions(connection: WireConnection): Promise<ApiVersions> {
   const { request, response } = requests.ApiVersions.protocol({ version: GREETING_VERSION })();
   type Decoded = Awaited<ReturnType<typeof response.decode>>;
@@ -32,7 +32,7 @@ export async function agreeOnVersions(connection: WireConnection): Promise<ApiVe
     response: { decode: response.decode, parse: async (decoded: Decoded) => decoded },
     logResponseError: false,
   });
-  requireNone(errorCode);
+  requireNoError(errorCode);
   const supported: ApiVersions = Object.fromEntries(
     apiVersions.map(({ apiKey, minVersion, maxVersion }) => [apiKey, { minVersion, maxVersion }]),
   );
@@ -48,5 +48,5 @@ function requireSupported(supported: ApiVersions, name: keyof typeof apiKeys, ne
   if (isSupported) return;
   const range = broker === undefined ? 'no version' : `versions ${broker.minVersion} to ${broker.maxVersion}`;
   const message = `the broker supports ${range} of ${name}, but version ${newest} is needed: use Kafka 2.3 or later`;
-  throw new KafkaFault('UNSUPPORTED_VERSION', message);
+  throw new KafkaError('UNSUPPORTED_VERSION', message);
 }

@@ -1,5 +1,5 @@
 import { describeError } from '../../errors.ts';
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Token } from './tokens.ts';
 
 /** Signs a login to Amazon MSK with the AWS credentials of the environment. An optional dependency: see `PACKAGE`. */
@@ -15,13 +15,13 @@ const loadSigner = async (): Promise<MskSigner> => await import('aws-msk-iam-sas
 export async function signMskToken(region: string, load = loadSigner): Promise<Token> {
   const signer = await load().catch((error: unknown) => {
     const message = `KAFKA_SASL_MECHANISM=aws-msk-iam needs a package that is not installed: npm install ${PACKAGE}`;
-    throw new KafkaFault('LOGIN_REFUSED', message, { cause: error });
+    throw new KafkaError('LOGIN_REFUSED', message, { cause: error });
   });
   try {
     const { token, expiryTime } = await signer.generateAuthToken({ region });
     return { value: token, expiresAtMs: expiryTime };
   } catch (error) {
     const message = `the login to MSK could not be signed (${describeError(error)}): check KAFKA_AWS_REGION and the AWS credentials`;
-    throw new KafkaFault('UNREACHABLE', message, { cause: error });
+    throw new KafkaError('UNREACHABLE', message, { cause: error });
   }
 }

@@ -3,7 +3,7 @@ import { request as requestHttps } from 'node:https';
 import type { ClientAuth } from 'oauth4webapi';
 import type { Secret } from '../../core/secret.ts';
 import { describeError } from '../../errors.ts';
-import { KafkaFault } from './fault.ts';
+import { KafkaError } from './kafka-error.ts';
 import type { Token } from './tokens.ts';
 
 /** Where tokens come from: the client credentials grant of OAuth 2. */
@@ -17,8 +17,8 @@ export interface OauthSettings {
 }
 
 const TIMEOUT_MS = 4_000;
-const MAX_ANSWER_BYTES = 256 * 1024;
-/** The lifetime of a token whose endpoint does not give one. */
+const MAX_RESPONSE_BYTES = 256 * 1024;
+/** The lifetime of a token whose endpoint does not return one. */
 const DEFAULT_LIFE_S = 60;
 
 /**
@@ -31,7 +31,7 @@ export async function fetchToken(settings: OauthSettings, wallMs: () => number):
   const secret = settings.clientSecret();
   const server = { issuer: tokenUrl, token_endpoint: tokenUrl };
   const parameters = new URLSearchParams(scope === undefined ? {} : { scope });
-  const askedMs = wallMs();
+  const requestedAtMs = wallMs();
   try {
     const response = await oauth.clientCredentialsGrantRequest(
       server,
@@ -40,20 +40,20 @@ export async function fetchToken(settings: OauthSettings, wallMs: () => number):
       parameters,
       { [oauth.allowInsecureRequests]: true, [oauth.customFetch]: (url, init) => send(url, init, settings.ca) },
     );
-    const answer = await oauth.processClientCredentialsResponse(server, { client_id: clientId }, response);
-    return { value: answer.access_token, expiresAtMs: askedMs + (answer.expires_in ?? DEFAULT_LIFE_S) * 1_000 };
+    const token = await oauth.processClientCredentialsResponse(server, { client_id: clientId }, response);
+    return { value: token.access_token, expiresAtMs: requestedAtMs + (token.expires_in ?? DEFAULT_LIFE_S) * 1_000 };
   } catch (error) {
     const detail = describeError(error).replaceAll(secret, '[secret]');
     if (error instanceof oauth.ResponseBodyError || error instanceof oauth.WWWAuthenticateChallengeError) {
       const why = error instanceof oauth.ResponseBodyError ? error.error : detail;
-      throw new KafkaFault('LOGIN_REFUSED', `the token endpoint refuses the client '${clientId}' (${why})`);
+      throw new KafkaError('LOGIN_REFUSED', `the token endpoint refuses the client '${clientId}' (${why})`);
     }
     const check = 'check KAFKA_OAUTH_TOKEN_URL and KAFKA_OAUTH_CA';
-    throw new KafkaFault('UNREACHABLE', `no token from ${tokenUrl} (${detail}): ${check}`);
+    throw new KafkaError('UNREACHABLE', `no token from ${tokenUrl} (${detail}): ${check}`);
   }
 }
 
-/** As in RFC 6749, but encodes only what must be: some endpoints don't decode client ID and secret. */
+/** Client authentication as in RFC 6749, but encodes only what must be: some endpoints don't decode client ID and secret. */
 function basicAuth(secret: string): ClientAuth {
   const encoded = (text: string) => new URLSearchParams([['', text]]).toString().slice(1);
   return (_server, { client_id: id }, _body, headers) => {
@@ -77,20 +77,20 @@ function send(url: string, { method, headers, body }: Init, ca: Secret | undefin
       ? requestHttps(url, { ...options, ...(ca === undefined ? {} : { ca: ca() }) })
       : requestHttp(url, options);
     request.on('error', reject);
-    request.on('response', (answer) => {
+    request.on('response', (response) => {
       const chunks: Buffer[] = [];
       let bytes = 0;
-      answer.on('data', (chunk: Buffer) => {
+      response.on('data', (chunk: Buffer) => {
         bytes += chunk.length;
-        if (bytes > MAX_ANSWER_BYTES) request.destroy(new Error('the response is too large for a token'));
+        if (bytes > MAX_RESPONSE_BYTES) request.destroy(new Error('the response is too large for a token'));
         else chunks.push(chunk);
       });
-      answer.on('error', reject);
-      answer.on('end', () => {
-        const given = Object.entries(answer.headers).flatMap(([name, value]) =>
+      response.on('error', reject);
+      response.on('end', () => {
+        const headers = Object.entries(response.headers).flatMap(([name, value]) =>
           value === undefined ? [] : [[name, String(value)] as [string, string]],
         );
-        resolve(new Response(Buffer.concat(chunks), { status: answer.statusCode ?? 500, headers: given }));
+        resolve(new Response(Buffer.concat(chunks), { status: response.statusCode ?? 500, headers }));
       });
     });
     request.end(body === undefined ? undefined : String(body));

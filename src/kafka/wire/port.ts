@@ -1,15 +1,15 @@
 /**
- * What a Kafka client library has to provide: a connection to one broker, with the protocol calls that are used here.
+ * The interface to a Kafka client library: a connection to one broker, with the protocol calls that are used here.
  * No retries, no deadlines, no topology: `cluster.ts` adds those, over any library and over the simulated brokers of the
  * tests.
  *
- * A call rejects with a KafkaFault when the connection fails (`CONNECTION_LOST`), when the answer can't be decoded
- * (`MALFORMED_ANSWER`), or with Kafka's name of the error if the whole answer is one. Errors of a single topic or
- * partition are in the answer as `fault`. Offsets are integers below 2^53; an implementation rejects larger ones as
- * MALFORMED_ANSWER. Calls may be pipelined; a broker serves the calls of one connection in order.
+ * A call rejects with a KafkaError when the connection fails (`CONNECTION_LOST`), when the response can't be decoded
+ * (`MALFORMED_RESPONSE`), or with Kafka's name of the error if the whole response is one. Errors of a single topic or
+ * partition are in the response as `errorCode`. Offsets are integers below 2^53; an implementation rejects larger ones as
+ * MALFORMED_RESPONSE. Calls may be pipelined; a broker serves the calls of one connection in order.
  */
 
-import type { FaultName } from './fault.ts';
+import type { KafkaErrorCode } from './kafka-error.ts';
 
 export interface BrokerAddress {
   readonly host: string;
@@ -32,36 +32,36 @@ export interface BrokerLink {
   /** Closes it immediately; pending calls are rejected with CONNECTION_LOST. */
   close(): void;
 
-  metadata(request: { readonly topics: readonly string[] | 'all' }): Promise<MetadataAnswer>;
-  produce(request: ProduceRequest): Promise<ProduceAnswer>;
-  fetch(request: FetchRequest): Promise<FetchAnswer>;
+  metadata(request: { readonly topics: readonly string[] | 'all' }): Promise<MetadataResponse>;
+  produce(request: ProduceRequest): Promise<ProduceResponse>;
+  fetch(request: FetchRequest): Promise<FetchResponse>;
   /** `timestampMs`: -1 for the end (of the log, or of what is committed), -2 for the start, else the first record not older. */
-  listOffsets(request: ListOffsetsRequest): Promise<ListOffsetsAnswer>;
+  listOffsets(request: ListOffsetsRequest): Promise<ListOffsetsResponse>;
 
-  findCoordinator(request: { readonly groupId: string }): Promise<CoordinatorAnswer>;
-  joinGroup(request: JoinRequest): Promise<JoinAnswer>;
-  syncGroup(request: SyncRequest): Promise<SyncAnswer>;
-  heartbeat(request: MemberRequest): Promise<Answer>;
-  leaveGroup(request: Omit<MemberRequest, 'generation'>): Promise<Answer>;
-  commitOffsets(request: CommitRequest): Promise<CommitAnswer>;
-  fetchOffsets(request: OffsetsRequest): Promise<OffsetsAnswer>;
+  findCoordinator(request: { readonly groupId: string }): Promise<FindCoordinatorResponse>;
+  joinGroup(request: JoinGroupRequest): Promise<JoinGroupResponse>;
+  syncGroup(request: SyncGroupRequest): Promise<SyncGroupResponse>;
+  heartbeat(request: MemberRequest): Promise<BrokerResponse>;
+  leaveGroup(request: Omit<MemberRequest, 'generation'>): Promise<BrokerResponse>;
+  commitOffsets(request: OffsetCommitRequest): Promise<OffsetCommitResponse>;
+  fetchOffsets(request: OffsetFetchRequest): Promise<OffsetFetchResponse>;
 
-  createTopics(request: CreateTopicsRequest): Promise<CreateTopicsAnswer>;
-  describeConfigs(request: { readonly topics: readonly string[] }): Promise<ConfigsAnswer>;
-  describeGroups(request: { readonly groupIds: readonly string[] }): Promise<GroupsAnswer>;
+  createTopics(request: CreateTopicsRequest): Promise<CreateTopicsResponse>;
+  describeConfigs(request: { readonly topics: readonly string[] }): Promise<DescribeConfigsResponse>;
+  describeGroups(request: { readonly groupIds: readonly string[] }): Promise<DescribeGroupsResponse>;
 
-  /** What the user of this connection may do with each topic. */
-  authorizedOperations(request: { readonly topics: readonly string[] }): Promise<OperationsAnswer>;
-  /** Creates the rules; one that already exists is not a fault. */
-  createAcls(request: { readonly rules: readonly AclRule[] }): Promise<AclsAnswer>;
+  /** The operations that the user of this connection may perform on each topic. */
+  authorizedOperations(request: { readonly topics: readonly string[] }): Promise<AuthorizedOperationsResponse>;
+  /** Creates the rules; one that already exists is not an error. */
+  createAcls(request: { readonly rules: readonly AclRule[] }): Promise<CreateAclsResponse>;
 }
 
-export interface Answer {
+export interface BrokerResponse {
   /** For how long the broker accepts no further request of this client (KIP-219); 0 for no throttle. */
   readonly throttleMs: number;
 }
 
-export interface MetadataAnswer extends Answer {
+export interface MetadataResponse extends BrokerResponse {
   readonly clusterId: string;
   readonly controllerId: number;
   readonly brokers: readonly (BrokerAddress & { readonly nodeId: number })[];
@@ -71,7 +71,7 @@ export interface MetadataAnswer extends Answer {
 export interface TopicMetadata {
   readonly name: string;
   /** UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE … */
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   /** In the order of their numbers, from 0. */
   readonly partitions: readonly PartitionMetadata[];
 }
@@ -95,8 +95,8 @@ export interface ProduceRequest {
   readonly timeoutMs: number;
 }
 
-export interface ProduceAnswer extends Answer {
-  readonly fault?: FaultName;
+export interface ProduceResponse extends BrokerResponse {
+  readonly errorCode?: KafkaErrorCode;
   readonly baseOffset: number;
   /** By the broker's clock if the topic has LogAppendTime, else -1. */
   readonly appendedAtMs: number;
@@ -118,7 +118,7 @@ export interface FetchPosition {
   readonly maxBytes: number;
 }
 
-export interface FetchAnswer extends Answer {
+export interface FetchResponse extends BrokerResponse {
   readonly partitions: readonly FetchedPartition[];
 }
 
@@ -126,7 +126,7 @@ export interface FetchedPartition {
   readonly topic: string;
   readonly partition: number;
   /** OFFSET_OUT_OF_RANGE, NOT_LEADER_FOR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION … */
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   /** The offset after the last record that all in-sync replicas have. */
   readonly highWatermark: number;
   /** Below it no transaction is open. */
@@ -143,23 +143,23 @@ export interface ListOffsetsRequest {
   readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly timestampMs: number }[];
 }
 
-export interface ListOffsetsAnswer extends Answer {
+export interface ListOffsetsResponse extends BrokerResponse {
   /** `offset` is -1 where no record is that recent. */
   readonly partitions: readonly {
     readonly topic: string;
     readonly partition: number;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly offset: number;
   }[];
 }
 
-export interface CoordinatorAnswer extends Answer {
+export interface FindCoordinatorResponse extends BrokerResponse {
   readonly nodeId: number;
   readonly host: string;
   readonly port: number;
 }
 
-export interface JoinRequest {
+export interface JoinGroupRequest {
   readonly groupId: string;
   /** Empty at the first join; the broker then answers MEMBER_ID_REQUIRED, with the ID to join with in `memberId`. */
   readonly memberId: string;
@@ -171,9 +171,9 @@ export interface JoinRequest {
   readonly protocols: readonly { readonly name: string; readonly metadata: Buffer }[];
 }
 
-export interface JoinAnswer extends Answer {
+export interface JoinGroupResponse extends BrokerResponse {
   /** MEMBER_ID_REQUIRED is returned here, because `memberId` comes with it; every other error rejects. */
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   readonly generation: number;
   readonly protocol: string;
   readonly leaderId: string;
@@ -189,16 +189,16 @@ export interface MemberRequest {
   readonly instanceId?: string;
 }
 
-export interface SyncRequest extends MemberRequest {
+export interface SyncGroupRequest extends MemberRequest {
   /** From the leader: the assignment of each member; empty from the others. */
   readonly assignments: readonly { readonly memberId: string; readonly assignment: Buffer }[];
 }
 
-export interface SyncAnswer extends Answer {
+export interface SyncGroupResponse extends BrokerResponse {
   readonly assignment: Buffer;
 }
 
-export interface CommitRequest {
+export interface OffsetCommitRequest {
   readonly groupId: string;
   /** -1, with an empty member ID, for a commit from outside a group that is empty. */
   readonly generation: number;
@@ -206,21 +206,25 @@ export interface CommitRequest {
   readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly offset: number }[];
 }
 
-export interface CommitAnswer extends Answer {
-  readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly fault?: FaultName }[];
+export interface OffsetCommitResponse extends BrokerResponse {
+  readonly partitions: readonly {
+    readonly topic: string;
+    readonly partition: number;
+    readonly errorCode?: KafkaErrorCode;
+  }[];
 }
 
-export interface OffsetsRequest {
+export interface OffsetFetchRequest {
   readonly groupId: string;
   readonly partitions: readonly { readonly topic: string; readonly partition: number }[];
 }
 
-export interface OffsetsAnswer extends Answer {
+export interface OffsetFetchResponse extends BrokerResponse {
   /** `offset` is -1 where nothing was committed. */
   readonly partitions: readonly {
     readonly topic: string;
     readonly partition: number;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly offset: number;
   }[];
 }
@@ -235,22 +239,22 @@ export interface CreateTopicsRequest {
   readonly timeoutMs: number;
 }
 
-export interface CreateTopicsAnswer extends Answer {
-  readonly topics: readonly { readonly name: string; readonly fault?: FaultName; readonly message?: string }[];
+export interface CreateTopicsResponse extends BrokerResponse {
+  readonly topics: readonly { readonly name: string; readonly errorCode?: KafkaErrorCode; readonly message?: string }[];
 }
 
-export interface ConfigsAnswer extends Answer {
+export interface DescribeConfigsResponse extends BrokerResponse {
   readonly topics: readonly {
     readonly name: string;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly configs: ReadonlyMap<string, string>;
   }[];
 }
 
-export interface GroupsAnswer extends Answer {
+export interface DescribeGroupsResponse extends BrokerResponse {
   readonly groups: readonly {
     readonly groupId: string;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     /** Empty, Stable, PreparingRebalance, CompletingRebalance, Dead. */
     readonly state: string;
     readonly members: readonly {
@@ -265,11 +269,11 @@ export interface GroupsAnswer extends Answer {
 
 export type Operation = 'Read' | 'Write' | 'Create' | 'Describe' | 'DescribeConfigs';
 
-export interface OperationsAnswer extends Answer {
-  /** Of the operations above; all of them where the brokers have no authorizer. */
+export interface AuthorizedOperationsResponse extends BrokerResponse {
+  /** The allowed ones of the operations above; all of them where the brokers have no authorizer. */
   readonly topics: readonly {
     readonly name: string;
-    readonly fault?: FaultName;
+    readonly errorCode?: KafkaErrorCode;
     readonly operations: ReadonlySet<Operation>;
   }[];
 }
@@ -287,7 +291,7 @@ export interface AclRule {
   readonly operation: Operation;
 }
 
-export interface AclsAnswer extends Answer {
+export interface CreateAclsResponse extends BrokerResponse {
   /** In the order of the rules. */
-  readonly rules: readonly { readonly fault?: FaultName; readonly message?: string }[];
+  readonly rules: readonly { readonly errorCode?: KafkaErrorCode; readonly message?: string }[];
 }

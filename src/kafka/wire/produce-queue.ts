@@ -1,15 +1,15 @@
-import type { ProduceAnswer, ProduceRequest } from './port.ts';
+import type { ProduceRequest, ProduceResponse } from './port.ts';
 
 /** A broker rejects requests above 100 MiB, and reads a whole request before it serves any of it. */
 const MAX_BYTES = 8 * 1_048_576;
 
 interface Due {
   readonly request: ProduceRequest;
-  readonly answer: (answer: Promise<ProduceAnswer>) => void;
+  readonly response: (response: Promise<ProduceResponse>) => void;
 }
 
-/** Sends record batches for different partitions as one request; resolves to their answers, in order. */
-export type SendTogether = (requests: readonly ProduceRequest[]) => Promise<readonly ProduceAnswer[]>;
+/** Sends record batches for different partitions as one request; resolves to their responses, in order. */
+export type SendTogether = (requests: readonly ProduceRequest[]) => Promise<readonly ProduceResponse[]>;
 
 /**
  * Combines the produce calls of one turn of the event loop into one request. Brokers serve the requests of a connection
@@ -23,10 +23,10 @@ export class ProduceQueue {
     this.#send = send;
   }
 
-  produce(request: ProduceRequest): Promise<ProduceAnswer> {
-    return new Promise((answer) => {
+  produce(request: ProduceRequest): Promise<ProduceResponse> {
+    return new Promise((response) => {
       if (this.#due.length === 0) setImmediate(() => this.#flush());
-      this.#due.push({ request, answer });
+      this.#due.push({ request, response });
     });
   }
 
@@ -34,9 +34,9 @@ export class ProduceQueue {
     const due = this.#due;
     this.#due = [];
     for (const together of cut(due)) {
-      const answers = this.#send(together.map(({ request }) => request));
-      together.forEach(({ answer }, i) => {
-        answer(answers.then((all) => all[i] as ProduceAnswer));
+      const responses = this.#send(together.map(({ request }) => request));
+      together.forEach(({ response }, i) => {
+        response(responses.then((all) => all[i] as ProduceResponse));
       });
     }
   }

@@ -2,9 +2,9 @@ import type { Runtime, Timer } from '../../core/runtime.ts';
 import type { Deadlines } from './deadlines.ts';
 
 /** The shortest time between the starts of two refreshes. */
-const LEAST_GAP_MS = 100;
+const MIN_INTERVAL_MS = 100;
 /** The time to the next periodic refresh. */
-const CALM_GAP_MS = 10_000;
+const REFRESH_INTERVAL_MS = 10_000;
 const URGENT_GAP_MS = 500;
 
 export interface RefresherOptions {
@@ -12,7 +12,7 @@ export interface RefresherOptions {
   readonly deadlines: Deadlines;
   /** Requests the metadata of everything in use. Rejects when no broker answers. */
   readonly refresh: () => Promise<void>;
-  /** Whether there is anything to ask for. */
+  /** Whether any topic is in use. */
   readonly isWanted: () => boolean;
   /** Whether a broker is suspect. */
   readonly isUrgent: () => boolean;
@@ -20,7 +20,7 @@ export interface RefresherOptions {
 
 /**
  * When the topology is refreshed: on demand, and periodically. One refresh at a time; a caller that comes while one is
- * under way waits for the next, because its answer may be older than the doubt.
+ * in progress waits for the next, because its response may be older than the reason for the refresh.
  */
 export class Refresher {
   readonly #options: RefresherOptions;
@@ -39,7 +39,7 @@ export class Refresher {
     return this.#next;
   }
 
-  /** Resolves when the refresh under way, if any, has succeeded or failed. */
+  /** Resolves when the refresh in progress, if any, has succeeded or failed. */
   async ended(): Promise<void> {
     await this.#running.catch(() => undefined);
   }
@@ -50,7 +50,7 @@ export class Refresher {
     this.#timer?.cancel();
     this.#timer = undefined;
     if (deadlines.closed || this.#next !== undefined || !isWanted()) return;
-    const dueMs = this.#startedMs + (isUrgent() ? URGENT_GAP_MS : CALM_GAP_MS);
+    const dueMs = this.#startedMs + (isUrgent() ? URGENT_GAP_MS : REFRESH_INTERVAL_MS);
     this.#timer = runtime.schedule(Math.max(0, dueMs - runtime.monotonicMs()), () => {
       this.#timer = undefined;
       if (isWanted()) this.next().catch(() => undefined); // the next one is scheduled anyway
@@ -65,7 +65,7 @@ export class Refresher {
     const { runtime, deadlines, refresh } = this.#options;
     try {
       await this.ended();
-      const dueMs = this.#startedMs + LEAST_GAP_MS;
+      const dueMs = this.#startedMs + MIN_INTERVAL_MS;
       if (dueMs > runtime.monotonicMs()) await deadlines.until(dueMs);
     } finally {
       this.#next = undefined;

@@ -2,7 +2,7 @@ import type { SASLOptions } from 'kafkajs';
 import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
-import { faultOf } from './fault.ts';
+import { kafkaErrorCode } from './kafka-error.ts';
 import { type DebugLog, dialerOf } from './kafkajs-dialer.ts';
 import { signMskToken } from './msk-iam.ts';
 import { fetchToken, type OauthSettings } from './oauth.ts';
@@ -19,31 +19,35 @@ export type SaslSettings =
 
 /** How to reach the brokers. */
 export interface KafkaSettings {
-  /** host:port of the first brokers to ask; the cluster names the rest. */
+  /** host:port of the bootstrap brokers; they name the others. */
   readonly brokers: readonly string[];
   readonly clientId: string;
   readonly tls: boolean;
   /** PEM of the CA that signs the brokers' certificates; by default those of Node. */
   readonly ca?: Secret;
   /** The client certificate. */
-  readonly own?: { readonly cert: Secret; readonly key: Secret };
+  readonly clientCertificate?: { readonly cert: Secret; readonly key: Secret };
   readonly sasl?: SaslSettings;
 }
 
 type ConnectionSettings = Omit<KafkaSettings, 'brokers'>;
 
 /** TLS options with the current certificates. */
-export function tlsOf({ ca, own }: Pick<KafkaSettings, 'ca' | 'own'>): { ca?: string; cert?: string; key?: string } {
+export function tlsOf({ ca, clientCertificate }: Pick<KafkaSettings, 'ca' | 'clientCertificate'>): {
+  ca?: string;
+  cert?: string;
+  key?: string;
+} {
   return {
     ...(ca === undefined ? {} : { ca: ca() }),
-    ...(own === undefined ? {} : { cert: own.cert(), key: own.key() }),
+    ...(clientCertificate === undefined ? {} : { cert: clientCertificate.cert(), key: clientCertificate.key() }),
   };
 }
 
 /** The settings as kafkajs takes them, with the current secrets. */
 export function connectionOf(settings: ConnectionSettings, tokens = tokensOf(settings.sasl)): ConnectionConfig {
   const { clientId, tls, sasl } = settings;
-  const ssl = tls && (settings.ca !== undefined || settings.own !== undefined) ? tlsOf(settings) : tls;
+  const ssl = tls && (settings.ca !== undefined || settings.clientCertificate !== undefined) ? tlsOf(settings) : tls;
   if (sasl === undefined) return { clientId, ssl };
   if ('password' in sasl) {
     const { mechanism, username, password } = sasl;
@@ -94,17 +98,20 @@ export function loginRefused(error: unknown, settings: string, user?: string): I
 }
 
 /** Why no broker can be reached, with the remedy. */
-export function unreachable(error: unknown, { brokers, sasl, own }: KafkaSettings): IdallocError {
-  if (faultOf(error) === 'LOGIN_REFUSED') return loginRefused(error, loginSettings(sasl, own), userOf(sasl));
+export function unreachable(error: unknown, { brokers, sasl, clientCertificate }: KafkaSettings): IdallocError {
+  if (kafkaErrorCode(error) === 'LOGIN_REFUSED')
+    return loginRefused(error, loginSettings(sasl, clientCertificate), userOf(sasl));
   const settings =
-    own === undefined ? 'KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA' : 'KAFKA_BROKERS, KAFKA_CA and KAFKA_CERT';
+    clientCertificate === undefined
+      ? 'KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA'
+      : 'KAFKA_BROKERS, KAFKA_CA and KAFKA_CERT';
   const message = `none of the brokers ${brokers.join(', ')} can be reached (${describeError(error)}): check ${settings}`;
   return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
 }
 
-function loginSettings(sasl: SaslSettings | undefined, own: KafkaSettings['own']): string {
+function loginSettings(sasl: SaslSettings | undefined, clientCertificate: KafkaSettings['clientCertificate']): string {
   if (sasl === undefined) {
-    return own === undefined
+    return clientCertificate === undefined
       ? 'KAFKA_TLS, KAFKA_CA, KAFKA_CERT and KAFKA_SASL_MECHANISM'
       : 'KAFKA_CERT, KAFKA_KEY and KAFKA_CA';
   }

@@ -1,5 +1,5 @@
-import { KafkaFault } from './fault.ts';
-import type { BrokerAddress, MetadataAnswer, TopicMetadata } from './port.ts';
+import { KafkaError } from './kafka-error.ts';
+import type { BrokerAddress, MetadataResponse, TopicMetadata } from './port.ts';
 
 /** A topic that was not used for this long is forgotten. */
 const IN_USE_MS = 60_000;
@@ -7,38 +7,38 @@ const NO_LEADER = -1;
 
 interface KnownTopic {
   readonly metadata: TopicMetadata;
-  /** The number of the question that this answers. */
-  readonly question: number;
+  /** The number of the metadata request whose response this is. */
+  readonly requestNumber: number;
 }
 
 /**
  * The cached metadata: the brokers, and the topics in use.
  *
- * Questions are numbered when they are sent. The answer to an older question never replaces that to a newer one, and a
- * doubt ends only with the answer to a question that was sent after it.
+ * Metadata requests are numbered when they are sent. The response to an older request never replaces that to a newer one,
+ * and a stale topic stays stale until the response to a request that was sent after it was marked.
  */
 export class Topology {
   readonly #brokers = new Map<number, BrokerAddress>();
   readonly #topics = new Map<string, KnownTopic>();
   readonly #usedMs = new Map<string, number>();
-  /** Topics in doubt, with the number of the last question before the doubt. */
-  readonly #doubts = new Map<string, number>();
-  #questions = 0;
-  #brokersOf = 0;
+  /** Stale topics, with the number of the last request before they were marked. */
+  readonly #staleAsOf = new Map<string, number>();
+  #requests = 0;
+  #brokersAsOf = 0;
 
-  /** The number of the question that is about to be sent. */
-  ask(): number {
-    this.#questions += 1;
-    return this.#questions;
+  /** The number of the request that is about to be sent. */
+  nextRequestNumber(): number {
+    this.#requests += 1;
+    return this.#requests;
   }
 
-  apply(question: number, answer: MetadataAnswer): void {
-    if (question > this.#brokersOf) {
-      this.#brokersOf = question;
+  update(requestNumber: number, response: MetadataResponse): void {
+    if (requestNumber > this.#brokersAsOf) {
+      this.#brokersAsOf = requestNumber;
       this.#brokers.clear();
-      for (const { nodeId, host, port } of answer.brokers) this.#brokers.set(nodeId, { host, port });
+      for (const { nodeId, host, port } of response.brokers) this.#brokers.set(nodeId, { host, port });
     }
-    for (const topic of answer.topics) if (this.#usedMs.has(topic.name)) this.#update(question, topic);
+    for (const topic of response.topics) if (this.#usedMs.has(topic.name)) this.#updateTopic(requestNumber, topic);
   }
 
   use(topic: string, nowMs: number): void {
@@ -51,18 +51,18 @@ export class Topology {
       if (nowMs - usedMs < IN_USE_MS) continue;
       this.#usedMs.delete(topic);
       this.#topics.delete(topic);
-      this.#doubts.delete(topic);
+      this.#staleAsOf.delete(topic);
     }
     return [...this.#usedMs.keys()];
   }
 
-  doubt(topic: string): void {
-    if (this.#usedMs.has(topic)) this.#doubts.set(topic, this.#questions);
+  markStale(topic: string): void {
+    if (this.#usedMs.has(topic)) this.#staleAsOf.set(topic, this.#requests);
   }
 
-  /** Doubts all topics of which the broker leads a partition, as far as is known. */
-  doubtLedBy(node: number): void {
-    for (const [topic, known] of this.#topics) if (leads(node, known)) this.doubt(topic);
+  /** Marks all topics of which the broker leads a partition, according to the cache. */
+  markStaleLedBy(node: number): void {
+    for (const [topic, known] of this.#topics) if (leads(node, known)) this.markStale(topic);
   }
 
   /** Whether the node leads a partition of a topic in use. */
@@ -70,19 +70,19 @@ export class Topology {
     return [...this.#topics.values()].some((known) => leads(node, known));
   }
 
-  /** The topic, if it is cached, exists and is not in doubt. */
+  /** The topic, if it is cached, exists and is not stale. */
   known(topic: string): TopicMetadata | undefined {
     const known = this.#topics.get(topic);
-    return known === undefined || known.metadata.fault !== undefined || this.#doubts.has(topic)
+    return known === undefined || known.metadata.errorCode !== undefined || this.#staleAsOf.has(topic)
       ? undefined
       : known.metadata;
   }
 
-  /** The topic as in the last answer; throws its fault. */
+  /** The topic as in the last response; throws its error. */
   found(topic: string): TopicMetadata {
     const known = this.#topics.get(topic)?.metadata;
-    if (known === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `topic ${topic} is unknown`);
-    if (known.fault !== undefined) throw new KafkaFault(known.fault, `topic ${topic}: ${known.fault}`);
+    if (known === undefined) throw new KafkaError('UNKNOWN_TOPIC_OR_PARTITION', `topic ${topic} is unknown`);
+    if (known.errorCode !== undefined) throw new KafkaError(known.errorCode, `topic ${topic}: ${known.errorCode}`);
     return known;
   }
 
@@ -94,8 +94,8 @@ export class Topology {
   leaderOf({ name, partitions }: TopicMetadata, partition: number): number {
     const found = partitions[partition];
     const of = `partition ${partition} of topic ${name}`;
-    if (found === undefined) throw new KafkaFault('UNKNOWN_TOPIC_OR_PARTITION', `${of} does not exist`);
-    if (!this.#brokers.has(found.leader)) throw new KafkaFault('LEADER_NOT_AVAILABLE', `no broker leads ${of}`);
+    if (found === undefined) throw new KafkaError('UNKNOWN_TOPIC_OR_PARTITION', `${of} does not exist`);
+    if (!this.#brokers.has(found.leader)) throw new KafkaError('LEADER_NOT_AVAILABLE', `no broker leads ${of}`);
     return found.leader;
   }
 
@@ -112,12 +112,12 @@ export class Topology {
     return this.#brokers;
   }
 
-  #update(question: number, metadata: TopicMetadata): void {
+  #updateTopic(requestNumber: number, metadata: TopicMetadata): void {
     const { name } = metadata;
-    if (question < (this.#topics.get(name)?.question ?? 0)) return;
-    this.#topics.set(name, { metadata, question });
-    const doubted = this.#doubts.get(name);
-    if (doubted !== undefined && doubted < question) this.#doubts.delete(name);
+    if (requestNumber < (this.#topics.get(name)?.requestNumber ?? 0)) return;
+    this.#topics.set(name, { metadata, requestNumber });
+    const staleAsOf = this.#staleAsOf.get(name);
+    if (staleAsOf !== undefined && staleAsOf < requestNumber) this.#staleAsOf.delete(name);
   }
 }
 

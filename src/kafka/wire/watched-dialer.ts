@@ -1,7 +1,7 @@
-import { type FaultName, faultOf, KafkaFault } from './fault.ts';
+import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from './kafka-error.ts';
 import type * as port from './port.ts';
 
-/** What a user may or may not do, as Kafka's authorizer names it. */
+/** A right that a user may or may not have, as Kafka's authorizer names it. */
 export interface Right {
   readonly on: 'topic' | 'group';
   readonly name: string;
@@ -10,20 +10,20 @@ export interface Right {
 
 /** Observes how brokers treat this client: which logins they accept, and what they authorize. */
 export interface Watch {
-  /** A broker has accepted a login. Answers on open connections say nothing about the next login. */
+  /** A broker has accepted a login. Responses on open connections say nothing about the next login. */
   onLogin(address: port.BrokerAddress): void;
   /** A dial failed, or a broker ended the session of a connection. */
-  onDialFault(address: port.BrokerAddress, error: KafkaFault): void;
-  /** `fault`: the authorizer's; undefined when a broker executed a call that needs the right. */
-  onRight(right: Right, fault: FaultName | undefined): void;
+  onDialError(address: port.BrokerAddress, error: KafkaError): void;
+  /** `errorCode`: the authorizer's; undefined when a broker executed a call that needs the right. */
+  onRight(right: Right, errorCode: KafkaErrorCode | undefined): void;
 }
 
-const REFUSALS: Readonly<Record<Right['on'], FaultName>> = {
+const REFUSALS: Readonly<Record<Right['on'], KafkaErrorCode>> = {
   topic: 'TOPIC_AUTHORIZATION_FAILED',
   group: 'GROUP_AUTHORIZATION_FAILED',
 };
 
-/** Wraps a dialer so that `watch` observes it. Answers and faults are passed through unchanged. */
+/** Wraps a dialer so that `watch` observes it. Responses and errors are passed through unchanged. */
 export function watchedDialer(dialer: port.Dialer, watch: Watch): port.Dialer {
   return {
     async dial(address, signal) {
@@ -32,7 +32,7 @@ export function watchedDialer(dialer: port.Dialer, watch: Watch): port.Dialer {
         watch.onLogin(address);
         return new WatchedLink(link, address, watch);
       } catch (error) {
-        if (error instanceof KafkaFault) watch.onDialFault(address, error);
+        if (error instanceof KafkaError) watch.onDialError(address, error);
         throw error;
       }
     },
@@ -58,104 +58,106 @@ class WatchedLink implements port.BrokerLink {
     this.#link.close();
   }
 
-  async metadata(request: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataAnswer> {
-    const answer = await this.#watched(this.#link.metadata(request));
-    for (const { name, fault } of answer.topics) this.#report({ on: 'topic', name, operation: 'Describe' }, fault);
-    return answer;
+  async metadata(request: Parameters<port.BrokerLink['metadata']>[0]): Promise<port.MetadataResponse> {
+    const response = await this.#watched(this.#link.metadata(request));
+    for (const { name, errorCode } of response.topics)
+      this.#report({ on: 'topic', name, operation: 'Describe' }, errorCode);
+    return response;
   }
 
-  async produce(request: port.ProduceRequest): Promise<port.ProduceAnswer> {
-    const answer = await this.#watched(this.#link.produce(request));
-    this.#report({ on: 'topic', name: request.topic, operation: 'Write' }, answer.fault);
-    return answer;
+  async produce(request: port.ProduceRequest): Promise<port.ProduceResponse> {
+    const response = await this.#watched(this.#link.produce(request));
+    this.#report({ on: 'topic', name: request.topic, operation: 'Write' }, response.errorCode);
+    return response;
   }
 
-  async fetch(request: port.FetchRequest): Promise<port.FetchAnswer> {
-    const answer = await this.#watched(this.#link.fetch(request));
-    for (const { topic: name, fault } of answer.partitions)
-      this.#report({ on: 'topic', name, operation: 'Read' }, fault);
-    return answer;
+  async fetch(request: port.FetchRequest): Promise<port.FetchResponse> {
+    const response = await this.#watched(this.#link.fetch(request));
+    for (const { topic: name, errorCode } of response.partitions)
+      this.#report({ on: 'topic', name, operation: 'Read' }, errorCode);
+    return response;
   }
 
-  listOffsets(request: port.ListOffsetsRequest): Promise<port.ListOffsetsAnswer> {
+  listOffsets(request: port.ListOffsetsRequest): Promise<port.ListOffsetsResponse> {
     return this.#watched(this.#link.listOffsets(request));
   }
 
-  findCoordinator(request: { readonly groupId: string }): Promise<port.CoordinatorAnswer> {
+  findCoordinator(request: { readonly groupId: string }): Promise<port.FindCoordinatorResponse> {
     return this.#asMember(request.groupId, 'Describe', this.#link.findCoordinator(request));
   }
 
-  joinGroup(request: port.JoinRequest): Promise<port.JoinAnswer> {
-    return this.#asMember(request.groupId, 'Read', this.#link.joinGroup(request), ({ fault }) => fault);
+  joinGroup(request: port.JoinGroupRequest): Promise<port.JoinGroupResponse> {
+    return this.#asMember(request.groupId, 'Read', this.#link.joinGroup(request), ({ errorCode }) => errorCode);
   }
 
-  syncGroup(request: port.SyncRequest): Promise<port.SyncAnswer> {
+  syncGroup(request: port.SyncGroupRequest): Promise<port.SyncGroupResponse> {
     return this.#asMember(request.groupId, 'Read', this.#link.syncGroup(request));
   }
 
-  heartbeat(request: port.MemberRequest): Promise<port.Answer> {
+  heartbeat(request: port.MemberRequest): Promise<port.BrokerResponse> {
     return this.#asMember(request.groupId, 'Read', this.#link.heartbeat(request));
   }
 
-  leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.Answer> {
+  leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.BrokerResponse> {
     return this.#watched(this.#link.leaveGroup(request));
   }
 
-  commitOffsets(request: port.CommitRequest): Promise<port.CommitAnswer> {
+  commitOffsets(request: port.OffsetCommitRequest): Promise<port.OffsetCommitResponse> {
     return this.#watched(this.#link.commitOffsets(request));
   }
 
-  fetchOffsets(request: port.OffsetsRequest): Promise<port.OffsetsAnswer> {
+  fetchOffsets(request: port.OffsetFetchRequest): Promise<port.OffsetFetchResponse> {
     return this.#watched(this.#link.fetchOffsets(request));
   }
 
-  createTopics(request: port.CreateTopicsRequest): Promise<port.CreateTopicsAnswer> {
+  createTopics(request: port.CreateTopicsRequest): Promise<port.CreateTopicsResponse> {
     return this.#watched(this.#link.createTopics(request));
   }
 
-  describeConfigs(request: { readonly topics: readonly string[] }): Promise<port.ConfigsAnswer> {
+  describeConfigs(request: { readonly topics: readonly string[] }): Promise<port.DescribeConfigsResponse> {
     return this.#watched(this.#link.describeConfigs(request));
   }
 
-  describeGroups(request: { readonly groupIds: readonly string[] }): Promise<port.GroupsAnswer> {
+  describeGroups(request: { readonly groupIds: readonly string[] }): Promise<port.DescribeGroupsResponse> {
     return this.#watched(this.#link.describeGroups(request));
   }
 
-  authorizedOperations(request: { readonly topics: readonly string[] }): Promise<port.OperationsAnswer> {
+  authorizedOperations(request: { readonly topics: readonly string[] }): Promise<port.AuthorizedOperationsResponse> {
     return this.#watched(this.#link.authorizedOperations(request));
   }
 
-  createAcls(request: { readonly rules: readonly port.AclRule[] }): Promise<port.AclsAnswer> {
+  createAcls(request: { readonly rules: readonly port.AclRule[] }): Promise<port.CreateAclsResponse> {
     return this.#watched(this.#link.createAcls(request));
   }
 
-  async #asMember<R extends port.Answer>(
+  async #asMember<R extends port.BrokerResponse>(
     name: string,
     operation: Right['operation'],
-    asked: Promise<R>,
-    faultIn: (answer: R) => FaultName | undefined = () => undefined,
+    pending: Promise<R>,
+    faultIn: (response: R) => KafkaErrorCode | undefined = () => undefined,
   ): Promise<R> {
     try {
-      const answer = await this.#watched(asked);
-      this.#report({ on: 'group', name, operation }, faultIn(answer));
-      return answer;
+      const response = await this.#watched(pending);
+      this.#report({ on: 'group', name, operation }, faultIn(response));
+      return response;
     } catch (error) {
-      if (faultOf(error) === REFUSALS.group) this.#report({ on: 'group', name, operation }, REFUSALS.group);
+      if (kafkaErrorCode(error) === REFUSALS.group) this.#report({ on: 'group', name, operation }, REFUSALS.group);
       throw error;
     }
   }
 
-  async #watched<R extends port.Answer>(asked: Promise<R>): Promise<R> {
+  async #watched<R extends port.BrokerResponse>(pending: Promise<R>): Promise<R> {
     try {
-      return await asked;
+      return await pending;
     } catch (error) {
-      if (error instanceof KafkaFault && error.fault === 'LOGIN_REFUSED') this.#watch.onDialFault(this.#address, error);
+      if (error instanceof KafkaError && error.errorCode === 'LOGIN_REFUSED')
+        this.#watch.onDialError(this.#address, error);
       throw error;
     }
   }
 
-  /** Any other fault says nothing about the right: it may have occurred before authorization. */
-  #report(right: Right, fault: FaultName | undefined): void {
-    if (fault === undefined || fault === REFUSALS[right.on]) this.#watch.onRight(right, fault);
+  /** Any other error says nothing about the right: it may have occurred before authorization. */
+  #report(right: Right, errorCode: KafkaErrorCode | undefined): void {
+    if (errorCode === undefined || errorCode === REFUSALS[right.on]) this.#watch.onRight(right, errorCode);
   }
 }

@@ -43,7 +43,7 @@ describe('the etcd adapter', () => {
     const startedMs = performance.now();
     await expect(call(connect(endpoints))).rejects.toMatchObject({
       code: 'ETCD_UNAVAILABLE',
-      message: expect.stringContaining(`${endpoints[0]}: no answer; ${endpoints[1]}: no answer`),
+      message: expect.stringContaining(`${endpoints[0]}: no response; ${endpoints[1]}: no response`),
     });
     expect(performance.now() - startedMs).toBeLessThan(2_000);
   });

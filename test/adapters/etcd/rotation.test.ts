@@ -1,11 +1,14 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Judgement, Rotation } from '../../../src/adapters/etcd/rotation.ts';
+import { type ErrorClassifier, Rotation } from '../../../src/adapters/etcd/rotation.ts';
 
 const TIMING = { callMs: 4_000, hedgeMs: 1_000 };
 const PEERS = ['a', 'b', 'c'].map((endpoint) => ({ endpoint }));
 
 /** Peers that answer when told to; `asked` lists who was asked, in order. */
-function stage(isFinal: (error: unknown) => boolean = () => false, remedyOf: Judgement['remedyOf'] = () => undefined) {
+function stage(
+  isFinal: (error: unknown) => boolean = () => false,
+  remedyOf: ErrorClassifier['remedyOf'] = () => undefined,
+) {
   const asked: string[] = [];
   const faults: string[] = [];
   const waiting = new Map<string, PromiseWithResolvers<string>>();
@@ -50,11 +53,11 @@ describe('calling etcd endpoints in rotation', () => {
     const refused = run();
     refuse('a', 'permission denied');
     await expect(refused).rejects.toThrow(/a: permission denied.*: check the password$/);
-    expect(rotation.fault).toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    expect(rotation.lastError).toMatchObject({ code: 'ETCD_UNAVAILABLE' });
     const answered = run();
     answer('a');
     await answered;
-    expect(rotation.fault).toBeUndefined();
+    expect(rotation.lastError).toBeUndefined();
   });
 
   it('calls the next endpoint, too, after each second of silence, and uses the first answer', async () => {
@@ -106,7 +109,7 @@ describe('calling etcd endpoints in rotation', () => {
     refuse('a', 'connection refused');
     const outcome = expect(call).rejects.toMatchObject({
       code: 'ETCD_UNAVAILABLE',
-      message: expect.stringMatching(/a: connection refused; b: no answer; c: no answer/),
+      message: expect.stringMatching(/a: connection refused; b: no response; c: no response/),
     });
     await vi.advanceTimersByTimeAsync(4_000);
     await outcome;

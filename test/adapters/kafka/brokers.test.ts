@@ -1,10 +1,16 @@
 import { describe, expect, test, vi } from 'vitest';
-import { askAny, asUnavailable, isUnsent, unlessStopped, withRetries } from '../../../src/adapters/kafka/brokers.ts';
+import {
+  asUnavailable,
+  callAnyBroker,
+  isUnsent,
+  unlessStopped,
+  withRetries,
+} from '../../../src/adapters/kafka/brokers.ts';
 import { IdallocError } from '../../../src/errors.ts';
-import { faultOf, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { failing, scriptedBrokers } from './scripted-brokers.ts';
 
-const fault = (name: string) => new KafkaFault(name, `it failed: ${name}`);
+const errorCode = (name: string) => new KafkaError(name, `it failed: ${name}`);
 const refusal = (work: Promise<unknown>) => work.catch((error: unknown) => error);
 
 describe('withRetries', () => {
@@ -19,25 +25,25 @@ describe('withRetries', () => {
 
   test('retries while the fault is transient', async () => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
-    const faults = ['LEADER_NOT_AVAILABLE', 'NO_ANSWER', 'GROUP_LOAD_IN_PROGRESS'].map(fault);
+    const faults = ['LEADER_NOT_AVAILABLE', 'NO_RESPONSE', 'GROUP_LOAD_IN_PROGRESS'].map(errorCode);
     expect(await withRetries({ runtime }, attempts(faults))).toBe('done');
     expect(nowMs()).toBe(300);
   });
 
   test('gives up after 10 s, with the last fault', async () => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
-    const faults = Array.from({ length: 500 }, (_, i) => fault(i < 100 ? 'NO_ANSWER' : 'UNREACHABLE'));
-    expect(faultOf(await refusal(withRetries({ runtime }, attempts(faults))))).toBe('UNREACHABLE');
+    const faults = Array.from({ length: 500 }, (_, i) => errorCode(i < 100 ? 'NO_RESPONSE' : 'UNREACHABLE'));
+    expect(kafkaErrorCode(await refusal(withRetries({ runtime }, attempts(faults))))).toBe('UNREACHABLE');
     expect(nowMs()).toBe(10_000);
   });
 
   test.each([
-    ['a permanent fault', fault('TOPIC_AUTHORIZATION_FAILED')],
-    ['a refused login', fault('LOGIN_REFUSED')],
-    ['a cluster closed on this side', fault('CLOSED')],
+    ['a permanent fault', errorCode('TOPIC_AUTHORIZATION_FAILED')],
+    ['a refused login', errorCode('LOGIN_REFUSED')],
+    ['a cluster closed on this side', errorCode('CLOSED')],
     [
       'an IdallocError caused by a transient fault',
-      new IdallocError('NOT_FOUND', 'gone', { cause: fault('NO_ANSWER') }),
+      new IdallocError('NOT_FOUND', 'gone', { cause: errorCode('NO_RESPONSE') }),
     ],
     ['a bug', new TypeError('x is not a function')],
   ])('fails immediately with %s', async (_, error) => {
@@ -53,8 +59,8 @@ test.each([
   ['NOT_ENOUGH_REPLICAS', true],
   ['NOT_ENOUGH_REPLICAS_AFTER_APPEND', false],
   ['CONNECTION_LOST', false],
-  ['NO_ANSWER', false],
-  ['MALFORMED_ANSWER', false],
+  ['NO_RESPONSE', false],
+  ['MALFORMED_RESPONSE', false],
   ['REQUEST_TIMED_OUT', false],
   [undefined, false],
 ])('after %s a write is certainly not in the log: %s', (name, expected) => {
@@ -64,11 +70,11 @@ test.each([
 describe('askAny', () => {
   const answer = { throttleMs: 0, topics: [] };
   const ask = (brokers: ReturnType<typeof scriptedBrokers>) =>
-    askAny(brokers, (link) => link.describeConfigs({ topics: [] }));
+    callAnyBroker(brokers, (link) => link.describeConfigs({ topics: [] }));
 
   test('returns the answer of the first broker that gives one', async () => {
     const brokers = scriptedBrokers({
-      link: (node) => ({ describeConfigs: node === 3 ? async () => answer : failing('NO_ANSWER') }),
+      link: (node) => ({ describeConfigs: node === 3 ? async () => answer : failing('NO_RESPONSE') }),
     });
     expect(await ask(brokers)).toBe(answer);
     expect(brokers.called).toEqual([1, 2, 3]);
@@ -76,26 +82,26 @@ describe('askAny', () => {
 
   test('fails when one broker rejects the call', async () => {
     const brokers = scriptedBrokers({ link: () => ({ describeConfigs: failing('CLUSTER_AUTHORIZATION_FAILED') }) });
-    expect(faultOf(await refusal(ask(brokers)))).toBe('CLUSTER_AUTHORIZATION_FAILED');
+    expect(kafkaErrorCode(await refusal(ask(brokers)))).toBe('CLUSTER_AUTHORIZATION_FAILED');
     expect(brokers.called).toEqual([1]);
   });
 
   test('fails when no broker answers', async () => {
-    const brokers = scriptedBrokers({ link: () => ({ describeConfigs: failing('NO_ANSWER') }) });
-    expect(faultOf(await refusal(ask(brokers)))).toBe('NO_ANSWER');
+    const brokers = scriptedBrokers({ link: () => ({ describeConfigs: failing('NO_RESPONSE') }) });
+    expect(kafkaErrorCode(await refusal(ask(brokers)))).toBe('NO_RESPONSE');
     expect(brokers.called).toEqual([1, 2, 3]);
   });
 });
 
 test.each([
-  [fault('NO_ANSWER'), 'KAFKA_UNAVAILABLE'],
-  [fault('LOGIN_REFUSED'), 'CONFIG_INVALID'],
+  [errorCode('NO_RESPONSE'), 'KAFKA_UNAVAILABLE'],
+  [errorCode('LOGIN_REFUSED'), 'CONFIG_INVALID'],
 ])('%s becomes %s', (error, code) => {
   expect(asUnavailable(error)).toMatchObject({ code, cause: error });
 });
 
 test('an error with a code, and a bug, are not converted', () => {
-  const errors = [new IdallocError('NOT_FOUND', 'gone', { cause: fault('NO_ANSWER') }), new TypeError('a bug')];
+  const errors = [new IdallocError('NOT_FOUND', 'gone', { cause: errorCode('NO_RESPONSE') }), new TypeError('a bug')];
   for (const error of errors) expect(asUnavailable(error)).toBe(error);
 });
 

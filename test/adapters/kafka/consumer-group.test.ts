@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { committedOffsets, describeGroup, setOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
-import type { BrokerLink, CommitRequest, GroupsAnswer } from '../../../src/kafka/wire/port.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { BrokerLink, DescribeGroupsResponse, OffsetCommitRequest } from '../../../src/kafka/wire/port.ts';
 import { CONTROLLER as COORDINATOR, failing, scriptedBrokers } from './scripted-brokers.ts';
 
-type Group = GroupsAnswer['groups'][number];
+type Group = DescribeGroupsResponse['groups'][number];
 
 const STABLE: Group = {
   groupId: 'g',
@@ -21,7 +21,7 @@ function describing(...groups: readonly Group[]): Partial<BrokerLink> {
 }
 
 const fetching = (
-  partitions: readonly { partition: number; offset: number; fault?: string }[],
+  partitions: readonly { partition: number; offset: number; errorCode?: string }[],
 ): Partial<BrokerLink> => ({
   fetchOffsets: async () => ({ throttleMs: 0, partitions: partitions.map((one) => ({ topic: 't', ...one })) }),
 });
@@ -38,18 +38,18 @@ describe('describeGroup', () => {
 
   test.each([
     ['that is dead', { groupId: 'g', state: 'Dead', members: [] }],
-    ['that is unknown to the coordinator', { groupId: 'g', fault: 'GROUP_ID_NOT_FOUND', state: '', members: [] }],
+    ['that is unknown to the coordinator', { groupId: 'g', errorCode: 'GROUP_ID_NOT_FOUND', state: '', members: [] }],
   ])('returns undefined for a group %s', async (_, group) => {
     expect(await describeGroup(coordinator(describing(group)), 'g')).toBeUndefined();
   });
 
   test('looks up the coordinator again while it loads its groups, or has moved', async () => {
-    const refusals = ['GROUP_LOAD_IN_PROGRESS', 'NOT_COORDINATOR_FOR_GROUP', 'NO_ANSWER'];
+    const refusals = ['GROUP_LOAD_IN_PROGRESS', 'NOT_COORDINATOR_FOR_GROUP', 'NO_RESPONSE'];
     const brokers = coordinator({
       describeGroups: async () => {
-        const fault = refusals.shift();
-        if (fault === 'NO_ANSWER') return failing(fault)();
-        const group = fault === undefined ? STABLE : { groupId: 'g', fault, state: '', members: [] };
+        const errorCode = refusals.shift();
+        if (errorCode === 'NO_RESPONSE') return failing(errorCode)();
+        const group = errorCode === undefined ? STABLE : { groupId: 'g', errorCode, state: '', members: [] };
         return { throttleMs: 0, groups: [group] };
       },
     });
@@ -60,7 +60,7 @@ describe('describeGroup', () => {
   test('fails immediately if this user may not describe the group', async () => {
     const brokers = coordinator({ describeGroups: failing('GROUP_AUTHORIZATION_FAILED') });
     const error = await describeGroup(brokers, 'g').catch((thrown: unknown) => thrown);
-    expect([faultOf(error), brokers.nowMs()]).toEqual(['GROUP_AUTHORIZATION_FAILED', 0]);
+    expect([kafkaErrorCode(error), brokers.nowMs()]).toEqual(['GROUP_AUTHORIZATION_FAILED', 0]);
   });
 });
 
@@ -82,14 +82,14 @@ describe('committedOffsets', () => {
   });
 
   test('are none for a topic that does not exist', async () => {
-    const brokers = coordinator(fetching([{ partition: 0, offset: -1, fault: 'UNKNOWN_TOPIC_OR_PARTITION' }]));
+    const brokers = coordinator(fetching([{ partition: 0, offset: -1, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION' }]));
     expect(await committedOffsets(brokers, 'g', 't', [0])).toEqual(new Map());
   });
 
   test('are an error, not empty, if this user may not read them', async () => {
-    const brokers = coordinator(fetching([{ partition: 0, offset: -1, fault: 'TOPIC_AUTHORIZATION_FAILED' }]));
+    const brokers = coordinator(fetching([{ partition: 0, offset: -1, errorCode: 'TOPIC_AUTHORIZATION_FAILED' }]));
     const error = await committedOffsets(brokers, 'g', 't', [0]).catch((thrown: unknown) => thrown);
-    expect(faultOf(error)).toBe('TOPIC_AUTHORIZATION_FAILED');
+    expect(kafkaErrorCode(error)).toBe('TOPIC_AUTHORIZATION_FAILED');
   });
 });
 
@@ -100,16 +100,16 @@ describe('setOffsets', () => {
   ]);
 
   function committing(...faults: readonly (string | undefined)[]) {
-    const requests: CommitRequest[] = [];
+    const requests: OffsetCommitRequest[] = [];
     const left = [...faults];
     const brokers = coordinator({
       commitOffsets: async (request) => {
         requests.push(request);
-        const fault = left.shift();
+        const errorCode = left.shift();
         const partitions = request.partitions.map(({ topic, partition }) => ({
           topic,
           partition,
-          ...(fault && { fault }),
+          ...(errorCode && { errorCode }),
         }));
         return { throttleMs: 0, partitions };
       },
@@ -135,8 +135,8 @@ describe('setOffsets', () => {
 
   test.each(['UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'REBALANCE_IN_PROGRESS'])(
     'is GROUP_ACTIVE when a member has come meanwhile: %s',
-    async (fault) => {
-      const { brokers, requests } = committing(fault);
+    async (errorCode) => {
+      const { brokers, requests } = committing(errorCode);
       await expect(setOffsets(brokers, 'g', 't', OFFSETS)).rejects.toMatchObject({ code: 'GROUP_ACTIVE' });
       expect(requests).toHaveLength(1);
     },
@@ -151,8 +151,8 @@ describe('setOffsets', () => {
   test.each([
     ['GROUP_AUTHORIZATION_FAILED', 0],
     ['GROUP_COORDINATOR_NOT_AVAILABLE', 10_000],
-  ])('is KAFKA_UNAVAILABLE on %s', async (fault, afterMs) => {
-    const { brokers } = committing(...Array(200).fill(fault));
+  ])('is KAFKA_UNAVAILABLE on %s', async (errorCode, afterMs) => {
+    const { brokers } = committing(...Array(200).fill(errorCode));
     await expect(setOffsets(brokers, 'g', 't', OFFSETS)).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
     expect(brokers.nowMs()).toBe(afterMs);
   });

@@ -2,7 +2,7 @@ import { afterAll, beforeEach, describe, expect, it, test } from 'vitest';
 import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
 import { ReplyTopics, type TopicStatus } from '../../../src/adapters/kafka/reply-topics.ts';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import { type FaultName, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { ProduceRequest } from '../../../src/kafka/wire/port.ts';
 import type { OutgoingRecord } from '../../../src/pipeline/ports.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
@@ -30,7 +30,7 @@ class World {
   readonly revoked = new Set<string>();
   statuses = new Map<string, TopicStatus>();
   /** The outcome of an append: a fault, undefined for success, or a promise that never settles. */
-  respond: (send: Send) => FaultName | Promise<never> | undefined = () => undefined;
+  respond: (send: Send) => KafkaErrorCode | Promise<never> | undefined = () => undefined;
   readonly publisher: KafkaPublisher;
 
   constructor() {
@@ -38,19 +38,19 @@ class World {
       expect(acks).toBe(-1);
       const send = { topic, partition, bytes: batch.length, records: recordsOf(batch) };
       this.sends.push(send);
-      const fault = await this.respond(send);
-      return { throttleMs: 0, fault, baseOffset: 0, appendedAtMs: -1, logStartOffset: 0 };
+      const errorCode = await this.respond(send);
+      return { throttleMs: 0, errorCode, baseOffset: 0, appendedAtMs: -1, logStartOffset: 0 };
     };
     const cluster = {
       leader: async () => 1,
       call: async (_node: number, lane: string, timeoutMs: number, use: (link: object) => Promise<unknown>) => {
         expect(lane).toBe('publish');
         const late = this.runtime.sleep(timeoutMs).then(() => {
-          throw new KafkaFault('NO_ANSWER', 'the broker is silent');
+          throw new KafkaError('NO_RESPONSE', 'the broker is silent');
         });
         return await Promise.race([use({ produce }), late]);
       },
-      doubt: () => {},
+      markStale: () => {},
     } as unknown as Cluster;
     this.publisher = new KafkaPublisher({
       cluster,
@@ -62,7 +62,7 @@ class World {
           if (reason !== undefined) return { kind: 'unwritable', reason };
           return this.statuses.get(topic) ?? { kind: 'writable', partitions: 3, onProbation: false };
         },
-        doubt: (topic) => void this.doubted.push(topic),
+        invalidate: (topic) => void this.doubted.push(topic),
         markUnwritable: (topic, reason) => void this.unwritable.set(topic, reason),
         clear: (topic) => void this.cleared.push(topic),
       },
@@ -101,12 +101,12 @@ describe('an unwritable topic', () => {
 
   test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION', 'TOPIC_AUTHORIZATION_FAILED'])(
     'by %s is refused when a second append meets that too, and not tried for a while',
-    async (fault) => {
-      world.respond = ({ topic }) => (topic === 'denied' ? fault : undefined);
+    async (errorCode) => {
+      world.respond = ({ topic }) => (topic === 'denied' ? errorCode : undefined);
       const records = [record('a', { topic: 'denied' }), record('b')];
-      expect(await world.outcomes(records)).toEqual([`topic denied refused the record: ${fault}`, true]);
+      expect(await world.outcomes(records)).toEqual([`topic denied refused the record: ${errorCode}`, true]);
       expect(world.sends.filter(({ topic }) => topic === 'denied')).toHaveLength(2);
-      expect(world.unwritable.get('denied')).toContain(fault);
+      expect(world.unwritable.get('denied')).toContain(errorCode);
       expect(world.nowMs).toBeLessThan(1_000);
     },
   );
@@ -133,10 +133,10 @@ describe('an unwritable topic', () => {
 
   test.each(['NOT_ENOUGH_REPLICAS', 'NOT_ENOUGH_REPLICAS_AFTER_APPEND', 'LEADER_NOT_AVAILABLE'])(
     'for now, by %s, is waited for, and refused when it stays so',
-    async (fault) => {
-      world.respond = ({ topic }) => (topic === 'weak' ? fault : undefined);
+    async (errorCode) => {
+      world.respond = ({ topic }) => (topic === 'weak' ? errorCode : undefined);
       expect(await world.outcomes([record('a', { topic: 'weak' }), record('b')])).toEqual([
-        `topic weak refused the record: ${fault}`,
+        `topic weak refused the record: ${errorCode}`,
         true,
       ]);
       expect(world.nowMs).toBeGreaterThanOrEqual(PATIENCE_MS);
@@ -231,13 +231,13 @@ describe('a record', () => {
 
   test.each(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'])(
     'that its topic refuses by %s fails alone, and costs few appends',
-    async (fault) => {
-      world.respond = (send) => (idsOf(send).includes('unwritable') ? fault : undefined);
+    async (errorCode) => {
+      world.respond = (send) => (idsOf(send).includes('unwritable') ? errorCode : undefined);
       const records = Array.from({ length: 500 }, (_, i) =>
         record(i === 123 ? 'unwritable' : `r${i}`, { partition: 0 }),
       );
       const outcomes = await world.outcomes(records);
-      expect(outcomes.filter((outcome) => outcome !== true)).toEqual([`topic ${T} refused the record: ${fault}`]);
+      expect(outcomes.filter((outcome) => outcome !== true)).toEqual([`topic ${T} refused the record: ${errorCode}`]);
       expect(outcomes[123]).not.toBe(true);
       expect(world.sends.length).toBeLessThan(25);
       const taken = world.sends.filter((send) => !idsOf(send).includes('unwritable')).flatMap(idsOf);

@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { ReplyTopics } from '../../../src/adapters/kafka/reply-topics.ts';
-import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
-import type { MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
+import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/port.ts';
 
 type Found = number | string | readonly number[];
 
@@ -9,17 +9,17 @@ type Found = number | string | readonly number[];
 function brokers(known: Record<string, Found>) {
   const asked: string[] = [];
   const state = { nowMs: 0, silent: false };
-  const metadata = async (topics: readonly string[] | 'all'): Promise<MetadataAnswer> => {
+  const metadata = async (topics: readonly string[] | 'all'): Promise<MetadataResponse> => {
     const [name = ''] = topics;
     asked.push(name);
-    if (state.silent) throw new KafkaFault('NO_ANSWER', 'nobody answers');
+    if (state.silent) throw new KafkaError('NO_RESPONSE', 'nobody answers');
     return { throttleMs: 0, clusterId: 'c', controllerId: 1, brokers: [], topics: [describeTopic(name, known[name])] };
   };
   return { topics: new ReplyTopics({ metadata }, { monotonicMs: () => state.nowMs }), asked, state };
 }
 
 function describeTopic(name: string, found: Found = 'UNKNOWN_TOPIC_OR_PARTITION'): TopicMetadata {
-  if (typeof found === 'string') return { name, fault: found, partitions: [] };
+  if (typeof found === 'string') return { name, errorCode: found, partitions: [] };
   const leaders = typeof found === 'number' ? Array<number>(found).fill(1) : found;
   return { name, partitions: leaders.map((leader, partition) => ({ partition, leader, replicas: [1], inSync: [1] })) };
 }
@@ -29,8 +29,8 @@ describe('the status of a reply topic', () => {
     ['UNKNOWN_TOPIC_OR_PARTITION', /does not exist/],
     ['INVALID_TOPIC_EXCEPTION', /does not exist/],
     ['TOPIC_AUTHORIZATION_FAILED', /may not describe/],
-  ])('is unwritable for %s', async (fault, reason) => {
-    const { topics } = brokers({ t: fault });
+  ])('is unwritable for %s', async (errorCode, reason) => {
+    const { topics } = brokers({ t: errorCode });
     expect(await topics.status('t')).toMatchObject({ kind: 'unwritable', reason: expect.stringMatching(reason) });
   });
 
@@ -56,13 +56,13 @@ describe('the status of a reply topic', () => {
     const { topics, state } = brokers(known);
     for (state.nowMs of [100, 400, 5_000]) {
       expect(await topics.status('t')).toEqual({ kind: 'leaderless', sinceMs: 100 });
-      topics.doubt('t');
+      topics.invalidate('t');
     }
     known.t = 2;
     state.nowMs += 300;
     expect(await topics.status('t')).toEqual({ kind: 'writable', partitions: 2, onProbation: false });
     known.t = [1, -1];
-    topics.doubt('t');
+    topics.invalidate('t');
     expect(await topics.status('t')).toEqual({ kind: 'leaderless', sinceMs: 5_300 });
   });
 
@@ -73,7 +73,7 @@ describe('the status of a reply topic', () => {
     expect(await topics.status('t')).toEqual({ kind: 'unwritable', reason: 'denied' });
     state.nowMs = 10_000;
     expect(await topics.status('t')).toMatchObject({ kind: 'writable', onProbation: true });
-    topics.doubt('t');
+    topics.invalidate('t');
     expect(await topics.status('t')).toMatchObject({ kind: 'writable', onProbation: true });
     topics.clear('t');
     expect(await topics.status('t')).toMatchObject({ kind: 'writable', onProbation: false });

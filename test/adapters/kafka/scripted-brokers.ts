@@ -1,6 +1,6 @@
 import type { Brokers } from '../../../src/adapters/kafka/brokers.ts';
-import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
-import type { BrokerLink, MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
+import type { BrokerLink, MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/port.ts';
 
 export const CONTROLLER = 2;
 
@@ -43,19 +43,22 @@ export function scriptedBrokers({ link, nodes = [1, 2, 3] }: Script): ScriptedBr
         return use(linkTo(node));
       },
       coordinator: async () => CONTROLLER,
-      doubtCoordinator: (groupId) => void doubted.push(groupId),
+      forgetCoordinator: (groupId) => void doubted.push(groupId),
     },
   };
 }
 
-export function metadataAnswer(topics: readonly TopicMetadata[], nodes: readonly number[] = [1, 2, 3]): MetadataAnswer {
+export function metadataAnswer(
+  topics: readonly TopicMetadata[],
+  nodes: readonly number[] = [1, 2, 3],
+): MetadataResponse {
   const brokers = nodes.map((nodeId) => ({ nodeId, host: `broker-${nodeId}`, port: 9092 }));
   return { throttleMs: 0, clusterId: 'the-cluster', controllerId: CONTROLLER, brokers, topics };
 }
 
 /** A call that fails with this fault. */
-export function failing(fault: string): () => Promise<never> {
+export function failing(errorCode: string): () => Promise<never> {
   return async () => {
-    throw new KafkaFault(fault, `it failed: ${fault}`);
+    throw new KafkaError(errorCode, `it failed: ${errorCode}`);
   };
 }

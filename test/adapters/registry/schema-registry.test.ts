@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PATIENCE_MS, SchemaRegistry } from '../../../src/adapters/registry/schema-registry.ts';
+import { SchemaRegistry, WAIT_LIMIT_MS } from '../../../src/adapters/registry/schema-registry.ts';
 import { schemaText } from '../../../src/codec/avro.ts';
 
 const URL = 'http://registry/api';
@@ -83,12 +83,12 @@ describe('a schema registry', () => {
     await expect(client.learn(new Set([13]))).rejects.toMatchObject(down);
     expect(registry.asked).toHaveLength(before + 1);
     await client.learn(new Set([7]));
-    registry.nowMs = PATIENCE_MS - 1;
+    registry.nowMs = WAIT_LIMIT_MS - 1;
     await expect(client.learn(new Set([12]))).rejects.toMatchObject(down);
-    registry.nowMs = PATIENCE_MS;
+    registry.nowMs = WAIT_LIMIT_MS;
     await client.learn(new Set([12]));
     expect(client.isRequest(12)).toBeUndefined();
-    registry.nowMs = 2 * PATIENCE_MS;
+    registry.nowMs = 2 * WAIT_LIMIT_MS;
     registry.answer = well;
     await client.learn(new Set([12]));
     expect(client.isRequest(12)).toBe(false);

@@ -25,8 +25,8 @@ describe('replies compared with the ledger', () => {
       expect.stringMatching(/^DIVERGENT .*a batch that no entry has/),
       expect.stringMatching(/^DIVERGENT .*the batch of a loser/),
     ]);
-    for (const { places } of findings) {
-      expect(places.map(({ source, offset }) => [source, offset])).toContainEqual(['ledger', 3]);
+    for (const { locations } of findings) {
+      expect(locations.map(({ source, offset }) => [source, offset])).toContainEqual(['ledger', 3]);
     }
   });
 
@@ -40,7 +40,7 @@ describe('replies compared with the ledger', () => {
     expect(findings).toMatchObject([
       { code: 'SPLIT', message: expect.stringContaining('partitions ledger/1, ledger/2') },
     ]);
-    expect(findings[0]?.places.map(({ partition }) => partition)).toEqual([1, 2]);
+    expect(findings[0]?.locations.map(({ partition }) => partition)).toEqual([1, 2]);
     expect(counts).toMatchObject({ decisions: 2, losers: 0, replies: 2 });
   });
 

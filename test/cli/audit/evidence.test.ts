@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { batchDigest, batchFaults, mergeRanges, packRanges, unpackRanges } from '../../../src/cli/audit/evidence.ts';
+import {
+  batchDigest,
+  batchViolations,
+  mergeRanges,
+  packRanges,
+  unpackRanges,
+} from '../../../src/cli/audit/evidence.ts';
 import { collapseIds, expandIds, type IdBatch } from '../../../src/codec/id-batch.ts';
 import { layoutFinder } from '../../../src/core/find-layout.ts';
 import { startGenerator, take } from '../../../src/core/generator.ts';
@@ -17,7 +23,7 @@ describe('the evidence of a batch', () => {
     const evidence = { datacenterId: 0, workerId: 3, fence: 1n, epochMs: 0, layoutFingerprint: layout.fingerprint };
     const batch = { ...evidence, ranges, step: layout.step, generatedAtMs: Number(now) * layout.tickMs };
     expect(layoutFinder()(batch)?.fingerprint).toBe(layout.fingerprint);
-    expect(batchFaults(batch, layout)).toEqual([]);
+    expect(batchViolations(batch, layout)).toEqual([]);
   });
 
   const good = batchAt(1_000_000, 10);
@@ -33,7 +39,7 @@ describe('the evidence of a batch', () => {
     ['a range that leaves its tick', { ranges: shifted(4_090n) }, /leaves its tick|worker 19/],
     ['an ID after the last one', { ranges: [{ first: 2n ** 63n - 2n, count: 5 }] }, /not an ID of its layout/],
   ])('contradicts %s', (_, change, message) => {
-    expect(batchFaults({ ...good, ...change }, LAYOUT).join('; ')).toMatch(message);
+    expect(batchViolations({ ...good, ...change }, LAYOUT).join('; ')).toMatch(message);
   });
 
   test('returns no layout for an unknown fingerprint', () => {

@@ -47,8 +47,8 @@ test('names each batch that shares an ID with another, and no other batch', () =
   fc.assert(
     fc.property(runs, (some) => {
       const named = new Set<number>();
-      const search = new OverlapSearch(({ places }: Finding) => {
-        for (const place of places) named.add((place as Run).unit);
+      const search = new OverlapSearch(({ locations }: Finding) => {
+        for (const place of locations) named.add((place as Run).unit);
       });
       for (const run of some.toSorted((a, b) => Number(a.first - b.first))) search.take(run);
       const guilty = some.filter((a) => some.some((b) => a.unit !== b.unit && haveCommon(a, b)));

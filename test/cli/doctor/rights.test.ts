@@ -2,13 +2,13 @@ import { expect, test } from 'vitest';
 import { type Right, rightsOf } from '../../../src/adapters/kafka/topics/rights.ts';
 import { judgeRights } from '../../../src/cli/doctor/rights.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
-import type { Operation, OperationsAnswer } from '../../../src/kafka/wire/port.ts';
+import type { AuthorizedOperationsResponse, Operation } from '../../../src/kafka/wire/port.ts';
 
 const CONFIG = loadKafkaConfig({ KAFKA_BROKERS: 'k:1' });
 const RIGHTS = rightsOf('worker', CONFIG);
 const PREFIX = CONFIG.topics.replyPrefix;
 
-type Found = OperationsAnswer['topics'][number];
+type Found = AuthorizedOperationsResponse['topics'][number];
 
 /** What the brokers report for the topics of a worker with exactly these rights, and for one reply topic. */
 function reported(rights: readonly Right[], change: (found: Found) => Found = (found) => found): Found[] {
@@ -47,7 +47,7 @@ test('a user without Write on any topic gets a warning, not missing rights', () 
 
 test('without a reply topic the check of the right to write replies is a warning', () => {
   const found = reported(RIGHTS).map((topic) =>
-    topic.name.startsWith(PREFIX) ? { ...topic, fault: 'UNKNOWN_TOPIC_OR_PARTITION' } : topic,
+    topic.name.startsWith(PREFIX) ? { ...topic, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION' } : topic,
   );
   expect(judgeRights(RIGHTS, found, PREFIX)).toMatchObject({
     state: 'warn',

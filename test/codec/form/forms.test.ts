@@ -106,7 +106,9 @@ describe('a made-up value', () => {
     (name) => {
       const other = presetLayout('default', { epochMs: DEFAULT.epochMs - 1 });
       const text = openForm(name, settingsOf(other)).format(GOLDEN);
-      expect(() => openForm(name, settingsOf(DEFAULT)).parse(text)).toThrow("no ID of layout 'default'");
+      expect(() => openForm(name, settingsOf(DEFAULT)).parse(text)).toThrow(
+        "does not contain a valid ID of layout 'default'",
+      );
     },
   );
 

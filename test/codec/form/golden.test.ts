@@ -64,7 +64,7 @@ function vectors(): Vectors {
       name: one.name,
       epoch_ms: one.epochMs,
       tick_ms: one.tickMs,
-      bits_below_timestamp: one.places.timestamp.shift,
+      bits_below_timestamp: one.positions.timestamp.shift,
       fingerprint: one.fingerprint,
       free_bits: Object.fromEntries(FORM_NAMES.map((name) => [name, FORMS[name].freeBits(one)])),
       ids: idsOf(one).map((id) => ({

@@ -53,7 +53,7 @@ describe.each(SAMPLES)('of layout %s', (_, layout, id) => {
   });
 });
 
-test.each(SAMPLES.filter(([, layout]) => layout.places.timestamp.shift <= 23))(
+test.each(SAMPLES.filter(([, layout]) => layout.positions.timestamp.shift <= 23))(
   'a simpleflake of layout %s has our ms in its upper 41 bits',
   (_, layout, id) => {
     const value = BigInt(write('simpleflake', layout, id));

@@ -107,7 +107,10 @@ describe('a simulated group', () => {
     await stage.outcome(one.link.leaveGroup(one.identity));
     expect(group.state).toBe('Empty');
     const taken = await stage.outcome(one.link.commitOffsets(outside));
-    expect([refused, taken].map(({ partitions }) => partitions[0]?.fault)).toEqual(['UNKNOWN_MEMBER_ID', undefined]);
+    expect([refused, taken].map(({ partitions }) => partitions[0]?.errorCode)).toEqual([
+      'UNKNOWN_MEMBER_ID',
+      undefined,
+    ]);
   });
 
   it('lets a static member return without a rebalance, and fences the previous one', async () => {

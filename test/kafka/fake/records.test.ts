@@ -32,7 +32,7 @@ describe('simulated brokers', () => {
     damaged[damaged.length - 1] = (damaged.at(-1) ?? 0) ^ 1;
     const faults = [];
     for (const batch of [damaged, stage.batch('a'.repeat(100)), stage.batch('a')]) {
-      faults.push((await stage.outcome(link.produce(produceTo('t', batch)))).fault);
+      faults.push((await stage.outcome(link.produce(produceTo('t', batch)))).errorCode);
     }
     expect(faults).toEqual(['CORRUPT_MESSAGE', 'MESSAGE_TOO_LARGE', undefined]);
   });
@@ -64,7 +64,7 @@ describe('simulated brokers', () => {
     const faults = [];
     for (const offset of [1, 2, 3, 4]) {
       const { partitions } = await stage.outcome(link.fetch(fetchOf({ topic: 't', offset })));
-      faults.push(partitions[0]?.fault);
+      faults.push(partitions[0]?.errorCode);
     }
     expect(faults).toEqual(['OFFSET_OUT_OF_RANGE', undefined, undefined, 'OFFSET_OUT_OF_RANGE']);
   });
@@ -167,10 +167,10 @@ describe('replicas of a partition', () => {
     cluster.crash(3);
     await stage.pass(2_000);
     const link = await stage.link();
-    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).fault).toBe('NOT_ENOUGH_REPLICAS');
+    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).errorCode).toBe('NOT_ENOUGH_REPLICAS');
     cluster.restart(2);
     await stage.pass(100);
-    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).fault).toBeUndefined();
+    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).errorCode).toBeUndefined();
   });
 
   it('that no longer lead say so, once they know it', async () => {
@@ -182,7 +182,7 @@ describe('replicas of a partition', () => {
     const append = link.produce(produceTo('t', stage.batch('a')));
     await stage.pass(2_900);
     expect(cluster.partition('t', 0).log.end).toBe(0);
-    expect((await stage.outcome(append)).fault).toBe('NOT_LEADER_FOR_PARTITION');
+    expect((await stage.outcome(append)).errorCode).toBe('NOT_LEADER_FOR_PARTITION');
     expect(stage.world.nowMs).toBeGreaterThanOrEqual(3_000);
     const { topics } = await stage.outcome(link.metadata({ topics: ['t'] }));
     expect(topics[0]?.partitions[0]?.leader).toBe(2);
@@ -198,6 +198,6 @@ describe('replicas of a partition', () => {
     const other = await stage.link(2);
     expect((await stage.outcome(other.produce(produceTo('t', stage.batch('b'))))).baseOffset).toBe(0);
     cluster.thaw(1);
-    expect((await stage.outcome(append)).fault).toBe('NOT_LEADER_FOR_PARTITION');
+    expect((await stage.outcome(append)).errorCode).toBe('NOT_LEADER_FOR_PARTITION');
   });
 });

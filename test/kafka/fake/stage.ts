@@ -1,4 +1,4 @@
-import type { BrokerLink, FetchPosition, JoinAnswer, JoinRequest } from '../../../src/kafka/wire/port.ts';
+import type { BrokerLink, FetchPosition, JoinGroupRequest, JoinGroupResponse } from '../../../src/kafka/wire/port.ts';
 import { serverClock } from '../../sim/runtime.ts';
 import { World } from '../../sim/world.ts';
 import { batchOf, type PlainRecord, recordsOf } from '../../support/fake-kafka/batches.ts';
@@ -68,7 +68,7 @@ export function valuesIn(bytes: Buffer): [offset: number, value: string][] {
   return found;
 }
 
-const joinAs = (fields: Partial<JoinRequest> = {}): JoinRequest => ({
+const joinAs = (fields: Partial<JoinGroupRequest> = {}): JoinGroupRequest => ({
   groupId: GROUP,
   memberId: '',
   sessionTimeoutMs: 10_000,
@@ -82,7 +82,7 @@ const joinAs = (fields: Partial<JoinRequest> = {}): JoinRequest => ({
 export class Joiner {
   readonly link: BrokerLink;
   readonly #stage: Stage;
-  answer: JoinAnswer | undefined;
+  answer: JoinGroupResponse | undefined;
 
   private constructor(stage: Stage, link: BrokerLink) {
     this.#stage = stage;
@@ -104,9 +104,9 @@ export class Joiner {
   }
 
   /** Joins; not settled before the group's next generation. */
-  async join(fields: Partial<JoinRequest> = {}): Promise<JoinAnswer> {
+  async join(fields: Partial<JoinGroupRequest> = {}): Promise<JoinGroupResponse> {
     let answer = await this.link.joinGroup(joinAs({ memberId: this.memberId, ...fields }));
-    if (answer.fault === 'MEMBER_ID_REQUIRED') {
+    if (answer.errorCode === 'MEMBER_ID_REQUIRED') {
       answer = await this.link.joinGroup(joinAs({ ...fields, memberId: answer.memberId }));
     }
     this.answer = answer;
@@ -129,7 +129,7 @@ export class Joiner {
   async commit(offset: number): Promise<string> {
     const request = { ...this.identity, partitions: [{ topic: 't', partition: 0, offset }] };
     const { partitions } = await this.#stage.outcome(this.link.commitOffsets(request));
-    return partitions[0]?.fault ?? 'ok';
+    return partitions[0]?.errorCode ?? 'ok';
   }
 }
 
@@ -139,6 +139,6 @@ export async function nameOf(call: Promise<unknown>): Promise<string> {
     await call;
     return 'ok';
   } catch (error) {
-    return (error as { fault?: string }).fault ?? String(error);
+    return (error as { errorCode?: string }).errorCode ?? String(error);
   }
 }

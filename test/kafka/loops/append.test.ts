@@ -7,7 +7,7 @@ import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import type { WireLog } from '../../../src/kafka/wire/broker.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
 import { addressOf } from '../../support/fake-kafka/view.ts';
 import { Collected, LoopStage, T } from '../../support/loop-stage.ts';
@@ -39,11 +39,11 @@ function send(more: Partial<Omit<Appending, 'batch' | 'records'>> = {}) {
 /** How a call failed, and after how long. */
 async function failure(work: Promise<unknown>): Promise<[string, number]> {
   const beganMs = stage.runtime.monotonicMs();
-  const fault = await work.then(
+  const errorCode = await work.then(
     () => 'it did not',
-    (error: KafkaFault) => error.fault,
+    (error: KafkaError) => error.errorCode,
   );
-  return [fault, stage.runtime.monotonicMs() - beganMs];
+  return [errorCode, stage.runtime.monotonicMs() - beganMs];
 }
 
 describe('an append', () => {
@@ -85,7 +85,7 @@ describe('an append', () => {
   it('to a frozen broker ends at its deadline, and goes to the next leader once there is one', async () => {
     await send();
     stage.kafka.cluster.freeze(1);
-    expect(await failure(send())).toEqual(['NO_ANSWER', TIMEOUT_MS]);
+    expect(await failure(send())).toEqual(['NO_RESPONSE', TIMEOUT_MS]);
     await stage.until(() => stage.kafka.cluster.partition(T, 0).leadership.leader !== 1);
     await stage.pass(1_000);
     expect((await send()).node).not.toBe(1);
@@ -101,7 +101,7 @@ describe('an append', () => {
   it('is not sent when finding the leader took too long', async () => {
     for (const node of [1, 2, 3]) stage.kafka.cluster.freeze(node);
     const began = failure(send({ timeoutMs: 1_000 }));
-    expect(await began).toEqual([expect.stringMatching(/UNREACHABLE|NO_ANSWER/), 1_000]);
+    expect(await began).toEqual([expect.stringMatching(/UNREACHABLE|NO_RESPONSE/), 1_000]);
     expect(stage.produces).toEqual([]);
   });
 
@@ -151,7 +151,7 @@ describe('appends that wait for a follower', () => {
     const { to, suspectedMs, close } = await reading();
     stage.kafka.cluster.freeze(2);
     const answers = await stage.runtime.until(Promise.all([to(0), to(1)]));
-    expect(answers.map(([fault]) => fault)).toEqual(['REQUEST_TIMED_OUT', 'NO_ANSWER']);
+    expect(answers.map(([errorCode]) => errorCode)).toEqual(['REQUEST_TIMED_OUT', 'NO_RESPONSE']);
     expect(answers[1]?.[1]).toBe(TIMEOUT_MS);
     expect(suspectedMs).toEqual([]);
     await close();
@@ -183,7 +183,7 @@ describe('a call to a leader', () => {
         return 1;
       },
       call: (_node: number, _lane: string, timeoutMs: number) => end(timeoutMs),
-      doubt: (topic: string) => doubted.push(topic),
+      markStale: (topic: string) => doubted.push(topic),
     };
     const at = { topic: T, partition: 0, lane: 'append', timeoutMs: 1_000 };
     const work = callLeader(cluster as unknown as Cluster, stage.runtime, at, () => Promise.reject(new Error()));
@@ -194,7 +194,7 @@ describe('a call to a leader', () => {
     const lefts: number[] = [];
     const end = async (leftMs: number) => {
       lefts.push(leftMs);
-      throw new KafkaFault('REQUEST_TIMED_OUT', 'too late');
+      throw new KafkaError('REQUEST_TIMED_OUT', 'too late');
     };
     expect((await slow(700, end).work)[0]).toBe('REQUEST_TIMED_OUT');
     expect((await slow(800, end).work)[0]).toBe('UNREACHABLE');
@@ -203,11 +203,11 @@ describe('a call to a leader', () => {
 
   it.each([
     ['CONNECTION_LOST', [T]],
-    ['NO_ANSWER', [T]],
+    ['NO_RESPONSE', [T]],
     ['GROUP_AUTHORIZATION_FAILED', []],
-  ])('that fails with %s puts the leader in doubt: %j', async (fault, doubts) => {
-    const { work, doubted } = slow(0, () => Promise.reject(new KafkaFault(fault, 'no')));
-    expect([(await work)[0], doubted]).toEqual([fault, doubts]);
+  ])('that fails with %s puts the leader in doubt: %j', async (errorCode, doubts) => {
+    const { work, doubted } = slow(0, () => Promise.reject(new KafkaError(errorCode, 'no')));
+    expect([(await work)[0], doubted]).toEqual([errorCode, doubts]);
   });
 });
 
@@ -237,14 +237,14 @@ describe('the offsets of a partition', () => {
 });
 
 describe('retrying', () => {
-  const isTransient = (fault: string | undefined) => fault === 'PASSING';
+  const isTransient = (errorCode: string | undefined) => errorCode === 'PASSING';
 
   it('continues while faults are transient, with growing waits, and ends with the first that is not', async () => {
     const { runtime } = stage;
     const tries: number[] = [];
     const work = retrying(runtime, { timeoutMs: 10_000, isTransient }, async () => {
       tries.push(runtime.monotonicMs());
-      throw new KafkaFault(tries.length < 5 ? 'PASSING' : 'LASTING', 'no');
+      throw new KafkaError(tries.length < 5 ? 'PASSING' : 'LASTING', 'no');
     });
     expect((await failure(runtime.until(work)))[0]).toBe('LASTING');
     expect(tries).toEqual([0, 50, 150, 350, 750]);
@@ -255,7 +255,7 @@ describe('retrying', () => {
     const lefts: number[] = [];
     const work = retrying(runtime, { timeoutMs: 1_500, isTransient }, async (leftMs) => {
       lefts.push(leftMs);
-      throw new KafkaFault('PASSING', 'no');
+      throw new KafkaError('PASSING', 'no');
     });
     expect(await failure(runtime.until(work))).toEqual(['PASSING', 750]);
     expect(lefts).toEqual([1_500, 1_450, 1_350, 1_150, 750]);

@@ -108,7 +108,7 @@ export interface Call {
   readonly sentMs: number;
   endedMs: number | undefined;
   /** The fault that it ended with. */
-  fault: string | undefined;
+  errorCode: string | undefined;
 }
 
 export interface StagedAssigned extends Assigned {
@@ -123,7 +123,7 @@ export class StagedMember {
   /** How often it has dialled. */
   dials = 0;
   readonly assigned: StagedAssigned[] = [];
-  readonly lost: { readonly atMs: number; readonly fault: string }[] = [];
+  readonly lost: { readonly atMs: number; readonly errorCode: string }[] = [];
   readonly fenced: string[] = [];
   readonly warnings: string[] = [];
   held: readonly number[] = [];
@@ -155,11 +155,11 @@ export class StagedMember {
       topic: TOPIC,
       partitions: PARTITIONS,
       onAssigned: (assigned) => this.onAssigned(assigned),
-      onLost: ({ fault }) => {
+      onLost: ({ errorCode }) => {
         this.held = [];
-        this.lost.push({ atMs: stage.nowMs, fault });
+        this.lost.push({ atMs: stage.nowMs, errorCode: errorCode });
       },
-      onFenced: ({ fault }) => this.fenced.push(fault),
+      onFenced: ({ errorCode }) => this.fenced.push(errorCode),
       ...options,
     });
   }
@@ -203,7 +203,7 @@ export class StagedMember {
     const entries = Object.entries(offsets).map(([partition, offset]) => [Number(partition), offset] as const);
     return this.member.commit(new Map(entries)).then(
       () => 'ok',
-      (error: unknown) => String((error as { fault?: string }).fault ?? error),
+      (error: unknown) => String((error as { errorCode?: string }).errorCode ?? error),
     );
   }
 
@@ -225,12 +225,12 @@ export class StagedMember {
 
   #recorded(call: CallName, make: unknown) {
     return (request: unknown): Promise<unknown> => {
-      const made: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, fault: undefined };
+      const made: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, errorCode: undefined };
       this.calls.push(made);
       const answer = (make as (request: unknown) => Promise<unknown>)(request);
-      const end = (error?: { fault?: string }) => {
+      const end = (error?: { errorCode?: string }) => {
         made.endedMs = this.stage.nowMs;
-        made.fault = error?.fault;
+        made.errorCode = error?.errorCode;
       };
       answer.then(() => end(), end);
       return answer;

@@ -6,12 +6,12 @@ import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/g
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
 import { decodeJoining, offeredProtocols, ROUND_ROBIN, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
-import type { JoinAnswer } from '../../../src/kafka/wire/port.ts';
+import type { JoinGroupResponse } from '../../../src/kafka/wire/port.ts';
 
 const TOPIC = 'id.requests';
 const NOTHING: Claims = { generation: -1, partitions: [], standbys: [], warmups: [] };
 
-type Member = JoinAnswer['members'][number];
+type Member = JoinGroupResponse['members'][number];
 
 /** What a member had that kept no copies for others. */
 const had = (generation: number, partitions: readonly number[]): Claims => ({ ...NOTHING, generation, partitions });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { CommitRequest } from '../../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest } from '../../../src/kafka/wire/port.ts';
 import { type Call, GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
 
 const SESSION_MS = 10_000;
@@ -9,7 +9,7 @@ function delayCommits(stage: GroupStage, delayMs: number): void {
   stage.network.script = (call, way) => (call === 'commitOffsets' && way === 'back' ? delayMs : undefined);
 }
 
-const generationOf = ({ request }: Call) => (request as CommitRequest).generation;
+const generationOf = ({ request }: Call) => (request as OffsetCommitRequest).generation;
 const joinsAfter = (member: StagedMember, atMs: number) =>
   member.called('joinGroup').filter(({ sentMs }) => sentMs > atMs);
 
@@ -138,12 +138,12 @@ describe('commits of a member', () => {
 
   it.each(['UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION'])(
     'end the membership when they are answered by %s',
-    async (fault) => {
+    async (errorCode) => {
       const stage = new GroupStage();
       const [a] = await stage.members(1);
-      stage.kafka.refuses = (call) => (call === 'commitOffsets' ? fault : undefined);
-      expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe(fault);
-      expect(a.lost).toMatchObject([{ fault }]);
+      stage.kafka.refuses = (call) => (call === 'commitOffsets' ? errorCode : undefined);
+      expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe(errorCode);
+      expect(a.lost).toMatchObject([{ errorCode }]);
       expect(a.member.joined).toBe(false);
       expect(await stage.runtime.until(a.commit({ 0: 1 }))).not.toBe('ok');
       expect(a.called('commitOffsets')).toHaveLength(1);
@@ -181,7 +181,7 @@ describe('commits of a member', () => {
     const [a] = await stage.members(1);
     delayCommits(stage, 60_000);
     const beganMs = stage.nowMs;
-    expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('NO_ANSWER');
+    expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('NO_RESPONSE');
     expect(stage.nowMs - beganMs).toBeLessThanOrEqual(2_000);
     delayCommits(stage, 1);
     expect(await stage.runtime.until(a.commit({ 0: 2 }))).toBe('ok');

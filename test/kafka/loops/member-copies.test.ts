@@ -4,7 +4,7 @@ import { encodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { encodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
-import type { JoinRequest, SyncRequest } from '../../../src/kafka/wire/port.ts';
+import type { JoinGroupRequest, SyncGroupRequest } from '../../../src/kafka/wire/port.ts';
 import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
 import { OldMember } from './old-member.ts';
 
@@ -53,12 +53,12 @@ async function beginning(stage: GroupStage, options: (name: string) => Partial<M
 
 const joins = (member: StagedMember) => member.called('joinGroup');
 const toldBy = (member: StagedMember) => {
-  const request = joins(member).at(-1)?.request as JoinRequest | undefined;
+  const request = joins(member).at(-1)?.request as JoinGroupRequest | undefined;
   return decodeJoining(TOPIC, request?.protocols.find(({ name }) => name === STICKY)?.metadata ?? Buffer.alloc(0));
 };
 /** How many members it has dealt out to, the last time that it joined. */
 const ledBy = (member: StagedMember) =>
-  (member.called('syncGroup').at(-1)?.request as SyncRequest | undefined)?.assignments.length;
+  (member.called('syncGroup').at(-1)?.request as SyncGroupRequest | undefined)?.assignments.length;
 const kinds = [
   ['dynamic', () => ({})],
   ['static', (name: string) => ({ instanceId: `worker-${name}` })],

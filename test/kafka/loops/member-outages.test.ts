@@ -62,7 +62,7 @@ describe('a member whose coordinator fails', () => {
     }
     expect(stage.group.generation).toBe(generation);
     expect([...a.lost, ...b.lost]).toEqual([]);
-    expect(a.calls.filter(({ fault }) => fault === 'GROUP_LOAD_IN_PROGRESS').length).toBeGreaterThan(0);
+    expect(a.calls.filter(({ errorCode }) => errorCode === 'GROUP_LOAD_IN_PROGRESS').length).toBeGreaterThan(0);
   });
 
   it('gives up its partitions when no heartbeat was answered for a session, and rejoins when one is', async () => {
@@ -74,7 +74,7 @@ describe('a member whose coordinator fails', () => {
     const frozenMs = stage.nowMs;
     await stage.until(() => a.lost.length > 0, 'a loss');
     const confirmedMs = a.called('heartbeat').findLast(({ endedMs }) => (endedMs ?? 1e9) <= frozenMs)?.sentMs ?? 0;
-    expect(a.lost).toEqual([{ atMs: confirmedMs + SESSION_MS, fault: 'NO_ANSWER' }]);
+    expect(a.lost).toEqual([{ atMs: confirmedMs + SESSION_MS, errorCode: 'NO_RESPONSE' }]);
     expect(a.member.joined).toBe(false);
     expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('REBALANCE_IN_PROGRESS');
     stage.kafka.thaw(node);
@@ -227,7 +227,7 @@ describe('leaving', () => {
     const beganMs = stage.nowMs;
     await stage.runtime.until(c.member.leave());
     expect(stage.nowMs - beganMs).toBeLessThan(10);
-    expect(c.called('joinGroup').at(-1)?.fault).toBe('CONNECTION_LOST');
+    expect(c.called('joinGroup').at(-1)?.errorCode).toBe('CONNECTION_LOST');
     await stage.settled(a);
   });
 

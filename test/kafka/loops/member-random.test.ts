@@ -194,10 +194,10 @@ function checkSessions(play: Play): void {
   for (const member of play.running.values()) {
     if (member.held.length === 0) continue;
     const sign = member.calls.findLast(
-      ({ call, fault, endedMs }) =>
+      ({ call, errorCode, endedMs }) =>
         (call === 'heartbeat' || call === 'syncGroup') &&
         endedMs !== undefined &&
-        (fault === undefined || fault === 'REBALANCE_IN_PROGRESS'),
+        (errorCode === undefined || errorCode === 'REBALANCE_IN_PROGRESS'),
     );
     expect(nowMs - (sign?.sentMs ?? Number.NEGATIVE_INFINITY)).toBeLessThanOrEqual(SESSION_MS);
   }

@@ -228,7 +228,7 @@ describe('a static member', () => {
     const thief = stage.member('b-twice', named('b')).start();
     await stage.until(() => b.fenced.length > 0, 'a fenced member');
     expect(b.fenced).toEqual(['FENCED_INSTANCE_ID']);
-    expect(b.lost).toMatchObject([{ fault: 'FENCED_INSTANCE_ID' }]);
+    expect(b.lost).toMatchObject([{ errorCode: 'FENCED_INSTANCE_ID' }]);
     const before = b.calls.length;
     await stage.pass(2 * SESSION_MS);
     expect(b.calls).toHaveLength(before);

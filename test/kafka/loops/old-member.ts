@@ -1,7 +1,7 @@
 import { assignRoundRobin } from '../../../src/kafka/loops/assigner.ts';
 import { decodeAssignment, encodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { ROUND_ROBIN } from '../../../src/kafka/loops/member-claims.ts';
-import type { BrokerLink, JoinAnswer } from '../../../src/kafka/wire/port.ts';
+import type { BrokerLink, JoinGroupResponse } from '../../../src/kafka/wire/port.ts';
 import { dialerOf } from '../../support/fake-kafka/link.ts';
 import { addressOf } from '../../support/fake-kafka/view.ts';
 import { GROUP, type GroupStage, PARTITIONS, TOPIC } from './group-stage.ts';
@@ -73,7 +73,7 @@ export class OldMember {
       protocols,
     });
     this.#memberId = joined.memberId;
-    if (joined.fault !== undefined) return this.#join(link);
+    if (joined.errorCode !== undefined) return this.#join(link);
     const { generation, memberId } = joined;
     const assignments = this.#assignments(joined);
     const { assignment } = await link.syncGroup({ groupId: GROUP, memberId, generation, assignments });
@@ -84,7 +84,7 @@ export class OldMember {
     return generation;
   }
 
-  #assignments({ members }: JoinAnswer) {
+  #assignments({ members }: JoinGroupResponse) {
     const memberIds = members.map(({ memberId }) => memberId);
     return [...assignRoundRobin(PARTITIONS, memberIds)].map(([memberId, partitions]) => ({
       memberId,

@@ -14,7 +14,7 @@ const GIVEN_UP_MS = MAX_WAIT_MS + 3_000;
 let stage: LoopStage;
 let tails: Tail[];
 let lines: { readonly level: string; readonly fields: object; readonly message: string }[];
-let faults: { readonly partition: number; readonly fault: string }[];
+let faults: { readonly partition: number; readonly errorCode: string }[];
 
 function tailOf(options: Partial<TailOptions> = {}): Tail {
   const tail = new Tail({
@@ -26,7 +26,7 @@ function tailOf(options: Partial<TailOptions> = {}): Tail {
     maxBytes: 8_000_000,
     maxBytesPerPartition: 1_000_000,
     log: (level, fields, message) => lines.push({ level, fields, message }),
-    onFault: (_, partition, { fault }) => faults.push({ partition, fault }),
+    onError: (_, partition, { errorCode }) => faults.push({ partition, errorCode: errorCode }),
     ...options,
   });
   tails.push(tail);
@@ -370,7 +370,7 @@ describe('a fault', () => {
     const tries = faults.filter(({ partition }) => partition === 0);
     expect(tries.length).toBeGreaterThan(20);
     expect(tries.length).toBeLessThan(40);
-    expect(new Set(tries.map(({ fault }) => fault))).toEqual(new Set(['UNKNOWN_TOPIC_OR_PARTITION']));
+    expect(new Set(tries.map(({ errorCode }) => errorCode))).toEqual(new Set(['UNKNOWN_TOPIC_OR_PARTITION']));
     expect(lines.map(({ level, fields }) => [level, fields])).toEqual(
       Array(3).fill(['warn', expect.objectContaining({ topic: 'later', partitions: expect.arrayContaining([0]) })]),
     );
@@ -408,11 +408,13 @@ describe('a fault', () => {
     };
     await stage.pass(1_000);
     stage.distort = ({ partitions, ...answer }) => {
-      return { ...answer, partitions: partitions.map((one) => ({ ...one, fault: 'OFFSET_OUT_OF_RANGE' })) };
+      return { ...answer, partitions: partitions.map((one) => ({ ...one, errorCode: 'OFFSET_OUT_OF_RANGE' })) };
     };
     await stage.pass(2_000);
     expect(stage.fetches.length).toBeLessThan(12);
-    expect(new Set(faults.map(({ fault }) => fault))).toEqual(new Set(['MALFORMED_ANSWER', 'OFFSET_OUT_OF_RANGE']));
+    expect(new Set(faults.map(({ errorCode }) => errorCode))).toEqual(
+      new Set(['MALFORMED_RESPONSE', 'OFFSET_OUT_OF_RANGE']),
+    );
     stage.distort = (answer) => answer;
     await stage.until(() => followed.position === 2);
     expect(sink.offsets).toEqual([0, 1]);
@@ -431,7 +433,7 @@ describe('a fault', () => {
       },
     });
     await stage.until(() => followed.position === 2);
-    expect(faults).toEqual(Array(2).fill({ partition: 0, fault: 'SINK_FAILED' }));
+    expect(faults).toEqual(Array(2).fill({ partition: 0, errorCode: 'SINK_FAILED' }));
     const [first = 0, second = 0, third = 0] = deliveredMs;
     expect([deliveries, second - first, third - second]).toEqual([3, 1_000, 1_000]);
   });

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import { faultOf, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { ScriptedBrokers } from './scripted-brokers.ts';
 
 const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
-const fault = (call: Promise<unknown>) => call.then(() => 'answered', faultOf);
+const errorCode = (call: Promise<unknown>) => call.then(() => 'answered', kafkaErrorCode);
 
 /** Brokers with cached metadata and a connection to node 1. */
 async function stage(nodes = 1): Promise<{ brokers: ScriptedBrokers; cluster: Cluster }> {
@@ -16,13 +16,13 @@ async function stage(nodes = 1): Promise<{ brokers: ScriptedBrokers; cluster: Cl
 }
 
 describe('a call', () => {
-  test('past its deadline ends with NO_ANSWER, and its connection with it', async () => {
+  test('past its deadline ends with NO_RESPONSE, and its connection with it', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     await runtime.until(cluster.call(1, 'append', 1_000, beat));
     brokers.set(1, 'frozen');
     const [openBefore, startMs] = [brokers.open, runtime.monotonicMs()];
-    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('NO_ANSWER');
+    expect(await runtime.until(errorCode(cluster.call(1, 'append', 1_000, beat)))).toBe('NO_RESPONSE');
     expect(runtime.monotonicMs() - startMs).toBe(1_000);
     expect(brokers.open).toBe(openBefore - 1);
   });
@@ -31,7 +31,7 @@ describe('a call', () => {
     const { brokers, cluster } = await stage();
     brokers.dialMs = 2_000;
     const [late, patient] = [cluster.call(1, 'append', 1_000, beat), cluster.call(1, 'append', 4_000, beat)];
-    expect(await brokers.runtime.until(Promise.all([fault(late), fault(patient)]))).toEqual([
+    expect(await brokers.runtime.until(Promise.all([errorCode(late), errorCode(patient)]))).toEqual([
       'UNREACHABLE',
       'answered',
     ]);
@@ -52,18 +52,18 @@ describe('a call', () => {
 
   test('is never repeated, however it ends', async () => {
     const { brokers, cluster } = await stage(2);
-    for (const name of ['CONNECTION_LOST', 'NOT_LEADER_FOR_PARTITION', 'MALFORMED_ANSWER']) {
+    for (const name of ['CONNECTION_LOST', 'NOT_LEADER_FOR_PARTITION', 'MALFORMED_RESPONSE']) {
       let made = 0;
       const refuse = async () => {
         made += 1;
-        throw new KafkaFault(name, 'as the test wants it');
+        throw new KafkaError(name, 'as the test wants it');
       };
-      expect(await brokers.runtime.until(fault(cluster.call(1, 'append', 1_000, refuse)))).toBe(name);
+      expect(await brokers.runtime.until(errorCode(cluster.call(1, 'append', 1_000, refuse)))).toBe(name);
       expect(made).toBe(1);
     }
     brokers.set(1, 'frozen');
     const before = brokers.callsOf('heartbeat').length;
-    await brokers.runtime.until(fault(cluster.call(1, 'append', 1_000, beat)));
+    await brokers.runtime.until(errorCode(cluster.call(1, 'append', 1_000, beat)));
     await brokers.runtime.until(brokers.runtime.sleep(5_000));
     expect(brokers.callsOf('heartbeat').length).toBe(before + 1);
   });
@@ -73,14 +73,14 @@ describe('a call', () => {
     const { runtime } = brokers;
     await runtime.until(cluster.call(1, 'append', 1_000, beat));
     brokers.set(1, 'down');
-    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('UNREACHABLE');
+    expect(await runtime.until(errorCode(cluster.call(1, 'append', 1_000, beat)))).toBe('UNREACHABLE');
     brokers.set(1, 'healthy');
-    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('answered');
+    expect(await runtime.until(errorCode(cluster.call(1, 'append', 1_000, beat)))).toBe('answered');
   });
 
   test('to an unknown node is rejected after a metadata request', async () => {
     const { brokers, cluster } = await stage();
-    expect(await brokers.runtime.until(fault(cluster.call(7, 'append', 1_000, beat)))).toBe('UNREACHABLE');
+    expect(await brokers.runtime.until(errorCode(cluster.call(7, 'append', 1_000, beat)))).toBe('UNREACHABLE');
     expect(brokers.callsOf('metadata').length).toBe(2);
   });
 });
@@ -105,7 +105,7 @@ describe('a broker that throttles this client', () => {
     brokers.throttleMs = 3_000;
     await runtime.until(cluster.call(1, 'append', 1_000, beat));
     const startMs = runtime.monotonicMs();
-    expect(await runtime.until(fault(cluster.call(1, 'append', 1_000, beat)))).toBe('NO_ANSWER');
+    expect(await runtime.until(errorCode(cluster.call(1, 'append', 1_000, beat)))).toBe('NO_RESPONSE');
     expect(runtime.monotonicMs() - startMs).toBe(1_000);
     expect(brokers.callsOf('heartbeat')).toHaveLength(1);
     expect(brokers.log.filter(({ level }) => level === 'warn')).toEqual([]);
@@ -119,7 +119,7 @@ describe('connections', () => {
     brokers.throttleMs = 2_000;
     await runtime.until(cluster.call(1, 'requests', 1_000, beat));
     brokers.throttleMs = 0;
-    const waiting = fault(cluster.call(1, 'requests', 9_000, beat));
+    const waiting = errorCode(cluster.call(1, 'requests', 9_000, beat));
     brokers.set(1, 'gone');
     await runtime.until(cluster.metadata([]));
     await runtime.until(runtime.nextTurn());
@@ -150,11 +150,11 @@ describe('connections', () => {
     const { runtime } = brokers;
     brokers.set(1, 'frozen');
     const before = brokers.open;
-    expect(await runtime.until(fault(cluster.call(1, 'append', 60_000, beat)))).toBe('UNREACHABLE');
+    expect(await runtime.until(errorCode(cluster.call(1, 'append', 60_000, beat)))).toBe('UNREACHABLE');
     expect(runtime.monotonicMs()).toBeLessThan(5_100);
     expect(brokers.open).toBe(before);
     const calls = [cluster.call(1, 'append', 100, beat), cluster.call(1, 'append', 300, beat)];
-    await runtime.until(Promise.all(calls.map(fault)));
+    await runtime.until(Promise.all(calls.map(errorCode)));
     await runtime.until(runtime.nextTurn());
     expect(brokers.open).toBe(before);
   });
@@ -178,9 +178,9 @@ describe('close', () => {
       cluster.metadata(['t']),
       cluster.leader('elsewhere', 0),
       cluster.coordinator('g'),
-    ].map(fault);
+    ].map(errorCode);
     await runtime.until(runtime.sleep(10));
-    cluster.doubt('t');
+    cluster.markStale('t');
     await runtime.until(cluster.close());
     expect(new Set(await runtime.until(Promise.all(under)))).toEqual(new Set(['CLOSED']));
     expect(brokers.open).toBe(0);
@@ -193,9 +193,9 @@ describe('close', () => {
       () => cluster.partitions('t'),
       () => cluster.coordinator('g'),
     ]) {
-      expect(await runtime.until(fault(late()))).toBe('CLOSED');
+      expect(await runtime.until(errorCode(late()))).toBe('CLOSED');
     }
-    cluster.doubt('t');
+    cluster.markStale('t');
     await runtime.until(runtime.sleep(10)); // the answers that the scripted brokers still owe are no timers of the cluster
     expect([brokers.calls.length, runtime.pending]).toEqual([calls, 0]);
   });

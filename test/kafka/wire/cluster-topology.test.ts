@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { ScriptedBrokers } from './scripted-brokers.ts';
 
 const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
-const fault = (call: Promise<unknown>) => call.then(() => 'answered', faultOf);
+const errorCode = (call: Promise<unknown>) => call.then(() => 'answered', kafkaErrorCode);
 
 function stage(nodes: number, topics: Readonly<Record<string, number>> = {}) {
   const brokers = new ScriptedBrokers(nodes);
@@ -21,7 +21,7 @@ async function callLeader(cluster: Cluster, topic: string, timeoutMs: number): P
       await cluster.call(node, 'append', timeoutMs, beat);
       return node;
     } catch (error) {
-      if (faultOf(error) === undefined) throw error;
+      if (kafkaErrorCode(error) === undefined) throw error;
     }
   }
 }
@@ -51,7 +51,7 @@ describe('a silent leader', () => {
     brokers.set(2, 'healthy');
     brokers.topics.set('t', { leaders: [2] });
     const startMs = runtime.monotonicMs();
-    cluster.doubt('t');
+    cluster.markStale('t');
     expect(await runtime.until(callLeader(cluster, 't', 10_000))).toBe(2);
     expect(runtime.monotonicMs() - startMs).toBeLessThan(600);
   });
@@ -61,8 +61,8 @@ describe('a silent leader', () => {
     await runtime.until(callLeader(cluster, 't', 2_000));
     brokers.set(1, 'frozen');
     const startMs = runtime.monotonicMs();
-    const short = fault(cluster.call(1, 'publish', 1_000, beat));
-    const long = fault(cluster.call(1, 'append', 60_000, beat));
+    const short = errorCode(cluster.call(1, 'publish', 1_000, beat));
+    const long = errorCode(cluster.call(1, 'append', 60_000, beat));
     expect(await runtime.until(short)).toBe('UNREACHABLE');
     brokers.topics.set('t', { leaders: [2] });
     expect(await runtime.until(long)).toBe('CONNECTION_LOST');
@@ -110,7 +110,7 @@ describe('metadata', () => {
     await runtime.until(callLeader(cluster, 't', 1_000));
     for (const node of [1, 2]) {
       brokers.set(node, 'down');
-      await runtime.until(fault(cluster.call(node, 'append', 1_000, beat)));
+      await runtime.until(errorCode(cluster.call(node, 'append', 1_000, beat)));
     }
     const before = brokers.calls.length;
     const dials = brokers.dials.length;
@@ -122,7 +122,7 @@ describe('metadata', () => {
   test('fails once every broker has failed, well before the deadline', async () => {
     const { brokers, cluster, runtime } = stage(3);
     for (const node of [1, 2, 3]) brokers.set(node, 'down');
-    expect(await runtime.until(fault(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
+    expect(await runtime.until(errorCode(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
     expect(runtime.monotonicMs()).toBeLessThan(100);
     expect(brokers.dials).toHaveLength(3);
   });
@@ -131,9 +131,9 @@ describe('metadata', () => {
     for (const locked of [1, 2, 3]) {
       const { brokers, cluster, runtime } = stage(3);
       for (const node of [1, 2, 3]) brokers.set(node, node === locked ? 'locked' : 'down');
-      expect(await runtime.until(fault(cluster.metadata([])))).toBe('LOGIN_REFUSED');
+      expect(await runtime.until(errorCode(cluster.metadata([])))).toBe('LOGIN_REFUSED');
       brokers.set(locked === 1 ? 2 : 1, 'healthy');
-      expect(await runtime.until(fault(cluster.metadata([])))).toBe('answered');
+      expect(await runtime.until(errorCode(cluster.metadata([])))).toBe('answered');
     }
   });
 
@@ -141,19 +141,19 @@ describe('metadata', () => {
     const { brokers, cluster, runtime } = stage(1);
     brokers.set(1, 'locked');
     for (let ask = 0; ask < 20; ask += 1) {
-      expect(await runtime.until(fault(cluster.metadata([])))).toBe('LOGIN_REFUSED');
+      expect(await runtime.until(errorCode(cluster.metadata([])))).toBe('LOGIN_REFUSED');
       await runtime.until(runtime.sleep(90));
     }
     expect(brokers.dials.length).toBeLessThanOrEqual(3);
     brokers.set(1, 'healthy');
     await runtime.until(runtime.sleep(1_000));
-    expect(await runtime.until(fault(cluster.metadata([])))).toBe('answered');
+    expect(await runtime.until(errorCode(cluster.metadata([])))).toBe('answered');
   });
 
   test('fails at the deadline when all brokers are silent', async () => {
     const { brokers, cluster, runtime } = stage(2);
     for (const node of [1, 2]) brokers.set(node, 'frozen');
-    expect(await runtime.until(fault(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
+    expect(await runtime.until(errorCode(cluster.metadata([], 60_000)))).toBe('UNREACHABLE');
     expect(runtime.monotonicMs()).toBeLessThan(3_600);
   });
 });
@@ -173,7 +173,7 @@ describe('topics', () => {
     await runtime.until(Promise.all([cluster.leader('t', 0), cluster.leader('other', 0)]));
     for (const node of [1, 2]) brokers.set(node, 'frozen');
     const startMs = runtime.monotonicMs();
-    cluster.doubt('other');
+    cluster.markStale('other');
     await runtime.until(runtime.sleep(200));
     expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
     expect(runtime.monotonicMs() - startMs).toBe(200);
@@ -182,7 +182,7 @@ describe('topics', () => {
   test('that do not exist have no partitions, however often they are asked for', async () => {
     const { cluster, runtime } = stage(1);
     for (let times = 0; times < 3; times += 1) {
-      expect(await runtime.until(fault(cluster.partitions('none')))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      expect(await runtime.until(errorCode(cluster.partitions('none')))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
     }
   });
 
@@ -191,22 +191,22 @@ describe('topics', () => {
     const leaders = () => Promise.all(['gone', 'forbidden', 't'].map((topic) => cluster.leader(topic, 0)));
     expect(await runtime.until(leaders())).toEqual([1, 1, 1]);
     brokers.topics.delete('gone');
-    brokers.topics.set('forbidden', { fault: 'TOPIC_AUTHORIZATION_FAILED', leaders: [] });
-    cluster.doubt('gone');
-    const faults = ['gone', 'forbidden', 't'].map((topic) => fault(cluster.leader(topic, 0)));
+    brokers.topics.set('forbidden', { errorCode: 'TOPIC_AUTHORIZATION_FAILED', leaders: [] });
+    cluster.markStale('gone');
+    const faults = ['gone', 'forbidden', 't'].map((topic) => errorCode(cluster.leader(topic, 0)));
     expect(await runtime.until(Promise.all(faults))).toEqual([
       'UNKNOWN_TOPIC_OR_PARTITION',
       'answered', // from the cache: it was not doubted
       'answered',
     ]);
-    cluster.doubt('forbidden');
-    expect(await runtime.until(fault(cluster.leader('forbidden', 0)))).toBe('TOPIC_AUTHORIZATION_FAILED');
-    expect(await runtime.until(fault(cluster.leader('t', 1)))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+    cluster.markStale('forbidden');
+    expect(await runtime.until(errorCode(cluster.leader('forbidden', 0)))).toBe('TOPIC_AUTHORIZATION_FAILED');
+    expect(await runtime.until(errorCode(cluster.leader('t', 1)))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
   });
 
   test('without a leader are asked for again on each use', async () => {
     const { brokers, cluster, runtime } = stage(1, { t: -1 });
-    expect(await runtime.until(fault(cluster.leader('t', 0)))).toBe('LEADER_NOT_AVAILABLE');
+    expect(await runtime.until(errorCode(cluster.leader('t', 0)))).toBe('LEADER_NOT_AVAILABLE');
     expect(await runtime.until(cluster.partitions('t'))).toBe(1);
     brokers.topics.set('t', { leaders: [1] });
     expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
@@ -219,7 +219,7 @@ describe('topics', () => {
     brokers.topics.set('t', { leaders: [2] });
     brokers.views.set(1, new Map([['t', { leaders: [1] }]]));
     brokers.views.set(2, new Map([['t', { leaders: [1] }]]));
-    cluster.doubt('t');
+    cluster.markStale('t');
     await runtime.until(asked);
     brokers.views.clear();
     expect(await runtime.until(cluster.leader('t', 0))).toBe(2);
@@ -246,13 +246,13 @@ describe('the topology is asked for', () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 1_000));
     brokers.set(2, 'down');
-    await runtime.until(fault(cluster.call(2, 'append', 1_000, beat)));
+    await runtime.until(errorCode(cluster.call(2, 'append', 1_000, beat)));
     const startMs = runtime.monotonicMs();
     await runtime.until(runtime.sleep(30_000));
     const times = metadataTimes(brokers);
     expect(perSecond(times, startMs + 1_000, 8)).toBe(2);
     expect(perSecond(times, startMs + 11_000, 18)).toBeLessThan(0.12);
-    await runtime.until(fault(cluster.call(2, 'append', 1_000, beat)));
+    await runtime.until(errorCode(cluster.call(2, 'append', 1_000, beat)));
     brokers.set(2, 'healthy');
     await runtime.until(cluster.call(2, 'append', 1_000, beat));
     const answeredMs = runtime.monotonicMs();
@@ -266,8 +266,8 @@ describe('the topology is asked for', () => {
     const startMs = runtime.monotonicMs();
     const doubts = async () => {
       for (let at = 0; at < 1_000; at += 1) {
-        cluster.doubt('t');
-        void fault(cluster.leader('t', 0));
+        cluster.markStale('t');
+        void errorCode(cluster.leader('t', 0));
         await runtime.sleep(5);
       }
     };
@@ -299,7 +299,7 @@ describe('coordinators', () => {
     expect(await runtime.until(Promise.all([cluster.coordinator('g'), cluster.coordinator('g')]))).toEqual([1, 1]);
     brokers.coordinator = 2;
     expect(await runtime.until(cluster.coordinator('g'))).toBe(1);
-    cluster.doubtCoordinator('g');
+    cluster.forgetCoordinator('g');
     expect(await runtime.until(cluster.coordinator('g'))).toBe(2);
     expect(brokers.callsOf('findCoordinator')).toHaveLength(2);
   });
@@ -307,14 +307,14 @@ describe('coordinators', () => {
   test('that are unavailable are asked of one broker, which answers for all', async () => {
     const { brokers, cluster, runtime } = stage(3);
     brokers.coordinatorFault = 'GROUP_COORDINATOR_NOT_AVAILABLE';
-    expect(await runtime.until(fault(cluster.coordinator('g')))).toBe('GROUP_COORDINATOR_NOT_AVAILABLE');
+    expect(await runtime.until(errorCode(cluster.coordinator('g')))).toBe('GROUP_COORDINATOR_NOT_AVAILABLE');
     expect(brokers.callsOf('findCoordinator')).toHaveLength(1);
   });
 
   test('are asked for again after a question that failed', async () => {
     const { brokers, cluster, runtime } = stage(1);
     brokers.set(1, 'down');
-    expect(await runtime.until(fault(cluster.coordinator('g')))).toBe('UNREACHABLE');
+    expect(await runtime.until(errorCode(cluster.coordinator('g')))).toBe('UNREACHABLE');
     brokers.set(1, 'healthy');
     expect(await runtime.until(cluster.coordinator('g'))).toBe(1);
   });
@@ -322,11 +322,11 @@ describe('coordinators', () => {
 
 test('the time of the last answer counts answers of any broker, including Kafka errors, but no time-outs', async () => {
   const { brokers, cluster, runtime } = stage(2);
-  expect(cluster.lastAnswerMs).toBeUndefined();
+  expect(cluster.lastResponseMs).toBeUndefined();
   await runtime.until(cluster.metadata([]));
-  const answeredMs = cluster.lastAnswerMs;
+  const answeredMs = cluster.lastResponseMs;
   expect(answeredMs).toBe(runtime.monotonicMs());
   for (const node of [1, 2]) brokers.set(node, 'frozen');
-  await runtime.until(fault(cluster.metadata([])));
-  expect(cluster.lastAnswerMs).toBe(answeredMs);
+  await runtime.until(errorCode(cluster.metadata([])));
+  expect(cluster.lastResponseMs).toBe(answeredMs);
 });

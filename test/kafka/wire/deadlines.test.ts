@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../../src/kafka/wire/deadlines.ts';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 const never = new Promise<never>(() => {});
@@ -32,7 +32,7 @@ test('closing ends every wait, and later ones immediately', async () => {
   deadlines.close();
   const failing = Promise.reject(new Error('which nobody waits for'));
   waits.push(deadlines.within(1e9, never, late), deadlines.within(1e9, failing, late), deadlines.until(1e9));
-  const faults = await runtime.until(Promise.all(waits.map((wait) => wait.catch(faultOf))));
+  const faults = await runtime.until(Promise.all(waits.map((wait) => wait.catch(kafkaErrorCode))));
   expect(faults).toEqual(['CLOSED', 'CLOSED', 'CLOSED', 'CLOSED', 'CLOSED']);
   expect(runtime.pending).toBe(0);
 });

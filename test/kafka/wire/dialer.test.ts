@@ -3,7 +3,7 @@ import { createServer as createHttp } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import type { ConnectionConfig } from '../../../src/kafka/wire/connection-config.ts';
-import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress } from '../../../src/kafka/wire/port.ts';
 import { int16, int32, int64, SASL_AUTHENTICATE, SASL_HANDSHAKE, TcpBroker, text } from './tcp-broker.ts';
@@ -22,8 +22,8 @@ async function refusal(address: BrokerAddress, config: ConnectionConfig = {}, si
   try {
     (await dial(address, config, signal)).close();
   } catch (error) {
-    expect(error).toBeInstanceOf(KafkaFault);
-    return `${(error as KafkaFault).fault}: ${(error as Error).message}`;
+    expect(error).toBeInstanceOf(KafkaError);
+    return `${(error as KafkaError).errorCode}: ${(error as Error).message}`;
   }
   return 'it was dialled';
 }
@@ -57,7 +57,7 @@ describe('a failed dial reports the cause and the remedy', () => {
     [
       'a server that hangs up',
       hangingUp,
-      'UNREACHABLE: ADDRESS: the connection was closed without an answer: does that port want TLS?',
+      'UNREACHABLE: ADDRESS: the connection was closed without a response: does that port want TLS?',
     ],
     [
       'negative nonsense',
@@ -192,7 +192,7 @@ test.for([
   vi.spyOn(process, 'hrtime').mockImplementation((since) => (since === undefined ? [0, 0] : [elapsedS, 0]));
   const link = await dial(broker.address, { sasl: PLAIN });
   [isWelcome, elapsedS] = [false, 55];
-  await expect(link.metadata({ topics: [] })).rejects.toMatchObject({ fault: 'LOGIN_REFUSED' });
+  await expect(link.metadata({ topics: [] })).rejects.toMatchObject({ errorCode: 'LOGIN_REFUSED' });
   await link.ended;
 });
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
-import { Frames, MAX_ANSWER_BYTES } from '../../../src/kafka/wire/frames.ts';
+import { Frames, MAX_RESPONSE_BYTES } from '../../../src/kafka/wire/frames.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { int32 } from './tcp-broker.ts';
 
 test('answers are split the same way, however the bytes arrive', () => {
@@ -36,7 +36,7 @@ test('an answer in many pieces is concatenated once', () => {
 test.for([
   ['a negative length', int32(-1), /not a Kafka broker/],
   ['a length too short for a correlation number', int32(3), /not a Kafka broker/],
-  ['a length above the limit', int32(MAX_ANSWER_BYTES + 1), /not a Kafka broker/],
+  ['a length above the limit', int32(MAX_RESPONSE_BYTES + 1), /not a Kafka broker/],
   ['the start of an HTTP response', Buffer.from('HTTP/1.1 400 Bad Request'), /not a Kafka broker/],
   ['a TLS alert', Buffer.of(0x15, 3, 1, 0, 2, 2, 40), /answers with TLS/],
 ] as const)('%s is rejected before any memory is allocated for it', ([, bytes, why]) => {
@@ -45,10 +45,10 @@ test.for([
   try {
     push();
   } catch (error) {
-    expect(faultOf(error)).toBe('MALFORMED_ANSWER');
+    expect(kafkaErrorCode(error)).toBe('MALFORMED_RESPONSE');
   }
 });
 
 test('an answer of the largest size is accepted', () => {
-  expect(new Frames().push(int32(MAX_ANSWER_BYTES))).toEqual([]);
+  expect(new Frames().push(int32(MAX_RESPONSE_BYTES))).toEqual([]);
 });

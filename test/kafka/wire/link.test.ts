@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import type { ISocketFactory } from 'kafkajs';
 import { afterEach, describe, expect, test } from 'vitest';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { only } from '../../support/wire-contract/stage.ts';
@@ -21,7 +21,7 @@ async function linked(replies: Readonly<Record<number, Reply>>): Promise<{ broke
   return { broker, link };
 }
 
-const fault = (call: Promise<unknown>) => call.then((answer) => answer, faultOf);
+const errorCode = (call: Promise<unknown>) => call.then((answer) => answer, kafkaErrorCode);
 const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
 const fetch = (link: BrokerLink) =>
   link.fetch({
@@ -84,14 +84,14 @@ describe('calls', () => {
 
   test("an error of a whole answer rejects with its name, kafkajs' or a number", async () => {
     const named = await linked({ [HEARTBEAT]: Buffer.concat([int32(0), int16(27)]) });
-    expect(await fault(beat(named.link))).toBe('REBALANCE_IN_PROGRESS');
+    expect(await errorCode(beat(named.link))).toBe('REBALANCE_IN_PROGRESS');
     const unnamed = await linked({ [HEARTBEAT]: Buffer.concat([int32(0), int16(113)]) });
-    expect(await fault(beat(unnamed.link))).toBe('ERROR_113');
+    expect(await errorCode(beat(unnamed.link))).toBe('ERROR_113');
   });
 
   test('an empty list asks for no topics, and `all` for all of them', async () => {
     const { broker, link } = await linked({});
-    const asked = ([[], 'all', ['t']] as const).map((topics) => fault(link.metadata({ topics })));
+    const asked = ([[], 'all', ['t']] as const).map((topics) => errorCode(link.metadata({ topics })));
     await expect.poll(() => broker.calls.length).toBe(4);
     expect(broker.calls.slice(1).map(({ body }) => body.subarray(0, -1))).toEqual([
       int32(0),
@@ -104,7 +104,7 @@ describe('calls', () => {
 
   test('an error of a partition is returned in the answer', async () => {
     const { link } = await linked({ [PRODUCE]: produced(-1n, { code: 6 }) });
-    expect(await produce(link)).toMatchObject({ fault: 'NOT_LEADER_FOR_PARTITION', baseOffset: -1 });
+    expect(await produce(link)).toMatchObject({ errorCode: 'NOT_LEADER_FOR_PARTITION', baseOffset: -1 });
   });
 });
 
@@ -128,24 +128,24 @@ describe("an answer that can't be read", () => {
     ['a negative number of elements', FETCH, Buffer.concat([int32(0), int16(0), int32(0), int32(-5)]), fetch],
   ] as const)('%s rejects only its call', async ([, apiKey, reply, call]) => {
     const { link } = await linked({ [apiKey]: reply, [HEARTBEAT]: Buffer.concat([int32(0), int16(0)]) });
-    expect(await fault(call(link))).toBe('MALFORMED_ANSWER');
-    expect(await fault(beat(link))).toEqual({ throttleMs: 0 });
+    expect(await errorCode(call(link))).toBe('MALFORMED_RESPONSE');
+    expect(await errorCode(beat(link))).toEqual({ throttleMs: 0 });
   });
 });
 
 describe('the connection', () => {
   test('rejects all pending and later calls when the broker closes it', async () => {
     const { broker, link } = await linked({ [METADATA]: 'hang up' });
-    const calls = [beat(link), fetch(link), link.metadata({ topics: [] })].map(fault);
+    const calls = [beat(link), fetch(link), link.metadata({ topics: [] })].map(errorCode);
     expect(await Promise.all(calls)).toEqual(['CONNECTION_LOST', 'CONNECTION_LOST', 'CONNECTION_LOST']);
     await link.ended;
-    expect(await fault(beat(link))).toBe('CONNECTION_LOST');
+    expect(await errorCode(beat(link))).toBe('CONNECTION_LOST');
     await expect.poll(() => broker.sockets.size).toBe(0);
   });
 
   test('rejects them when it is reset, too', async () => {
     const { broker, link } = await linked({});
-    const call = fault(beat(link));
+    const call = errorCode(beat(link));
     await expect.poll(() => broker.calls.length).toBe(2);
     for (const socket of broker.sockets) socket.resetAndDestroy();
     expect(await call).toBe('CONNECTION_LOST');
@@ -157,7 +157,7 @@ describe('the connection', () => {
     let isRejected = false;
     const call = beat(link).catch((error) => {
       isRejected = true;
-      return faultOf(error);
+      return kafkaErrorCode(error);
     });
     await expect.poll(() => broker.calls.length).toBe(2);
     link.close();
@@ -173,7 +173,7 @@ describe('the connection', () => {
       bytes.writeInt32BE(999, 4);
       socket.write(bytes);
     };
-    expect(await fault(beat(link))).toBe('CONNECTION_LOST');
+    expect(await errorCode(beat(link))).toBe('CONNECTION_LOST');
     await link.ended;
   });
 
@@ -187,12 +187,12 @@ describe('the connection', () => {
       return socket;
     };
     const link = await dialerOf({ socketFactory }).dial(broker.address, new AbortController().signal);
-    const call = fault(beat(link));
+    const call = errorCode(beat(link));
     await expect.poll(() => broker.calls.length).toBe(2);
     only(sockets).destroy();
     expect(await call).toBe('CONNECTION_LOST');
     await link.ended;
-    expect(await fault(beat(link))).toBe('CONNECTION_LOST');
+    expect(await errorCode(beat(link))).toBe('CONNECTION_LOST');
   });
 
   test('takes answers in any pieces, and in any order', async () => {
@@ -226,7 +226,7 @@ describe('the connection', () => {
     });
     await Promise.all(calls);
     expect(broker.calls.slice(1).map(({ apiKey }) => apiKey)).toEqual(made);
-    void fault(produce(link));
+    void errorCode(produce(link));
     await Promise.all([beat(link), fetch(link)]);
     await expect.poll(() => broker.calls.slice(-3).map(({ apiKey }) => apiKey)).toEqual([HEARTBEAT, FETCH, PRODUCE]);
     link.close();

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import type { ProduceAnswer, ProduceRequest } from '../../../src/kafka/wire/port.ts';
+import type { ProduceRequest, ProduceResponse } from '../../../src/kafka/wire/port.ts';
 import { ProduceQueue } from '../../../src/kafka/wire/produce-queue.ts';
 
 const to = (topic: string, partition: number, bytes = 10): ProduceRequest => {
   return { topic, partition, batch: Buffer.alloc(bytes), acks: -1, timeoutMs: 100 };
 };
-const answerTo = ({ partition }: ProduceRequest): ProduceAnswer => {
+const answerTo = ({ partition }: ProduceRequest): ProduceResponse => {
   return { throttleMs: 0, baseOffset: partition, appendedAtMs: -1, logStartOffset: 0 };
 };
 

@@ -1,6 +1,12 @@
 import { Cluster, type ClusterOptions } from '../../../src/kafka/wire/cluster.ts';
-import { type FaultName, KafkaFault } from '../../../src/kafka/wire/fault.ts';
-import type { Answer, BrokerAddress, BrokerLink, Dialer, MetadataAnswer } from '../../../src/kafka/wire/port.ts';
+import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type {
+  BrokerAddress,
+  BrokerLink,
+  BrokerResponse,
+  Dialer,
+  MetadataResponse,
+} from '../../../src/kafka/wire/port.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 /**
@@ -10,7 +16,7 @@ import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 type State = 'healthy' | 'frozen' | 'down' | 'locked' | 'gone';
 
 interface Topic {
-  readonly fault?: FaultName;
+  readonly errorCode?: KafkaErrorCode;
   /** By partition. */
   readonly leaders: readonly number[];
 }
@@ -40,7 +46,7 @@ export class ScriptedBrokers {
   readonly views = new Map<number, ReadonlyMap<string, Topic>>();
   coordinator = 1;
   /** Instead of a coordinator. */
-  coordinatorFault: FaultName | undefined;
+  coordinatorFault: KafkaErrorCode | undefined;
   throttleMs = 0;
   dialMs = ANSWER_MS;
   readonly #states = new Map<number, State>();
@@ -83,9 +89,9 @@ export class ScriptedBrokers {
       try {
         await this.runtime.sleep(this.dialMs, signal);
         if (!signal.aborted && this.stateOf(node) === 'frozen') await aborted(signal);
-        if (signal.aborted) throw new KafkaFault('CLOSED', 'given up');
-        if (this.stateOf(node) === 'locked') throw new KafkaFault('LOGIN_REFUSED', `${host}:${port} is locked`);
-        if (this.stateOf(node) === 'down') throw new KafkaFault('UNREACHABLE', `${host}:${port} refused`);
+        if (signal.aborted) throw new KafkaError('CLOSED', 'given up');
+        if (this.stateOf(node) === 'locked') throw new KafkaError('LOGIN_REFUSED', `${host}:${port} is locked`);
+        if (this.stateOf(node) === 'down') throw new KafkaError('UNREACHABLE', `${host}:${port} refused`);
       } catch (error) {
         this.open -= 1;
         throw error;
@@ -99,7 +105,7 @@ export class ScriptedBrokers {
     },
   };
 
-  metadataOf(node: number, asked: readonly string[] | 'all'): MetadataAnswer {
+  metadataOf(node: number, asked: readonly string[] | 'all'): MetadataResponse {
     const known = this.views.get(node) ?? this.topics;
     const names = asked === 'all' ? [...known.keys()] : asked;
     return {
@@ -108,10 +114,10 @@ export class ScriptedBrokers {
       controllerId: 1,
       brokers: this.#named.map((nodeId) => ({ nodeId, ...addressOf(nodeId) })),
       topics: names.map((name) => {
-        const { fault, leaders } = known.get(name) ?? { fault: 'UNKNOWN_TOPIC_OR_PARTITION', leaders: [] };
+        const { errorCode, leaders } = known.get(name) ?? { errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', leaders: [] };
         return {
           name,
-          ...(fault === undefined ? {} : { fault }),
+          ...(errorCode === undefined ? {} : { errorCode }),
           partitions: leaders.map((leader, partition) => ({ partition, leader, replicas: [leader], inSync: [leader] })),
         };
       }),
@@ -140,7 +146,7 @@ class ScriptedLink {
   readonly node: number;
   readonly ended: Promise<void>;
   readonly #brokers: ScriptedBrokers;
-  readonly #waiting = new Set<(fault: KafkaFault) => void>();
+  readonly #waiting = new Set<(errorCode: KafkaError) => void>();
   #resolveEnded: () => void = () => {};
   #onEnd: (() => void) | undefined;
 
@@ -160,29 +166,29 @@ class ScriptedLink {
   end(why: string): void {
     this.#onEnd?.();
     this.#onEnd = undefined;
-    for (const reject of [...this.#waiting]) reject(new KafkaFault('CONNECTION_LOST', why));
+    for (const reject of [...this.#waiting]) reject(new KafkaError('CONNECTION_LOST', why));
     this.#resolveEnded();
   }
 
-  metadata({ topics }: { readonly topics: readonly string[] | 'all' }): Promise<MetadataAnswer> {
+  metadata({ topics }: { readonly topics: readonly string[] | 'all' }): Promise<MetadataResponse> {
     return this.#serve('metadata', () => this.#brokers.metadataOf(this.node, topics));
   }
 
-  heartbeat(): Promise<Answer> {
+  heartbeat(): Promise<BrokerResponse> {
     return this.#serve('heartbeat', () => ({ throttleMs: this.#brokers.throttleMs }));
   }
 
-  findCoordinator(): Promise<Answer> {
+  findCoordinator(): Promise<BrokerResponse> {
     return this.#serve('findCoordinator', () => {
       const { coordinator: nodeId, coordinatorFault } = this.#brokers;
-      if (coordinatorFault !== undefined) throw new KafkaFault(coordinatorFault, 'as the test wants it');
+      if (coordinatorFault !== undefined) throw new KafkaError(coordinatorFault, 'as the test wants it');
       return { throttleMs: 0, nodeId, ...addressOf(nodeId) };
     });
   }
 
   async #serve<R>(call: string, answer: () => R): Promise<R> {
     const { runtime, calls } = this.#brokers;
-    if (this.#onEnd === undefined) throw new KafkaFault('CONNECTION_LOST', 'it has ended');
+    if (this.#onEnd === undefined) throw new KafkaError('CONNECTION_LOST', 'it has ended');
     calls.push({ node: this.node, call, atMs: runtime.monotonicMs() });
     return new Promise<R>((resolve, reject) => {
       this.#waiting.add(reject);
@@ -191,7 +197,7 @@ class ScriptedLink {
         try {
           resolve(answer());
         } catch (error) {
-          reject(error as KafkaFault);
+          reject(error as KafkaError);
         }
       });
     });

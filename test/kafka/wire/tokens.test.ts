@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { signMskToken } from '../../../src/kafka/wire/msk-iam.ts';
 import { fetchToken } from '../../../src/kafka/wire/oauth.ts';
 import { Tokens } from '../../../src/kafka/wire/tokens.ts';
@@ -117,16 +117,16 @@ describe('a token endpoint', () => {
     ['is not a token endpoint', 200, '<html>', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
     ['answers without a token', 200, '{"token_type":"Bearer"}', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
     ['repeats the secret', 500, SECRET, 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
-  ] as const)('that %s gets its own error, without the secret', async ([, status, body, fault, said]) => {
+  ] as const)('that %s gets its own error, without the secret', async ([, status, body, errorCode, said]) => {
     const { fetch } = await endpoint(status, body);
     const error = await fetch().catch((thrown: Error) => thrown);
-    expect([faultOf(error), (error as Error).message]).toEqual([fault, expect.stringMatching(said)]);
+    expect([kafkaErrorCode(error), (error as Error).message]).toEqual([errorCode, expect.stringMatching(said)]);
     expect((error as Error).message).not.toContain(SECRET);
   });
 
   test('that redirects is not followed, since the secret would go there', async () => {
     const { fetch, asked } = await endpoint(302, '', { location: '/other' });
-    expect(faultOf(await fetch().catch((thrown: Error) => thrown))).toBe('UNREACHABLE');
+    expect(kafkaErrorCode(await fetch().catch((thrown: Error) => thrown))).toBe('UNREACHABLE');
     expect(asked).toHaveLength(1);
   });
 
@@ -147,7 +147,7 @@ describe('a login to MSK', () => {
     const error = await signMskToken('eu-central-1', () => Promise.reject(new Error('not found'))).catch(
       (e: Error) => e,
     );
-    expect([faultOf(error), (error as Error).message]).toEqual([
+    expect([kafkaErrorCode(error), (error as Error).message]).toEqual([
       'LOGIN_REFUSED',
       expect.stringMatching(/npm install aws-msk-iam-sasl-signer-js/),
     ]);
@@ -156,7 +156,7 @@ describe('a login to MSK', () => {
   test('without credentials names the region and the credentials', async () => {
     const signer = { generateAuthToken: () => Promise.reject(new Error('no credentials')) };
     const error = await signMskToken('eu-central-1', async () => signer).catch((thrown: Error) => thrown);
-    expect([faultOf(error), (error as Error).message]).toEqual([
+    expect([kafkaErrorCode(error), (error as Error).message]).toEqual([
       'UNREACHABLE',
       expect.stringMatching(/no credentials.*KAFKA_AWS_REGION/),
     ]);

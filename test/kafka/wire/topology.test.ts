@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
-import type { MetadataAnswer } from '../../../src/kafka/wire/port.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { MetadataResponse } from '../../../src/kafka/wire/port.ts';
 import { Topology } from '../../../src/kafka/wire/topology.ts';
 
 /** An answer with these brokers, and the leader of the only partition of each topic. */
-function answer(nodes: readonly number[], leaders: Readonly<Record<string, number>>): MetadataAnswer {
+function answer(nodes: readonly number[], leaders: Readonly<Record<string, number>>): MetadataResponse {
   return {
     throttleMs: 0,
     clusterId: 'c',
@@ -27,26 +27,26 @@ const leaderOf = (topology: Topology, topic: string) => topology.leaderOf(topolo
 
 test("the answer to an older question doesn't replace that to a newer one", () => {
   const topology = inUse('t');
-  const [older, newer] = [topology.ask(), topology.ask()];
-  topology.apply(newer, answer([1, 2], { t: 2 }));
-  topology.apply(older, answer([1], { t: 1 }));
+  const [older, newer] = [topology.nextRequestNumber(), topology.nextRequestNumber()];
+  topology.update(newer, answer([1, 2], { t: 2 }));
+  topology.update(older, answer([1], { t: 1 }));
   expect([leaderOf(topology, 't'), [...topology.brokers.keys()]]).toEqual([2, [1, 2]]);
 });
 
 test('a doubt ends with the answer to a question after it, not with one before', () => {
   const topology = inUse('t');
-  topology.apply(topology.ask(), answer([1], { t: 1 }));
-  const before = topology.ask();
-  topology.doubt('t');
-  topology.apply(before, answer([1], { t: 1 }));
+  topology.update(topology.nextRequestNumber(), answer([1], { t: 1 }));
+  const before = topology.nextRequestNumber();
+  topology.markStale('t');
+  topology.update(before, answer([1], { t: 1 }));
   expect(topology.known('t')).toBeUndefined();
-  topology.apply(topology.ask(), answer([1], { t: 1 }));
+  topology.update(topology.nextRequestNumber(), answer([1], { t: 1 }));
   expect(topology.known('t')?.name).toBe('t');
 });
 
 test('a topic that no answer was about is unknown', () => {
   const topology = inUse('t', 'u');
-  topology.apply(topology.ask(), answer([1], { t: 1 }));
+  topology.update(topology.nextRequestNumber(), answer([1], { t: 1 }));
   expect(leaderOf(topology, 't')).toBe(1);
   expect(faultFrom(() => topology.found('u'))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
   expect(topology.known('u')).toBeUndefined();
@@ -54,7 +54,7 @@ test('a topic that no answer was about is unknown', () => {
 
 test('unused topics are not kept', () => {
   const topology = inUse('t');
-  topology.apply(topology.ask(), answer([1], { t: 1, other: 1 }));
+  topology.update(topology.nextRequestNumber(), answer([1], { t: 1, other: 1 }));
   expect(topology.known('other')).toBeUndefined();
   expect(topology.inUse(59_999)).toEqual(['t']);
   expect(topology.inUse(60_000)).toEqual([]);
@@ -63,7 +63,7 @@ test('unused topics are not kept', () => {
 
 test('a leader that is not among the brokers counts as not available', () => {
   const topology = inUse('t');
-  topology.apply(topology.ask(), answer([1], { t: 9 }));
+  topology.update(topology.nextRequestNumber(), answer([1], { t: 9 }));
   expect(faultFrom(() => leaderOf(topology, 't'))).toBe('LEADER_NOT_AVAILABLE');
   expect(faultFrom(() => topology.leaderOf(topology.found('t'), 1))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
 });
@@ -72,7 +72,7 @@ test('a coordinator is known before the metadata names it, and replaced by the m
   const topology = new Topology();
   topology.addBroker(3, { host: 'met', port: 3 });
   expect(topology.address(3)?.host).toBe('met');
-  topology.apply(topology.ask(), answer([3], {}));
+  topology.update(topology.nextRequestNumber(), answer([3], {}));
   topology.addBroker(3, { host: 'met', port: 3 });
   expect(topology.address(3)?.host).toBe('broker');
 });
@@ -81,6 +81,6 @@ function faultFrom(run: () => unknown): unknown {
   try {
     return run();
   } catch (error) {
-    return faultOf(error);
+    return kafkaErrorCode(error);
   }
 }

@@ -1,5 +1,5 @@
 import type { Timer } from '../../../src/core/runtime.ts';
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { AnswerOf, CallName, Handlers, RequestOf } from './calls.ts';
 import type { Clockwork } from './clockwork.ts';
 import type { Cluster } from './cluster.ts';
@@ -53,8 +53,8 @@ export class Broker {
   }
 
   serve<C extends CallName>(call: C, request: RequestOf<C>, reply: Reply<AnswerOf<C>>, client: string): void {
-    const fault = this.cluster.refuses(call, this.node);
-    if (fault !== undefined) reply.refuse(fault);
+    const errorCode = this.cluster.refuses(call, this.node);
+    if (errorCode !== undefined) reply.refuse(errorCode);
     else (this.#handlers[call] as HandlerOf<C>)(request, reply, client);
   }
 
@@ -117,5 +117,5 @@ type HandlerOf<C extends CallName> = (request: RequestOf<C>, reply: Reply<Answer
 
 /** For a promise whose result is not needed. */
 export function nobody<R>(): Reply<R> {
-  return { give: () => {}, refuse: (_fault: FaultName) => {} };
+  return { give: () => {}, refuse: (_fault: KafkaErrorCode) => {} };
 }

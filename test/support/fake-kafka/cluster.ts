@@ -1,4 +1,4 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { batchOf, markerOf, type PlainRecord } from './batches.ts';
 import { Broker } from './broker.ts';
 import type { CallName } from './calls.ts';
@@ -41,7 +41,7 @@ export class Cluster {
   /** In every answer. */
   throttleMs = 0;
   /** Rejects a call before it is served, if it returns a fault. */
-  refuses: (call: CallName, node: number) => FaultName | undefined = () => undefined;
+  refuses: (call: CallName, node: number) => KafkaErrorCode | undefined = () => undefined;
   /** Called for each new topic, while it is empty. */
   onTopic: (topic: Topic) => void = () => {};
   /** The least time that empty fetches are held. */
@@ -225,8 +225,8 @@ export class Cluster {
     if (this.brokers.get(leader)?.state !== 'up') again();
     else {
       const marker = markerOf(kind, producerId, Math.floor(this.clock.wallMs()));
-      this.sendBatch(topic, partition, marker, (fault) => {
-        if (fault === 'NOT_LEADER_FOR_PARTITION') again();
+      this.sendBatch(topic, partition, marker, (errorCode) => {
+        if (errorCode === 'NOT_LEADER_FOR_PARTITION') again();
       });
     }
   }

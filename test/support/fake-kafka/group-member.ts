@@ -1,13 +1,13 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
-import type { JoinAnswer, JoinRequest, SyncAnswer } from '../../../src/kafka/wire/port.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { JoinGroupRequest, JoinGroupResponse, SyncGroupResponse } from '../../../src/kafka/wire/port.ts';
 
 /** Takes the only answer to a call: the result, or the name of the error. */
 export interface Reply<R> {
   give(answer: R): void;
-  refuse(fault: FaultName): void;
+  refuse(errorCode: KafkaErrorCode): void;
 }
 
-type Settings = Pick<JoinRequest, 'protocols' | 'sessionTimeoutMs' | 'rebalanceTimeoutMs' | 'instanceId'>;
+type Settings = Pick<JoinGroupRequest, 'protocols' | 'sessionTimeoutMs' | 'rebalanceTimeoutMs' | 'instanceId'>;
 
 /** A member as its coordinator knows it. */
 export class GroupMember {
@@ -17,8 +17,8 @@ export class GroupMember {
   assignment: Buffer = Buffer.alloc(0);
   /** Joins for the first time: it may have crashed, so waiting does not keep it a member for ever. */
   isNew = true;
-  joining: Reply<JoinAnswer> | undefined;
-  syncing: Reply<SyncAnswer> | undefined;
+  joining: Reply<JoinGroupResponse> | undefined;
+  syncing: Reply<SyncGroupResponse> | undefined;
 
   constructor(memberId: string, clientId: string, settings: Settings) {
     this.memberId = memberId;
@@ -41,9 +41,9 @@ export class GroupMember {
   }
 
   /** Whether a join has the same protocols and metadata as before. */
-  matches(protocols: JoinRequest['protocols']): boolean {
+  matches(protocols: JoinGroupRequest['protocols']): boolean {
     const known = this.settings.protocols;
-    const isKnown = ({ name, metadata }: JoinRequest['protocols'][number], i: number): boolean =>
+    const isKnown = ({ name, metadata }: JoinGroupRequest['protocols'][number], i: number): boolean =>
       name === known[i]?.name && metadata.equals(known[i].metadata);
     return protocols.length === known.length && protocols.every(isKnown);
   }
@@ -60,16 +60,16 @@ export class GroupMember {
     return copy;
   }
 
-  answerJoin(answer: JoinAnswer): void {
+  answerJoin(answer: JoinGroupResponse): void {
     const reply = this.joining;
     this.joining = undefined;
     reply?.give(answer);
   }
 
-  refuseJoin(fault: FaultName): void {
+  refuseJoin(errorCode: KafkaErrorCode): void {
     const reply = this.joining;
     this.joining = undefined;
-    reply?.refuse(fault);
+    reply?.refuse(errorCode);
   }
 
   answerSync(): void {
@@ -78,9 +78,9 @@ export class GroupMember {
     reply?.give({ throttleMs: 0, assignment: this.assignment });
   }
 
-  refuseSync(fault: FaultName): void {
+  refuseSync(errorCode: KafkaErrorCode): void {
     const reply = this.syncing;
     this.syncing = undefined;
-    reply?.refuse(fault);
+    reply?.refuse(errorCode);
   }
 }

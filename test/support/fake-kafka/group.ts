@@ -1,11 +1,11 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
-  GroupsAnswer,
-  JoinAnswer,
-  JoinRequest,
+  DescribeGroupsResponse,
+  JoinGroupRequest,
+  JoinGroupResponse,
   MemberRequest,
-  SyncAnswer,
-  SyncRequest,
+  SyncGroupRequest,
+  SyncGroupResponse,
 } from '../../../src/kafka/wire/port.ts';
 import { type Clockwork, KeyedTimers } from './clockwork.ts';
 import { GroupMember, type Reply } from './group-member.ts';
@@ -79,16 +79,16 @@ export class Group {
     return this.#roster.all;
   }
 
-  join(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): void {
-    const fault = this.#tryJoin(clientId, request, reply);
-    if (fault !== undefined) reply.refuse(fault);
+  join(clientId: string, request: JoinGroupRequest, reply: Reply<JoinGroupResponse>): void {
+    const errorCode = this.#tryJoin(clientId, request, reply);
+    if (errorCode !== undefined) reply.refuse(errorCode);
   }
 
-  sync(request: SyncRequest, reply: Reply<SyncAnswer>): void {
+  sync(request: SyncGroupRequest, reply: Reply<SyncGroupResponse>): void {
     const { memberId, assignments } = request;
-    const fault = this.#refuses(request);
+    const errorCode = this.#refuses(request);
     const member = this.#roster.get(memberId);
-    if (fault !== undefined || member === undefined) reply.refuse(fault ?? 'UNKNOWN_MEMBER_ID');
+    if (errorCode !== undefined || member === undefined) reply.refuse(errorCode ?? 'UNKNOWN_MEMBER_ID');
     else if (this.#state === 'PreparingRebalance') reply.refuse('REBALANCE_IN_PROGRESS');
     else {
       member.syncing = reply;
@@ -100,39 +100,39 @@ export class Group {
   }
 
   /** Undefined for success. */
-  heartbeat(request: MemberRequest): FaultName | undefined {
-    const fault = this.#refuses(request);
+  heartbeat(request: MemberRequest): KafkaErrorCode | undefined {
+    const errorCode = this.#refuses(request);
     const member = this.#roster.get(request.memberId);
-    if (fault !== undefined || member === undefined) return fault ?? 'UNKNOWN_MEMBER_ID';
+    if (errorCode !== undefined || member === undefined) return errorCode ?? 'UNKNOWN_MEMBER_ID';
     this.#expectHeartbeat(member);
     return this.#state === 'PreparingRebalance' ? 'REBALANCE_IN_PROGRESS' : undefined;
   }
 
   /** Members leave by their ID or, if removed by others, by their instance ID alone. */
-  leave({ memberId, instanceId }: Omit<MemberRequest, 'generation'>): FaultName | undefined {
+  leave({ memberId, instanceId }: Omit<MemberRequest, 'generation'>): KafkaErrorCode | undefined {
     if (this.#pending.delete(memberId)) {
       this.#timers.cancel(memberId);
       this.#completeIfAllJoined();
       return undefined;
     }
     const leaving = memberId === '' ? this.#roster.withInstance(instanceId)?.memberId : memberId;
-    const fault = this.#roster.refuses(leaving ?? '', instanceId);
-    if (fault === undefined) this.#remove(leaving ?? '');
-    return fault;
+    const errorCode = this.#roster.refuses(leaving ?? '', instanceId);
+    if (errorCode === undefined) this.#remove(leaving ?? '');
+    return errorCode;
   }
 
   /** The fault of a commit; undefined if it is allowed. */
-  refusesCommit(memberId: string, generation: number): FaultName | undefined {
+  refusesCommit(memberId: string, generation: number): KafkaErrorCode | undefined {
     if (generation < 0 && memberId === '') return this.#state === 'Empty' ? undefined : 'UNKNOWN_MEMBER_ID';
-    const fault = this.#refuses({ memberId, generation });
-    if (fault !== undefined) return fault;
+    const errorCode = this.#refuses({ memberId, generation });
+    if (errorCode !== undefined) return errorCode;
     if (this.#state === 'CompletingRebalance') return 'REBALANCE_IN_PROGRESS';
     const member = this.#roster.get(memberId);
     if (member !== undefined) this.#expectHeartbeat(member);
     return undefined;
   }
 
-  describe(): Omit<GroupsAnswer['groups'][number], 'groupId'> {
+  describe(): Omit<DescribeGroupsResponse['groups'][number], 'groupId'> {
     if (this.#generation === 0 && this.#state === 'Empty') return { state: 'Dead', members: [] };
     const members = this.members.map((member) => {
       const { clientId, assignment } = member;
@@ -163,7 +163,7 @@ export class Group {
   }
 
   /** The fault of a join that is rejected immediately; any other join is answered now or later. */
-  #tryJoin(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): FaultName | undefined {
+  #tryJoin(clientId: string, request: JoinGroupRequest, reply: Reply<JoinGroupResponse>): KafkaErrorCode | undefined {
     const { memberId, instanceId, sessionTimeoutMs, protocols } = request;
     const { minSessionMs, maxSessionMs } = this.#settings;
     if (sessionTimeoutMs < minSessionMs || sessionTimeoutMs > maxSessionMs) return 'INVALID_SESSION_TIMEOUT';
@@ -178,14 +178,14 @@ export class Group {
       return undefined;
     }
     const member = this.#roster.get(memberId);
-    const fault = this.#roster.refuses(memberId, instanceId);
-    if (fault !== undefined || member === undefined) return fault ?? 'UNKNOWN_MEMBER_ID';
+    const errorCode = this.#roster.refuses(memberId, instanceId);
+    if (errorCode !== undefined || member === undefined) return errorCode ?? 'UNKNOWN_MEMBER_ID';
     this.#joinAgain(member, request, reply);
     return undefined;
   }
 
   /** Gives out a member ID; nothing else happens until the member joins with it. */
-  #welcome(clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): void {
+  #welcome(clientId: string, request: JoinGroupRequest, reply: Reply<JoinGroupResponse>): void {
     const memberId = `${clientId}-${this.#newId()}`;
     this.#pending.add(memberId);
     this.#timers.set(memberId, request.sessionTimeoutMs, () => {
@@ -193,11 +193,16 @@ export class Group {
       this.#completeIfAllJoined();
     });
     const nothing = { generation: -1, protocol: '', leaderId: '', members: [] };
-    reply.give({ ...NOT_THROTTLED, ...nothing, fault: 'MEMBER_ID_REQUIRED', memberId });
+    reply.give({ ...NOT_THROTTLED, ...nothing, errorCode: 'MEMBER_ID_REQUIRED', memberId });
   }
 
   /** A member that joins with a known instance ID replaces the previous one, which is fenced. */
-  #joinByInstance(clientId: string, instanceId: string, request: JoinRequest, reply: Reply<JoinAnswer>): void {
+  #joinByInstance(
+    clientId: string,
+    instanceId: string,
+    request: JoinGroupRequest,
+    reply: Reply<JoinGroupResponse>,
+  ): void {
     const memberId = `${instanceId}-${this.#newId()}`;
     const before = this.#roster.withInstance(instanceId);
     if (before === undefined) {
@@ -223,7 +228,7 @@ export class Group {
     member.answerJoin({ ...this.#joined(member), leaderId: leaderBefore, members: [] });
   }
 
-  #add(memberId: string, clientId: string, request: JoinRequest, reply: Reply<JoinAnswer>): void {
+  #add(memberId: string, clientId: string, request: JoinGroupRequest, reply: Reply<JoinGroupResponse>): void {
     this.#pending.delete(memberId);
     const member = new GroupMember(memberId, clientId, request);
     member.joining = reply;
@@ -234,7 +239,7 @@ export class Group {
   }
 
   /** A repeated join is answered with the current generation, since the first answer may have been lost. */
-  #joinAgain(member: GroupMember, request: JoinRequest, reply: Reply<JoinAnswer>): void {
+  #joinAgain(member: GroupMember, request: JoinGroupRequest, reply: Reply<JoinGroupResponse>): void {
     const isLeader = member.memberId === this.#roster.leaderId;
     const isSettled = this.#state === 'CompletingRebalance' || (this.#state === 'Stable' && !isLeader);
     if (isSettled && member.matches(request.protocols)) {
@@ -245,7 +250,7 @@ export class Group {
     this.#rebalanceOrComplete();
   }
 
-  #update(member: GroupMember, request: JoinRequest, reply: Reply<JoinAnswer>): void {
+  #update(member: GroupMember, request: JoinGroupRequest, reply: Reply<JoinGroupResponse>): void {
     member.refuseJoin('REBALANCE_IN_PROGRESS');
     member.settings = request;
     member.joining = reply;
@@ -319,7 +324,7 @@ export class Group {
     if (joined.length > 0) this.#timers.set('sync', this.#roster.rebalanceMs, () => this.#giveUpUnsynced());
   }
 
-  #assign(assignments: SyncRequest['assignments']): void {
+  #assign(assignments: SyncGroupRequest['assignments']): void {
     const byMember = new Map(assignments.map((one) => [one.memberId, one.assignment]));
     for (const member of this.members) member.assignment = byMember.get(member.memberId) ?? NOTHING;
     this.#state = 'Stable';
@@ -336,7 +341,7 @@ export class Group {
     this.#prepare();
   }
 
-  #joined(member: GroupMember): JoinAnswer {
+  #joined(member: GroupMember): JoinGroupResponse {
     const { memberId } = member;
     const { leaderId } = this.#roster;
     const members = this.members.map((one) => ({ ...one.name, metadata: one.metadataFor(this.#protocol) }));
@@ -371,7 +376,7 @@ export class Group {
     this.#unsynced.delete(memberId);
   }
 
-  #refuses({ memberId, instanceId, generation }: Omit<MemberRequest, 'groupId'>): FaultName | undefined {
+  #refuses({ memberId, instanceId, generation }: Omit<MemberRequest, 'groupId'>): KafkaErrorCode | undefined {
     const isOld = generation !== this.#generation;
     return this.#roster.refuses(memberId, instanceId) ?? (isOld ? 'ILLEGAL_GENERATION' : undefined);
   }

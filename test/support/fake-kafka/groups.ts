@@ -1,5 +1,5 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
-import type { CommitRequest, OffsetsRequest } from '../../../src/kafka/wire/port.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { OffsetCommitRequest, OffsetFetchRequest } from '../../../src/kafka/wire/port.ts';
 import type { Clockwork } from './clockwork.ts';
 import { Group, type GroupSettings } from './group.ts';
 
@@ -23,7 +23,7 @@ export class Groups {
   readonly #clockOf: (node: number) => Clockwork;
   readonly #groups = new Map<string, Kept>();
   /** Called for each commit that was accepted. */
-  onCommit: (request: CommitRequest) => void = () => {};
+  onCommit: (request: OffsetCommitRequest) => void = () => {};
   #ids = 0;
 
   constructor(options: GroupsOptions, clock: Clockwork, clockOf: (node: number) => Clockwork) {
@@ -58,17 +58,17 @@ export class Groups {
     kept.group.moved();
   }
 
-  commit(request: CommitRequest): readonly { topic: string; partition: number; fault?: FaultName }[] {
+  commit(request: OffsetCommitRequest): readonly { topic: string; partition: number; errorCode?: KafkaErrorCode }[] {
     const { groupId, memberId, generation, partitions } = request;
     const kept = this.#groups.get(groupId);
-    const fault = kept === undefined ? 'UNKNOWN_MEMBER_ID' : kept.group.refusesCommit(memberId, generation);
-    if (fault !== undefined) return partitions.map(({ topic, partition }) => ({ topic, partition, fault }));
+    const errorCode = kept === undefined ? 'UNKNOWN_MEMBER_ID' : kept.group.refusesCommit(memberId, generation);
+    if (errorCode !== undefined) return partitions.map(({ topic, partition }) => ({ topic, partition, errorCode }));
     for (const { topic, partition, offset } of partitions) kept?.offsets.set(`${topic}/${partition}`, offset);
     this.onCommit(request);
     return partitions.map(({ topic, partition }) => ({ topic, partition }));
   }
 
-  fetch({ groupId, partitions }: OffsetsRequest): readonly { topic: string; partition: number; offset: number }[] {
+  fetch({ groupId, partitions }: OffsetFetchRequest): readonly { topic: string; partition: number; offset: number }[] {
     return partitions.map(({ topic, partition }) => {
       const offset = this.committed(groupId, topic, partition) ?? -1;
       return { topic, partition, offset };

@@ -1,4 +1,4 @@
-import { type FaultName, KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
 import { type Broker, nobody } from './broker.ts';
 import type { AnswerOf, CallName, RequestOf } from './calls.ts';
@@ -33,9 +33,9 @@ function dial(ends: Ends, address: BrokerAddress, signal: AbortSignal): Promise<
     signal.removeEventListener('abort', stop);
     how();
   };
-  const stop = (): void => end(() => reject(new KafkaFault('CLOSED', `no connection to ${where} is wanted any more`)));
+  const stop = (): void => end(() => reject(new KafkaError('CLOSED', `no connection to ${where} is wanted any more`)));
   const refuse = (): void =>
-    host.deliver(() => end(() => reject(new KafkaFault('UNREACHABLE', `${where} refuses connections`))));
+    host.deliver(() => end(() => reject(new KafkaError('UNREACHABLE', `${where} refuses connections`))));
   if (signal.aborted) {
     stop();
     return promise;
@@ -80,7 +80,7 @@ class FakeLink implements BrokerLink {
   readonly #clientId: string;
   readonly #there: Way = { isLost: false, isCut: false, lastMs: 0 };
   readonly #back: Way = { isLost: false, isCut: false, lastMs: 0 };
-  readonly #open = new Set<(error: KafkaFault) => void>();
+  readonly #open = new Set<(error: KafkaError) => void>();
   /** At the broker: the calls that have arrived; the first is being served. */
   readonly #queue: Waiting[] = [];
   /** At the host: the answers that it has not taken yet. */
@@ -124,11 +124,11 @@ class FakeLink implements BrokerLink {
   #ask<C extends CallName>(call: C, request: RequestOf<C>): Promise<AnswerOf<C>> {
     const { promise, resolve, reject } = Promise.withResolvers<AnswerOf<C>>();
     if (this.#isClosed) {
-      reject(new KafkaFault('CONNECTION_LOST', `${call}: the connection has ended`));
+      reject(new KafkaError('CONNECTION_LOST', `${call}: the connection has ended`));
       return promise;
     }
     const { observer } = this.#ends.host;
-    const lose = (error: KafkaFault): void => {
+    const lose = (error: KafkaError): void => {
       observer?.ended(call, request, false);
       reject(error);
     };
@@ -142,8 +142,8 @@ class FakeLink implements BrokerLink {
       this.#carry({ call, request, way } as Message, arrive);
     const reply: Reply<AnswerOf<C>> = {
       give: (answer) => carry('back', () => answered(() => resolve(answer))),
-      refuse: (fault: FaultName) =>
-        carry('back', () => answered(() => reject(new KafkaFault(fault, `${call}: ${fault}`)))),
+      refuse: (errorCode: KafkaErrorCode) =>
+        carry('back', () => answered(() => reject(new KafkaError(errorCode, `${call}: ${errorCode}`)))),
     };
     observer?.sent(call, request);
     carry('there', () => this.#serve(call, request, reply));
@@ -158,7 +158,7 @@ class FakeLink implements BrokerLink {
       };
       const served = {
         give: (given: AnswerOf<C>) => once(() => reply.give(given)),
-        refuse: (fault: FaultName) => once(() => reply.refuse(fault)),
+        refuse: (errorCode: KafkaErrorCode) => once(() => reply.refuse(errorCode)),
       };
       this.#broker.serve(call, request, served, this.#clientId);
     };
@@ -207,7 +207,7 @@ class FakeLink implements BrokerLink {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#broker.connections.delete(this.#break);
-    for (const lose of [...this.#open]) lose(new KafkaFault('CONNECTION_LOST', why));
+    for (const lose of [...this.#open]) lose(new KafkaError('CONNECTION_LOST', why));
     this.#open.clear();
     this.#isOver();
   }

@@ -1,4 +1,4 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { Clockwork } from './clockwork.ts';
 import { PartitionLog } from './partition-log.ts';
 
@@ -29,7 +29,7 @@ export interface PartitionObserver {
 }
 
 /** The outcome of an append at the broker. */
-export type Outcome = (fault: FaultName | undefined) => void;
+export type Outcome = (errorCode: KafkaErrorCode | undefined) => void;
 
 /**
  * One partition and its replicas. There is one log: a replica is always a prefix of the leader's log, so its end describes

@@ -1,5 +1,5 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
-import type { JoinRequest } from '../../../src/kafka/wire/port.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { JoinGroupRequest } from '../../../src/kafka/wire/port.ts';
 import type { GroupMember } from './group-member.ts';
 
 /** The members of a group, and their common protocol. The first to join leads, and there is always a leader. */
@@ -46,14 +46,14 @@ export class Roster {
   }
 
   /** Why a caller is not a member. */
-  refuses(memberId: string, instanceId: string | undefined): FaultName | undefined {
+  refuses(memberId: string, instanceId: string | undefined): KafkaErrorCode | undefined {
     const known = this.withInstance(instanceId);
     if (known !== undefined && known.memberId !== memberId) return 'FENCED_INSTANCE_ID';
     const isStranger = instanceId !== undefined && known === undefined;
     return isStranger || !this.#members.has(memberId) ? 'UNKNOWN_MEMBER_ID' : undefined;
   }
 
-  supports(protocols: JoinRequest['protocols']): boolean {
+  supports(protocols: JoinGroupRequest['protocols']): boolean {
     return protocols.some(({ name }) => this.#isKnownToAll(name));
   }
 

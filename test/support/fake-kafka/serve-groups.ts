@@ -1,4 +1,4 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
 import type { Group } from './group.ts';
@@ -20,20 +20,24 @@ export function groupHandlers(broker: Broker): Pick<Handlers, GroupCalls> {
   const { groups } = cluster;
   const throttled = () => ({ throttleMs: cluster.throttleMs });
   /** Why this broker can't serve a group. */
-  const refusal = (groupId: string): FaultName | undefined => {
+  const refusal = (groupId: string): KafkaErrorCode | undefined => {
     if (groups.get(groupId) === undefined || groups.coordinatorOf(groupId, node) !== node)
       return 'NOT_COORDINATOR_FOR_GROUP';
     return groups.isLoading(groupId) ? 'GROUP_LOAD_IN_PROGRESS' : undefined;
   };
-  const withGroup = (groupId: string, reply: { refuse(fault: FaultName): void }, use: (group: Group) => void): void => {
+  const withGroup = (
+    groupId: string,
+    reply: { refuse(errorCode: KafkaErrorCode): void },
+    use: (group: Group) => void,
+  ): void => {
     const group = groups.get(groupId);
-    const fault = refusal(groupId);
-    if (group === undefined || fault !== undefined) reply.refuse(fault ?? 'NOT_COORDINATOR_FOR_GROUP');
+    const errorCode = refusal(groupId);
+    if (group === undefined || errorCode !== undefined) reply.refuse(errorCode ?? 'NOT_COORDINATOR_FOR_GROUP');
     else use(group);
   };
-  const settle = (reply: { give(answer: { throttleMs: number }): void; refuse(fault: FaultName): void }) => {
-    return (fault: FaultName | undefined): void =>
-      fault === undefined ? reply.give(throttled()) : reply.refuse(fault);
+  const settle = (reply: { give(answer: { throttleMs: number }): void; refuse(errorCode: KafkaErrorCode): void }) => {
+    return (errorCode: KafkaErrorCode | undefined): void =>
+      errorCode === undefined ? reply.give(throttled()) : reply.refuse(errorCode);
   };
   return {
     findCoordinator: ({ groupId }, reply) => {
@@ -49,19 +53,21 @@ export function groupHandlers(broker: Broker): Pick<Handlers, GroupCalls> {
       withGroup(request.groupId, reply, (group) => settle(reply)(group.heartbeat(request))),
     leaveGroup: (request, reply) => withGroup(request.groupId, reply, (group) => settle(reply)(group.leave(request))),
     commitOffsets: (request, reply) => {
-      const fault = refusal(request.groupId);
+      const errorCode = refusal(request.groupId);
       const refused = () =>
-        request.partitions.map(({ topic, partition }) => ({ topic, partition, fault: fault ?? '' }));
-      reply.give({ ...throttled(), partitions: fault === undefined ? groups.commit(request) : refused() });
+        request.partitions.map(({ topic, partition }) => ({ topic, partition, errorCode: errorCode ?? '' }));
+      reply.give({ ...throttled(), partitions: errorCode === undefined ? groups.commit(request) : refused() });
     },
     fetchOffsets: (request, reply) =>
       withGroup(request.groupId, reply, () => reply.give({ ...throttled(), partitions: groups.fetch(request) })),
     describeGroups: ({ groupIds }, reply) => {
       const described = groupIds.map((groupId) => {
         const group = groups.get(groupId);
-        const fault = refusal(groupId);
+        const errorCode = refusal(groupId);
         if (group === undefined) return { groupId, state: 'Dead', members: [] };
-        return fault === undefined ? { groupId, ...group.describe() } : { groupId, fault, state: '', members: [] };
+        return errorCode === undefined
+          ? { groupId, ...group.describe() }
+          : { groupId, errorCode, state: '', members: [] };
       });
       reply.give({ ...throttled(), groups: described });
     },

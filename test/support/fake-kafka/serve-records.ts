@@ -1,11 +1,11 @@
-import type { FaultName } from '../../../src/kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
-  FetchAnswer,
   FetchedPartition,
   FetchRequest,
+  FetchResponse,
   ListOffsetsRequest,
-  ProduceAnswer,
   ProduceRequest,
+  ProduceResponse,
 } from '../../../src/kafka/wire/port.ts';
 import { hasKeylessRecord, isSound } from './batches.ts';
 import type { Broker } from './broker.ts';
@@ -29,19 +29,23 @@ export function recordHandlers(broker: Broker): Pick<Handlers, 'produce' | 'fetc
   };
 }
 
-type AnswerProduce = (fields: Partial<ProduceAnswer>) => void;
+type AnswerProduce = (fields: Partial<ProduceResponse>) => void;
 
 /** The port only allows -1; the fake also implements weaker acks. */
-function produce(broker: Broker, request: ProduceRequest, reply: Reply<ProduceAnswer>): void {
+function produce(broker: Broker, request: ProduceRequest, reply: Reply<ProduceResponse>): void {
   const answer: AnswerProduce = (fields) => reply.give({ ...NONE, throttleMs: broker.cluster.throttleMs, ...fields });
   const partition = partitionIn(broker.view, request.topic, request.partition)?.partition;
-  const fault = refusalOf(broker, request);
-  if (fault !== undefined || partition === undefined) answer({ fault: fault ?? 'UNKNOWN_TOPIC_OR_PARTITION' });
+  const errorCode = refusalOf(broker, request);
+  if (errorCode !== undefined || partition === undefined)
+    answer({ errorCode: errorCode ?? 'UNKNOWN_TOPIC_OR_PARTITION' });
   else if (partition.leadership.leader === broker.node) append(broker, partition, request, answer);
   else appendInVain(broker, partition, request, answer);
 }
 
-function refusalOf(broker: Broker, { topic, partition: number, batch, acks }: ProduceRequest): FaultName | undefined {
+function refusalOf(
+  broker: Broker,
+  { topic, partition: number, batch, acks }: ProduceRequest,
+): KafkaErrorCode | undefined {
   const found = partitionIn(broker.view, topic, number);
   if (found === undefined) return 'UNKNOWN_TOPIC_OR_PARTITION';
   if (broker.cluster.isDenied(topic)) return 'TOPIC_AUTHORIZATION_FAILED';
@@ -60,14 +64,16 @@ function append(broker: Broker, partition: Partition, request: ProduceRequest, a
   const nowMs = broker.clock.wallMs();
   const done = { baseOffset, appendedAtMs: partition.settings.stampsTime ? nowMs : -1, logStartOffset: start };
   let isOpen = true;
-  const end = (fields: Partial<ProduceAnswer>): void => {
+  const end = (fields: Partial<ProduceResponse>): void => {
     if (isOpen) answer(fields);
     isOpen = false;
     timer?.cancel();
   };
-  const late = (): void => end({ fault: 'REQUEST_TIMED_OUT' });
+  const late = (): void => end({ errorCode: 'REQUEST_TIMED_OUT' });
   const timer = waits ? broker.clock.schedule(request.timeoutMs, late) : undefined;
-  partition.append(request.batch, nowMs, (fault) => broker.deliver(() => end(fault === undefined ? done : { fault })));
+  partition.append(request.batch, nowMs, (errorCode) =>
+    broker.deliver(() => end(errorCode === undefined ? done : { errorCode })),
+  );
   if (!waits) end(done);
 }
 
@@ -82,10 +88,10 @@ function appendInVain(broker: Broker, partition: Partition, request: ProduceRequ
     });
     return;
   }
-  const end = (fault: FaultName): void => {
+  const end = (errorCode: KafkaErrorCode): void => {
     timer.cancel();
     unwatch();
-    answer({ fault });
+    answer({ errorCode });
   };
   const timer = broker.clock.schedule(request.timeoutMs, () => end('REQUEST_TIMED_OUT'));
   const unwatch = broker.watchView(() => end('NOT_LEADER_FOR_PARTITION'));
@@ -100,11 +106,11 @@ function isForAll(request: ProduceRequest): boolean {
 class Fetch {
   readonly #broker: Broker;
   readonly #request: FetchRequest;
-  readonly #reply: Reply<FetchAnswer>;
+  readonly #reply: Reply<FetchResponse>;
   #unwatch: (() => void) | undefined;
   #isOver = false;
 
-  constructor(broker: Broker, request: FetchRequest, reply: Reply<FetchAnswer>) {
+  constructor(broker: Broker, request: FetchRequest, reply: Reply<FetchResponse>) {
     this.#broker = broker;
     this.#request = request;
     this.#reply = reply;
@@ -113,7 +119,7 @@ class Fetch {
   look(): void {
     if (this.#isOver) return;
     const partitions = this.#read();
-    const isDue = partitions.some(({ fault, records }) => fault !== undefined || records.length > 0);
+    const isDue = partitions.some(({ errorCode, records }) => errorCode !== undefined || records.length > 0);
     if (isDue || this.#request.maxWaitMs <= 0) this.#end(partitions);
     else if (this.#unwatch === undefined) this.#wait();
   }
@@ -146,9 +152,9 @@ class Fetch {
     let left = this.#request.maxBytes;
     return this.#request.partitions.map(({ topic, partition: number, offset, maxBytes }) => {
       const place = { topic, partition: number };
-      const refuse = (fault: string): FetchedPartition => {
+      const refuse = (errorCode: string): FetchedPartition => {
         const none = { highWatermark: -1, lastStableOffset: -1, logStartOffset: -1 };
-        return { ...place, fault, ...none, aborted: [], records: NO_BATCHES };
+        return { ...place, errorCode, ...none, aborted: [], records: NO_BATCHES };
       };
       const found = partitionIn(this.#broker.view, topic, number);
       if (found === undefined) return refuse('UNKNOWN_TOPIC_OR_PARTITION');
@@ -180,9 +186,9 @@ function listOffset(
 ) {
   const place = { topic, partition: number };
   const found = partitionIn(broker.view, topic, number);
-  if (found === undefined) return { ...place, fault: 'UNKNOWN_TOPIC_OR_PARTITION', offset: -1 };
-  if (broker.cluster.isDenied(topic)) return { ...place, fault: 'TOPIC_AUTHORIZATION_FAILED', offset: -1 };
-  if (found.believed.leader !== broker.node) return { ...place, fault: 'NOT_LEADER_FOR_PARTITION', offset: -1 };
+  if (found === undefined) return { ...place, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', offset: -1 };
+  if (broker.cluster.isDenied(topic)) return { ...place, errorCode: 'TOPIC_AUTHORIZATION_FAILED', offset: -1 };
+  if (found.believed.leader !== broker.node) return { ...place, errorCode: 'NOT_LEADER_FOR_PARTITION', offset: -1 };
   const { log } = found.partition;
   const highWatermark = found.partition.highWatermarkOf(broker.node);
   const end = isolation === 'read_committed' ? Math.min(highWatermark, log.stableEnd) : highWatermark;

@@ -23,8 +23,8 @@ export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
         controllerId: view.nodes[0] ?? -1,
         brokers: view.nodes.map(addressOf),
         topics: names.map((name) => {
-          if (!NAME.test(name)) return { name, fault: 'INVALID_TOPIC_EXCEPTION', partitions: [] };
-          if (cluster.isDenied(name)) return { name, fault: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] };
+          if (!NAME.test(name)) return { name, errorCode: 'INVALID_TOPIC_EXCEPTION', partitions: [] };
+          if (cluster.isDenied(name)) return { name, errorCode: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] };
           return describeTopic(view, name);
         }),
       });
@@ -35,7 +35,7 @@ export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
     describeConfigs: ({ topics }, reply) => {
       const found = topics.map((name) => {
         const known = broker.view.topics.get(name);
-        if (known === undefined) return { name, fault: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
+        if (known === undefined) return { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
         return { name, configs: known.topic.configs };
       });
       reply.give({ ...throttled(), topics: found });
@@ -44,14 +44,14 @@ export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
       const found = topics.map((name) =>
         broker.view.topics.has(name)
           ? { name, operations: new Set(ALL) }
-          : { name, fault: 'UNKNOWN_TOPIC_OR_PARTITION', operations: new Set<Operation>() },
+          : { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', operations: new Set<Operation>() },
       );
       reply.give({ ...throttled(), topics: found });
     },
     createAcls: ({ rules }, reply) => {
       reply.give({
         ...throttled(),
-        rules: rules.map(() => ({ fault: 'SECURITY_DISABLED', message: 'no authorizer' })),
+        rules: rules.map(() => ({ errorCode: 'SECURITY_DISABLED', message: 'no authorizer' })),
       });
     },
   };
@@ -59,7 +59,7 @@ export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
 
 function create({ cluster }: Broker, topic: CreateTopicsRequest['topics'][number]) {
   const { name, partitions, replicas, configs } = topic;
-  const refuse = (fault: string, message: string) => ({ name, fault, message });
+  const refuse = (errorCode: string, message: string) => ({ name, errorCode, message });
   if (!NAME.test(name)) return refuse('INVALID_TOPIC_EXCEPTION', `${name} is no name of a topic`);
   if (cluster.topics.has(name)) return refuse('TOPIC_ALREADY_EXISTS', `topic ${name} exists`);
   if (partitions < 1) return refuse('INVALID_PARTITIONS', 'there must be a partition');

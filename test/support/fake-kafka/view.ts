@@ -1,4 +1,4 @@
-import type { MetadataAnswer, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/port.ts';
 import type { Leadership, Partition } from './partition.ts';
 import type { Topic } from './topic.ts';
 
@@ -41,7 +41,7 @@ export function partitionIn(
 
 export function describeTopic(view: View, name: string): TopicMetadata {
   const known = view.topics.get(name);
-  if (known === undefined) return { name, fault: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] };
+  if (known === undefined) return { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] };
   const partitions = known.topic.partitions.map(({ number, settings }, i) => {
     const { leader = -1, inSync = [] } = known.leaders[i] ?? {};
     return { partition: number, leader, replicas: settings.replicas, inSync };
@@ -49,6 +49,6 @@ export function describeTopic(view: View, name: string): TopicMetadata {
   return { name, partitions };
 }
 
-export function addressOf(node: number): MetadataAnswer['brokers'][number] {
+export function addressOf(node: number): MetadataResponse['brokers'][number] {
   return { nodeId: node, host: `broker-${node}`, port: 9092 };
 }

@@ -17,10 +17,10 @@ export function groupsContract(at: () => WireStage): void {
     it('a new member gets an ID before it joins, and leads when it is alone', async () => {
       const one = member(await at().group());
       const named = await one.joinOnce();
-      expect(named.fault).toBe('MEMBER_ID_REQUIRED');
+      expect(named.errorCode).toBe('MEMBER_ID_REQUIRED');
       expect(named.memberId).not.toBe('');
       const joined = await one.joinOnce();
-      expect(joined.fault).toBeUndefined();
+      expect(joined.errorCode).toBeUndefined();
       expect([joined.memberId, joined.leaderId, joined.protocol]).toEqual([named.memberId, named.memberId, 'one']);
       expect(joined.members.map(({ memberId }) => memberId)).toEqual([named.memberId]);
       expect(String(decodeSubscription(only(joined.members).metadata).userData)).toMatch(/^of member-/);
@@ -45,7 +45,7 @@ export function groupsContract(at: () => WireStage): void {
       await one.settle();
       expect(await committed(groupId, topic, [0, 1])).toEqual(new Map([[0, -1], [1, -1]])); // biome-ignore format: pairs
       const { partitions } = await one.commit(topic, { 0: 7, 2: 9 });
-      expect(partitions.map(({ fault }) => fault)).toEqual([undefined, undefined]);
+      expect(partitions.map(({ errorCode }) => errorCode)).toEqual([undefined, undefined]);
       expect(await committed(groupId, topic, [0, 1, 2])).toEqual(new Map([[0, 7], [1, -1], [2, 9]])); // biome-ignore format: pairs
       await one.commit(topic, { 0: 5 });
       await one.leave();
@@ -55,11 +55,11 @@ export function groupsContract(at: () => WireStage): void {
     it('a non-member can commit while the group is empty, and not while it has members', async () => {
       const [groupId, topic] = [await at().group(), await at().topic()];
       const outsider = member(groupId);
-      expect(only((await outsider.commit(topic, { 0: 3 })).partitions).fault).toBeUndefined();
+      expect(only((await outsider.commit(topic, { 0: 3 })).partitions).errorCode).toBeUndefined();
       expect((await committed(groupId, topic, [0])).get(0)).toBe(3);
       const one = member(groupId);
       await one.settle();
-      expect(only((await outsider.commit(topic, { 0: 4 })).partitions).fault).toBe('UNKNOWN_MEMBER_ID');
+      expect(only((await outsider.commit(topic, { 0: 4 })).partitions).errorCode).toBe('UNKNOWN_MEMBER_ID');
       await one.leave();
     });
 
@@ -103,12 +103,12 @@ export function groupsContract(at: () => WireStage): void {
       one.generation = generation - 1;
       expect(await faultFrom(one.heartbeat())).toBe('ILLEGAL_GENERATION');
       expect(await faultFrom(one.sync())).toBe('ILLEGAL_GENERATION');
-      expect(only((await one.commit(topic, { 0: 1 })).partitions).fault).toBe('ILLEGAL_GENERATION');
+      expect(only((await one.commit(topic, { 0: 1 })).partitions).errorCode).toBe('ILLEGAL_GENERATION');
       const stranger = member(groupId);
       [stranger.memberId, stranger.generation] = ['nobody', generation];
       expect(await faultFrom(stranger.heartbeat())).toBe('UNKNOWN_MEMBER_ID');
       expect(await faultFrom(stranger.leave())).toBe('UNKNOWN_MEMBER_ID');
-      expect(only((await stranger.commit(topic, { 0: 1 })).partitions).fault).toBe('UNKNOWN_MEMBER_ID');
+      expect(only((await stranger.commit(topic, { 0: 1 })).partitions).errorCode).toBe('UNKNOWN_MEMBER_ID');
       expect((await committed(groupId, topic, [0])).get(0)).toBe(-1);
       one.generation = generation;
       await one.leave();
@@ -200,9 +200,9 @@ export function groupsContract(at: () => WireStage): void {
       expect((await later.join()).generation).toBe(former.generation);
       expect(await faultFrom(former.heartbeat())).toBe('FENCED_INSTANCE_ID');
       expect(await faultFrom(former.join())).toBe('FENCED_INSTANCE_ID');
-      expect(only((await former.commit(topic, { 0: 1 })).partitions).fault).toBe('UNKNOWN_MEMBER_ID');
+      expect(only((await former.commit(topic, { 0: 1 })).partitions).errorCode).toBe('UNKNOWN_MEMBER_ID');
       await later.sync();
-      expect(only((await later.commit(topic, { 0: 1 })).partitions).fault).toBeUndefined();
+      expect(only((await later.commit(topic, { 0: 1 })).partitions).errorCode).toBeUndefined();
       await later.leave();
       await eventually(async () => (await described(groupId)).state === 'Empty');
     });

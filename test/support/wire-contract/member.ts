@@ -1,11 +1,11 @@
 import { encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import type {
-  Answer,
   BrokerLink,
-  CommitAnswer,
-  JoinAnswer,
+  BrokerResponse,
+  JoinGroupResponse,
   MemberRequest,
-  SyncAnswer,
+  OffsetCommitResponse,
+  SyncGroupResponse,
 } from '../../../src/kafka/wire/port.ts';
 import { eventually, faultFrom, type WireStage } from './stage.ts';
 
@@ -41,7 +41,7 @@ export class TestMember {
   }
 
   /** One call, from which a new member gets its ID. */
-  async joinOnce(): Promise<JoinAnswer> {
+  async joinOnce(): Promise<JoinGroupResponse> {
     const { protocols = ['one'], sessionTimeoutMs = 10_000 } = this.#options;
     // a real broker parses it, and never answers if it can't
     const metadata = encodeSubscription({ topics: ['subscribed'], userData: Buffer.from(this.says) });
@@ -55,17 +55,17 @@ export class TestMember {
       }),
     );
     this.memberId = answer.memberId;
-    if (answer.fault === undefined) this.generation = answer.generation;
+    if (answer.errorCode === undefined) this.generation = answer.generation;
     return answer;
   }
 
-  async join(): Promise<JoinAnswer> {
+  async join(): Promise<JoinGroupResponse> {
     const answer = await this.joinOnce();
-    return answer.fault === 'MEMBER_ID_REQUIRED' ? this.joinOnce() : answer;
+    return answer.errorCode === 'MEMBER_ID_REQUIRED' ? this.joinOnce() : answer;
   }
 
   /** As the leader, gives each member its share. */
-  sync(shares: Readonly<Record<string, string>> = {}): Promise<SyncAnswer> {
+  sync(shares: Readonly<Record<string, string>> = {}): Promise<SyncGroupResponse> {
     const assignments = Object.entries(shares).map(([memberId, share]) => ({
       memberId,
       assignment: Buffer.from(share),
@@ -79,15 +79,15 @@ export class TestMember {
     await this.sync({ [this.memberId]: share });
   }
 
-  heartbeat(): Promise<Answer> {
+  heartbeat(): Promise<BrokerResponse> {
     return this.call((link) => link.heartbeat(this.id));
   }
 
-  leave(): Promise<Answer> {
+  leave(): Promise<BrokerResponse> {
     return this.call((link) => link.leaveGroup(this.id));
   }
 
-  commit(topic: string, offsets: Readonly<Record<number, number>>): Promise<CommitAnswer> {
+  commit(topic: string, offsets: Readonly<Record<number, number>>): Promise<OffsetCommitResponse> {
     const { groupId, generation, memberId } = this;
     const partitions = Object.entries(offsets).map(([partition, offset]) => ({
       topic,
@@ -98,11 +98,11 @@ export class TestMember {
   }
 
   /** Resolves when a heartbeat fails with that fault. */
-  untilFault(fault: string): Promise<void> {
-    return eventually(async () => (await faultFrom(this.heartbeat())) === fault);
+  untilFault(errorCode: string): Promise<void> {
+    return eventually(async () => (await faultFrom(this.heartbeat())) === errorCode);
   }
 
-  call<R extends Answer>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
+  call<R extends BrokerResponse>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
     return this.#stage.onCoordinator(this.groupId, use, this.#lane);
   }
 }

@@ -57,7 +57,7 @@ export function recordsContract(at: () => WireStage): void {
       const [topic, small] = [await at().topic(), await at().topic(1, { 'max.message.bytes': '200' })];
       const batch = batchOf(['x'.repeat(300)]);
       const answers = await Promise.all([topic, small].map((to) => at().produce(to, 0, batch)));
-      expect(answers.map(({ fault }) => fault)).toEqual([undefined, 'MESSAGE_TOO_LARGE']);
+      expect(answers.map(({ errorCode }) => errorCode)).toEqual([undefined, 'MESSAGE_TOO_LARGE']);
     });
 
     it("with LogAppendTime, the answer and the batch have the time of the broker, else the sender's alone", async () => {
@@ -87,8 +87,8 @@ export function recordsContract(at: () => WireStage): void {
     it('a fetch at the end without new records returns none, not before its wait is over', async () => {
       const topic = await at().topic();
       const startMs = RUNTIME.monotonicMs();
-      const { records, fault, highWatermark } = await at().fetch(topic, 0, 0, { maxWaitMs: 300 });
-      expect([records.length, fault, highWatermark]).toEqual([0, undefined, 0]);
+      const { records, errorCode, highWatermark } = await at().fetch(topic, 0, 0, { maxWaitMs: 300 });
+      expect([records.length, errorCode, highWatermark]).toEqual([0, undefined, 0]);
       expect(RUNTIME.monotonicMs() - startMs).toBeGreaterThan(290);
     });
 
@@ -110,8 +110,8 @@ export function recordsContract(at: () => WireStage): void {
 
     it('a fetch after the end is out of range', async () => {
       const topic = await at().topic();
-      const { fault, records } = await at().fetch(topic, 0, 1);
-      expect([fault, records.length]).toEqual(['OFFSET_OUT_OF_RANGE', 0]);
+      const { errorCode, records } = await at().fetch(topic, 0, 1);
+      expect([errorCode, records.length]).toEqual(['OFFSET_OUT_OF_RANGE', 0]);
     });
 
     it('a fault of one partition of a fetch does not affect others', async () => {
@@ -133,22 +133,22 @@ export function recordsContract(at: () => WireStage): void {
         }),
       );
       const found = new Map(answer.partitions.map((of) => [`${of.topic} ${of.partition}`, of]));
-      expect(found.get(`${missing} 0`)?.fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
-      expect(found.get(`${topic} 7`)?.fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
-      expect(found.get(`${topic} 0`)?.fault).toBeUndefined();
+      expect(found.get(`${missing} 0`)?.errorCode).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      expect(found.get(`${topic} 7`)?.errorCode).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      expect(found.get(`${topic} 0`)?.errorCode).toBeUndefined();
       expect(batchesIn(found.get(`${topic} 0`)?.records ?? Buffer.alloc(0))).toHaveLength(1);
     });
 
     it('a batch for a missing partition is rejected', async () => {
       const topic = await at().topic();
       const request = { topic, partition: 3, batch: batchOf(['a']), acks: -1, timeoutMs: CALL_MS } as const;
-      const { fault } = await at().onLeader(topic, 0, (link) => link.produce(request));
-      expect(fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      const { errorCode } = await at().onLeader(topic, 0, (link) => link.produce(request));
+      expect(errorCode).toBe('UNKNOWN_TOPIC_OR_PARTITION');
     });
 
     it('a batch that is too large for its topic is rejected, and none of it is appended', async () => {
       const topic = await at().topic(1, { 'max.message.bytes': '1000' });
-      expect((await at().produce(topic, 0, batchOf(['x'.repeat(2_000)]))).fault).toBe('MESSAGE_TOO_LARGE');
+      expect((await at().produce(topic, 0, batchOf(['x'.repeat(2_000)]))).errorCode).toBe('MESSAGE_TOO_LARGE');
       expect((await at().produce(topic, 0, batchOf(['small']))).baseOffset).toBe(0);
     });
 
@@ -175,7 +175,7 @@ export function recordsContract(at: () => WireStage): void {
       const answer = await at().onLeader(topic, 0, (link) =>
         link.listOffsets({ isolation: 'read_uncommitted', partitions }),
       );
-      const faults = new Map(answer.partitions.map(({ partition, fault }) => [partition, fault]));
+      const faults = new Map(answer.partitions.map(({ partition, errorCode }) => [partition, errorCode]));
       expect([faults.get(0), faults.get(5)]).toEqual([undefined, 'UNKNOWN_TOPIC_OR_PARTITION']);
     });
   });

@@ -1,14 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import { faultOf } from '../../../src/kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
-  Answer,
   BrokerAddress,
   BrokerLink,
+  BrokerResponse,
   Dialer,
-  FetchAnswer,
   FetchedPartition,
+  FetchResponse,
 } from '../../../src/kafka/wire/port.ts';
 import { RUNTIME } from '../../../src/runtime.ts';
 
@@ -55,7 +55,7 @@ export class WireStage {
     const answer = await this.cluster.call(controllerId, 'control', CALL_MS, (link) =>
       link.createTopics({ topics, timeoutMs: CALL_MS }),
     );
-    if (answer.topics[0]?.fault !== undefined) throw new Error(`${name}: ${answer.topics[0].fault}`);
+    if (answer.topics[0]?.errorCode !== undefined) throw new Error(`${name}: ${answer.topics[0].errorCode}`);
     for (let at = 0; at < partitions; at += 1) {
       await eventually(async () => (await this.end(name, at)) === 0);
     }
@@ -63,7 +63,7 @@ export class WireStage {
   }
 
   /** On a separate connection for each name. */
-  async onLeader<R extends Answer>(
+  async onLeader<R extends BrokerResponse>(
     topic: string,
     partition: number,
     use: (link: BrokerLink) => Promise<R>,
@@ -72,7 +72,7 @@ export class WireStage {
     return this.cluster.call(await this.cluster.leader(topic, partition, CALL_MS), lane, CALL_MS, use);
   }
 
-  async onCoordinator<R extends Answer>(
+  async onCoordinator<R extends BrokerResponse>(
     groupId: string,
     use: (link: BrokerLink) => Promise<R>,
     lane = 'control',
@@ -86,10 +86,10 @@ export class WireStage {
     await eventually(async () => {
       try {
         const { groups } = await this.onCoordinator(groupId, (link) => link.describeGroups({ groupIds: [groupId] }));
-        return groups.every(({ fault }) => fault === undefined || fault === 'GROUP_ID_NOT_FOUND');
+        return groups.every(({ errorCode }) => errorCode === undefined || errorCode === 'GROUP_ID_NOT_FOUND');
       } catch (error) {
-        if (!COORDINATOR_FAULTS.has(String(faultOf(error)))) throw error;
-        this.cluster.doubtCoordinator(groupId);
+        if (!COORDINATOR_FAULTS.has(String(kafkaErrorCode(error)))) throw error;
+        this.cluster.forgetCoordinator(groupId);
         return false;
       }
     });
@@ -102,12 +102,12 @@ export class WireStage {
       const answer = await this.onLeader(topic, partition, (link) =>
         link.listOffsets({ isolation: 'read_uncommitted', partitions }),
       );
-      const { fault, offset } = only(answer.partitions);
-      if (fault === undefined) return offset;
+      const { errorCode, offset } = only(answer.partitions);
+      if (errorCode === undefined) return offset;
     } catch (error) {
-      if (!LEADER_FAULTS.has(String(faultOf(error)))) throw error;
+      if (!LEADER_FAULTS.has(String(kafkaErrorCode(error)))) throw error;
     }
-    this.cluster.doubt(topic);
+    this.cluster.markStale(topic);
     return undefined;
   }
 
@@ -136,7 +136,7 @@ const COORDINATOR_FAULTS: ReadonlySet<string> = new Set([
 ]);
 const LEADER_FAULTS: ReadonlySet<string> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE']);
 
-export type Fetched = FetchedPartition & Pick<FetchAnswer, 'throttleMs'>;
+export type Fetched = FetchedPartition & Pick<FetchResponse, 'throttleMs'>;
 
 interface FetchLimits {
   readonly maxWaitMs: number;
@@ -171,7 +171,7 @@ export function batchOf(values: readonly string[], timestampMs = 1_700_000_000_0
 export function faultFrom(call: Promise<unknown>): Promise<unknown> {
   return call.then(
     (answer) => answer,
-    (error: unknown) => faultOf(error) ?? error,
+    (error: unknown) => kafkaErrorCode(error) ?? error,
   );
 }
 

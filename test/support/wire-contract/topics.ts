@@ -9,8 +9,8 @@ export function topicsContract(at: () => WireStage): void {
       const nodes = brokers.map(({ nodeId }) => nodeId);
       expect(clusterId).not.toBe('');
       expect(nodes).toContain(controllerId);
-      const { fault, name, partitions } = only(topics);
-      expect([fault, name]).toEqual([undefined, topic]);
+      const { errorCode, name, partitions } = only(topics);
+      expect([errorCode, name]).toEqual([undefined, topic]);
       expect(partitions.map(({ partition }) => partition)).toEqual([0, 1, 2]);
       for (const { leader, replicas, inSync } of partitions) {
         expect(nodes).toContain(leader);
@@ -23,7 +23,7 @@ export function topicsContract(at: () => WireStage): void {
       const topic = await at().topic();
       const missing = at().name('missing');
       const { topics } = await at().cluster.metadata([missing, topic, 'not a name'], CALL_MS);
-      const found = new Map(topics.map(({ name, fault }) => [name, fault]));
+      const found = new Map(topics.map(({ name, errorCode }) => [name, errorCode]));
       expect(found.get(missing)).toBe('UNKNOWN_TOPIC_OR_PARTITION');
       expect(found.get('not a name')).toBe('INVALID_TOPIC_EXCEPTION');
       expect(found.get(topic)).toBeUndefined();
@@ -44,17 +44,17 @@ export function topicsContract(at: () => WireStage): void {
         link.describeConfigs({ topics: [topic, missing] }),
       );
       const found = new Map(topics.map((of) => [of.name, of]));
-      const { configs, fault } = found.get(topic) ?? {};
-      expect(fault).toBeUndefined();
+      const { configs, errorCode } = found.get(topic) ?? {};
+      expect(errorCode).toBeUndefined();
       expect([configs?.get('cleanup.policy'), configs?.get('max.message.bytes')]).toEqual(['compact', '12345']);
       expect(configs?.has('retention.ms')).toBe(true);
-      expect(found.get(missing)?.fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      expect(found.get(missing)?.errorCode).toBe('UNKNOWN_TOPIC_OR_PARTITION');
       const again = { name: topic, partitions: 2, replicas: 1, configs: {} };
       const another = { ...again, name: at().name('another') };
       const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
         link.createTopics({ topics: [again, another], timeoutMs: CALL_MS }),
       );
-      const faults = new Map(answer.topics.map(({ name, fault: of }) => [name, of]));
+      const faults = new Map(answer.topics.map(({ name, errorCode: of }) => [name, of]));
       expect([faults.get(topic), faults.get(another.name)]).toEqual(['TOPIC_ALREADY_EXISTS', undefined]);
     });
 
@@ -64,8 +64,8 @@ export function topicsContract(at: () => WireStage): void {
       const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
         link.createTopics({ topics: [topic], timeoutMs: CALL_MS }),
       );
-      const { fault, message } = only(answer.topics);
-      expect(fault).toBe('INVALID_REPLICATION_FACTOR');
+      const { errorCode, message } = only(answer.topics);
+      expect(errorCode).toBe('INVALID_REPLICATION_FACTOR');
       expect(message).toBeTruthy();
     });
 
@@ -79,11 +79,11 @@ export function topicsContract(at: () => WireStage): void {
       const found = new Map(topics.map((of) => [of.name, of]));
       const all = ['Create', 'Describe', 'DescribeConfigs', 'Read', 'Write'];
       expect([...(found.get(topic)?.operations ?? [])].sort()).toEqual(all);
-      expect(found.get(missing)?.fault).toBe('UNKNOWN_TOPIC_OR_PARTITION');
+      expect(found.get(missing)?.errorCode).toBe('UNKNOWN_TOPIC_OR_PARTITION');
       const rule = { resource: 'topic', pattern: 'literal', name: topic, principal: 'User:x', host: '*' } as const;
       const rules = [{ ...rule, operation: 'Read' as const }];
       const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) => link.createAcls({ rules }));
-      expect(only(answer.rules)).toMatchObject({ fault: 'SECURITY_DISABLED', message: expect.any(String) });
+      expect(only(answer.rules)).toMatchObject({ errorCode: 'SECURITY_DISABLED', message: expect.any(String) });
     });
   });
 }

@@ -1,5 +1,5 @@
 import { IdallocError } from '../../../errors.ts';
-import { KafkaFault } from '../../../kafka/wire/fault.ts';
+import { KafkaError } from '../../../kafka/wire/kafka-error.ts';
 import type { AclRule } from '../../../kafka/wire/port.ts';
 import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
 
@@ -23,12 +23,13 @@ export async function grant(brokers: Brokers, rules: readonly AclRule[]): Promis
 
 async function createAcls({ cluster }: Brokers, rules: readonly AclRule[]): Promise<void> {
   const { controllerId } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  const answer = await cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) => link.createAcls({ rules }));
-  const at = answer.rules.findIndex(({ fault }) => fault !== undefined);
-  const { fault, message = '' } = answer.rules[at] ?? {};
-  if (fault === undefined) return;
-  const remedy = REMEDIES[fault];
-  if (remedy !== undefined) throw new IdallocError('KAFKA_UNAVAILABLE', `no right was granted (${fault}): ${remedy}`);
+  const response = await cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) => link.createAcls({ rules }));
+  const at = response.rules.findIndex(({ errorCode }) => errorCode !== undefined);
+  const { errorCode, message = '' } = response.rules[at] ?? {};
+  if (errorCode === undefined) return;
+  const remedy = REMEDIES[errorCode];
+  if (remedy !== undefined)
+    throw new IdallocError('KAFKA_UNAVAILABLE', `no right was granted (${errorCode}): ${remedy}`);
   const { resource, name } = rules[at] ?? {};
-  throw new KafkaFault(fault, `the right on ${resource} ${name} was not granted: ${message || fault}`);
+  throw new KafkaError(errorCode, `the right on ${resource} ${name} was not granted: ${message || errorCode}`);
 }

@@ -118,7 +118,10 @@ function retentionFaults(ledger: FoundTopic, requests: FoundTopic): TopicFault[]
   const kept = endless(numberOf(ledger, 'retention.ms'));
   const needed = endless(numberOf(requests, 'retention.ms')) + numberOf(requests, 'segment.ms') + LEDGER_MARGIN_MS;
   if (!(kept >= needed)) {
-    const message = `topic '${ledger.name}' must have retention.ms of at least ${needed === Infinity ? '-1' : needed}, not ${kept}`;
+    const message =
+      needed === Infinity
+        ? `topic '${ledger.name}' must have retention.ms=-1 (no limit), as topic '${requests.name}' has, not ${kept}`
+        : `topic '${ledger.name}' must have retention.ms of at least ${needed}, not ${kept}`;
     faults.push({ code: 'LEDGER_RETENTION', message });
   }
   const bytes = ledger.configs.get('retention.bytes');

@@ -2,7 +2,7 @@ import type { Runtime } from '../../../core/runtime.ts';
 import { describeError, IdallocError } from '../../../errors.ts';
 import { boundsOf, END, offsetAt } from '../../../kafka/loops/offsets.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
-import { faultOf } from '../../../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import { asUnavailable, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
 
 /** The records of one partition at the offsets [from, to); one reading has at most one span per partition. */
@@ -19,7 +19,7 @@ export interface Source {
   readonly runtime: Runtime;
 }
 
-/** As workers read ledger and witness: they write without transactions, and another producer's must not hide records. */
+/** Like the reads of workers: ledger and witness are written without transactions, and another producer's must not hide records. */
 export const ISOLATION = 'read_uncommitted';
 const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
 
@@ -54,20 +54,21 @@ export async function offsetsAtTime(
   return new Map(offsets.entries());
 }
 
-/** The results of `ask` for each partition of a topic, in order; retried when a leader has moved. */
+/** The results of `query` for each partition of a topic, in order; retried when a leader has moved. */
 async function forEachPartition<T>(
   source: Source,
   topic: string,
-  ask: (source: Source, partition: number) => Promise<T>,
+  query: (source: Source, partition: number) => Promise<T>,
 ): Promise<readonly T[]> {
   try {
     return await withRetries(source, async () => {
       const count = await countPartitions(source, topic);
-      return Promise.all(Array.from({ length: count }, (_, partition) => ask(source, partition)));
+      return Promise.all(Array.from({ length: count }, (_, partition) => query(source, partition)));
     });
   } catch (error) {
-    const fault = faultOf(error);
-    if (error instanceof IdallocError || fault === undefined || fault === 'LOGIN_REFUSED') throw asUnavailable(error);
+    const errorCode = kafkaErrorCode(error);
+    if (error instanceof IdallocError || errorCode === undefined || errorCode === 'LOGIN_REFUSED')
+      throw asUnavailable(error);
     const message = `the offsets of topic '${topic}' can't be read: ${describeError(error)}`;
     throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
   }
@@ -79,7 +80,7 @@ async function countPartitions({ cluster }: Source, topic: string): Promise<numb
   try {
     return await cluster.partitions(topic, CALL_TIMEOUT_MS);
   } catch (error) {
-    if (!UNSEEN.has(faultOf(error))) throw error;
+    if (!UNSEEN.has(kafkaErrorCode(error))) throw error;
     const remedy = "check the name ('idalloc topics init' creates the workers' topics)";
     const message = `topic '${topic}' does not exist, or this user may not describe it: ${remedy}`;
     throw new IdallocError('TOPIC_INVALID', message, { cause: error });

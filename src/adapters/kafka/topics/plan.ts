@@ -1,4 +1,4 @@
-import { refuseReplyTopic, replyPolicyOf } from '../../../codec/reply-policy.ts';
+import { replyPolicyOf, replyTopicViolation } from '../../../codec/reply-policy.ts';
 import { IdallocError } from '../../../errors.ts';
 
 /** Names and required settings of the topics. */
@@ -33,7 +33,7 @@ export interface PlannedTopic {
 export interface FoundTopic {
   readonly name: string;
   readonly partitions: number;
-  /** Of the partition with the fewest. */
+  /** The replicas of the partition that has the fewest. */
   readonly replicas: number;
   /** All effective configs, including the broker's defaults. */
   readonly configs: ReadonlyMap<string, string>;
@@ -152,7 +152,7 @@ export function planReplyTopics(names: readonly string[], settings: TopicSetting
 
 /** @throws IdallocError INVALID_REPLY_TOPIC for a name that workers with these settings don't reply to. */
 export function checkReplyTopicName(name: string, settings: TopicSettings): void {
-  const refusal = refuseReplyTopic(name, replyPolicyOf(settings));
+  const refusal = replyTopicViolation(name, replyPolicyOf(settings));
   if (refusal === undefined) return;
   const hint = `workers reply to topics that begin with REPLY_TOPIC_PREFIX, here '${settings.replyPrefix}'`;
   throw new IdallocError('INVALID_REPLY_TOPIC', `${refusal} (${hint})`);

@@ -6,7 +6,7 @@ import type { TopicSettings } from './plan.ts';
 export const ROLES = ['worker', 'client', 'operator', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** What a user may do with one resource, or with all whose names begin with `name`. */
+/** The operations allowed on one resource, or on all whose names begin with `name`. */
 export interface Right {
   readonly resource: AclRule['resource'];
   readonly pattern: AclRule['pattern'];
@@ -14,7 +14,7 @@ export interface Right {
   readonly operations: readonly Operation[];
 }
 
-/** What the rights of a role depend on: names of topics and groups. */
+/** The names of topics and groups that the rights of a role refer to. */
 export interface RightsOptions {
   readonly topics: Pick<TopicSettings, 'requests' | 'ledger' | 'deadLetters' | 'witness' | 'replyPrefix'>;
   readonly groupId: string;

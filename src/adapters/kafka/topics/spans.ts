@@ -3,7 +3,7 @@ import { IdallocError } from '../../../errors.ts';
 import { Tail } from '../../../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../../../kafka/loops/tail-port.ts';
 import type { FetchedRecord } from '../../../kafka/records/record.ts';
-import type { FaultName } from '../../../kafka/wire/fault.ts';
+import type { KafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import { ISOLATION, type Source, type Span } from './offsets.ts';
 
 /** A record as it was read. */
@@ -24,12 +24,12 @@ export interface SpanReading {
 const STALL_MS = 30_000;
 const STALL_CHECK_MS = 1_000;
 const MAX_WAIT_MS = 100;
-/** The size of a partition's chunk, and of a leader's answer: they bound the memory. */
+/** The size of a partition's chunk, and of a leader's response: they bound the memory. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const MAX_BYTES = 10 * MAX_BYTES_PER_PARTITION;
 
-/** Faults that waiting does not fix. */
-const PERSISTENT: ReadonlySet<FaultName> = new Set([
+/** Errors that waiting does not fix. */
+const PERSISTENT: ReadonlySet<KafkaErrorCode> = new Set([
   'INVALID_TOPIC_EXCEPTION',
   'LOGIN_REFUSED',
   'TOPIC_AUTHORIZATION_FAILED',
@@ -68,7 +68,7 @@ class SpanReader {
   #done = 0;
   readonly #over = Promise.withResolvers<void>();
   #movedMs: number;
-  #lastFault: FaultName | undefined;
+  #lastError: KafkaErrorCode | undefined;
   #stallTimer: Timer | undefined;
 
   constructor(source: Source, spans: readonly Span[], reading: SpanReading) {
@@ -84,9 +84,9 @@ class SpanReader {
       maxWaitMs: MAX_WAIT_MS,
       maxBytes: MAX_BYTES,
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
-      onFault: (topic, partition, { fault, message }) => {
-        this.#lastFault = fault;
-        if (PERSISTENT.has(fault)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
+      onError: (topic, partition, { errorCode, message }) => {
+        this.#lastError = errorCode;
+        if (PERSISTENT.has(errorCode)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
       },
     });
   }
@@ -163,7 +163,7 @@ class SpanReader {
 
   #stalled(): IdallocError {
     const missing = [...this.#open].map(({ span, next }) => `${span.topic}/${span.partition} at ${next}`).join(', ');
-    const why = this.#lastFault === undefined ? '' : `; last fault: ${this.#lastFault}`;
+    const why = this.#lastError === undefined ? '' : `; last error: ${this.#lastError}`;
     return unavailable(`the brokers returned no records for ${STALL_MS / 1_000} s: ${missing}${why}`);
   }
 

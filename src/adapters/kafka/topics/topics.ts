@@ -1,13 +1,13 @@
 import { IdallocError } from '../../../errors.ts';
-import { faultOf, isLinkFault, KafkaFault } from '../../../kafka/wire/fault.ts';
-import type { ConfigsAnswer, MetadataAnswer, TopicMetadata } from '../../../kafka/wire/port.ts';
+import { isLinkError, KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
+import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/port.ts';
 import {
-  askAny,
   asUnavailable,
   type Brokers,
   CALL_TIMEOUT_MS,
-  isTransientFault,
-  requireNoFault,
+  callAnyBroker,
+  isTransientError,
+  requireNoError,
   withRetries,
 } from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
@@ -22,7 +22,7 @@ import {
   workerTopics,
 } from './plan.ts';
 
-export interface TopicsMade {
+export interface CreatedTopics {
   /** Names of the topics that this call created. */
   readonly created: readonly string[];
   /** Differences of existing topics from the plan. */
@@ -30,7 +30,7 @@ export interface TopicsMade {
 }
 
 export interface TopicsReport {
-  /** Of request topic and ledger; 0 when the request topic is missing. */
+  /** The partitions of the request topic, and so of the ledger; 0 when the request topic is missing. */
   readonly partitions: number;
   readonly clusterId: string;
   /** A worker must not start when there is one. */
@@ -39,15 +39,15 @@ export interface TopicsReport {
   readonly warnings: readonly TopicFault[];
   /** Differences from the plan, whether or not they are faults. */
   readonly differences: readonly string[];
-  /** What would remove the differences. */
+  /** The remedies for the differences. */
   readonly remedies: readonly string[];
   /** Topics that workers don't need and this user may not describe; they are not checked. */
   readonly hidden: readonly string[];
 }
 
-/** How long the brokers may take to create topics, and how long their answer is awaited. */
+/** How long the brokers may take to create topics, and how long to wait for their response. */
 const CREATE_TIMEOUT_MS = 5_000;
-const CREATE_ANSWER_MS = CREATE_TIMEOUT_MS + 1_000;
+const CREATE_RESPONSE_MS = CREATE_TIMEOUT_MS + 1_000;
 
 /**
  * Creates the missing topics. An existing topic is never altered; its differences from the plan are reported. Safe to run
@@ -60,7 +60,7 @@ export function initTopics(
   brokers: Brokers,
   settings: TopicSettings,
   replyTopics: readonly string[] = [],
-): Promise<TopicsMade> {
+): Promise<CreatedTopics> {
   return withCode(async () => {
     const { replicationFactor } = settings;
     const planned = planTopics(settings);
@@ -124,7 +124,7 @@ function differencesOf(
   });
 }
 
-/** The topics that a worker needs: if one can't be described, that is a fault. */
+/** The topics that a worker needs: one that can't be described is a fault. */
 function neededBy(settings: TopicSettings): (name: string) => boolean {
   const needed = new Set(workerTopics(settings).map(nameOf));
   return (name) => needed.has(name);
@@ -159,23 +159,26 @@ function describeTopics(
 ): Promise<Described> {
   return withRetries(brokers, async () => {
     const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
-    const existing = metadata.topics.filter(({ fault }) => !UNSEEN.has(fault));
-    for (const { name, fault } of existing) requireNoFault(fault, `topic ${name}`);
+    const existing = metadata.topics.filter(({ errorCode }) => !UNSEEN.has(errorCode));
+    for (const { name, errorCode } of existing) requireNoError(errorCode, `topic ${name}`);
     const { clusterId, brokers: all } = metadata;
     const configs = await describeConfigs(brokers, existing.map(nameOf));
-    const denied = [...metadata.topics, ...configs].filter(({ fault }) => fault === DENIED).map(nameOf);
+    const denied = [...metadata.topics, ...configs].filter(({ errorCode }) => errorCode === DENIED).map(nameOf);
     const hidden = denied.filter((name) => !isNeeded(name));
     const visible = configs.filter(({ name }) => !hidden.includes(name));
-    for (const { name, fault } of visible) requireNoFault(fault, `configs of topic ${name}`);
+    for (const { name, errorCode } of visible) requireNoError(errorCode, `configs of topic ${name}`);
     const byName = new Map(visible.map((topic) => [topic.name, topic.configs]));
     const found = existing.flatMap((topic) => foundTopic(topic, byName.get(topic.name)));
     return { clusterId, brokerCount: all.length, found: new Map(found), hidden };
   });
 }
 
-async function describeConfigs(brokers: Brokers, topics: readonly string[]): Promise<ConfigsAnswer['topics']> {
+async function describeConfigs(
+  brokers: Brokers,
+  topics: readonly string[],
+): Promise<DescribeConfigsResponse['topics']> {
   if (topics.length === 0) return [];
-  return (await askAny<ConfigsAnswer>(brokers, (link) => link.describeConfigs({ topics }))).topics;
+  return (await callAnyBroker<DescribeConfigsResponse>(brokers, (link) => link.describeConfigs({ topics }))).topics;
 }
 
 function foundTopic(
@@ -187,7 +190,7 @@ function foundTopic(
   return [[name, { name, partitions: partitions.length, replicas, configs }]];
 }
 
-/** Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose answer was lost. */
+/** Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose response was lost. */
 function createTopics(
   brokers: Brokers,
   planned: readonly PlannedTopic[],
@@ -199,43 +202,48 @@ function createTopics(
     const { controllerId } = await brokers.cluster.metadata([], CALL_TIMEOUT_MS);
     const mayHaveMade = unanswered;
     unanswered = true;
-    const answer = await brokers.cluster.call(controllerId, 'control', CREATE_ANSWER_MS, (link) =>
+    const response = await brokers.cluster.call(controllerId, 'control', CREATE_RESPONSE_MS, (link) =>
       link.createTopics({ topics, timeoutMs: CREATE_TIMEOUT_MS }),
     );
-    const refused = answer.topics.find(({ fault }) => fault !== undefined && fault !== 'TOPIC_ALREADY_EXISTS');
-    if (refused?.fault !== undefined) {
-      throw new KafkaFault(refused.fault, `topic ${refused.name} was not created: ${refused.message ?? refused.fault}`);
+    const refused = response.topics.find(
+      ({ errorCode }) => errorCode !== undefined && errorCode !== 'TOPIC_ALREADY_EXISTS',
+    );
+    if (refused?.errorCode !== undefined) {
+      throw new KafkaError(
+        refused.errorCode,
+        `topic ${refused.name} was not created: ${refused.message ?? refused.errorCode}`,
+      );
     }
-    const made = new Set(answer.topics.filter(({ fault }) => fault === undefined || mayHaveMade).map(nameOf));
+    const made = new Set(response.topics.filter(({ errorCode }) => errorCode === undefined || mayHaveMade).map(nameOf));
     return planned.map(nameOf).filter((name) => made.has(name));
   });
 }
 
 async function requireLeaders({ cluster }: Brokers, names: readonly string[]): Promise<void> {
   const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  const answers = await Promise.allSettled(
+  const responses = await Promise.allSettled(
     brokers.map(({ nodeId }) =>
-      cluster.call<MetadataAnswer>(nodeId, 'control', CALL_TIMEOUT_MS, (link) => link.metadata({ topics: names })),
+      cluster.call<MetadataResponse>(nodeId, 'control', CALL_TIMEOUT_MS, (link) => link.metadata({ topics: names })),
     ),
   );
-  const known: MetadataAnswer[] = [];
-  for (const answer of answers) {
-    if (answer.status === 'fulfilled') known.push(answer.value);
-    else if (!isLinkFault(faultOf(answer.reason))) throw answer.reason;
+  const known: MetadataResponse[] = [];
+  for (const response of responses) {
+    if (response.status === 'fulfilled') known.push(response.value);
+    else if (!isLinkError(kafkaErrorCode(response.reason))) throw response.reason;
   }
-  if (known.length === 0) throw new KafkaFault('UNREACHABLE', 'no broker answers');
-  for (const { name, fault } of known.flatMap(({ topics }) => topics)) {
-    if (!isTransientFault(fault)) requireNoFault(fault, `topic ${name}`);
+  if (known.length === 0) throw new KafkaError('UNREACHABLE', 'no broker answers');
+  for (const { name, errorCode } of known.flatMap(({ topics }) => topics)) {
+    if (!isTransientError(errorCode)) requireNoError(errorCode, `topic ${name}`);
   }
   if (known.every(({ topics }) => topics.length === names.length && topics.every(isLed))) return;
-  throw new KafkaFault(
+  throw new KafkaError(
     'LEADER_NOT_AVAILABLE',
     "the topics have no leaders, or have disappeared: check the brokers' logs",
   );
 }
 
-function isLed({ fault, partitions }: TopicMetadata): boolean {
-  return fault === undefined && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
+function isLed({ errorCode, partitions }: TopicMetadata): boolean {
+  return errorCode === undefined && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
 }
 
 async function withCode<T>(call: () => Promise<T>): Promise<T> {

@@ -7,7 +7,7 @@ import type {
   BrokerLink,
   FetchedPartition,
   FetchPosition,
-  ListOffsetsAnswer,
+  ListOffsetsResponse,
 } from '../../../../src/kafka/wire/port.ts';
 import { VirtualRuntime } from '../../../support/virtual-runtime.ts';
 
@@ -21,7 +21,7 @@ interface Log {
   start: number;
   end: number;
   readonly batches: Batch[];
-  fault: string | undefined;
+  errorCode: string | undefined;
   faultsLeft: number;
   fetches: number;
 }
@@ -45,13 +45,13 @@ export class MemoryLogs {
         this.fetches += 1;
         await this.runtime.sleep(this.answerAfterMs);
         const answers = partitions.map((position) => this.#fetch(position));
-        const isEmpty = answers.every(({ records, fault }) => records.length === 0 && fault === undefined);
+        const isEmpty = answers.every(({ records, errorCode }) => records.length === 0 && errorCode === undefined);
         if (isEmpty) await this.runtime.sleep(maxWaitMs);
         return { throttleMs: 0, partitions: answers };
       },
       listOffsets: async ({ partitions }) => ({
         throttleMs: 0,
-        partitions: partitions.map(({ topic, partition, timestampMs }): ListOffsetsAnswer['partitions'][number] => {
+        partitions: partitions.map(({ topic, partition, timestampMs }): ListOffsetsResponse['partitions'][number] => {
           const { start, end } = this.#log(topic, partition);
           return { topic, partition, offset: timestampMs === START ? start : end };
         }),
@@ -62,7 +62,7 @@ export class MemoryLogs {
       partitions: async (topic: string) => [...this.#logs.keys()].filter((name) => name.startsWith(`${topic}/`)).length,
       call: async (_node: number, _lane: string, _timeoutMs: number, use: (link: BrokerLink) => Promise<unknown>) =>
         use(link),
-      doubt: () => undefined,
+      markStale: () => undefined,
     };
     this.source = { cluster: cluster as unknown as Cluster, runtime: this.runtime };
   }
@@ -98,8 +98,8 @@ export class MemoryLogs {
   }
 
   /** Makes the next fetches of a partition fail. */
-  fail(topic: string, partition: number, fault: string, times: number): void {
-    Object.assign(this.#log(topic, partition), { fault, faultsLeft: times });
+  fail(topic: string, partition: number, errorCode: string, times: number): void {
+    Object.assign(this.#log(topic, partition), { errorCode, faultsLeft: times });
   }
 
   fetched(topic: string, partition: number): number {
@@ -113,7 +113,14 @@ export class MemoryLogs {
 
   #log(topic: string, partition: number): Log {
     const name = `${topic}/${partition}`;
-    const log = this.#logs.get(name) ?? { start: 0, end: 0, batches: [], fault: undefined, faultsLeft: 0, fetches: 0 };
+    const log = this.#logs.get(name) ?? {
+      start: 0,
+      end: 0,
+      batches: [],
+      errorCode: undefined,
+      faultsLeft: 0,
+      fetches: 0,
+    };
     this.#logs.set(name, log);
     return log;
   }
@@ -130,11 +137,12 @@ export class MemoryLogs {
     log.fetches += 1;
     const records = log.batches.find(({ to }) => to > offset)?.bytes ?? Buffer.alloc(0);
     const answer = { topic, partition, highWatermark: end, lastStableOffset: end, logStartOffset: start, aborted: [] };
-    if (log.fault !== undefined && log.faultsLeft > 0) {
+    if (log.errorCode !== undefined && log.faultsLeft > 0) {
       log.faultsLeft -= 1;
-      return { ...answer, fault: log.fault, records: Buffer.alloc(0) };
+      return { ...answer, errorCode: log.errorCode, records: Buffer.alloc(0) };
     }
-    if (offset < start || offset > end) return { ...answer, fault: 'OFFSET_OUT_OF_RANGE', records: Buffer.alloc(0) };
+    if (offset < start || offset > end)
+      return { ...answer, errorCode: 'OFFSET_OUT_OF_RANGE', records: Buffer.alloc(0) };
     return { ...answer, records };
   }
 }

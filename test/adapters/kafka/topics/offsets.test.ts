@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { offsetsAtTime, type Source, wholeTopic } from '../../../../src/adapters/kafka/topics/offsets.ts';
 import type { Cluster } from '../../../../src/kafka/wire/cluster.ts';
-import { KafkaFault } from '../../../../src/kafka/wire/fault.ts';
+import { KafkaError } from '../../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink, ListOffsetsRequest } from '../../../../src/kafka/wire/port.ts';
 import { VirtualRuntime } from '../../../support/virtual-runtime.ts';
 
@@ -22,9 +22,14 @@ function topic(partitions: readonly Partition[], faults: string[] = []) {
   const link = {
     listOffsets: async (request: ListOffsetsRequest) => {
       asked.push(request);
-      const fault = faults.shift();
+      const errorCode = faults.shift();
       const answers = request.partitions.map(({ topic, partition, timestampMs }) => {
-        return { topic, partition, offset: offsetAt(partitions[partition], timestampMs), ...(fault && { fault }) };
+        return {
+          topic,
+          partition,
+          offset: offsetAt(partitions[partition], timestampMs),
+          ...(errorCode && { errorCode }),
+        };
       });
       return { throttleMs: 0, partitions: answers };
     },
@@ -35,7 +40,7 @@ function topic(partitions: readonly Partition[], faults: string[] = []) {
     leader: async (_topic: string, partition: number) => partition + 1,
     call: async (_node: number, _lane: string, _timeoutMs: number, use: (link: BrokerLink) => Promise<unknown>) =>
       use(link),
-    doubt: (name: string) => void doubts.push(name),
+    markStale: (name: string) => void doubts.push(name),
   };
   const source: Source = { cluster: cluster as unknown as Cluster, runtime };
   return { source, runtime, asked, doubts };
@@ -47,10 +52,10 @@ function offsetAt(partition: Partition | undefined, timestampMs: number): number
   return times.find(([timeMs]) => timeMs >= timestampMs)?.[1] ?? -1;
 }
 
-function failing(fault: string) {
+function failing(errorCode: string) {
   const runtime = new VirtualRuntime();
   const partitions = async () => {
-    throw new KafkaFault(fault, `topic t: ${fault}`);
+    throw new KafkaError(errorCode, `topic t: ${errorCode}`);
   };
   return { source: { cluster: { partitions } as unknown as Cluster, runtime }, runtime };
 }
@@ -77,8 +82,8 @@ describe('wholeTopic', () => {
 
   test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED'])(
     'of a topic that is not to be seen is TOPIC_INVALID, at once: %s',
-    async (fault) => {
-      const { source, runtime } = failing(fault);
+    async (errorCode) => {
+      const { source, runtime } = failing(errorCode);
       await expect(runtime.until(wholeTopic(source, 'id.typo'))).rejects.toMatchObject({
         code: 'TOPIC_INVALID',
         message: expect.stringContaining("topic 'id.typo' does not exist"),

@@ -142,7 +142,7 @@ describe('readSpans', () => {
     logs.fail('a', 1, 'KAFKA_STORAGE_ERROR', Number.POSITIVE_INFINITY);
     await expect(read(logs, [span('a', 0, 0, 10), span('a', 1, 4, 10)]).done).rejects.toMatchObject({
       code: 'KAFKA_UNAVAILABLE',
-      message: 'the brokers returned no records for 30 s: a/1 at 4; last fault: KAFKA_STORAGE_ERROR',
+      message: 'the brokers returned no records for 30 s: a/1 at 4; last error: KAFKA_STORAGE_ERROR',
     });
     expect(logs.runtime.monotonicMs()).toBeGreaterThanOrEqual(30_000);
     expect(logs.runtime.monotonicMs()).toBeLessThan(35_000);

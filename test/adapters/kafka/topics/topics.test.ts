@@ -2,7 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { judgeTopics } from '../../../../src/adapters/kafka/topics/judge.ts';
 import { type FoundTopic, planTopics, type TopicSettings } from '../../../../src/adapters/kafka/topics/plan.ts';
 import { checkTopics, initTopics, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
-import type { BrokerLink, ConfigsAnswer, CreateTopicsRequest, TopicMetadata } from '../../../../src/kafka/wire/port.ts';
+import type {
+  BrokerLink,
+  CreateTopicsRequest,
+  DescribeConfigsResponse,
+  TopicMetadata,
+} from '../../../../src/kafka/wire/port.ts';
 import { CONTROLLER, failing, metadataAnswer, scriptedBrokers } from '../scripted-brokers.ts';
 
 const HOUR_MS = 3_600_000;
@@ -53,7 +58,7 @@ function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1,
   } satisfies Partial<BrokerLink> as Pick<BrokerLink, 'metadata' | 'describeConfigs' | 'createTopics'>;
   function metadataOf(name: string): TopicMetadata {
     const topic = topics.get(name);
-    if (topic === undefined) return { name, fault: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] };
+    if (topic === undefined) return { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] };
     const replicas = Array.from({ length: topic.replicas }, (_, i) => i + 1);
     const partitions = Array.from({ length: topic.partitions }, (_, partition) => {
       return { partition, leader: 1, replicas, inSync: replicas };
@@ -62,7 +67,7 @@ function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1,
   }
   function make(wanted: CreateTopicsRequest['topics'][number]) {
     const { name, partitions, replicas, configs } = wanted;
-    if (topics.has(name)) return { name, fault: 'TOPIC_ALREADY_EXISTS' };
+    if (topics.has(name)) return { name, errorCode: 'TOPIC_ALREADY_EXISTS' };
     made.push(wanted);
     topics.set(name, { name, partitions, replicas, configs: new Map(Object.entries(configs)) });
     return { name };
@@ -130,8 +135,8 @@ describe('initTopics', () => {
   test('waits until every broker knows the new topics and a leader of each partition', async () => {
     const { brokers, link } = cluster(new Map());
     const behind = [
-      async () => metadataAnswer([{ name: 'id.ledger', fault: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] }]),
-      async () => metadataAnswer([{ name: 'id.ledger', fault: 'LEADER_NOT_AVAILABLE', partitions: [] }]),
+      async () => metadataAnswer([{ name: 'id.ledger', errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] }]),
+      async () => metadataAnswer([{ name: 'id.ledger', errorCode: 'LEADER_NOT_AVAILABLE', partitions: [] }]),
       async () => metadataAnswer([ledWith(-1)]),
       failing('LEADER_NOT_AVAILABLE'),
     ];
@@ -166,7 +171,7 @@ describe('initTopics', () => {
 
   test('ignores brokers that do not answer', async () => {
     const { link } = cluster(planned());
-    const silent = Object.fromEntries(Object.keys(link).map((name) => [name, failing('NO_ANSWER')]));
+    const silent = Object.fromEntries(Object.keys(link).map((name) => [name, failing('NO_RESPONSE')]));
     const { metadata } = link;
     const brokers = scriptedBrokers({ link: (node) => (node === 1 ? { ...silent, metadata } : link) });
     expect(await initTopics(brokers, SETTINGS)).toEqual({ created: [], differences: [] });
@@ -178,18 +183,18 @@ describe('initTopics', () => {
     const { link } = cluster(topics);
     const describeConfigs: BrokerLink['describeConfigs'] = async (request) => {
       if (!topics.delete('id.ledger')) return link.describeConfigs(request);
-      const gone = { name: 'id.ledger', fault: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
+      const gone = { name: 'id.ledger', errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
       return { throttleMs: 0, topics: [gone] };
     };
     const brokers = scriptedBrokers({ link: () => ({ ...link, describeConfigs }) });
     expect((await initTopics(brokers, SETTINGS)).created).toEqual(['id.ledger']);
   });
 
-  test.each(['NOT_CONTROLLER', 'NO_ANSWER', 'REQUEST_TIMED_OUT'])(
+  test.each(['NOT_CONTROLLER', 'NO_RESPONSE', 'REQUEST_TIMED_OUT'])(
     'asks the controller once more after %s, and names what a lost answer had made',
-    async (fault) => {
+    async (errorCode) => {
       const { link, made } = cluster(new Map());
-      const refusals = [fault];
+      const refusals = [errorCode];
       const createTopics: BrokerLink['createTopics'] = async (request) => {
         const answer = await link.createTopics(request);
         const refusal = refusals.shift();
@@ -218,7 +223,7 @@ describe('initTopics', () => {
     const { link } = cluster(new Map());
     const createTopics: BrokerLink['createTopics'] = async () => ({
       throttleMs: 0,
-      topics: [{ name: 'id.ledger', fault: 'POLICY_VIOLATION', message: 'too many partitions' }],
+      topics: [{ name: 'id.ledger', errorCode: 'POLICY_VIOLATION', message: 'too many partitions' }],
     });
     const brokers = scriptedBrokers({ link: () => ({ ...link, createTopics }) });
     await expect(initTopics(brokers, SETTINGS)).rejects.toMatchObject({
@@ -306,6 +311,14 @@ describe('checkTopics', () => {
     expect(codes(await checkTopics(brokers, SETTINGS))).toEqual([]);
   });
 
+  test('requires a ledger without a retention limit under requests without one', async () => {
+    const { brokers } = cluster(changed('id.requests', { 'retention.ms': '-1' }));
+    const { faults } = await checkTopics(brokers, SETTINGS);
+    expect(faults.map(({ message }) => message)).toEqual([
+      `topic 'id.ledger' must have retention.ms=-1 (no limit), as topic 'id.requests' has, not ${26 * HOUR_MS}`,
+    ]);
+  });
+
   test('with ALLOW_WEAK_LEDGER only warns about too few replicas of ledger and witness', async () => {
     const settings = { ...SETTINGS, replicationFactor: 1, allowWeakLedger: true };
     const { brokers } = cluster(planned(settings), [1]);
@@ -385,7 +398,7 @@ describe('checkTopics', () => {
       const metadata: BrokerLink['metadata'] = async (request) => {
         const { topics } = await link.metadata(request);
         const hide = (topic: TopicMetadata): TopicMetadata =>
-          topic.name === denied ? { name: topic.name, fault: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] } : topic;
+          topic.name === denied ? { name: topic.name, errorCode: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] } : topic;
         return metadataAnswer(topics.map(hide));
       };
       const brokers = scriptedBrokers({ link: () => ({ ...link, metadata }) });
@@ -398,8 +411,8 @@ describe('checkTopics', () => {
     const deny = (denied: string): BrokerLink['describeConfigs'] => {
       return async (request) => {
         const answer = await link.describeConfigs(request);
-        const hide = (topic: ConfigsAnswer['topics'][number]) =>
-          topic.name === denied ? { name: denied, fault: 'TOPIC_AUTHORIZATION_FAILED', configs: new Map() } : topic;
+        const hide = (topic: DescribeConfigsResponse['topics'][number]) =>
+          topic.name === denied ? { name: denied, errorCode: 'TOPIC_AUTHORIZATION_FAILED', configs: new Map() } : topic;
         return { ...answer, topics: answer.topics.map(hide) };
       };
     };
@@ -417,8 +430,8 @@ describe('checkTopics', () => {
   test.each([
     ['LOGIN_REFUSED', 'CONFIG_INVALID'],
     ['CLUSTER_AUTHORIZATION_FAILED', 'KAFKA_UNAVAILABLE'],
-  ])('reports %s as %s immediately', async (fault, code) => {
-    const brokers = scriptedBrokers({ link: () => ({ metadata: failing(fault) }) });
+  ])('reports %s as %s immediately', async (errorCode, code) => {
+    const brokers = scriptedBrokers({ link: () => ({ metadata: failing(errorCode) }) });
     await expect(checkTopics(brokers, SETTINGS)).rejects.toMatchObject({ code });
     expect(brokers.nowMs()).toBe(0);
   });

@@ -2,15 +2,15 @@ import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { END, offsetAt } from '../kafka/loops/offsets.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
-import { type FaultName, faultOf } from '../kafka/wire/fault.ts';
+import { type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 
 /** Where replies are read from. */
-export interface Place {
+export interface ReplyPosition {
   readonly partition: number;
   readonly offset: number;
 }
 
-export interface PlaceQuery {
+export interface ReplyPositionQuery {
   readonly requestTopic: string;
   readonly replyTopic: string;
   /** Undefined: a random one. */
@@ -19,33 +19,37 @@ export interface PlaceQuery {
   readonly signal: AbortSignal;
 }
 
-/** For the whole search: enough for a broker to restart, and usually for a leader election. */
+/** The time limit of the whole search: enough for a broker to restart, and usually for a leader election. */
 const SEARCH_TIMEOUT_MS = 10_000;
 const CALL_TIMEOUT_MS = 3_000;
 const RETRY_MS = 200;
 /** A retry would fail the same way. */
-const LASTING: ReadonlySet<FaultName> = new Set(['CLOSED', 'LOGIN_REFUSED', 'CLUSTER_AUTHORIZATION_FAILED']);
+const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'LOGIN_REFUSED', 'CLUSTER_AUTHORIZATION_FAILED']);
 
 /**
  * Finds the partition of the reply topic to read, and its current end offset. Transient errors are retried for 10 s.
  *
- * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise KafkaFault.
+ * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise KafkaError.
  */
-export async function findPlace(cluster: Cluster, runtime: Runtime, query: PlaceQuery): Promise<Place> {
+export async function findReplyPosition(
+  cluster: Cluster,
+  runtime: Runtime,
+  query: ReplyPositionQuery,
+): Promise<ReplyPosition> {
   const untilMs = runtime.monotonicMs() + SEARCH_TIMEOUT_MS;
   for (;;) {
     try {
       return await findOnce(cluster, runtime, query);
     } catch (error) {
-      const fault = faultOf(error);
-      const isLasting = fault === undefined || LASTING.has(fault);
+      const errorCode = kafkaErrorCode(error);
+      const isLasting = errorCode === undefined || LASTING.has(errorCode);
       if (isLasting || runtime.monotonicMs() + RETRY_MS >= untilMs) throw error;
       await runtime.sleep(RETRY_MS, query.signal);
     }
   }
 }
 
-async function findOnce(cluster: Cluster, runtime: Runtime, query: PlaceQuery): Promise<Place> {
+async function findOnce(cluster: Cluster, runtime: Runtime, query: ReplyPositionQuery): Promise<ReplyPosition> {
   const { requestTopic, replyTopic: topic } = query;
   const partitions = await countPartitions(cluster, requestTopic, topic);
   const partition = query.partition ?? Math.floor(runtime.random() * partitions);
@@ -61,10 +65,12 @@ async function countPartitions(cluster: Cluster, requestTopic: string, replyTopi
   const names = [...new Set([requestTopic, replyTopic])];
   const found = await Promise.allSettled(names.map((name) => cluster.partitions(name, CALL_TIMEOUT_MS)));
   const refused = found.flatMap((one, i) =>
-    one.status === 'rejected' ? [{ name: `'${names[i]}'`, error: one.reason, fault: faultOf(one.reason) }] : [],
+    one.status === 'rejected'
+      ? [{ name: `'${names[i]}'`, error: one.reason, errorCode: kafkaErrorCode(one.reason) }]
+      : [],
   );
-  const having = (...faults: FaultName[]) =>
-    refused.filter(({ fault = '' }) => faults.includes(fault)).map(({ name }) => name);
+  const having = (...errorCodes: KafkaErrorCode[]) =>
+    refused.filter(({ errorCode = '' }) => errorCodes.includes(errorCode)).map(({ name }) => name);
   const missing = having('UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION');
   if (missing.length > 0) {
     const message = `no topic ${missing.join(', ')}: create it ('idalloc topics init' creates the workers' topics)`;

@@ -1,13 +1,13 @@
 import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
-import { faultOf } from '../kafka/wire/fault.ts';
+import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 
 const REPORT_EVERY_MS = 10_000;
 /** Causes are few; only a faulty peer could invent more. */
 const MAX_CAUSES = 100;
 
 /** Reports each cause at most once in 10 s: with thousands of requests in progress, an outage causes thousands of errors. */
-export class FaultReports {
+export class ErrorReporter {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #pass: (error: Error) => void;
   readonly #reportedMs = new Map<string, number>();
@@ -30,5 +30,5 @@ export class FaultReports {
 
 function causeOf(error: Error): string {
   const code = error instanceof IdallocError ? error.code : error.name;
-  return `${code} ${faultOf(error) ?? ''}`;
+  return `${code} ${kafkaErrorCode(error) ?? ''}`;
 }

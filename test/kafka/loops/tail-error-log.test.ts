@@ -1,19 +1,19 @@
 import { beforeEach, expect, it } from 'vitest';
-import { TailFaultLog } from '../../../src/kafka/loops/tail-fault-log.ts';
-import { KafkaFault } from '../../../src/kafka/wire/fault.ts';
+import { TailErrorLog } from '../../../src/kafka/loops/tail-error-log.ts';
+import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 
-const FAULT = new KafkaFault('NO_ANSWER', 'nobody said anything');
+const FAULT = new KafkaError('NO_RESPONSE', 'nobody said anything');
 
 let nowMs: number;
 let lines: object[];
-let faultLog: TailFaultLog;
+let faultLog: TailErrorLog;
 
 const place = (topic: string, partition: number) => ({ topic, partition, state: 'resting' });
 
 beforeEach(() => {
   nowMs = 0;
   lines = [];
-  faultLog = new TailFaultLog({ monotonicMs: () => nowMs }, (_, fields) => lines.push(fields));
+  faultLog = new TailErrorLog({ monotonicMs: () => nowMs }, (_, fields) => lines.push(fields));
 });
 
 /** The places fail every 100 ms for so long. */
@@ -35,7 +35,7 @@ it('faults shorter than a second are not logged, however often they occur', () =
 it('partitions of one topic that fail together are named in one line every 10 s', () => {
   fail(20_900, place('t', 1), place('t', 0), place('u', 7));
   const line = (topic: string, ...partitions: number[]) => {
-    return { topic, partitions, fault: 'NO_ANSWER', error: 'nobody said anything' };
+    return { topic, partitions, errorCode: 'NO_RESPONSE', error: 'nobody said anything' };
   };
   expect(lines).toEqual([line('t', 0, 1), line('u', 7), line('t', 0, 1), line('u', 7)]);
 });

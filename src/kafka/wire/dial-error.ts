@@ -1,7 +1,7 @@
 import kafkajs from 'kafkajs';
 import { describeError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
-import { faultOf, KafkaFault } from './fault.ts';
+import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
 import type { BrokerAddress } from './port.ts';
 
@@ -29,10 +29,10 @@ export function isUntrusted(error: unknown): boolean {
   return false;
 }
 
-/** How far a dial got: the socket with its TLS, the versions, the login. */
-export type Stage = 'connecting' | 'greeting' | 'login';
+/** How far a dial got: opening the socket (with TLS), negotiating versions, logging in. */
+export type Stage = 'connecting' | 'negotiation' | 'login';
 
-/** OpenSSL's codes for an answer that is not TLS. */
+/** OpenSSL's codes for a response that is not TLS. */
 const NOT_TLS: ReadonlySet<string | undefined> = new Set([
   'EPROTO',
   'ERR_SSL_WRONG_VERSION_NUMBER',
@@ -46,16 +46,16 @@ const CERTIFICATE_REFUSED = /ALERT.*(CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|AC
  * Why a dial failed, with the remedy where one is known. LOGIN_REFUSED only for an explicit rejection by the broker;
  * anything that a restarting broker could also cause is UNREACHABLE.
  */
-export function dialFault(
+export function dialError(
   error: unknown,
   stage: Stage,
   { host, port }: BrokerAddress,
   connection: WireConnection,
   { ssl }: ConnectionConfig,
-): KafkaFault {
+): KafkaError {
   const options = { cause: connection.cause ?? error };
-  const unreachable = (why: string) => new KafkaFault('UNREACHABLE', `${host}:${port}: ${why}`, options);
-  const refused = (why: string) => new KafkaFault('LOGIN_REFUSED', `${host}:${port}: ${why}`, options);
+  const unreachable = (why: string) => new KafkaError('UNREACHABLE', `${host}:${port}: ${why}`, options);
+  const refused = (why: string) => new KafkaError('LOGIN_REFUSED', `${host}:${port}: ${why}`, options);
   const cause = connection.cause ?? error;
   const code = (cause as NodeJS.ErrnoException).code;
   const detail = describeSocket(cause);
@@ -63,12 +63,13 @@ export function dialFault(
   if (ssl && code !== undefined && CERTIFICATE_REFUSED.test(code)) {
     return refused(`the broker rejects our client certificate, or requires one (${detail})`);
   }
-  if (faultOf(error) === 'LOGIN_REFUSED') return refused(detail);
-  if (faultOf(cause) === 'MALFORMED_ANSWER') return unreachable(`${detail}${ssl ? '' : ': does that port want TLS?'}`);
+  if (kafkaErrorCode(error) === 'LOGIN_REFUSED') return refused(detail);
+  if (kafkaErrorCode(cause) === 'MALFORMED_RESPONSE')
+    return unreachable(`${detail}${ssl ? '' : ': does that port want TLS?'}`);
   if (stage === 'connecting') return unreachable(ssl && isCut(code) ? `${detail}: does that port speak TLS?` : detail);
-  if (stage === 'greeting' && connection.hasLost) {
+  if (stage === 'negotiation' && connection.hasLost) {
     const why = connection.cause === undefined ? '' : ` (${detail})`;
-    return unreachable(`the connection was closed without an answer${why}${ssl ? '' : ': does that port want TLS?'}`);
+    return unreachable(`the connection was closed without a response${why}${ssl ? '' : ': does that port want TLS?'}`);
   }
   if (stage === 'login' && !connection.hasLost && isRefusal(error)) return refused(describeError(error));
   return unreachable(detail);
@@ -78,7 +79,7 @@ function isCut(code: string | undefined): boolean {
   return code === 'ECONNRESET' || code === undefined;
 }
 
-/** Includes the answer of a broker that accepts no logins at all. */
+/** Includes the response of a broker that accepts no logins at all. */
 function isRefusal(error: unknown): boolean {
   return error instanceof kafkajs.KafkaJSSASLAuthenticationError || error instanceof kafkajs.KafkaJSProtocolError;
 }

@@ -1,4 +1,4 @@
-import { LETTER_HEADERS, RECORD_LEFT_OUT } from '../codec/dead-letter.ts';
+import { DEAD_LETTER_HEADERS, RECORD_LEFT_OUT } from '../codec/dead-letter.ts';
 import { asConfluent, type Framing } from '../codec/framing.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
@@ -10,8 +10,8 @@ import type { ErrorCode } from '../errors.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 
-/** What all replies and dead letters of one worker have in common. */
-export interface AnswerContext {
+/** The settings that all outgoing records of one worker share. */
+export interface OutgoingContext {
   readonly names: HeaderNames;
   readonly requestTopic: string;
   readonly deadLetterTopic: string;
@@ -29,7 +29,7 @@ export function batchReply(
   accepted: Accepted,
   entry: LedgerBatchEntry,
   settled: { readonly appendedAtMs: number; readonly replayed: boolean },
-  context: AnswerContext,
+  context: OutgoingContext,
 ): OutgoingRecord {
   const { request } = accepted;
   const reply = encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }, request.encoding);
@@ -52,7 +52,7 @@ export function batchReply(
 export function errorReply(
   address: ReplyAddress,
   error: { readonly code: ErrorCode; readonly message: string },
-  context: AnswerContext,
+  context: OutgoingContext,
 ): OutgoingRecord | undefined {
   const { correlationId, replyTopic } = address;
   if (correlationId === undefined || replyTopic === undefined) return undefined;
@@ -70,7 +70,7 @@ export function errorReply(
 }
 
 /** The reply in the framing of its request. */
-function inFraming(framing: Framing | undefined, reply: Buffer, { schemas }: AnswerContext): Buffer {
+function inFraming(framing: Framing | undefined, reply: Buffer, { schemas }: OutgoingContext): Buffer {
   const schemaId = framing === 'CONFLUENT' ? schemas?.replyId() : undefined;
   return schemaId === undefined ? reply : asConfluent(schemaId, reply);
 }
@@ -79,7 +79,7 @@ function inFraming(framing: Framing | undefined, reply: Buffer, { schemas }: Ans
 export function forwarded(
   { record, request }: Accepted,
   to: { readonly from: number; readonly home: number },
-  { requestTopic: topic }: AnswerContext,
+  { requestTopic: topic }: OutgoingContext,
 ): OutgoingRecord {
   const { origin, hops } = request.route;
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
@@ -94,19 +94,19 @@ export function deadLetter(
   record: RequestRecord,
   partition: number,
   error: { readonly code: ErrorCode; readonly message: string },
-  context: AnswerContext,
+  context: OutgoingContext,
 ): OutgoingRecord {
   const headers = headersOf(record);
   const original = Buffer.alloc(20);
   original.writeInt32BE(partition, 0);
   original.writeBigInt64BE(BigInt(record.offset), 4);
   original.writeBigInt64BE(wholeTimestamp(record.timestampMs), 12);
-  headers[LETTER_HEADERS.topic] = context.requestTopic;
-  headers[LETTER_HEADERS.partition] = original.subarray(0, 4);
-  headers[LETTER_HEADERS.offset] = original.subarray(4, 12);
-  headers[LETTER_HEADERS.timestamp] = original.subarray(12, 20);
-  headers[LETTER_HEADERS.code] = error.code;
-  headers[LETTER_HEADERS.message] = error.message;
+  headers[DEAD_LETTER_HEADERS.topic] = context.requestTopic;
+  headers[DEAD_LETTER_HEADERS.partition] = original.subarray(0, 4);
+  headers[DEAD_LETTER_HEADERS.offset] = original.subarray(4, 12);
+  headers[DEAD_LETTER_HEADERS.timestamp] = original.subarray(12, 20);
+  headers[DEAD_LETTER_HEADERS.code] = error.code;
+  headers[DEAD_LETTER_HEADERS.message] = error.message;
   return { topic: context.deadLetterTopic, key: record.key, value: record.value, headers };
 }
 
@@ -115,7 +115,7 @@ export function deadLetter(
  * it is written again. The record stays at its offset for as long as the request topic keeps it.
  */
 export function bareLetter({ topic, headers }: OutgoingRecord): OutgoingRecord {
-  const kept = Object.values(LETTER_HEADERS).map((name) => [name, headers[name]] as const);
+  const kept = Object.values(DEAD_LETTER_HEADERS).map((name) => [name, headers[name]] as const);
   return { topic, key: null, value: null, headers: { ...Object.fromEntries(kept), [RECORD_LEFT_OUT]: '1' } };
 }
 

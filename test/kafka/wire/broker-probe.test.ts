@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { greetBroker } from '../../../src/kafka/wire/greeting.ts';
+import { probeBroker } from '../../../src/kafka/wire/broker-probe.ts';
 import { API_VERSIONS, TcpBroker } from './tcp-broker.ts';
 
 const at = ({ address }: TcpBroker) => `${address.host}:${address.port}`;
@@ -7,7 +7,7 @@ const at = ({ address }: TcpBroker) => `${address.host}:${address.port}`;
 test('a broker reports its newest version of Fetch without a login', async () => {
   await using broker = await TcpBroker.start();
   broker.versions = { 1: [4, 17] };
-  const { fetchVersion, latencyMs } = await greetBroker(at(broker), undefined, 10_000);
+  const { fetchVersion, latencyMs } = await probeBroker(at(broker), undefined, 10_000);
   expect(fetchVersion).toBe(17);
   expect(latencyMs).toBeGreaterThan(0);
   expect(broker.calls.map(({ apiKey, apiVersion }) => [apiKey, apiVersion])).toEqual([[API_VERSIONS, 0]]);
@@ -15,8 +15,8 @@ test('a broker reports its newest version of Fetch without a login', async () =>
 });
 
 test.for([
-  ['hangs up', (broker: TcpBroker) => (broker.send = (socket) => void socket.destroy()), /closed without an answer/],
-  ['stays silent', (broker: TcpBroker) => (broker.send = () => {}), /no answer in 200 ms/],
+  ['hangs up', (broker: TcpBroker) => (broker.send = (socket) => void socket.destroy()), /closed without a response/],
+  ['stays silent', (broker: TcpBroker) => (broker.send = () => {}), /no response in 200 ms/],
   [
     'speaks another protocol',
     (broker: TcpBroker) => (broker.send = (socket) => void socket.write('HTTP/1.1 400')),
@@ -25,11 +25,11 @@ test.for([
 ] as const)('a server that %s is not a broker', async ([, script, said]) => {
   await using broker = await TcpBroker.start();
   script(broker);
-  await expect(greetBroker(at(broker), undefined, 200)).rejects.toThrow(said);
+  await expect(probeBroker(at(broker), undefined, 200)).rejects.toThrow(said);
   await expect.poll(() => broker.sockets.size).toBe(0);
 });
 
 test('a plaintext port dialled with TLS is not a broker', async () => {
   await using broker = await TcpBroker.start();
-  await expect(greetBroker(at(broker), {}, 10_000)).rejects.toThrow();
+  await expect(probeBroker(at(broker), {}, 10_000)).rejects.toThrow();
 });

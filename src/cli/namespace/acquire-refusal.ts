@@ -8,7 +8,7 @@ import type { Snapshot } from '../../identity/snapshot.ts';
 import { requireNotRestored, requireUnused } from '../../identity/witness.ts';
 
 /** Why workers refuse to acquire here. `view` was read before etcd; `refusals` are those of the bindings. */
-export function namespaceFault(
+export function acquireRefusal(
   config: Config,
   snapshot: Snapshot,
   view: WitnessView,
