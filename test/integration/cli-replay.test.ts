@@ -68,7 +68,7 @@ test('never goes forward: nothing is skipped', async () => {
 test('reads all requests again, and each reply repeats the first batch', async ({ annotate }) => {
   const begun = performance.now();
   const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
-  await replay.told(/start the workers now/);
+  await replay.printed(/start the workers now/);
   worker = realm.worker();
   const { code, stdout, stderr } = await replay.ended;
   await report(annotate, `replay of ${REQUESTS} requests, verified: ${Math.round(performance.now() - begun)} ms`);
@@ -95,7 +95,7 @@ test('reads one partition again from an offset, and reports a reply that is not 
   expect('batch' in decodeIdReply(forged)).toBe(true);
   const args = ['replay', '--partition', '1', '--offset', String(last - 10), '--yes', '--json'];
   const replay = startIdalloc(args, realm.env);
-  await replay.told(/start the workers now/);
+  await replay.printed(/start the workers now/);
   await realm.sendRaw([{ key: 'c1', value: forged, partition: 0 }], realm.replyTopic);
   worker = realm.worker();
   const { code, stdout } = await replay.ended;
@@ -127,10 +127,10 @@ test('waits for what was forwarded to other partitions, though it lies behind wh
   const transaction = await producer.transaction();
   try {
     const replay = startIdalloc(['replay', '--partition', `${from}`, '--offset', '0', '--yes', '--json'], own.env);
-    await replay.told(/start the workers now/);
+    await replay.printed(/start the workers now/);
     await transaction.send({ topic: own.requestTopic, messages: [{ value: 'x', partition: home }] });
     const after = own.worker();
-    await replay.told(new RegExp(`waiting for ${MISPLACED} forwarded requests`));
+    await replay.printed(new RegExp(`waiting for ${MISPLACED} forwarded requests`));
     expect(answers.seen).toHaveLength(MISPLACED);
     await transaction.abort();
     const { code, stdout, stderr } = await replay.ended;

@@ -105,6 +105,6 @@ test.for(DRIFTS)(
       clearInterval(drifting);
       await load.stop();
     }
-    await checkWholeHistory(realm, load.asks, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
+    await checkWholeHistory(realm, load.requests, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
   },
 );

@@ -40,7 +40,7 @@ test.for(['stopped', 'killed'] as const)(
     } finally {
       await load.stop();
     }
-    const history = await checkWholeHistory(realm, load.asks, replies, () =>
+    const history = await checkWholeHistory(realm, load.requests, replies, () =>
       settledRecords(realm, realm.ledgerTopic, ledger),
     );
     await report(annotate, `broker ${what}: ${JSON.stringify(history)}`);

@@ -63,7 +63,7 @@ test('each of two workers is frozen until the other has taken over, and wakes wi
   } finally {
     await load.stop();
   }
-  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+  const history = await checkWholeHistory(realm, load.requests, replies, () =>
     settledRecords(realm, realm.ledgerTopic, ledger),
   );
   await report(annotate, `frozen twice: ${JSON.stringify(history)}`);

@@ -26,9 +26,9 @@ async function served(realm: Realm, indexDir: string, exchange: () => Promise<vo
     await realm.rewind();
     const second = realm.worker({ INDEX_DIR: indexDir });
     await second.ready();
-    await replies.replies(load.asks.length + ANSWERED);
+    await replies.replies(load.requests.length + ANSWERED);
     await load.stop();
-    await checkWholeHistory(realm, load.asks, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
+    await checkWholeHistory(realm, load.requests, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
     return second.lines;
   } finally {
     await load.stop();

@@ -45,11 +45,11 @@ class Scene implements AsyncDisposable {
     try {
       await this.replies.replies(ANSWERED);
       await fault(load);
-      await this.replies.replies(load.asks.length + ANSWERED);
+      await this.replies.replies(load.requests.length + ANSWERED);
     } finally {
       await load.stop();
     }
-    return checkWholeHistory(this.realm, load.asks, this.replies, () =>
+    return checkWholeHistory(this.realm, load.requests, this.replies, () =>
       settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
     );
   }

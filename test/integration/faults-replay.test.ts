@@ -32,7 +32,7 @@ test(
     });
     const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
     const load = new Load(realm, { partitions: PARTITIONS, paceMs: 1 });
-    await expect.poll(() => load.asks.length).toBeGreaterThanOrEqual(ANSWERED);
+    await expect.poll(() => load.requests.length).toBeGreaterThanOrEqual(ANSWERED);
     const asks = await load.stop();
 
     const begunMs = performance.now();

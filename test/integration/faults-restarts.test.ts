@@ -21,11 +21,11 @@ async function underLoad(
   const load = new Load(realm, { partitions: PARTITIONS });
   let what: string;
   try {
-    what = await change((more) => replies.replies(load.asks.length + more));
+    what = await change((more) => replies.replies(load.requests.length + more));
   } finally {
     await load.stop();
   }
-  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+  const history = await checkWholeHistory(realm, load.requests, replies, () =>
     settledRecords(realm, realm.ledgerTopic, ledger),
   );
   await report(annotate, `${what}: ${JSON.stringify(history)}`);

@@ -5,7 +5,7 @@ import { BATCH } from '../codec/samples.ts';
 import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';
 import { Load } from '../support/load.ts';
-import { type Ask, Realm } from '../support/realm.ts';
+import { Realm, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
@@ -43,7 +43,7 @@ async function codes(replies: Followed, correlationId: string, count: number): P
 }
 
 /** However often a request was answered: with one batch, or told that it is forgotten; and no ID is in two batches. */
-function checkNeverTwice(asks: readonly Ask[], told: ReadonlyMap<string, readonly DecodedReply[]>) {
+function checkNeverTwice(asks: readonly TestRequest[], told: ReadonlyMap<string, readonly DecodedReply[]>) {
   const ids: bigint[] = [];
   let forgotten = 0;
   for (const { correlationId } of asks) {
@@ -132,7 +132,7 @@ test(`${ROUNDS} times the whole ledger is trimmed again and again while entries 
   } finally {
     await load.stop();
   }
-  const served = checkNeverTwice(load.asks, await replies.replies(load.asks.length));
+  const served = checkNeverTwice(load.requests, await replies.replies(load.requests.length));
   await report(annotate, `trimmed while serving: ${JSON.stringify(served)}`);
 
   await first.stop();
@@ -140,8 +140,8 @@ test(`${ROUNDS} times the whole ledger is trimmed again and again while entries 
   await realm.rewind();
   const before = replies.seen.length;
   await realm.worker().ready();
-  await replies.until('another reply to each', (seen) => seen.length >= before + load.asks.length);
-  checkNeverTwice(load.asks, await replies.replies(load.asks.length));
+  await replies.until('another reply to each', (seen) => seen.length >= before + load.requests.length);
+  checkNeverTwice(load.requests, await replies.replies(load.requests.length));
   // Nothing was left of the ledger, so nothing can be told again.
   expect(new Set(replies.seen.slice(before).map(decodeReply).map(codeOf))).toEqual(new Set(['FORGOTTEN']));
   await realm.send([{ correlationId: 'new', count: COUNT }]);

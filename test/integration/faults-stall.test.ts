@@ -87,7 +87,7 @@ test(`${BURSTS} stalls of ${BURST_MS} ms under load: everything is answered once
   } finally {
     await load.stop();
   }
-  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+  const history = await checkWholeHistory(realm, load.requests, replies, () =>
     settledRecords(realm, realm.ledgerTopic, ledger),
   );
   await report(annotate, `stalls in bursts: ${JSON.stringify(history)}`);

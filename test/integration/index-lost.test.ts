@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Followed } from '../support/followed.ts';
-import { type Ask, Realm } from '../support/realm.ts';
+import { Realm, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { LogLine } from '../support/worker-process.ts';
 
 const REQUESTS = 300;
 
-function asksFrom(first: number): Ask[] {
+function asksFrom(first: number): TestRequest[] {
   return Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `request-${first + i}`, count: 1 + (i % 7) }));
 }
 

@@ -43,7 +43,7 @@ async function start(): Promise<LoadedWorker> {
     KAFKA_SASL_USERNAME: USER,
     KAFKA_SASL_PASSWORD: PASSWORD,
   };
-  return stack.use(await LoadedWorker.start(realm, login, { goesAstray: true }));
+  return stack.use(await LoadedWorker.start(realm, login, { misroutes: true }));
 }
 
 interface Right {
@@ -107,7 +107,7 @@ async function without(loaded: LoadedWorker, right: Right, play = async () => {}
   await grant(realm, acl);
   await loaded.ready();
   expect(await worker.metric(metric)).toBe(0);
-  await loaded.answered(loaded.load.asks.length - loaded.answers);
+  await loaded.answered(loaded.load.requests.length - loaded.answers);
 }
 
 const TITLE = 'the worker says what it lacks, and goes on by itself when it is given back';

@@ -3,7 +3,7 @@ import { expandIds } from '../../src/codec/id-batch.ts';
 import { BACKFILL_MS } from '../../src/core/generator.ts';
 import { decompose, tickStartMs } from '../../src/core/layout.ts';
 import { batchOf, type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
-import { type Ask, LAYOUT, Realm } from '../support/realm.ts';
+import { LAYOUT, Realm, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
@@ -54,7 +54,7 @@ async function sumOf(workers: readonly WorkerProcess[], metric: string): Promise
 }
 
 /** All replies go to one partition whose records have the broker's time: their order is the order of being visible. */
-async function askThem(realm: Realm, replyTopic: string): Promise<readonly Ask[]> {
+async function askThem(realm: Realm, replyTopic: string): Promise<readonly TestRequest[]> {
   await realm.createTopic(replyTopic, { configs: { 'message.timestamp.type': 'LogAppendTime' } });
   const asks = Array.from({ length: REQUESTS }, (_, i) => ({
     correlationId: `request-${i}`,
@@ -66,7 +66,7 @@ async function askThem(realm: Realm, replyTopic: string): Promise<readonly Ask[]
   return asks;
 }
 
-function checkUnique(asks: readonly Ask[], answered: ReadonlyMap<string, readonly DecodedReply[]>): number {
+function checkUnique(asks: readonly TestRequest[], answered: ReadonlyMap<string, readonly DecodedReply[]>): number {
   const all = asks.flatMap(({ correlationId, count }) => {
     const [first] = answered.get(correlationId) ?? [];
     if (first === undefined) throw new Error(`no reply to ${correlationId}`);

@@ -93,7 +93,7 @@ describe.skipIf(why !== undefined)(`three brokers with logins and certificates${
     writeFileSync(ca, authority.own.certPem + next.own.certPem);
     await loaded.ready();
     expect(await worker.metric('idalloc_kafka_refused{resource="login"}')).toBe(0);
-    await loaded.answered(loaded.load.asks.length - loaded.answers);
+    await loaded.answered(loaded.load.requests.length - loaded.answers);
 
     const from = worker.lines.length;
     show(3, next);

@@ -95,7 +95,7 @@ async function refuses(remedy: RegExp, from: number): Promise<void> {
 /** Waits until requests are answered again, those that waited among them. */
 async function goesOn(): Promise<void> {
   await loaded.ready();
-  await loaded.answered(loaded.load.asks.length - loaded.answers);
+  await loaded.answered(loaded.load.requests.length - loaded.answers);
 }
 
 describe.skipIf(why !== undefined)(`three secured etcd members under load${why ? `: ${why}` : ''}`, () => {

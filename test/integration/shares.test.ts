@@ -101,7 +101,7 @@ class Fleet implements AsyncDisposable {
 
   /** Resolves when all that was asked by now, and some more, has been answered. */
   answered(): Promise<unknown> {
-    return this.replies.replies(this.load.asks.length + ANSWERED);
+    return this.replies.replies(this.load.requests.length + ANSWERED);
   }
 
   /** How long a request of each partition waited at the most, of those since then; all are answered first. */
@@ -169,7 +169,7 @@ test('kill -9: those who stand by answer for the partitions of the dead, without
   const [dead, ...others] = fleet.workers as [WorkerProcess, ...WorkerProcess[]];
   await fleet.answered();
   const lost = shareOf(dead).partitions;
-  const known = fleet.load.asks.filter(({ correlationId }) => lost.includes(partitionOf(correlationId)));
+  const known = fleet.load.requests.filter(({ correlationId }) => lost.includes(partitionOf(correlationId)));
   const before = others.map((worker) => ({ worker, ...shareOf(worker), from: worker.lines.length }));
   const killedMs = performance.now();
   await fleet.kill(dead);

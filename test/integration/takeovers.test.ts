@@ -56,7 +56,7 @@ class Fleet implements AsyncDisposable {
 
   /** Resolves when all that was asked by now, and some more, has been answered. */
   answered(): Promise<unknown> {
-    return this.replies.replies(this.load.asks.length + ANSWERED);
+    return this.replies.replies(this.load.requests.length + ANSWERED);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

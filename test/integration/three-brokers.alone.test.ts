@@ -6,7 +6,7 @@ import { type DecodedReply, decodeReply, type Followed } from '../support/follow
 import { idFor } from '../support/home.ts';
 import { KafkaCluster } from '../support/kafka-cluster.ts';
 import { Load } from '../support/load.ts';
-import { type Ask, Realm, type RealmOptions } from '../support/realm.ts';
+import { Realm, type RealmOptions, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { Watchers } from '../support/watchers.ts';
 import { checkWholeHistory, type History, report, settledRecords } from '../support/whole-history.ts';
@@ -78,7 +78,7 @@ class Scene implements AsyncDisposable {
     }
   }
 
-  history(asks: readonly Ask[]): Promise<History> {
+  history(asks: readonly TestRequest[]): Promise<History> {
     return checkWholeHistory(this.realm, asks, this.replies, () =>
       settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
     );
@@ -91,7 +91,7 @@ class Scene implements AsyncDisposable {
 
 /** Requests by the client library, one after the other without waiting, which gets past a broker that is frozen. */
 class RequestLoad implements AsyncDisposable {
-  readonly asks: Ask[] = [];
+  readonly asks: TestRequest[] = [];
   longestMs = 0;
   readonly #client: IdClient;
   readonly #running: Promise<void>;
@@ -136,7 +136,7 @@ class RequestLoad implements AsyncDisposable {
     }
   }
 
-  async #ask(ask: Ask): Promise<void> {
+  async #ask(ask: TestRequest): Promise<void> {
     const sentMs = performance.now();
     await this.#client.request({ ...ask, timeoutMs: WAIT_MS });
     this.longestMs = Math.max(this.longestMs, Math.round(performance.now() - sentMs));
@@ -199,12 +199,12 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       await cluster.kill(2);
       const ms = await firstDecision(ledger, partitions, Date.now());
       await report(annotate, `${ms} ms from kill -9 of a leader to the next decision in its partitions`);
-      await replies.replies(load.asks.length);
+      await replies.replies(load.requests.length);
     } finally {
       await load.stop();
       await cluster.startNode(2);
     }
-    await report(annotate, `a leader killed: ${JSON.stringify(await scene.history(load.asks))}`);
+    await report(annotate, `a leader killed: ${JSON.stringify(await scene.history(load.requests))}`);
     expect(worker.gate()).toBe('open');
   });
 
@@ -250,7 +250,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     expect(http.refused).toEqual([]);
     await report(
       annotate,
-      `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.asks))}`,
+      `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.requests))}`,
     );
     expect(worker.gate()).toBe('open');
   });
@@ -286,7 +286,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     }
     const ms = await firstDecision(ledger, new Set([0, 1, 2]), backMs);
     await report(annotate, `${ms} ms from the start of two brokers to the next decision`);
-    const history = await scene.history([...load.asks, ...dark]);
+    const history = await scene.history([...load.requests, ...dark]);
     await report(annotate, `two of three brokers killed: ${JSON.stringify(history)}`);
     for (const { message } of ledger.seen.filter(({ message }) => String(message.key).includes('dark-'))) {
       expect(Number(message.timestamp)).toBeGreaterThan(backMs);
@@ -299,8 +299,8 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     await using scene = await Scene.open();
     const { realm, worker, replies } = scene;
     const [known, other] = [0, 1].map((at) => ({ correlationId: idFor('known', at, PARTITIONS), count: 3 })) as [
-      Ask,
-      Ask,
+      TestRequest,
+      TestRequest,
     ];
     await worker.ready();
     await realm.send([known, other]);

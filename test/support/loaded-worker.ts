@@ -42,7 +42,7 @@ export class LoadedWorker implements AsyncDisposable {
   static async start(
     realm: Realm,
     env: Readonly<Record<string, string>>,
-    load: Pick<LoadOptions, 'goesAstray'> = {},
+    load: Pick<LoadOptions, 'misroutes'> = {},
   ): Promise<LoadedWorker> {
     const worker = realm.worker(env);
     await worker.ready();
@@ -66,7 +66,7 @@ export class LoadedWorker implements AsyncDisposable {
   /** Waits until the worker is not ready for this reason while requests pile up. Resolves to the detail for people. */
   async stopped(reason: string): Promise<string> {
     await this.unready(reason);
-    await expect.poll(() => this.load.asks.length - this.answers, POLL).toBeGreaterThan(UNANSWERED);
+    await expect.poll(() => this.load.requests.length - this.answers, POLL).toBeGreaterThan(UNANSWERED);
     const found = await readiness(this.worker);
     expect(found).toMatchObject({ status: 503, reason });
     return found.detail ?? '';

@@ -51,7 +51,7 @@ describe('the status of a reply topic', () => {
     expect([asked, new Set(statuses).size]).toEqual([['t'], 1]);
   });
 
-  it('keeps the time since when there is no leader, however often it was requested and doubted', async () => {
+  it('keeps the time at which the leader was lost, however often it is requested and doubted', async () => {
     const known: Record<string, Found> = { t: 'LEADER_NOT_AVAILABLE' };
     const { topics, state } = brokers(known);
     for (state.nowMs of [100, 400, 5_000]) {

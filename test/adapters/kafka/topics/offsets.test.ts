@@ -76,7 +76,7 @@ describe('wholeTopic', () => {
   });
 
   test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED'])(
-    'of a topic that is not to be seen is TOPIC_INVALID, at once: %s',
+    "of a topic that this user can't see is TOPIC_INVALID, immediately: %s",
     async (fault) => {
       const { source, runtime } = failing(fault);
       await expect(runtime.until(wholeTopic(source, 'id.typo'))).rejects.toMatchObject({
