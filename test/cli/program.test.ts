@@ -63,7 +63,7 @@ describe('the command line', () => {
   });
 
   test.each([[['worker']], [['request']], [['topics', 'init']], [['namespace', 'rebuild']]])(
-    '%s without configuration answers 78',
+    '%s without configuration exits with 78',
     async (args) => {
       const { code, out, err } = await cli(args);
       expect({ code, out }).toEqual({ code: 78, out: '' });

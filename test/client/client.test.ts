@@ -205,7 +205,7 @@ describe('waiting for IDs', () => {
     expect(client.buffered).toBeGreaterThanOrEqual(10_000);
   });
 
-  test.each([0, -1, 1.5, Number.NaN, 2_500_001])('%d is no count', async (count) => {
+  test.each([0, -1, 1.5, Number.NaN, 2_500_001])('%d is rejected as a count', async (count) => {
     const { client } = await stage();
     expect(() => client.take(count)).toThrow(INVALID);
     await expect(client.takeAsync(count)).rejects.toThrow(INVALID);
@@ -241,7 +241,7 @@ describe('a request', () => {
     expect(runtime.timers).toBe(0);
   });
 
-  test('stays wanted until its last caller is gone', async () => {
+  test('is resent until its last caller is gone', async () => {
     const { client, runtime, workers } = await stage(quiet, (them) => {
       them.answering = false;
     });

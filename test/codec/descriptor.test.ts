@@ -38,9 +38,9 @@ describe('a descriptor', () => {
   });
 
   it.each([
-    ['is no JSON', ''],
+    ['is not JSON', ''],
     ['lacks its UUID', TEXT.replace(/,"uuid":"[^"]*"/, '')],
-    ['has a UUID that is none', TEXT.replace('3f2b6c1e', 'x')],
+    ['has an invalid UUID', TEXT.replace('3f2b6c1e', 'x')],
     ['has an unknown field', TEXT.replace('{', '{"new":1,')],
     ['has an unknown field in its pool', TEXT.replace('"first"', '"step":2,"first"')],
     ['has a pool that ends before it starts', TEXT.replace('"first":0', '"first":32')],

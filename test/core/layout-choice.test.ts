@@ -6,7 +6,7 @@ import { presetLayout } from '../../src/core/presets.ts';
 const FIELDS = parseFields('timestamp:41,worker:10,sequence:12');
 const GOOD: LayoutChoice = { name: 'custom', fields: FIELDS, epochMs: 0 };
 
-/** What is wrong with the choice, as property and problem. */
+/** The problems of a choice, each as property and problem. */
 function faultsOf(choice: LayoutChoice): readonly string[] {
   const chosen = chooseLayout(choice);
   return 'faults' in chosen ? chosen.faults.map(({ of, problem }) => `${of} ${problem}`) : [];
@@ -59,7 +59,7 @@ describe('the choice of a layout', () => {
       { fields: parseFields('timestamp:48,worker:1,sequence:1'), tickMs: 1_000 },
       /^fields lasts past/,
     ],
-  ] as const)('of one that is custom refuses %s, by its name', (_, change, told) => {
+  ] as const)('of a custom one refuses %s, and names the property', (_, change, told) => {
     expect(faultsOf({ ...GOOD, ...change })).toEqual([expect.stringMatching(told)]);
   });
 

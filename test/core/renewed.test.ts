@@ -18,7 +18,7 @@ function stage() {
   return { world, value };
 }
 
-test('what has changed is seen a second later, by one look a second', () => {
+test('a changed text takes effect after a second, since it is read once a second', () => {
   const { world, value } = stage();
   world.texts = ['2', 'b'];
   world.nowMs = 999;
@@ -31,7 +31,7 @@ test('what has changed is seen a second later, by one look a second', () => {
   expect(world.reads).toBe(2);
 });
 
-test('what has not changed is not made again', () => {
+test('an unchanged text is not parsed again', () => {
   const { world, value } = stage();
   const first = value();
   world.nowMs = 5_000;
@@ -40,7 +40,7 @@ test('what has not changed is not made again', () => {
   expect(world.made).toBe(1);
 });
 
-test('texts that are not usable throw once, and leave the value before', () => {
+test('an invalid text throws once, and the last valid value stays', () => {
   const { world, value } = stage();
   world.texts = ['x'];
   world.nowMs = 1_000;

@@ -91,7 +91,7 @@ class Scene implements AsyncDisposable {
 
 /** Requests by the client library, one after the other without waiting, which gets past a broker that is frozen. */
 class RequestLoad implements AsyncDisposable {
-  readonly asks: TestRequest[] = [];
+  readonly sent: TestRequest[] = [];
   longestMs = 0;
   readonly #client: IdClient;
   readonly #running: Promise<void>;
@@ -111,7 +111,7 @@ class RequestLoad implements AsyncDisposable {
 
   /** Resolves once every request that was sent by now, and so many more, has its batch. */
   async answered(more: number): Promise<void> {
-    const wanted = this.asks.length + more;
+    const wanted = this.sent.length + more;
     const look = () => (this.#answered >= wanted ? true : undefined);
     await this.#watchers.wait({ what: () => `${wanted} answers; ${this.#answered} came`, look, timeoutMs: WAIT_MS });
   }
@@ -128,8 +128,8 @@ class RequestLoad implements AsyncDisposable {
 
   async #run(): Promise<void> {
     while (!this.#stopping) {
-      const ask = { correlationId: `asked-${this.asks.length}`, count: 3 };
-      this.asks.push(ask);
+      const ask = { correlationId: `asked-${this.sent.length}`, count: 3 };
+      this.sent.push(ask);
       const asked = this.#ask(ask).finally(() => this.#under.delete(asked));
       this.#under.add(asked);
       await pause(REQUEST_PACE_MS);
@@ -250,7 +250,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     expect(http.refused).toEqual([]);
     await report(
       annotate,
-      `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.requests))}`,
+      `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.sent))}`,
     );
     expect(worker.gate()).toBe('open');
   });
