@@ -20,7 +20,7 @@ describe('a key', () => {
     expect(make).toHaveBeenCalledTimes(2);
   });
 
-  test('used by concurrent requests makes one value', async () => {
+  test('used by concurrent requests computes one value', async () => {
     const { cache } = stage();
     const made = Promise.withResolvers<number>();
     const first = cache.once('k', 'a', () => made.promise);

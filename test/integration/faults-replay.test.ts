@@ -15,15 +15,15 @@ import { checkWholeHistory, report, settledRecords } from '../support/whole-hist
 const RESETS = 100;
 const PARTITIONS = 3;
 const ANSWERED = 60;
-/** Half a second for each reset where the machine has nothing else to do. */
+/** On an idle machine, each reset takes half a second. */
 const TIMEOUT_MS = 240_000;
 
 /**
- * A worker of its own for each reset, since offsets can be reset only while nobody is in the group. All workers are in
- * this process: a hundred starts of a process would take minutes, and what is read again is the same.
+ * A new worker for each reset, since offsets can be reset only while the group is empty. All workers run in this process:
+ * a hundred starts of a process would take minutes and read the same requests.
  */
 test(
-  `${RESETS} resets of the offsets to the start: the same bytes each time, and nothing decided anew`,
+  `after each of ${RESETS} resets of the offsets to the start, replies are the same bytes and nothing is decided anew`,
   async ({ annotate }) => {
     await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-replay-'));
     await using realm = await Realm.create(suiteServers(), {

@@ -15,7 +15,7 @@ function asksFrom(first: number): TestRequest[] {
 
 const wasDiscarded = ({ msg }: LogLine) => msg === 'ledger index was discarded';
 
-/** Each request has had so many replies, all of them the same batch, byte for byte. */
+/** Waits for `records` replies, and expects that all replies to a request are the same bytes. */
 async function expectOneBatchEach(replies: Followed, requests: number, records: number): Promise<void> {
   await replies.until(`${records} replies`, (seen) => seen.length >= records);
   const answered = await replies.replies(requests);
@@ -29,7 +29,7 @@ async function expectOneBatchEach(replies: Followed, requests: number, records: 
   }
 }
 
-test('a worker whose index is deleted while it serves, and damaged while it does not, decides nothing twice', async () => {
+test('a worker whose index is deleted while it serves, and damaged while it is down, decides nothing twice', async () => {
   await using realm = await Realm.create(suiteServers());
   const directory = mkdtempSync(join(tmpdir(), 'idalloc-index-lost-'));
   try {

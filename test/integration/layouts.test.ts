@@ -11,7 +11,7 @@ import { suiteServers } from '../support/servers.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
 const COUNT = 20;
-/** A clock that is read after an ID was made is not before the ID's tick. */
+/** Reserve for the comparison of an ID's time with a clock that is read after its allocation. */
 const SKEW_MS = 2_000;
 
 interface View {
@@ -20,7 +20,7 @@ interface View {
   readonly breakdown: { readonly datacenter_id: number; readonly worker_id: number } | null;
 }
 
-/** The ends of one command line, which must print one line of JSON. */
+/** Runs a command, which must print one line of JSON; returns that, parsed. */
 async function json(args: readonly string[], env: Readonly<Record<string, string>>) {
   const { code, stdout, stderr } = await runIdalloc([...args, '--json'], env);
   expect(stdout, stderr).toMatch(/^\{.*\}\n$/);
@@ -28,7 +28,7 @@ async function json(args: readonly string[], env: Readonly<Record<string, string
 }
 
 describe.each(['js-safe', 'regional', 'seconds'] as const satisfies TestLayout[])('in layout %s', (name) => {
-  test('Kafka, HTTP, client and commands give IDs of one worker that each of them takes apart', async () => {
+  test('Kafka, HTTP, client and commands return IDs of one worker that each of them can decode', async () => {
     await using realm = await Realm.create(suiteServers(), { env: LAYOUT_ENVS[name] });
     const layout = layoutOfEnv(realm.env);
     const replies = await realm.follow();
@@ -85,7 +85,7 @@ describe.each(['js-safe', 'regional', 'seconds'] as const satisfies TestLayout[]
   });
 });
 
-test('the smallest layout, two workers with two IDs in a second, answers every request', async () => {
+test('in the smallest layout, with two IDs in a second, two workers answer every request', async () => {
   const LAYOUT_FIELDS = 'timestamp:32,worker:1,sequence:1';
   const env = { LAYOUT: 'custom', LAYOUT_FIELDS, LAYOUT_TICK_MS: '1000', LAYOUT_EPOCH_MS: '0', DATACENTER_ID: '0' };
   await using realm = await Realm.create(suiteServers(), { env });
@@ -106,7 +106,7 @@ test('the smallest layout, two workers with two IDs in a second, answers every r
   expect(Math.max(...[...ofTicks.values()].map(({ length }) => length))).toBeLessThanOrEqual(layout.sequencesPerTick);
 });
 
-test('a custom layout that differs in one part is refused, and the part is named with both values', async () => {
+test('a custom layout that differs in one property is refused, and both values are named', async () => {
   await using realm = await Realm.create(suiteServers(), { env: LAYOUT_ENVS.seconds });
   await realm.worker().ready();
   for (const [env, told] of [

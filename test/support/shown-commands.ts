@@ -71,7 +71,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run notice', { file: 'test/ops/shipped.test.ts', by: 'noticeOf(SHIPPED)' }],
   ['npm run sbom', { file: 'test/ops/shipped.test.ts', by: 'readBom()' }],
   ['npm run docs:reference', { file: 'test/docs/reference.test.ts', by: 'renderReference(page)' }],
-  ['npx idalloc', { file: PACKAGE, by: 'bin' }],
+  ['npx idalloc', { file: PACKAGE, by: 'node_modules/idalloc/dist/bin.js' }],
   ['npm pack', { file: PACKAGE, by: "'npm', ['pack'" }],
   ['npm install', { file: PACKAGE, by: "['install'" }],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],

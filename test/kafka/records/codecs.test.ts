@@ -149,7 +149,7 @@ describe('an unreadable compressed batch', () => {
     ['lz4 with a block larger than it says', 'lz4', tooLargeBlock, /^a lz4 batch is damaged: /],
     ['damaged zstd', 'zstd', () => Buffer.alloc(9), /^a zstd batch is damaged: /],
   ] as [string, keyof typeof CODEC, (bytes: Buffer) => Buffer, RegExp][])(
-    'because of %s becomes a record at each end that says why, and reading goes on',
+    'because of %s becomes a record at each end that says why, and reading continues',
     async (_, codec, compress, reason) => {
       const records = [plain('a'), plain('b')];
       const bad = batchOf(records, { baseOffset: 5n, attributes: CODEC[codec] }, compress);

@@ -11,7 +11,7 @@ type State = 'healthy' | 'frozen' | 'down' | 'locked' | 'gone';
 
 interface Topic {
   readonly fault?: FaultName;
-  /** By partition. */
+  /** The leader of each partition. */
   readonly leaders: readonly number[];
 }
 
@@ -39,7 +39,7 @@ export class ScriptedBrokers {
   /** The state as one broker knows it, if that is outdated. */
   readonly views = new Map<number, ReadonlyMap<string, Topic>>();
   coordinator = 1;
-  /** Instead of a coordinator. */
+  /** The fault of each look-up of a coordinator, if set. */
   coordinatorFault: FaultName | undefined;
   throttleMs = 0;
   dialMs = ANSWER_MS;
@@ -175,7 +175,7 @@ class ScriptedLink {
   findCoordinator(): Promise<Answer> {
     return this.#serve('findCoordinator', () => {
       const { coordinator: nodeId, coordinatorFault } = this.#brokers;
-      if (coordinatorFault !== undefined) throw new KafkaFault(coordinatorFault, 'as the test wants it');
+      if (coordinatorFault !== undefined) throw new KafkaFault(coordinatorFault, 'a fault from the test');
       return { throttleMs: 0, nodeId, ...addressOf(nodeId) };
     });
   }
