@@ -8,8 +8,8 @@ import { idOf, readLockfile, shippedOf } from '../../ops/dev/shipped.ts';
 const ROOT = new URL('../../', import.meta.url);
 const SHIPPED = shippedOf(readLockfile());
 
-describe('what is shipped', () => {
-  test('is what package.json needs, and not what development does', () => {
+describe('the list of shipped packages', () => {
+  test('has the dependencies of package.json, and none of development', () => {
     const { dependencies, devDependencies } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'));
     const names = new Set(SHIPPED.map(({ name }) => name));
     expect(Object.keys(dependencies).filter((name) => !names.has(name))).toEqual([]);
@@ -17,7 +17,7 @@ describe('what is shipped', () => {
     expect(Object.keys(devDependencies).length).toBeGreaterThan(0);
   });
 
-  test('each version stands there once, with its licence', () => {
+  test('has each version once, with its licence', () => {
     const packages = {
       '': { version: '1.0.0' },
       'node_modules/@a/b': { version: '1.0.0', license: 'MIT' },
@@ -31,20 +31,20 @@ describe('what is shipped', () => {
     ]);
   });
 
-  test('NOTICE names it all: run `npm run notice` when this fails', () => {
+  test('equals NOTICE: run `npm run notice` if this fails', () => {
     expect(readFileSync(new URL('NOTICE', ROOT), 'utf8')).toBe(noticeOf(SHIPPED));
     expect(noticeOf(SHIPPED)).not.toContain('not stated');
   });
 });
 
 describe('the SBOM', () => {
-  test('has exactly what is shipped', async () => {
+  test('has exactly the shipped packages', async () => {
     const bom = await readBom();
     expect(bom.bomFormat).toBe('CycloneDX');
     expect(bom.components.map((component) => component['bom-ref']).sort()).toEqual(SHIPPED.map(idOf).sort());
   });
 
-  test('leaves out what only development needs, and every mention of it', () => {
+  test('leaves out packages of development, and references to them', () => {
     const bom = {
       bomFormat: 'CycloneDX',
       metadata: { component: { 'bom-ref': 'us@1' } },
@@ -69,8 +69,8 @@ describe('advisories', () => {
 
   test.each([
     ['none', audit(), false, /none$/],
-    ['a grave one', audit('low', 'critical'), true, /p-critical \(critical\), p-low/],
-    ['a small one', audit('moderate'), false, /none is grave; p-moderate/],
+    ['a serious one', audit('low', 'critical'), true, /p-critical \(critical\), p-low/],
+    ['a minor one', audit('moderate'), false, /none is grave; p-moderate/],
     [
       'a registry without an answer',
       '{"message":"405 Method Not Allowed - POST https://r.example/x"}',

@@ -18,7 +18,7 @@ interface Taking {
   readonly to: number;
 }
 
-/** The authority of one allocation, turn by turn. */
+/** The authority that one allocation used, turn by turn. */
 type Takings = Taking[];
 
 /**
