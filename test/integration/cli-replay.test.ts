@@ -62,7 +62,7 @@ test('replay never moves an offset forward, so nothing is skipped', async () => 
     ['replay', '--partition', '0', '--offset', '9999', '--yes', '--json'],
     realm.env,
   );
-  expect({ code, told: JSON.parse(stdout) }).toEqual({ code: 0, told: { plan: [] } });
+  expect({ code, output: JSON.parse(stdout) }).toEqual({ code: 0, output: { plan: [] } });
 });
 
 test('replay reads all requests again, and each reply repeats the first batch', async ({ annotate }) => {

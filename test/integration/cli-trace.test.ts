@@ -119,9 +119,9 @@ test('evict refuses without --yes and a terminal; with --yes it takes the worker
 
   const logged = worker.lines.length;
   const { code, stdout } = await runIdalloc([...args, '--yes', '--json'], realm.env);
-  expect({ code, told: JSON.parse(stdout) }).toEqual({
+  expect({ code, output: JSON.parse(stdout) }).toEqual({
     code: 0,
-    told: { worker_id: workerId, fence: ready.fence, evicted: true },
+    output: { worker_id: workerId, fence: ready.fence, evicted: true },
   });
   expect((await realm.ceiling(workerId)).ticks).toBeGreaterThanOrEqual(ceiling.ticks);
 

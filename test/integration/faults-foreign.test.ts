@@ -94,8 +94,8 @@ test('a ledger partition with a foreign entry stops with the reason until it is 
   await started.hasPartitions(PARTITIONS);
   await expectStopped(realm, started, replies, 'started');
 
-  const told = await replies.replies(PARTITIONS + 2);
-  expect(told.size).toBe(PARTITIONS + 2);
+  const answered = await replies.replies(PARTITIONS + 2);
+  expect(answered.size).toBe(PARTITIONS + 2);
   expect(await realm.decisions(ledger)).toBe(decisions + 1);
   await realm.trimLedger();
   await started.ready();

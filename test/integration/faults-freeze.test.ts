@@ -31,11 +31,11 @@ async function checkByPython(realm: Realm, replies: Followed, requests: number):
   const args = ['--ids', '--ledger-topic', realm.ledgerTopic, realm.replyTopic];
   const { stdout } = await runPython(tool.path, 'ledger.py', suiteServers().brokers, args);
   const { decided, ...found } = JSON.parse(stdout);
-  const told = [...(await replies.replies(requests))].map(([correlationId, [first]]) => {
+  const replied = [...(await replies.replies(requests))].map(([correlationId, [first]]) => {
     if (first === undefined || 'error' in first.reply) throw new Error(`no batch for ${correlationId}`);
     return [correlationId, expandIds(first.reply.batch).map(String)] as const;
   });
-  expect(decided).toEqual(Object.fromEntries(told));
+  expect(decided).toEqual(Object.fromEntries(replied));
   expect(found).toMatchObject({ faults: [], replies: replies.seen.length });
   return `checked with Python: ${JSON.stringify(found)}`;
 }

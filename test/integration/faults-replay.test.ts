@@ -36,19 +36,19 @@ test(
     const asks = await load.stop();
 
     const begunMs = performance.now();
-    let told = 0;
+    let expected = 0;
     for (let round = 0; round <= RESETS; round += 1) {
       const worker = new Worker(loadWorkerConfig(realm.env), {
         log: createLogger({ level: 'silent', destination: 'stderr' }),
         metrics: createMetrics(),
       });
       try {
-        told += asks.length;
-        await replies.until('a reply to each request', (seen) => seen.length >= told);
+        expected += asks.length;
+        await replies.until('a reply to each request', (seen) => seen.length >= expected);
       } finally {
         await worker[Symbol.asyncDispose]();
       }
-      expect(replies.seen.length).toBe(told);
+      expect(replies.seen.length).toBe(expected);
       await realm.rewind();
     }
     await report(annotate, `${Math.round((performance.now() - begunMs) / RESETS)} ms for each reset`);

@@ -43,11 +43,11 @@ async function stalled(lease: Readonly<Record<string, string>>) {
   await realm.send([{ correlationId: 'meanwhile', count: 100 }]);
   await stalling;
   const wokenMs = Date.now();
-  const told = await replies.reply('meanwhile');
-  const after = batchOf(told);
+  const reply = await replies.reply('meanwhile');
+  const after = batchOf(reply);
   await expect.poll(() => worker.gate(), { timeout: 30_000 }).toBe('open');
   const reasons = worker.lines.slice(line).flatMap(({ msg, reason }) => (msg?.startsWith('gate ') ? [reason] : []));
-  return { before, after, reasons, wokenMs, tookMs: Number(told.seen.message.timestamp) - wokenMs };
+  return { before, after, reasons, wokenMs, tookMs: Number(reply.seen.message.timestamp) - wokenMs };
 }
 
 test(`a worker stalled for ${STALL_MS / 1_000} s allocates nothing past its own deadline, and continues by itself`, async ({

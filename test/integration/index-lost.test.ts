@@ -20,12 +20,12 @@ async function expectOneBatchEach(replies: Followed, requests: number, records: 
   await replies.until(`${records} replies`, (seen) => seen.length >= records);
   const answered = await replies.replies(requests);
   expect(answered.size).toBe(requests);
-  for (const [id, told] of answered) {
+  for (const [id, own] of answered) {
     expect(
-      told.every(({ reply }) => 'batch' in reply),
+      own.every(({ reply }) => 'batch' in reply),
       `an error for ${id}`,
     ).toBe(true);
-    expect(new Set(told.map(({ seen }) => seen.message.value?.toString('hex'))).size, `batches for ${id}`).toBe(1);
+    expect(new Set(own.map(({ seen }) => seen.message.value?.toString('hex'))).size, `batches for ${id}`).toBe(1);
   }
 }
 

@@ -53,6 +53,6 @@ describe.skipIf(tool.why !== undefined)(`Java${tool.title}`, () => {
 
   test('an error reaches the client with code and message, and a missing topic is named', async () => {
     await expect(ask(100_001, ['too-many'])).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
-    await expect(ask(1, ['c'], 'nowhere')).rejects.toThrow(/there is no topic nowhere/);
+    await expect(ask(1, ['c'], 'nowhere')).rejects.toThrow(/topic nowhere does not exist/);
   });
 });

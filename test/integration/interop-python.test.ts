@@ -39,8 +39,8 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
 
   test('a missing topic is named, and not mistaken for an empty one', async () => {
     const nowhere = ['--ledger-topic', 'nowhere', realm.replyTopic];
-    await expect(script('ledger.py', ...nowhere)).rejects.toThrow(/topic nowhere: .*make it/);
-    await expect(script('request.py', '--reply-topic', 'nowhere')).rejects.toThrow(/topic nowhere: .*make it/);
+    await expect(script('ledger.py', ...nowhere)).rejects.toThrow(/topic nowhere: .*create it/);
+    await expect(script('request.py', '--reply-topic', 'nowhere')).rejects.toThrow(/topic nowhere: .*create it/);
   });
 
   test('ledger.py reads decisions from the ledger, and finds a reply that differs', async () => {
@@ -56,7 +56,7 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
     await realm.sendRaw([{ key: 'forged', value: forged }], realm.replyTopic);
     await expect(check()).rejects.toMatchObject({
       code: 1,
-      stdout: expect.stringMatching(/not what the ledger decided/),
+      stdout: expect.stringMatching(/differs from the ledger.s decision/),
     });
   });
 });

@@ -100,8 +100,8 @@ async function without(loaded: LoadedWorker, right: Right, play = async () => {}
   expect(await worker.metric(metric)).toBe(1);
   const line = await worker.line(({ msg }) => msg === 'the brokers refuse this worker', from);
   expect(line).toMatchObject({ level: ERROR_LEVEL, code: 'KAFKA_REFUSED', resource: right.resource });
-  const told = worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL);
-  expect(told.length, told.map((one) => JSON.stringify(one)).join('\n')).toBeLessThan(MAX_LINES);
+  const warnings = worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL);
+  expect(warnings.length, warnings.map((one) => JSON.stringify(one)).join('\n')).toBeLessThan(MAX_LINES);
   expect(await readiness(worker)).toMatchObject({ reason: 'KAFKA_REFUSED' });
 
   await grant(realm, acl);

@@ -94,10 +94,10 @@ test('in the smallest layout, with two IDs in a second, two workers answer every
   await Promise.all([realm.worker().ready(), realm.worker().ready()]);
   const asks = Array.from({ length: 12 }, (_, i) => ({ correlationId: `c${i}`, count: 1 + (i % 2) }));
   await realm.send([...asks, { correlationId: 'large', count: 3 }]);
-  const told = await replies.replies(asks.length + 1);
-  expect(told.get('large')?.map(({ reply }) => 'error' in reply && reply.error.code)).toEqual(['INVALID_COUNT']);
+  const answered = await replies.replies(asks.length + 1);
+  expect(answered.get('large')?.map(({ reply }) => 'error' in reply && reply.error.code)).toEqual(['INVALID_COUNT']);
   const ids = asks.flatMap(({ correlationId }) => {
-    const [{ reply }] = told.get(correlationId) as [DecodedReply];
+    const [{ reply }] = answered.get(correlationId) as [DecodedReply];
     if ('error' in reply) throw new Error(`${correlationId}: ${reply.error.message}`);
     return expandIds(reply.batch);
   });
@@ -109,7 +109,7 @@ test('in the smallest layout, with two IDs in a second, two workers answer every
 test('a custom layout that differs in one property is refused, and both values are named', async () => {
   await using realm = await Realm.create(suiteServers(), { env: LAYOUT_ENVS.seconds });
   await realm.worker().ready();
-  for (const [env, told] of [
+  for (const [env, difference] of [
     [
       { LAYOUT_FIELDS: 'timestamp:32,worker:5,sequence:16' },
       'layout.fields is timestamp:32,worker:6,sequence:15, configured timestamp:32,worker:5,sequence:16',
@@ -119,7 +119,7 @@ test('a custom layout that differs in one property is refused, and both values a
   ] as const) {
     const other = realm.worker(env);
     expect(await other.ended()).toEqual({ code: 1, signal: null });
-    expect(other.lines.find(({ level }) => level === 60)?.msg).toContain(told);
+    expect(other.lines.find(({ level }) => level === 60)?.msg).toContain(difference);
   }
 });
 

@@ -37,7 +37,7 @@ async function expectOneBatchEach(replies: Followed, times: number): Promise<voi
     return ids.every((id) => (counts.get(id) ?? 0) >= times);
   });
   const all = await replies.replies(IDS);
-  const several = [...all].filter(([, told]) => new Set(told.map(firstId)).size > 1);
+  const several = [...all].filter(([, own]) => new Set(own.map(firstId)).size > 1);
   expect(several.map(([id]) => id)).toEqual([]);
 }
 

@@ -138,9 +138,9 @@ test('with one standby a worker keeps copies of what it owns and stands by for, 
 
     await fleet.inOrder();
     const shares = fleet.workers.map(shareOf);
-    const told = await sharesOfGroup(fleet.realm);
-    expect(told).toHaveLength(shares.length);
-    expect(told).toEqual(expect.arrayContaining(shares));
+    const reported = await sharesOfGroup(fleet.realm);
+    expect(reported).toHaveLength(shares.length);
+    expect(reported).toEqual(expect.arrayContaining(shares));
     const all = shares.flatMap(({ partitions, standbys }) => [...partitions, ...standbys]);
     expect(sorted(all)).toEqual(sorted([...NUMBERS, ...NUMBERS]));
 
@@ -252,9 +252,9 @@ test("without standbys a killed worker's partitions wait for a restore, which /r
   }
   const restoredMs = performance.now();
   expect(new Set(seen.map(({ reason }) => reason))).toEqual(new Set(['INDEX_RESTORING']));
-  const told = seen.flatMap(({ detail = '' }) => detail.split('; '));
-  expect(told.filter((text) => !/^ledger partition \d+: (at \d+ of \d+|not started)$/.test(text))).toEqual([]);
-  expect(told.every((text) => lost.includes(Number(/\d+/.exec(text)?.[0])))).toBe(true);
+  const details = seen.flatMap(({ detail = '' }) => detail.split('; '));
+  expect(details.filter((text) => !/^ledger partition \d+: (at \d+ of \d+|not started)$/.test(text))).toEqual([]);
+  expect(details.every((text) => lost.includes(Number(/\d+/.exec(text)?.[0])))).toBe(true);
   expect(ids).toBe(seen.length);
   await fleet.answered();
   const waits = await fleet.longestWaits(killedMs);

@@ -177,8 +177,8 @@ test('quotas refuse a continuing flood, and other tenants are served beside it',
     shared.p99(answers, () => shared.flood(FLOOD / PROBES)),
   );
   expect(besideMs).toBeLessThan(HELD_UP_MS);
-  const told = await (await shared.own.follow(shared.acme)).replies(FLOOD, 60_000);
-  const refused = [...told].filter(([, [first]]) => first !== undefined && 'error' in first.reply);
+  const answered = await (await shared.own.follow(shared.acme)).replies(FLOOD, 60_000);
+  const refused = [...answered].filter(([, [first]]) => first !== undefined && 'error' in first.reply);
   expect(new Set(refused.map(([, [first]]) => first && 'error' in first.reply && first.reply.error.code))).toEqual(
     new Set(['QUOTA_EXCEEDED']),
   );
@@ -228,8 +228,8 @@ test('a request over its quota gets its batch when it is sent again later, and a
   await ask('first');
   const first = batchOf(await answers.reply('first'));
   await ask('second');
-  const told = await answers.reply('second');
-  expect(told.reply).toMatchObject({ error: { code: 'QUOTA_EXCEEDED' } });
+  const second = await answers.reply('second');
+  expect(second.reply).toMatchObject({ error: { code: 'QUOTA_EXCEEDED' } });
   await ask('first');
   expect(batchOf(await answers.reply('first', 1))).toEqual(first);
   let tries = 0;

@@ -70,7 +70,7 @@ describe('advisories', () => {
   test.each([
     ['none', audit(), false, /none$/],
     ['a serious one', audit('low', 'critical'), true, /p-critical \(critical\), p-low/],
-    ['a minor one', audit('moderate'), false, /none is grave; p-moderate/],
+    ['a minor one', audit('moderate'), false, /none is high or critical; p-moderate/],
     [
       'a registry without an answer',
       '{"message":"405 Method Not Allowed - POST https://r.example/x"}',

@@ -15,7 +15,7 @@ const world = () => {
   return { topic, worker: new MemoryWorker({ topic }) };
 };
 
-/** Enough turns of the microtask queue for anything that can go on to do so. */
+/** Waits until everything that can continue has done so. */
 async function settle(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }

@@ -242,7 +242,7 @@ export class Faults implements Disposable {
   #restart(slot: Slot): void {
     const { host } = slot;
     if (host === undefined || !host.process.running || host.stopping) return;
-    this.#place.world.note(() => `${host.process.name} is told to stop`);
+    this.#place.world.note(() => `${host.process.name} gets SIGTERM`);
     void host.stop().then((stopped) => stopped && this.#start(slot));
   }
 

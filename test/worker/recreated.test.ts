@@ -12,7 +12,7 @@ let stage: WorkerStage;
 
 afterEach(() => stage.stop());
 
-/** That partition 0 decides. */
+/** Correlation IDs with home partition 0. */
 const OWN_IDS = Array.from({ length: 200 }, (_, i) => Buffer.from(`c${i}`)).filter(
   (correlationId) => partitionFor(correlationId, config.topics.requestPartitions, () => 0) === 0,
 );
@@ -40,7 +40,7 @@ test.each([
   }
   const before = endOf(ledger);
   ask(2);
-  // Answers of a leader that was deposed are waited out first.
+  // Answers of deposed leaders may still arrive for a while.
   await stage.pass(15_000);
   expect(stage.lines.filter(({ level }) => level >= ERROR_LEVEL)).toMatchObject([
     { error: expect.stringMatching(/^REQUESTS_RECREATED: /) },

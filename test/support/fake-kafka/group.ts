@@ -99,7 +99,7 @@ export class Group {
     }
   }
 
-  /** Undefined for success. */
+  /** The fault of a heartbeat; undefined for success. */
   heartbeat(request: MemberRequest): FaultName | undefined {
     const fault = this.#refuses(request);
     const member = this.#roster.get(request.memberId);
