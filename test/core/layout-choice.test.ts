@@ -13,7 +13,7 @@ function faultsOf(choice: LayoutChoice): readonly string[] {
 }
 
 describe('the choice of a layout', () => {
-  it.each(LAYOUT_NAMES)('takes %s, with an epoch of its own', (name) => {
+  it.each(LAYOUT_NAMES)('accepts %s, with its own epoch', (name) => {
     expect(faultsOf(name === 'custom' ? GOOD : { name, epochMs: 7 })).toEqual([]);
   });
 

@@ -33,7 +33,7 @@ function linkOf(path: string): string {
   }
 }
 
-test('a serving worker has one connection per lane, prints no warnings, and logs no errors when the broker restarts', async () => {
+test('a serving worker has at most one connection per lane and broker, prints no warnings, and logs no errors when the broker restarts', async () => {
   const servers = suiteServers();
   const port = Number(servers.brokers[0]?.split(':').at(-1));
   await using realm = await Realm.create(servers);

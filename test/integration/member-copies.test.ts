@@ -75,7 +75,7 @@ describe.each([
     expect([...a.lost, ...b.lost]).toEqual([]);
   });
 
-  test('plan anew when the leader joins again, and nothing moves where nothing has changed', async () => {
+  test('plan again when the leader rejoins, and nothing moves if nothing has changed', async () => {
     await using stage = await openStage(cluster);
     const a = keeper(stage, complete(ALL), named('a'));
     await stage.when(() => a.held.length === PARTITIONS, 'a first member');
@@ -91,7 +91,7 @@ describe.each([
   });
 });
 
-test('a static leader that has restarted plans by what another member tells', async () => {
+test('follow a restarted static leader, which plans by the report of another member', async () => {
   await using stage = await openStage(cluster);
   const a = keeper(stage, complete(ALL), { instanceId: 'a' });
   await stage.when(() => a.held.length === PARTITIONS, 'a first member');

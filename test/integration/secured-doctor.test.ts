@@ -33,7 +33,7 @@ async function doctor(user: User, more: Record<string, string> = {}) {
 }
 
 describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why ? `: ${why}` : ''}`, () => {
-  test('doctor finds no fault for a worker with the documented rights, and recognises its role', async () => {
+  test('doctor finds no fault for a worker with the documented rights, which it can check', async () => {
     const { faults, named } = await doctor('worker');
     expect(faults).toEqual([]);
     expect(named('rights')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('reply topic') }]);

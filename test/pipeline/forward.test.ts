@@ -14,7 +14,7 @@ function world() {
   return { topic, worker: new MemoryWorker({ topic, partitions: 2, homeOf }) };
 }
 
-/** What was forwarded, as the home partition would have it at these offsets. */
+/** The forwarded requests, as records of the home partition at these offsets. */
 function arrived(worker: MemoryWorker, from: number) {
   return worker.publisher
     .on(REQUESTS)

@@ -243,7 +243,7 @@ describe('turns', () => {
 });
 
 describe('the reader, while an append is in flight', () => {
-  /** Where the reader is needed from, once it is repliedBefore; undefined while it waits. */
+  /** The offset from which the reader must read, once it is known; undefined while it waits. */
   function asked(worker: MemoryWorker): { from: number | undefined } {
     const answer: { from: number | undefined } = { from: undefined };
     void worker.follower.neededFrom(0).then((from) => {

@@ -264,7 +264,7 @@ export class Faults implements Disposable {
     world.after(forMs, () => {
       if (process.dead || process.running) return;
       if (asleep) machine.sleptMs += world.nowMs - sinceMs;
-      world.note(() => `${process.name} goes on`);
+      world.note(() => `${process.name} resumes`);
       process.thaw();
     });
   }

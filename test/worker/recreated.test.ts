@@ -28,13 +28,13 @@ const endOf = (topic: string) => stage.kafka.cluster.partition(topic, 0).log.end
 test.each([
   ['under its ledger', [requests]],
   ['after its ledger was', [ledger, requests]],
-])('a request topic recreated %s is noticed within seconds, and nothing is decided', async (_, anew) => {
+])('a request topic recreated %s is noticed within seconds, and nothing is decided', async (_, topics) => {
   stage = new WorkerStage();
   stage.start();
   await stage.pass(START_MS);
   ask(5);
   await stage.pass(3_000);
-  for (const topic of anew) {
+  for (const topic of topics) {
     stage.kafka.cluster.truncate(topic, 0, 0);
     await stage.pass(3_000);
   }

@@ -12,7 +12,7 @@ function brokers(known: Record<string, Found>) {
   const metadata = async (topics: readonly string[] | 'all'): Promise<MetadataAnswer> => {
     const [name = ''] = topics;
     asked.push(name);
-    if (state.silent) throw new KafkaFault('NO_ANSWER', 'nobody answers');
+    if (state.silent) throw new KafkaFault('NO_ANSWER', 'no broker answers');
     return { throttleMs: 0, clusterId: 'c', controllerId: 1, brokers: [], topics: [describeTopic(name, known[name])] };
   };
   return { topics: new ReplyTopics({ metadata }, { monotonicMs: () => state.nowMs }), asked, state };

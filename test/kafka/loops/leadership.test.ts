@@ -13,7 +13,7 @@ const NOTHING: Claims = { generation: -1, partitions: [], standbys: [], warmups:
 
 type Member = JoinAnswer['members'][number];
 
-/** What a member had that kept no copies for others. */
+/** The claims of a member without standbys and warm-ups. */
 const had = (generation: number, partitions: readonly number[]): Claims => ({ ...NOTHING, generation, partitions });
 
 function leading(partitions: number) {

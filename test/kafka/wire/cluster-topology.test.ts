@@ -127,7 +127,7 @@ describe('metadata', () => {
     expect(brokers.dials).toHaveLength(3);
   });
 
-  test('fails with a rejected login if there was one, whichever broker was asked last', async () => {
+  test('fails with a rejected login if there was one, whichever broker was called last', async () => {
     for (const locked of [1, 2, 3]) {
       const { brokers, cluster, runtime } = stage(3);
       for (const node of [1, 2, 3]) brokers.set(node, node === locked ? 'locked' : 'down');
