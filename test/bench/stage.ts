@@ -187,7 +187,7 @@ export class Running implements AsyncDisposable {
     });
   }
 
-  /** Processor time since its start, of all its threads; NaN where the system does not say. */
+  /** Processor time since its start, of all its threads; NaN if the system does not report it. */
   cpuMs(): number {
     try {
       const stat = readFileSync(`/proc/${this.#child.pid}/stat`, 'latin1');

@@ -7,7 +7,7 @@ const NOBODY = { input: false, output: false, errors: false };
 
 function context(about: Partial<CliContext>): { context: CliContext; printed: () => string } {
   let printed = '';
-  const made = {
+  const partial = {
     env: {},
     terminal: SOMEBODY,
     err: (text: string) => {
@@ -16,7 +16,7 @@ function context(about: Partial<CliContext>): { context: CliContext; printed: ()
     ask: async () => '',
     ...about,
   };
-  return { context: made as unknown as CliContext, printed: () => printed };
+  return { context: partial as unknown as CliContext, printed: () => printed };
 }
 
 test.each([

@@ -215,7 +215,7 @@ describe('waiting for IDs', () => {
 describe('a request', () => {
   const quiet = { prefetch: false };
 
-  test('made twice concurrently is sent once, and both callers get its batch', async () => {
+  test('with the same correlation ID twice concurrently is sent once, and both callers get its batch', async () => {
     const { client, workers } = await stage(quiet);
     const both = await Promise.all([1, 2].map(() => client.request({ count: 3, correlationId: 'x' })));
     expect(workers.sent).toHaveLength(1);

@@ -54,7 +54,7 @@ describe('a descriptor', () => {
     expect(() => decodeDescriptor(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));
   });
 
-  it('of a later format says so', () => {
+  it('of a later format is reported as such', () => {
     const later = Buffer.from(TEXT.replace('"format_version":1', '"format_version":2'));
     expect(() => decodeDescriptor(later)).toThrow(/format version is 2.*upgrade/);
   });

@@ -267,7 +267,7 @@ describe('faults of a custom layout', () => {
     ]);
   });
 
-  test('say why the timestamp must come first', () => {
+  test('name the reason why the timestamp must come first', () => {
     const [fault] = faultsOf({ ...WORKER, ...CUSTOM, LAYOUT_FIELDS: 'datacenter:3,timestamp:41,worker:6,sequence:13' });
     expect(fault).toMatch(/^LAYOUT_FIELDS: must begin with the timestamp: only .* rise with time$/);
   });

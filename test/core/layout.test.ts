@@ -200,8 +200,10 @@ describe('a layout', () => {
   });
 
   it('is deeply frozen', () => {
-    const made = defineLayout(valid);
-    expect([made, made.fields, made.fields[0], made.places, made.places.worker].every(Object.isFrozen)).toBe(true);
+    const layout = defineLayout(valid);
+    expect([layout, layout.fields, layout.fields[0], layout.places, layout.places.worker].every(Object.isFrozen)).toBe(
+      true,
+    );
   });
 
   it('has a fingerprint of everything but its name', () => {

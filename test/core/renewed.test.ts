@@ -2,14 +2,14 @@ import { expect, test } from 'vitest';
 import { renewed } from '../../src/core/renewed.ts';
 
 function stage() {
-  const world = { texts: ['1', 'a'], nowMs: 0, reads: 0, made: 0 };
+  const world = { texts: ['1', 'a'], nowMs: 0, reads: 0, parsed: 0 };
   const value = renewed(
     () => {
       world.reads += 1;
       return world.texts;
     },
     ([number, ...others]) => {
-      world.made += 1;
+      world.parsed += 1;
       if (Number.isNaN(Number(number))) throw new RangeError(`${number} is no number`);
       return [Number(number), ...others];
     },
@@ -37,7 +37,7 @@ test('an unchanged text is not parsed again', () => {
   world.nowMs = 5_000;
   world.texts = ['1', 'a'];
   expect(value()).toBe(first);
-  expect(world.made).toBe(1);
+  expect(world.parsed).toBe(1);
 });
 
 test('an invalid text throws once, and the last valid value stays', () => {

@@ -90,7 +90,7 @@ describe('a timing', () => {
     expect(checkTiming(DEFAULT_TIMING)).toEqual([]);
   });
 
-  it('is made of whole milliseconds above 0', () => {
+  it('must have whole milliseconds above 0', () => {
     expect(faultsWith({ ttlMs: Number.NaN, marginMs: 0, reserveMs: 1.5 })).toMatch(/ttlMs.*reserveMs.*marginMs/);
   });
 

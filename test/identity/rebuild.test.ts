@@ -281,7 +281,7 @@ describe('a rebuild that is interrupted', () => {
     expect(toTicks(layout, stage.newClock().read().wall)).toBeLessThan(floors[0] ?? 0);
   });
 
-  it('by another one that starts meanwhile gives way to it', async () => {
+  it('by another rebuild fails in favour of that one', async () => {
     const { stage } = await used();
     stage.etcd.wipe();
     const port = stage.etcd.port();

@@ -144,12 +144,12 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     link.heal();
     await opened(worker, from);
     const answered = await scene.replies.replies(asks.length);
-    const made = [...answered.values()].flatMap(([first]) =>
+    const batches = [...answered.values()].flatMap(([first]) =>
       first && 'batch' in first.reply ? [first.reply.batch] : [],
     );
-    expect(made).toHaveLength(asks.length);
-    expect(made.filter(({ generatedAtMs: ms }) => ms > wokenMs && ms < healedMs)).toEqual([]);
-    expect(made.filter(({ generatedAtMs: ms }) => ms <= wokenMs).length).toBeGreaterThan(0);
+    expect(batches).toHaveLength(asks.length);
+    expect(batches.filter(({ generatedAtMs: ms }) => ms > wokenMs && ms < healedMs)).toEqual([]);
+    expect(batches.filter(({ generatedAtMs: ms }) => ms <= wokenMs).length).toBeGreaterThan(0);
     await report(annotate, `frozen past the deadline: ${reason}, ${healedMs - wokenMs} ms awake without an ID`);
   });
 });

@@ -50,10 +50,10 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
 
   test('`topics init` registers both schemas, with the same ids when it runs again', async () => {
     const init = async () => JSON.parse((await runIdalloc(['topics', 'init', '--json'], realm.env)).stdout).schemas;
-    const made = await init();
-    expect(Object.keys(made)).toEqual([`${realm.requestTopic}-value`, 'idalloc.IdReply']);
-    expect(await init()).toEqual(made);
-    [requestId = 0, replyId = 0] = Object.values(made as Record<string, number>);
+    const registered = await init();
+    expect(Object.keys(registered)).toEqual([`${realm.requestTopic}-value`, 'idalloc.IdReply']);
+    expect(await init()).toEqual(registered);
+    [requestId = 0, replyId = 0] = Object.values(registered as Record<string, number>);
   });
 
   test('`topics check` and `doctor` report schemas that the registry lacks, and a registry that is down', async () => {

@@ -221,13 +221,13 @@ export class Brokers {
   recreateLedger(): void {
     this.#createTopics(FIRST, (name) => name === FIRST.ledger);
     this.#world.note(() => 'the ledger topic is recreated');
-    const made = this.cluster.topics.get(FIRST.ledger);
-    const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === made;
+    const created = this.cluster.topics.get(FIRST.ledger);
+    const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === created;
     const lose = (): void => {
       for (const partition of partitionsOf(FIRST)) {
         this.#history.losses.push({ order: this.#world.tick(), partition, from: 0 });
       }
-      const isPresent = this.cluster.topics.get(FIRST.ledger) === made;
+      const isPresent = this.cluster.topics.get(FIRST.ledger) === created;
       if (isPresent && !this.nodes.every(isKnownBy)) this.#world.after(RECREATED_MS, lose);
     };
     lose();

@@ -98,7 +98,7 @@ describe('overlaps', () => {
     ['a batch and its reply', [entry('a', batchAt(10)), reply('a', batchAt(10))], 0],
     ['the same batch in two partitions', [entry('a', batchAt(10)), entry('a', batchAt(10), { partition: 1 })], 1],
     [
-      'a forged reply under a correlation ID of its own',
+      'a forged reply under another correlation ID',
       [entry('a', batchAt(10)), reply('b', batchAt(10, 2, 1), { timeMs: 0 })],
       1,
     ],

@@ -225,12 +225,12 @@ export class StagedMember {
 
   #recorded(call: CallName, make: unknown) {
     return (request: unknown): Promise<unknown> => {
-      const made: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, fault: undefined };
-      this.calls.push(made);
+      const recorded: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, fault: undefined };
+      this.calls.push(recorded);
       const answer = (make as (request: unknown) => Promise<unknown>)(request);
       const end = (error?: { fault?: string }) => {
-        made.endedMs = this.stage.nowMs;
-        made.fault = error?.fault;
+        recorded.endedMs = this.stage.nowMs;
+        recorded.fault = error?.fault;
       };
       answer.then(() => end(), end);
       return answer;
