@@ -7,7 +7,7 @@ const HELP = `Injects faults into real workers, etcd and Kafka under load, and c
 
   --minutes N   how long (10)
   --seed N      decides the order of the faults (random, and printed)
-  --layout L    layout of the IDs: ${Object.keys(LAYOUT_ENVS).join(', ')} (default); several, separated by commas, run in turn
+  --layout L    layout of the IDs: ${Object.keys(LAYOUT_ENVS).join(', ')}; several, separated by commas, run in turn (default)
   --help        shows this text
 
 Exit code: 0 if every request got one batch and no ID was allocated twice, 1 if not, 2 for invalid arguments.
